@@ -1,0 +1,217 @@
+"""The contract between the receiver and a plugin: everything a plugin may import.
+
+A plugin takes clients' telemetry to one destination. It is a class that derives from
+:class:`ClientTelemetryReceiver` and is found by an entry point in the group
+``kafka_client_telemetry.plugins``; the entry point's name is the ``type`` an operator writes in
+``plugins:``.
+
+The lifecycle, which the plugin host guarantees:
+
+1. The host validates the operator's settings with the class's :attr:`~ClientTelemetryReceiver.Config`
+   before anything starts; a bad setting stops the start and names its field.
+2. The host constructs the plugin with that configuration. The constructor must do no I/O.
+3. Every plugin has a thread and a bounded queue of its own. ``start``, ``export`` or ``export_batch``
+   and ``stop`` are called on that thread only, one at a time, in this order; they may block, and only
+   this plugin waits.
+4. A push is handed over at most once more than it fails: :class:`RetryableError` brings it back after a
+   back-off, :class:`PermanentError` (or any other exception) drops and counts it. No outcome of a
+   plugin reaches a client (KIP-714: a receiver's failure is not the client's fault).
+5. ``stop`` is called once, also after a failed ``start``. It ends within the host's drain time or is
+   abandoned with its thread.
+
+The exceptions say who must act::
+
+    ExportError
+    +-- RetryableError    the destination is slow or away: the same push may succeed later
+    +-- PermanentError    the same push will always fail: the operator must act
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from pydantic import BaseModel, ConfigDict
+
+__all__ = [
+    "OTLP_CONTENT_TYPE",
+    "ClientTelemetryContext",
+    "ClientTelemetryPayload",
+    "ClientTelemetryReceiver",
+    "ExportError",
+    "ExportResult",
+    "PermanentError",
+    "PluginConfig",
+    "Push",
+    "RetryableError",
+]
+
+#: What KIP-714 defines as the content type of a push: OTLP metrics as protobuf.
+OTLP_CONTENT_TYPE = "OTLP"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientTelemetryContext:
+    """Who pushed, over which connection, under which subscription (KIP-714, "Receiver plugin interface").
+
+    Attributes:
+        connection_id: The receiver's own id of the connection; unique while the receiver runs.
+        listener: Name of the listener the client connected to.
+        security_protocol: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``.
+        source_address: The client's address as text.
+        source_port: The client's port.
+        principal: The authenticated principal, ``User:ANONYMOUS`` where there is none.
+        client_id: What the client calls itself in its request headers; empty when it sends null.
+        client_software_name: KIP-511's software name, ``unknown`` when the client told none.
+        client_software_version: KIP-511's software version, ``unknown`` when the client told none.
+        broker_id: Node id of the broker the sidecar stands beside.
+        cluster_id: Id of the broker's cluster; None until it is known.
+        subscription_id: The subscription the metrics were collected for.
+        push_interval_ms: How often the client was asked to push, in milliseconds.
+        received_at_ns: When the push arrived, in nanoseconds since the epoch.
+    """
+
+    connection_id: str
+    listener: str
+    security_protocol: str
+    source_address: str
+    source_port: int
+    principal: str
+    client_id: str
+    client_software_name: str
+    client_software_version: str
+    broker_id: int
+    cluster_id: str | None
+    subscription_id: int
+    push_interval_ms: int
+    received_at_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientTelemetryPayload:
+    """One push, already checked and labelled.
+
+    Attributes:
+        client_instance_id: The client instance's id in Kafka's text form (22 characters).
+        terminating: Whether the client said that this is its last push (KIP-714, "Terminating").
+        data: OTLP bytes of a ``MetricsData`` (the same bytes as an ``ExportMetricsServiceRequest``).
+            Concatenating the data of several pushes gives a valid ``MetricsData`` of all of them,
+            because protobuf appends repeated fields.
+        content_type: Always :data:`OTLP_CONTENT_TYPE`.
+    """
+
+    client_instance_id: str
+    terminating: bool
+    data: bytes
+    content_type: str = OTLP_CONTENT_TYPE
+
+    @functools.cached_property
+    def metrics(self) -> MetricsData:
+        """The decoded view of :attr:`data`, decoded on first use."""
+        return MetricsData.FromString(self.data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Push:
+    """A payload with its context: what a queue holds and a batch is made of."""
+
+    context: ClientTelemetryContext
+    payload: ClientTelemetryPayload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportResult:
+    """What a destination said of an export that it took.
+
+    Attributes:
+        rejected_points: Data points the destination refused (OTLP's partial success).
+        message: The destination's reason, for the log.
+    """
+
+    rejected_points: int = 0
+    message: str = ""
+
+
+class ExportError(Exception):
+    """An export failed; the leaf class says whether trying again can help."""
+
+
+@dataclass(eq=False)
+class RetryableError(ExportError):
+    """The destination is slow or away: the host tries the same pushes again after a back-off.
+
+    Attributes:
+        reason: For the log; must not hold a secret.
+        retry_after_s: The destination's own wish for the delay in seconds, None when it told none.
+    """
+
+    reason: str
+    retry_after_s: float | None = None
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+@dataclass(eq=False)
+class PermanentError(ExportError):
+    """The same pushes will always fail: the host drops and counts them.
+
+    Attributes:
+        reason: For the log; must not hold a secret.
+    """
+
+    reason: str
+    rejected_points: int = field(default=0)
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class PluginConfig(BaseModel):
+    """Base of every plugin's own settings: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class ClientTelemetryReceiver(ABC):
+    """Takes pushes to one destination (KIP-714's ClientTelemetryReceiver). See the module for the lifecycle."""
+
+    #: The type of the plugin's own settings; the host validates the operator's against it.
+    Config: ClassVar[type[PluginConfig]] = PluginConfig
+
+    #: How many pushes one ``export_batch`` may get. 1 means that only ``export`` is called.
+    max_batch_items: int = 1
+
+    def __init__(self, config: PluginConfig) -> None:
+        self.config = config
+
+    def start(self) -> None:
+        """Open what the plugin needs. An error is logged and ``start`` is tried again after a back-off."""
+
+    @abstractmethod
+    def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> ExportResult | None:
+        """Take one push to the destination.
+
+        Returns:
+            None, or an :class:`ExportResult` when the destination took it only in part.
+
+        Raises:
+            RetryableError: Try again later.
+            PermanentError: Never try again.
+        """
+
+    def export_batch(self, pushes: Sequence[Push]) -> ExportResult | None:
+        """Take up to :attr:`max_batch_items` pushes in one go; all succeed or fail together.
+
+        Raises:
+            RetryableError: Try all of them again later.
+            PermanentError: Never try any of them again.
+        """
+        raise NotImplementedError("a plugin with max_batch_items > 1 implements export_batch")
+
+    def stop(self) -> None:
+        """Close what ``start`` opened."""
