@@ -1,0 +1,245 @@
+"""Request and response headers, and which message has which version of them.
+
+What the versions of the request header changed:
+
+- 0: API key, API version, correlation id; only ever in use for ControlledShutdown v0.
+- 1: the client id, nullable, with a length of two bytes. It keeps that form in every later version.
+- 2: flexible: tagged fields at the end (KIP-482).
+- 3: the client instance id, between the client id and the tagged fields (KIP-1313).
+
+And of the response header: 0 is the correlation id; 1 adds tagged fields.
+
+This module owns the tables of header versions, as KIP-1313's ``headerVersions`` says them. It must not check
+what a header says: a null client id, a zero instance id and an unknown key are values like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from struct import Struct
+from types import MappingProxyType
+
+from receiver.wire import api_keys
+from receiver.wire.primitives import Reader, TaggedFields, Writer
+from receiver.wire.uuid import ZERO_UUID, Uuid
+
+__all__ = [
+    "REQUEST_HEADER_VERSIONS",
+    "RESPONSE_HEADER_VERSIONS",
+    "RequestHeader",
+    "ResponseHeader",
+    "decode_request_header",
+    "decode_response_header",
+    "encode_request_header",
+    "encode_response_header",
+    "request_header_version",
+    "response_header_version",
+]
+
+#: Of one API: pairs of an API version and the header version that holds from it on, ascending.
+HeaderVersions = tuple[tuple[int, int], ...]
+
+#: Request header versions by API key (KIP-482, KIP-1313 "headerVersions").
+#:
+#: ApiVersions after version 5 is read as header version 1: whatever later versions put behind the client id,
+#: the part in front of it stays readable, which is why the client id kept its old form (KIP-511, KIP-1313).
+#: Such a request is answered UNSUPPORTED_VERSION and its rest is never looked at.
+REQUEST_HEADER_VERSIONS: Mapping[int, HeaderVersions] = MappingProxyType(
+    {
+        api_keys.PRODUCE: ((0, 1), (9, 2)),
+        api_keys.METADATA: ((0, 1), (9, 2)),
+        api_keys.CONTROLLED_SHUTDOWN: ((0, 0), (1, 1), (3, 2)),
+        api_keys.SASL_HANDSHAKE: ((0, 1),),
+        api_keys.API_VERSIONS: ((0, 1), (3, 2), (6, 1)),
+        api_keys.SASL_AUTHENTICATE: ((0, 1), (2, 2)),
+        api_keys.GET_TELEMETRY_SUBSCRIPTIONS: ((0, 2), (1, 3)),
+        api_keys.PUSH_TELEMETRY: ((0, 2), (1, 3)),
+    }
+)
+
+#: Response header versions by API key. ApiVersions stays at 0, so that a client that asked in a version which
+#: the broker lacks can read the answer (KIP-511).
+RESPONSE_HEADER_VERSIONS: Mapping[int, HeaderVersions] = MappingProxyType(
+    {
+        api_keys.PRODUCE: ((0, 0), (9, 1)),
+        api_keys.METADATA: ((0, 0), (9, 1)),
+        api_keys.CONTROLLED_SHUTDOWN: ((0, 0), (3, 1)),
+        api_keys.SASL_HANDSHAKE: ((0, 0),),
+        api_keys.API_VERSIONS: ((0, 0),),
+        api_keys.SASL_AUTHENTICATE: ((0, 0), (2, 1)),
+        api_keys.GET_TELEMETRY_SUBSCRIPTIONS: ((0, 1),),
+        api_keys.PUSH_TELEMETRY: ((0, 1),),
+    }
+)
+
+_START = Struct(">hhi")  # API key, API version, correlation id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestHeader:
+    """What precedes the body of every request.
+
+    Attributes:
+        api_key: Which request it is (int16).
+        api_version: In which version its body is written (int16).
+        correlation_id: What the response will carry (int32).
+        client_id: The application's name of itself, or None; always None in header version 0.
+        client_instance_id: The client instance's id in header version 3, None in earlier ones (KIP-1313).
+        tagged_fields: Tagged fields, kept raw; empty before header version 2.
+    """
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None = None
+    client_instance_id: Uuid | None = None
+    tagged_fields: TaggedFields = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseHeader:
+    """What precedes the body of every response.
+
+    Attributes:
+        correlation_id: The request's (int32).
+        tagged_fields: Tagged fields, kept raw; empty in header version 0.
+    """
+
+    correlation_id: int
+    tagged_fields: TaggedFields = ()
+
+
+def request_header_version(api_key: int, api_version: int) -> int:
+    """Tell the version of a request's header.
+
+    Args:
+        api_key: The request's API key.
+        api_version: The request's API version.
+
+    Returns:
+        0 to 3. For a key that the table does not list, 1: the part of the header that every request but
+        ControlledShutdown v0 has in common, up to the client id. The rest of such a request is not for us.
+
+    Source: KIP-1313, "Changes to the Kafka protocol message schemas".
+    """
+    return _latest(REQUEST_HEADER_VERSIONS.get(api_key, ()), api_version, default=1)
+
+
+def response_header_version(api_key: int, api_version: int) -> int:
+    """Tell the version of a response's header.
+
+    Args:
+        api_key: The request's API key.
+        api_version: The request's API version.
+
+    Returns:
+        0 or 1. For a key that the table does not list, 0: the correlation id, which all have in common.
+
+    Source: KIP-482; KIP-511 for ApiVersions.
+    """
+    return _latest(RESPONSE_HEADER_VERSIONS.get(api_key, ()), api_version, default=0)
+
+
+def _latest(versions: HeaderVersions, api_version: int, *, default: int) -> int:
+    found = default
+    for since, header_version in versions:
+        if api_version < since:
+            break
+        found = header_version
+    return found
+
+
+def decode_request_header(reader: Reader, version: int | None = None) -> RequestHeader:
+    """Read a request's header; the reader is then at the body.
+
+    Args:
+        reader: At the beginning of a frame, after its length.
+        version: The header version, 0 to 3; None takes it from the table by the key and version it reads.
+
+    Returns:
+        The header.
+
+    Raises:
+        WireError: The bytes are no such header.
+
+    Source: KIP-482, KIP-1313 "Request Header".
+    """
+    api_key, api_version, correlation_id = reader.fixed(
+        _START, "RequestApiKey, RequestApiVersion and CorrelationId"
+    )
+    if version is None:
+        version = request_header_version(api_key, api_version)
+    return RequestHeader(
+        api_key=api_key,
+        api_version=api_version,
+        correlation_id=correlation_id,
+        client_id=reader.nullable_string("ClientId") if version >= 1 else None,
+        client_instance_id=reader.uuid("ClientInstanceId") if version >= 3 else None,
+        tagged_fields=reader.tagged_fields("request header's tagged fields") if version >= 2 else (),
+    )
+
+
+def encode_request_header(value: RequestHeader, version: int | None = None) -> bytes:
+    """Write a request's header.
+
+    Args:
+        value: The header; what the version does not carry is left out, and a missing instance id is zero.
+        version: The header version, 0 to 3; None takes it from the table by the header's key and version.
+
+    Returns:
+        The bytes that go before the body.
+
+    Source: KIP-482, KIP-1313 "Request Header".
+    """
+    if version is None:
+        version = request_header_version(value.api_key, value.api_version)
+    writer = Writer()
+    writer.fixed(_START, value.api_key, value.api_version, value.correlation_id)
+    if version >= 1:
+        writer.nullable_string(value.client_id)
+    if version >= 3:
+        writer.uuid(ZERO_UUID if value.client_instance_id is None else value.client_instance_id)
+    if version >= 2:
+        writer.tagged_fields(value.tagged_fields)
+    return writer.take()
+
+
+def decode_response_header(reader: Reader, version: int) -> ResponseHeader:
+    """Read a response's header; the reader is then at the body.
+
+    Args:
+        reader: At the beginning of a frame, after its length.
+        version: The header version, 0 or 1, as :func:`response_header_version` tells it.
+
+    Returns:
+        The header.
+
+    Raises:
+        WireError: The bytes are no such header.
+
+    Source: KIP-482.
+    """
+    return ResponseHeader(
+        correlation_id=reader.int32("CorrelationId"),
+        tagged_fields=reader.tagged_fields("response header's tagged fields") if version >= 1 else (),
+    )
+
+
+def encode_response_header(value: ResponseHeader, version: int) -> bytes:
+    """Write a response's header.
+
+    Args:
+        value: The header; tagged fields are left out of version 0.
+        version: The header version, 0 or 1.
+
+    Returns:
+        The bytes that go before the body.
+
+    Source: KIP-482.
+    """
+    writer = Writer()
+    writer.int32(value.correlation_id)
+    if version >= 1:
+        writer.tagged_fields(value.tagged_fields)
+    return writer.take()

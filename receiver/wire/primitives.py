@@ -1,0 +1,458 @@
+"""The primitive types of the Kafka protocol: a cursor that reads them and one that writes them.
+
+This module owns bounds: every length is checked before anything is sliced or allocated, so the cost of a
+message is bounded by the bytes that really arrived. It must not know any message.
+
+Source: the Kafka protocol guide, "Protocol Primitive Types"; KIP-482 for compact types and tagged fields.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any
+
+from receiver.wire.errors import WireError
+from receiver.wire.uuid import Uuid
+
+__all__ = ["Buffer", "Reader", "TaggedFields", "Writer"]
+
+#: What a message is read from.
+Buffer = bytes | bytearray | memoryview
+
+#: Tagged fields that the schema does not name, in the order of arrival: pairs of tag and raw bytes.
+TaggedFields = tuple[tuple[int, bytes], ...]
+
+_INT16 = Struct(">h")
+_INT32 = Struct(">i")
+_INT64 = Struct(">q")
+_MAX_STRING = 0x7FFF  # bytes; Kafka refuses longer ones in the compact form too
+_MAX_VARINT_BYTES = 5
+_MAX_UINT32 = 0xFFFFFFFF
+_MAX_INT32 = 0x7FFFFFFF
+
+
+class Reader:
+    """A cursor over bytes that somebody else sent.
+
+    Nothing is copied but what a method says it copies: :meth:`bytes_view` and its kin give views, which keep
+    the buffer alive and, of a ``bytearray``, keep it from being resized. Every reading method takes the
+    field's name, for the error alone, and raises :class:`~receiver.wire.errors.WireError` when the bytes are
+    not what it reads; the cursor is then where the bad field begins or in it, and the reader is of no further
+    use.
+
+    Args:
+        buffer: The bytes.
+        offset: Where to begin.
+        end: Where the readable part ends; the end of the buffer by default.
+
+    Raises:
+        ValueError: ``offset`` and ``end`` do not lie in the buffer in this order.
+    """
+
+    __slots__ = ("_buffer", "_end", "_offset")
+
+    def __init__(self, buffer: Buffer, offset: int = 0, end: int | None = None) -> None:
+        self._buffer = memoryview(buffer)
+        limit = len(self._buffer) if end is None else end
+        if not 0 <= offset <= limit <= len(self._buffer):
+            raise ValueError(
+                f"offset {offset} and end {limit} do not lie in a buffer of {len(self._buffer)} bytes"
+            )
+        self._offset = offset
+        self._end = limit
+
+    @property
+    def offset(self) -> int:
+        """The cursor, in bytes from the start of the buffer."""
+        return self._offset
+
+    @property
+    def remaining(self) -> int:
+        """How many bytes are left to read."""
+        return self._end - self._offset
+
+    def _advance(self, size: int, expected: str) -> int:
+        """Move the cursor over ``size`` bytes (0 or more) and return where they begin."""
+        start = self._offset
+        after = start + size
+        if after > self._end:
+            raise WireError(expected=expected, offset=start, found=_left(self._end - start))
+        self._offset = after
+        return start
+
+    def fixed(self, layout: Struct, field: str = "fixed fields") -> tuple[Any, ...]:
+        """Read several fields of fixed size in one go.
+
+        Args:
+            layout: Their layout; big-endian, as everything in the protocol.
+            field: Their names, for the error.
+
+        Returns:
+            The values, one for each field.
+        """
+        start = self._offset
+        after = start + layout.size
+        if after > self._end:
+            raise WireError(
+                expected=f"{field} ({layout.size} bytes)", offset=start, found=_left(self._end - start)
+            )
+        self._offset = after
+        return layout.unpack_from(self._buffer, start)
+
+    def int8(self, field: str = "int8") -> int:
+        """Read a signed integer of one byte."""
+        value = self._buffer[self._advance(1, f"{field} (int8)")]
+        return value - 256 if value > 127 else value
+
+    def int16(self, field: str = "int16") -> int:
+        """Read a signed integer of two bytes."""
+        value: int = _INT16.unpack_from(self._buffer, self._advance(2, f"{field} (int16)"))[0]
+        return value
+
+    def int32(self, field: str = "int32") -> int:
+        """Read a signed integer of four bytes."""
+        value: int = _INT32.unpack_from(self._buffer, self._advance(4, f"{field} (int32)"))[0]
+        return value
+
+    def int64(self, field: str = "int64") -> int:
+        """Read a signed integer of eight bytes."""
+        value: int = _INT64.unpack_from(self._buffer, self._advance(8, f"{field} (int64)"))[0]
+        return value
+
+    def boolean(self, field: str = "boolean") -> bool:
+        """Read a boolean of one byte; every byte but 0 is true, as in Kafka."""
+        return self._buffer[self._advance(1, f"{field} (boolean)")] != 0
+
+    def uuid(self, field: str = "uuid") -> Uuid:
+        """Read (and copy) a uuid of sixteen bytes."""
+        start = self._advance(16, f"{field} (uuid, 16 bytes)")
+        return Uuid(bytes(self._buffer[start : start + 16]))
+
+    def unsigned_varint(self, field: str = "unsigned varint") -> int:
+        """Read an unsigned integer of 32 bits in base 128, least significant group first: 1 to 5 bytes."""
+        buffer, offset, end = self._buffer, self._offset, self._end
+        start = offset
+        value = shift = 0
+        while offset < end:
+            byte = buffer[offset]
+            offset += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                if value > _MAX_UINT32:
+                    break
+                self._offset = offset
+                return value
+            shift += 7
+            if offset - start == _MAX_VARINT_BYTES:
+                break
+        else:
+            raise WireError(expected=f"{field} (unsigned varint)", offset=start, found=_left(end - start))
+        raise WireError(
+            expected=f"{field} (unsigned varint of 32 bits, at most {_MAX_VARINT_BYTES} bytes)",
+            offset=start,
+            found="a longer one",
+        )
+
+    # Strings and bytes. A length of -1 (0 in the compact form, which holds the length plus one) is null.
+
+    def string(self, field: str = "string") -> str:
+        """Read a string with a length of two bytes."""
+        start = self._offset
+        return self._text(start, self._not_null(start, self.int16(field), f"{field} (string)"), field)
+
+    def nullable_string(self, field: str = "nullable string") -> str | None:
+        """Read a string with a length of two bytes, or null."""
+        start = self._offset
+        length = self.int16(field)
+        return None if length == -1 else self._text(start, length, field)
+
+    def compact_string(self, field: str = "compact string") -> str:
+        """Read a string with a varint length."""
+        start = self._offset
+        length = self.unsigned_varint(field) - 1
+        return self._text(start, self._not_null(start, length, f"{field} (compact string)"), field)
+
+    def compact_nullable_string(self, field: str = "compact nullable string") -> str | None:
+        """Read a string with a varint length, or null."""
+        start = self._offset
+        length = self.unsigned_varint(field) - 1
+        return None if length == -1 else self._text(start, length, field)
+
+    def bytes_view(self, field: str = "bytes") -> memoryview:
+        """Read bytes with a length of four bytes, as a view."""
+        start = self._offset
+        return self._view(start, self._not_null(start, self.int32(field), f"{field} (bytes)"), field)
+
+    def nullable_bytes_view(self, field: str = "nullable bytes") -> memoryview | None:
+        """Read bytes with a length of four bytes, as a view, or null."""
+        start = self._offset
+        length = self.int32(field)
+        return None if length == -1 else self._view(start, length, field)
+
+    def compact_bytes_view(self, field: str = "compact bytes") -> memoryview:
+        """Read bytes with a varint length, as a view."""
+        start = self._offset
+        length = self.unsigned_varint(field) - 1
+        return self._view(start, self._not_null(start, length, f"{field} (compact bytes)"), field)
+
+    def compact_nullable_bytes_view(self, field: str = "compact nullable bytes") -> memoryview | None:
+        """Read bytes with a varint length, as a view, or null."""
+        start = self._offset
+        length = self.unsigned_varint(field) - 1
+        return None if length == -1 else self._view(start, length, field)
+
+    # Arrays: the length alone; the caller reads the items.
+
+    def array_length(self, field: str = "array", *, item_size: int = 1) -> int:
+        """Read the length of an array (four bytes).
+
+        Args:
+            field: The array's name, for the error.
+            item_size: The fewest bytes that an item takes; a length that the rest of the bytes could not hold
+                is refused before anything is allocated for it.
+
+        Returns:
+            The number of items, 0 or more.
+        """
+        start = self._offset
+        return self._count(
+            start, self._not_null(start, self.int32(field), f"{field} (array)"), field, item_size
+        )
+
+    def nullable_array_length(self, field: str = "nullable array", *, item_size: int = 1) -> int | None:
+        """Read the length of an array (four bytes) that may be null; see :meth:`array_length`."""
+        start = self._offset
+        length = self.int32(field)
+        return None if length == -1 else self._count(start, length, field, item_size)
+
+    def compact_array_length(self, field: str = "compact array", *, item_size: int = 1) -> int:
+        """Read the varint length of an array; see :meth:`array_length`."""
+        start = self._offset
+        length = self.unsigned_varint(field) - 1
+        return self._count(start, self._not_null(start, length, f"{field} (compact array)"), field, item_size)
+
+    def compact_nullable_array_length(
+        self, field: str = "compact nullable array", *, item_size: int = 1
+    ) -> int | None:
+        """Read the varint length of an array that may be null; see :meth:`array_length`."""
+        start = self._offset
+        length = self.unsigned_varint(field) - 1
+        return None if length == -1 else self._count(start, length, field, item_size)
+
+    def tagged_fields(self, field: str = "tagged fields") -> TaggedFields:
+        """Read (and copy) the tagged fields at the end of a flexible structure (KIP-482).
+
+        Their order is kept and not checked: Kafka's own readers do not check it either.
+        """
+        buffer, offset = self._buffer, self._offset
+        if offset < self._end and buffer[offset] == 0:  # nearly always: there are none
+            self._offset = offset + 1
+            return ()
+        count = self._count(offset, self.unsigned_varint(field), field, item_size=2)
+        found = []
+        for _ in range(count):
+            tag = self.unsigned_varint(f"{field}: tag")
+            start = self._offset
+            found.append((tag, bytes(self._view(start, self.unsigned_varint(f"{field}: size"), field))))
+        return tuple(found)
+
+    def expect_end(self, field: str = "message") -> None:
+        """Check that nothing is left.
+
+        Raises:
+            WireError: Bytes are left.
+        """
+        if self._offset != self._end:
+            raise WireError(
+                expected=f"the end of the {field}",
+                offset=self._offset,
+                found=f"{self._end - self._offset} more bytes",
+            )
+
+    def _not_null(self, start: int, length: int, expected: str) -> int:
+        if length == -1:
+            raise WireError(expected=expected, offset=start, found="null")
+        return length
+
+    def _count(self, start: int, length: int, field: str, item_size: int) -> int:
+        left = self._end - self._offset
+        if length < 0 or length * item_size > left:
+            raise WireError(
+                expected=f"{field} (a count of at most {left // item_size} items, as {_left(left)})",
+                offset=start,
+                found=f"a count of {length}",
+            )
+        return length
+
+    def _view(self, start: int, length: int, field: str) -> memoryview:
+        begin = self._offset
+        if length < 0 or length > self._end - begin:
+            raise WireError(
+                expected=f"{field} (a length of at most {self._end - begin}, as {_left(self._end - begin)})",
+                offset=start,
+                found=f"a length of {length}",
+            )
+        self._offset = begin + length
+        return self._buffer[begin : begin + length]
+
+    def _text(self, start: int, length: int, field: str) -> str:
+        if length > _MAX_STRING:
+            raise WireError(
+                expected=f"{field} (a string of at most {_MAX_STRING} bytes)",
+                offset=start,
+                found=f"a length of {length}",
+            )
+        view = self._view(start, length, field)
+        try:
+            return str(view, "utf-8")
+        except UnicodeDecodeError as error:
+            at = self._offset - length + error.start
+        # Outside the handler: the codec's error holds the bytes themselves, and must not be chained to ours.
+        raise WireError(expected=f"{field} (UTF-8)", offset=at, found="bytes that are no UTF-8")
+
+
+class Writer:
+    """Bytes of a message in the making: the mirror image of :class:`Reader`.
+
+    Each method appends one field. A value that the type cannot hold raises ``ValueError`` (a string or a
+    count that is too long) or ``struct.error`` (an integer out of its range): the caller's mistake, never the
+    peer's.
+    """
+
+    __slots__ = ("_out",)
+
+    def __init__(self) -> None:
+        self._out = bytearray()
+
+    def __len__(self) -> int:
+        return len(self._out)
+
+    def take(self) -> bytes:
+        """Return what was written so far, as a copy."""
+        return bytes(self._out)
+
+    def fixed(self, layout: Struct, *values: object) -> None:
+        """Append several fields of fixed size in one go."""
+        self._out += layout.pack(*values)
+
+    def raw(self, value: Buffer) -> None:
+        """Append bytes as they are."""
+        self._out += value
+
+    def int8(self, value: int) -> None:
+        """Append a signed integer of one byte."""
+        self._out += value.to_bytes(1, "big", signed=True)
+
+    def int16(self, value: int) -> None:
+        """Append a signed integer of two bytes."""
+        self._out += _INT16.pack(value)
+
+    def int32(self, value: int) -> None:
+        """Append a signed integer of four bytes."""
+        self._out += _INT32.pack(value)
+
+    def int64(self, value: int) -> None:
+        """Append a signed integer of eight bytes."""
+        self._out += _INT64.pack(value)
+
+    def boolean(self, value: bool) -> None:  # noqa: FBT001 - the value to write, not a switch
+        """Append a boolean of one byte."""
+        self._out.append(1 if value else 0)
+
+    def uuid(self, value: Uuid) -> None:
+        """Append a uuid of sixteen bytes."""
+        if len(value) != 16:
+            raise ValueError(f"a uuid has 16 bytes, not {len(value)}")
+        self._out += value
+
+    def unsigned_varint(self, value: int) -> None:
+        """Append an unsigned integer of 32 bits in base 128, in as few bytes as it takes."""
+        if not 0 <= value <= _MAX_UINT32:
+            raise ValueError(f"{value} is no unsigned integer of 32 bits")
+        while value > 0x7F:
+            self._out.append(value & 0x7F | 0x80)
+            value >>= 7
+        self._out.append(value)
+
+    def string(self, value: str) -> None:
+        """Append a string with a length of two bytes."""
+        encoded = _encoded(value)
+        self._out += _INT16.pack(len(encoded))
+        self._out += encoded
+
+    def nullable_string(self, value: str | None) -> None:
+        """Append a string with a length of two bytes, or null."""
+        if value is None:
+            self._out += b"\xff\xff"
+        else:
+            self.string(value)
+
+    def compact_string(self, value: str) -> None:
+        """Append a string with a varint length."""
+        encoded = _encoded(value)
+        self.unsigned_varint(len(encoded) + 1)
+        self._out += encoded
+
+    def compact_nullable_string(self, value: str | None) -> None:
+        """Append a string with a varint length, or null."""
+        if value is None:
+            self._out.append(0)
+        else:
+            self.compact_string(value)
+
+    def bytes_(self, value: Buffer) -> None:
+        """Append bytes with a length of four bytes."""
+        self._out += _INT32.pack(len(value))
+        self._out += value
+
+    def nullable_bytes(self, value: Buffer | None) -> None:
+        """Append bytes with a length of four bytes, or null."""
+        if value is None:
+            self._out += b"\xff\xff\xff\xff"
+        else:
+            self.bytes_(value)
+
+    def compact_bytes(self, value: Buffer) -> None:
+        """Append bytes with a varint length."""
+        self.unsigned_varint(len(value) + 1)
+        self._out += value
+
+    def compact_nullable_bytes(self, value: Buffer | None) -> None:
+        """Append bytes with a varint length, or null."""
+        if value is None:
+            self._out.append(0)
+        else:
+            self.compact_bytes(value)
+
+    def array_length(self, length: int | None) -> None:
+        """Append the length of an array (four bytes), or null."""
+        self._out += _INT32.pack(-1 if length is None else _counted(length))
+
+    def compact_array_length(self, length: int | None) -> None:
+        """Append the varint length of an array, or null."""
+        self.unsigned_varint(0 if length is None else _counted(length) + 1)
+
+    def tagged_fields(self, fields: TaggedFields) -> None:
+        """Append tagged fields in the order given; the protocol asks for ascending tags (KIP-482)."""
+        self.unsigned_varint(len(fields))
+        for tag, value in fields:
+            self.unsigned_varint(tag)
+            self.unsigned_varint(len(value))
+            self._out += value
+
+
+def _left(size: int) -> str:
+    return f"{size} byte{'' if size == 1 else 's'} left"
+
+
+def _encoded(value: str) -> bytes:
+    encoded = value.encode()
+    if len(encoded) > _MAX_STRING:
+        raise ValueError(f"a string of {len(encoded)} bytes is longer than the protocol's {_MAX_STRING}")
+    return encoded
+
+
+def _counted(length: int) -> int:
+    if not 0 <= length <= _MAX_INT32:
+        raise ValueError(f"{length} is no length of an array")
+    return length
