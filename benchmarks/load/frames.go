@@ -1,0 +1,164 @@
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+)
+
+// The client id of a timing client names the size of the answer it wants, so that one broker serves every
+// measurement and no proxy has to be restarted between two of them.
+const (
+	answerPrefix = "answer="
+	answerDigits = 8
+	clientIDSize = len(answerPrefix) + answerDigits
+	// requestPrefix is what the broker looks at: api key, version, correlation id, client id with its length.
+	requestPrefix = 2 + 2 + 4 + 2 + clientIDSize
+	maxFrame      = 128 << 20
+)
+
+// scanner finds the frames in a stream of chunks and shows the first bytes of each; the rest is skipped uncopied.
+type scanner struct {
+	want int // bytes of each frame to show, after its length; a shorter frame is shown whole
+	head [4 + requestPrefix]byte
+	have int
+	skip int
+}
+
+// feed calls found once for each frame whose last byte is in chunk or before, with the frame's length as announced.
+func (s *scanner) feed(chunk []byte, found func(prefix []byte, length int) error) error {
+	for {
+		if s.skip > 0 {
+			if len(chunk) < s.skip {
+				s.skip -= len(chunk)
+				return nil
+			}
+			chunk = chunk[s.skip:]
+			s.skip = 0
+			if err := s.complete(found); err != nil {
+				return err
+			}
+		}
+		if len(chunk) == 0 {
+			return nil
+		}
+		for s.have < 4 {
+			if len(chunk) == 0 {
+				return nil
+			}
+			s.head[s.have] = chunk[0]
+			s.have++
+			chunk = chunk[1:]
+		}
+		length := int(int32(binary.BigEndian.Uint32(s.head[:])))
+		if length < 4 || length > maxFrame {
+			return fmt.Errorf("a frame announces %d bytes; 4 to %d expected", length, maxFrame)
+		}
+		want := 4 + min(length, s.want)
+		taken := copy(s.head[s.have:want], chunk)
+		s.have += taken
+		chunk = chunk[taken:]
+		if s.have < want {
+			return nil
+		}
+		s.skip = 4 + length - want
+		if s.skip == 0 {
+			if err := s.complete(found); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (s *scanner) complete(found func(prefix []byte, length int) error) error {
+	length := int(binary.BigEndian.Uint32(s.head[:]))
+	prefix := s.head[4:s.have]
+	s.have = 0
+	return found(prefix, length)
+}
+
+func min(a, b int) int {
+	if a < b {
+		return a
+	}
+	return b
+}
+
+// wantedAnswer reads the answer's size from a request's client id; otherwise is for any other client id.
+func wantedAnswer(prefix []byte, otherwise int) int {
+	if len(prefix) < requestPrefix || binary.BigEndian.Uint16(prefix[8:]) != uint16(clientIDSize) ||
+		string(prefix[10:10+len(answerPrefix)]) != answerPrefix {
+		return otherwise
+	}
+	size, err := strconv.Atoi(string(prefix[10+len(answerPrefix) : requestPrefix]))
+	if err != nil {
+		return otherwise
+	}
+	return size
+}
+
+// produceRequest is a Produce v9 request of exactly size bytes with its four length bytes, acks=-1, whose one
+// record batch is filler. Correlation id zero: the sender writes it at correlationAt.
+func produceRequest(size, answer int) ([]byte, error) {
+	start := requestHeader(0, 9, 0, fmt.Sprintf("%s%0*d", answerPrefix, answerDigits, answer))
+	start = append(start, 0)          // transactional id: null
+	start = append(start, 0xff, 0xff) // acks: all
+	start = binary.BigEndian.AppendUint32(start, 30000)
+	start = append(start, 2, 6) // one topic, its name of five bytes
+	start = append(start, "bench"...)
+	start = append(start, 2, 0, 0, 0, 0) // one partition, number 0
+	end := []byte{0, 0, 0}               // tagged fields of the partition, the topic and the request
+	// A length one byte wider may overshoot by one: a tagged field's count can be written in two bytes as well.
+	for width := 1; width <= 4; width++ {
+		records := size - len(start) - width - len(end)
+		if records < 0 {
+			continue
+		}
+		if length := binary.AppendUvarint(nil, uint64(records+1)); len(length) <= width {
+			for len(length) < width { // the same number in a wider form, as a varint allows
+				length[len(length)-1] |= 0x80
+				length = append(length, 0)
+			}
+			frame := append(start, length...)
+			for i := 0; i < records; i++ {
+				frame = append(frame, byte(i*131>>3))
+			}
+			frame = append(frame, end...)
+			binary.BigEndian.PutUint32(frame, uint32(size-4))
+			return frame, nil
+		}
+	}
+	return nil, fmt.Errorf("--frame-bytes %d is too small for a Produce request; use %d or more", size, len(start)+len(end)+1)
+}
+
+// correlationAt is where a whole request frame has its correlation id.
+const correlationAt = 8
+
+// requestHeader starts a frame: four bytes for the length, then a request header v2 without tagged fields.
+func requestHeader(key, version int16, correlation uint32, clientID string) []byte {
+	frame := make([]byte, 4, 128)
+	frame = binary.BigEndian.AppendUint16(frame, uint16(key))
+	frame = binary.BigEndian.AppendUint16(frame, uint16(version))
+	frame = binary.BigEndian.AppendUint32(frame, correlation)
+	frame = binary.BigEndian.AppendUint16(frame, uint16(len(clientID)))
+	frame = append(frame, clientID...)
+	return append(frame, 0)
+}
+
+// sealed writes the frame's length into its first four bytes.
+func sealed(frame []byte) []byte {
+	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
+	return frame
+}
+
+// apiVersionsRequest is what a client of KIP-511 sends first (version 3).
+func apiVersionsRequest(correlation uint32, clientID, name, version string) []byte {
+	frame := requestHeader(18, 3, correlation, clientID)
+	frame = appendCompact(frame, name)
+	frame = appendCompact(frame, version)
+	return sealed(append(frame, 0))
+}
+
+func appendCompact(frame []byte, text string) []byte {
+	return append(binary.AppendUvarint(frame, uint64(len(text)+1)), text...)
+}

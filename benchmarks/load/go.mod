@@ -1,0 +1,3 @@
+module kafkaclienttelemetry/benchmarks/load
+
+go 1.21

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const throttlingQuotaExceeded = 89
+
+type pushReport struct {
+	Pairs          int                `json:"pairs"`
+	WallSeconds    float64            `json:"wall_seconds"`
+	PairsPerSecond float64            `json:"pairs_per_second"`
+	PayloadBytes   int                `json:"payload_bytes"`
+	Gets           map[string]int     `json:"gets_by_error_code"`
+	Pushes         map[string]int     `json:"pushes_by_error_code"`
+	LatencyUs      map[string]float64 `json:"pair_latency_us"`
+	CPUSeconds     cpuTimes           `json:"cpu_seconds"`
+}
+
+// pairs is what the connections share: how far they are, and what they saw within the measured part.
+type pairs struct {
+	mutex         sync.Mutex
+	done          int
+	warmup, count int
+	started       time.Time
+	gets, pushes  map[uint16]int
+	latencies     []time.Duration
+	begin         func() error
+	ended         chan error
+	payload       []byte
+	codec         byte
+	fresh         bool
+}
+
+func push(flags *flag.FlagSet, arguments []string) error {
+	target := flags.String("target", "", "host:port to connect to")
+	file := flags.String("payload", "", "file with the Metrics field's bytes, compressed already")
+	codec := flags.String("codec", "none", "what they are compressed with: none, gzip, snappy, lz4, zstd")
+	connections := flags.Int("connections", 500, "connections, each a client instance of its own")
+	count := flags.Int("count", 10000, "pairs of a get and a push to measure, over all connections")
+	warmup := flags.Int("warmup", 1000, "pairs before those")
+	fresh := flags.Bool("fresh", false, "a new client instance for every pair, and no pause for the push interval")
+	cpu := flags.String("cpu-of", "", "process ids, comma separated, whose CPU time over the measured pairs is reported")
+	_ = flags.Parse(arguments)
+	codecs := map[string]byte{"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+	number, known := codecs[*codec]
+	if !known || *count < 1 || *connections < 1 {
+		return fmt.Errorf("--codec is none, gzip, snappy, lz4 or zstd; --count and --connections 1 or more")
+	}
+	payload, err := os.ReadFile(*file)
+	if err != nil {
+		return fmt.Errorf("--payload: %w", err)
+	}
+	watched, err := pids(*cpu)
+	if err != nil {
+		return err
+	}
+	open := make([]net.Conn, *connections)
+	if err := each(*connections, func(i int) (err error) {
+		open[i], err = greeted(*target, fmt.Sprintf("push-%d", i))
+		return err
+	}); err != nil {
+		return fmt.Errorf("--target %s: %w", *target, err)
+	}
+	var before cpuTimes
+	p := &pairs{warmup: *warmup, count: *count, payload: payload, codec: number, fresh: *fresh,
+		ended: make(chan error, *connections+1), latencies: make([]time.Duration, 0, *count),
+		gets: map[uint16]int{}, pushes: map[uint16]int{}}
+	p.begin = func() (err error) {
+		before, err = cpuOf(watched)
+		p.started = time.Now()
+		return err
+	}
+	if *warmup == 0 {
+		if err := p.begin(); err != nil {
+			return err
+		}
+	}
+	for i, connection := range open {
+		go func(i int, connection net.Conn) {
+			if err := p.client(connection, i, *connections); err != nil {
+				p.ended <- err
+			}
+		}(i, connection)
+	}
+	if err := <-p.ended; err != nil {
+		return err
+	}
+	wall := time.Since(p.started).Seconds()
+	after, err := cpuOf(watched)
+	if err != nil {
+		return err
+	}
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return report(pushReport{Pairs: *count, WallSeconds: wall, PairsPerSecond: float64(*count) / wall, PayloadBytes: len(payload),
+		Gets: named(p.gets), Pushes: named(p.pushes), LatencyUs: percentiles(p.latencies), CPUSeconds: after.since(before)})
+}
+
+func named(counts map[uint16]int) map[string]int {
+	names := map[string]int{}
+	for code, count := range counts {
+		names[strconv.Itoa(int(code))] = count
+	}
+	return names
+}
+
+// client pairs a get with a push until the shared count is reached. The push interval comes from the get; the
+// clients begin spread over it, as real ones do.
+func (p *pairs) client(connection net.Conn, index, of int) error {
+	var instance [16]byte
+	var buffer []byte
+	correlation := uint32(2)
+	for turn := 0; ; turn++ {
+		if p.fresh {
+			instance = [16]byte{}
+		}
+		began := time.Now()
+		get := append(requestHeader(71, 0, correlation, "load"), instance[:]...)
+		answer, err := exchange(connection, sealed(append(get, 0)), buffer)
+		if err != nil {
+			return fmt.Errorf("GetTelemetrySubscriptions: %w", err)
+		}
+		buffer = answer
+		subscription, err := parseSubscription(answer)
+		if err != nil {
+			return err
+		}
+		if subscription.code == throttlingQuotaExceeded {
+			p.count1(p.gets, subscription.code)
+			time.Sleep(100 * time.Millisecond)
+			correlation++
+			continue
+		}
+		if subscription.code != 0 {
+			return fmt.Errorf("GetTelemetrySubscriptions is answered with error code %d", subscription.code)
+		}
+		if instance == [16]byte{} {
+			instance = subscription.instance
+		}
+		if turn == 0 && !p.fresh { // the first pair is spread over the interval
+			time.Sleep(subscription.interval * time.Duration(index) / time.Duration(of))
+			began = time.Now()
+		}
+		frame := append(requestHeader(72, 0, correlation+1, "load"), instance[:]...)
+		frame = binary.BigEndian.AppendUint32(frame, subscription.id)
+		frame = append(frame, 0, p.codec)
+		frame = binary.AppendUvarint(frame, uint64(len(p.payload)+1))
+		frame = append(append(frame, p.payload...), 0)
+		answer, err = exchange(connection, sealed(frame), buffer)
+		if err != nil {
+			return fmt.Errorf("PushTelemetry: %w", err)
+		}
+		if len(answer) < 11 {
+			return fmt.Errorf("a PushTelemetry response of %d bytes; 11 expected", len(answer))
+		}
+		p.pair(binary.BigEndian.Uint16(answer[9:]), time.Since(began))
+		correlation += 2
+		if !p.fresh {
+			// The broker's clock started when it answered, which was before now.
+			time.Sleep(subscription.interval + time.Millisecond)
+		}
+	}
+}
+
+func (p *pairs) count1(counts map[uint16]int, code uint16) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.done >= p.warmup {
+		counts[code]++
+	}
+}
+
+// pair counts one finished pair, and begins or ends the measurement at its bounds.
+func (p *pairs) pair(pushCode uint16, took time.Duration) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.done++
+	switch {
+	case p.done == p.warmup:
+		if err := p.begin(); err != nil {
+			p.ended <- err
+		}
+	case p.done > p.warmup && p.done <= p.warmup+p.count:
+		p.gets[0]++
+		p.pushes[pushCode]++
+		p.latencies = append(p.latencies, took)
+		if p.done == p.warmup+p.count {
+			p.ended <- nil
+		}
+	}
+}
+
+type subscription struct {
+	code     uint16
+	instance [16]byte
+	id       uint32
+	interval time.Duration
+}
+
+// parseSubscription reads a GetTelemetrySubscriptions v0 response, header v1, up to the push interval.
+func parseSubscription(answer []byte) (s subscription, err error) {
+	const fixed = 4 + 1 + 4 + 2 + 16 + 4 + 1
+	if len(answer) < fixed {
+		return s, fmt.Errorf("a GetTelemetrySubscriptions response of %d bytes; %d or more expected", len(answer), fixed)
+	}
+	s.code = binary.BigEndian.Uint16(answer[9:])
+	copy(s.instance[:], answer[11:27])
+	s.id = binary.BigEndian.Uint32(answer[27:])
+	codecs := int(answer[31])
+	if codecs < 1 || codecs > 6 || len(answer) < 32+codecs-1+4 {
+		return s, fmt.Errorf("a GetTelemetrySubscriptions response with %d accepted codecs in %d bytes", codecs-1, len(answer))
+	}
+	s.interval = time.Duration(binary.BigEndian.Uint32(answer[32+codecs-1:])) * time.Millisecond
+	return s, nil
+}

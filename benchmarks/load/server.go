@@ -1,0 +1,236 @@
+package main
+
+import (
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"syscall"
+	"unsafe"
+)
+
+const (
+	// Larger filler is sent from the one shared block, smaller is gathered so that many answers leave in one write.
+	gatherBelow = 16 << 10
+	readBuffer  = 1 << 20
+	vectors     = 64
+)
+
+type broker struct {
+	host     string
+	port     int
+	filler   []byte
+	answer   int
+	epoll    int
+	open     map[int32]*peer
+	buffer   []byte
+	iovecs   [vectors]syscall.Iovec
+	listener int
+}
+
+// peer is one accepted connection. out holds what is to be written, in order; gathered backs its small parts.
+type peer struct {
+	fd       int
+	frames   scanner
+	out      [][]byte
+	gathered []byte
+	from     int
+	waiting  bool
+}
+
+func server(flags *flag.FlagSet, arguments []string) error {
+	listen := flags.String("listen", "127.0.0.1:9092", "host:port to listen on")
+	answer := flags.Int("response-bytes", 100, "size of an answer with its length, unless the client id says answer=NNNNNNNN")
+	_ = flags.Parse(arguments)
+	address, err := net.ResolveTCPAddr("tcp4", *listen)
+	if err != nil {
+		return err
+	}
+	b := &broker{host: address.IP.String(), port: address.Port, answer: *answer, filler: make([]byte, 4<<20),
+		open: map[int32]*peer{}, buffer: make([]byte, readBuffer)}
+	if err := b.listen(address); err != nil {
+		return fmt.Errorf("--listen %s: %w", *listen, err)
+	}
+	fmt.Fprintf(os.Stderr, "listening on %s\n", *listen)
+	runtime.LockOSThread()
+	return b.serve()
+}
+
+func (b *broker) listen(address *net.TCPAddr) (err error) {
+	if b.listener, err = syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0); err != nil {
+		return err
+	}
+	if err = syscall.SetsockoptInt(b.listener, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		return err
+	}
+	where := &syscall.SockaddrInet4{Port: address.Port}
+	copy(where.Addr[:], address.IP.To4())
+	if err = syscall.Bind(b.listener, where); err != nil {
+		return err
+	}
+	if err = syscall.Listen(b.listener, 4096); err != nil {
+		return err
+	}
+	if b.epoll, err = syscall.EpollCreate1(syscall.EPOLL_CLOEXEC); err != nil {
+		return err
+	}
+	return syscall.EpollCtl(b.epoll, syscall.EPOLL_CTL_ADD, b.listener, &syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(b.listener)})
+}
+
+func (b *broker) serve() error {
+	events := make([]syscall.EpollEvent, 256)
+	for {
+		count, err := syscall.EpollWait(b.epoll, events, -1)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for _, event := range events[:count] {
+			if int(event.Fd) == b.listener {
+				b.accept()
+				continue
+			}
+			p := b.open[event.Fd]
+			if p == nil {
+				continue
+			}
+			err := b.flush(p)
+			if err == nil && event.Events&(syscall.EPOLLIN|syscall.EPOLLHUP|syscall.EPOLLERR) != 0 {
+				err = b.read(p)
+			}
+			if err != nil {
+				if err != errEnd {
+					fmt.Fprintf(os.Stderr, "a connection is closed: %v\n", err)
+				}
+				delete(b.open, event.Fd)
+				syscall.Close(p.fd)
+			}
+		}
+	}
+}
+
+var errEnd = fmt.Errorf("end of stream")
+
+func (b *broker) accept() {
+	for {
+		fd, _, err := syscall.Accept4(b.listener, syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC)
+		if err != nil {
+			if err != syscall.EAGAIN && err != syscall.EINTR {
+				fmt.Fprintf(os.Stderr, "accept: %v\n", err)
+			}
+			return
+		}
+		_ = syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
+		b.open[int32(fd)] = &peer{fd: fd, frames: scanner{want: requestPrefix}}
+		if err := syscall.EpollCtl(b.epoll, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(fd)}); err != nil {
+			fmt.Fprintf(os.Stderr, "epoll: %v\n", err)
+		}
+	}
+}
+
+func (b *broker) read(p *peer) error {
+	count, err := syscall.Read(p.fd, b.buffer)
+	if err == syscall.EAGAIN || err == syscall.EINTR {
+		return nil
+	}
+	if err == syscall.ECONNRESET || (err == nil && count == 0) {
+		return errEnd
+	}
+	if err != nil {
+		return err
+	}
+	if err := p.frames.feed(b.buffer[:count], func(prefix []byte, _ int) error { return b.respond(p, prefix) }); err != nil {
+		return err
+	}
+	return b.flush(p)
+}
+
+func (b *broker) respond(p *peer, prefix []byte) error {
+	if len(prefix) < 8 {
+		return fmt.Errorf("a request of %d bytes has no header", len(prefix))
+	}
+	key, version := binary.BigEndian.Uint16(prefix), binary.BigEndian.Uint16(prefix[2:])
+	correlation := binary.BigEndian.Uint32(prefix[4:])
+	switch {
+	case key == 18:
+		p.gathered = append(p.gathered, apiVersionsAnswer(version, correlation)...)
+		return nil
+	case key == 3 && version >= 1 && version <= 12:
+		p.gathered = append(p.gathered, metadataAnswer(version, correlation, b.host, b.port)...)
+		return nil
+	}
+	size := wantedAnswer(prefix, b.answer)
+	if size < 8 || size-8 > len(b.filler) {
+		return fmt.Errorf("an answer of %d bytes was asked for; 8 to %d can be had", size, len(b.filler)+8)
+	}
+	p.gathered = binary.BigEndian.AppendUint32(p.gathered, uint32(size-4))
+	p.gathered = binary.BigEndian.AppendUint32(p.gathered, correlation)
+	if size < gatherBelow {
+		p.gathered = append(p.gathered, b.filler[:size-8]...)
+		return nil
+	}
+	p.seal()
+	p.out = append(p.out, b.filler[:size-8])
+	return nil
+}
+
+// seal makes the small answers gathered since the last time a part of what is to be written.
+func (p *peer) seal() {
+	if len(p.gathered) > p.from {
+		p.out = append(p.out, p.gathered[p.from:])
+		p.from = len(p.gathered)
+	}
+}
+
+// flush writes what it can, and asks to be told when there is room for the rest.
+func (b *broker) flush(p *peer) error {
+	p.seal()
+	for len(p.out) > 0 {
+		count := min(len(p.out), vectors)
+		for i, part := range p.out[:count] {
+			b.iovecs[i] = syscall.Iovec{Base: &part[0], Len: uint64(len(part))}
+		}
+		n, _, errno := syscall.Syscall(syscall.SYS_WRITEV, uintptr(p.fd), uintptr(unsafe.Pointer(&b.iovecs[0])), uintptr(count))
+		if errno == syscall.EAGAIN {
+			return b.await(p, true)
+		}
+		if errno == syscall.EPIPE || errno == syscall.ECONNRESET {
+			return errEnd
+		}
+		if errno != 0 && errno != syscall.EINTR {
+			return errno
+		}
+		if errno == 0 {
+			p.written(int(n))
+		}
+	}
+	p.out, p.gathered, p.from = p.out[:0], p.gathered[:0], 0
+	return b.await(p, false)
+}
+
+func (p *peer) written(count int) {
+	done := 0
+	for ; done < len(p.out) && count >= len(p.out[done]); done++ {
+		count -= len(p.out[done])
+	}
+	p.out = p.out[done:]
+	if count > 0 {
+		p.out[0] = p.out[0][count:]
+	}
+}
+
+func (b *broker) await(p *peer, room bool) error {
+	if p.waiting == room {
+		return nil
+	}
+	p.waiting = room
+	events := uint32(syscall.EPOLLIN)
+	if room {
+		events |= syscall.EPOLLOUT
+	}
+	return syscall.EpollCtl(b.epoll, syscall.EPOLL_CTL_MOD, p.fd, &syscall.EpollEvent{Events: events, Fd: int32(p.fd)})
+}

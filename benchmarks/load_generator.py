@@ -1,0 +1,154 @@
+"""Builds and runs the load generator of ``benchmarks/load`` (Go): the fake broker and the clients that time it.
+
+Owns where the program lives and what its JSON holds. It must not measure anything itself: Python beside a proxy on two
+cores would be part of the figure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SOURCE = Path(__file__).parent / "load"
+BUILD_SECONDS = 300
+
+
+class LoadError(RuntimeError):
+    """The load generator could not be built, or a run of it ended with an error; the text says which and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """What one run of the timing client saw.
+
+    Attributes:
+        requests: timed requests, without the warm-up.
+        wall_seconds: from the first timed request to the last answer.
+        cpu_seconds: CPU time that the watched processes had meanwhile; 0.0 when none was watched.
+        user_seconds: the part of it in user mode, in ticks of 10 ms.
+        bytes_moved: request and response bytes of the timed requests.
+        p50_us: median time from a request's writing to its answer's arrival, in microseconds.
+        p99_us: the same, 99th percentile.
+        p999_us: the same, 99.9th percentile.
+    """
+
+    requests: int
+    wall_seconds: float
+    cpu_seconds: float
+    user_seconds: float
+    bytes_moved: int
+    p50_us: float
+    p99_us: float
+    p999_us: float
+
+
+def cache_folder() -> Path:
+    """Return the user's cache folder of this project, made if missing."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = base / "kafka-client-telemetry"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def build() -> Path:
+    """Return the load generator's program, compiled if these sources have not been compiled before.
+
+    Raises:
+        LoadError: Go is missing, or the sources don't compile.
+    """
+    sources = sorted(path for path in SOURCE.iterdir() if path.suffix in {".go", ".mod"})
+    digest = hashlib.sha256()
+    for path in sources:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    program = cache_folder() / f"load-{digest.hexdigest()[:16]}"
+    if program.exists():
+        return program
+    go = shutil.which("go")
+    if go is None:
+        raise LoadError(
+            "the load generator needs Go 1.21 or later on the PATH to be compiled; none was found"
+        )
+    unfinished = program.with_suffix(f".{os.getpid()}")
+    done = subprocess.run(
+        [go, "build", "-trimpath", "-o", str(unfinished), "."],
+        cwd=SOURCE,
+        env={**os.environ, "CGO_ENABLED": "0"},
+        capture_output=True,
+        text=True,
+        timeout=BUILD_SECONDS,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise LoadError(f"go build in benchmarks/load failed:\n{done.stderr.strip()}")
+    unfinished.rename(program)
+    return program
+
+
+def run(mode: str, arguments: Sequence[str], *, seconds: float = 120.0) -> dict[str, Any]:
+    """Run the load generator to its end and return the last line that it printed.
+
+    Args:
+        mode: ``client``, ``idle`` or ``push``.
+        arguments: its flags, as ``load MODE -h`` lists them.
+        seconds: how long it may take.
+
+    Raises:
+        LoadError: it failed or took too long.
+    """
+    command = [str(build()), mode, *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise LoadError(f"load {mode} {' '.join(arguments)}: no end within {seconds:g} s") from error
+    if done.returncode != 0:
+        raise LoadError(f"load {mode} {' '.join(arguments)}: {done.stderr.strip()}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def time_requests(
+    target: str,
+    *,
+    frame_bytes: int,
+    response_bytes: int,
+    in_flight: int,
+    connections: int,
+    requests: int,
+    warmup: int,
+    jitter: bool,
+    cpu_of: Sequence[int],
+) -> Timing:
+    """Time requests against ``target`` (host:port); the sizes are whole frames with their four length bytes.
+
+    Raises:
+        LoadError: a connection failed, or an answer was missing, out of order or of another size.
+    """
+    arguments = [
+        f"--target={target}",
+        f"--frame-bytes={frame_bytes}",
+        f"--response-bytes={response_bytes}",
+        f"--in-flight={in_flight}",
+        f"--connections={connections}",
+        f"--requests={requests}",
+        f"--warmup={warmup}",
+        f"--jitter={'true' if jitter else 'false'}",
+        f"--cpu-of={','.join(map(str, cpu_of))}",
+    ]
+    seen = run("client", arguments)
+    return Timing(
+        requests=seen["requests"],
+        wall_seconds=seen["wall_seconds"],
+        cpu_seconds=seen["cpu_seconds"]["total"],
+        user_seconds=seen["cpu_seconds"]["user"],
+        bytes_moved=seen["bytes_sent"] + seen["bytes_received"],
+        p50_us=seen["latency_us"]["p50"],
+        p99_us=seen["latency_us"]["p99"],
+        p999_us=seen["latency_us"]["p99.9"],
+    )
