@@ -9,7 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+import re2
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from receiver.settings.hostport import HostPort
 
 __all__ = [
     "BrokerSettings",
@@ -28,25 +31,73 @@ __all__ = [
 CompressionName = Literal["gzip", "snappy", "lz4", "zstd"]
 
 
+#: A node id on the wire is an int32, and a broker's own is never negative.
+_MAX_BROKER_ID = 2_147_483_647
+
+
+def _has_port(address: HostPort) -> HostPort:
+    if address.port == 0:
+        raise ValueError("the port of the broker's listener cannot be 0")
+    return address
+
+
+def _without_repetition(names: tuple[CompressionName, ...]) -> tuple[CompressionName, ...]:
+    if len(set(names)) != len(names):
+        raise ValueError("a codec is given twice")
+    return names
+
+
+def _regular_expression(text: str) -> str:
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        re2.compile(text, options)
+    except re2.error as error:
+        raise ValueError(f"not a regular expression (RE2): {_reason(error)}") from None
+    return text
+
+
+def _reason(error: Exception) -> str:
+    reason = error.args[0] if error.args else ""
+    return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+
+
+def _with_type(entry: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(entry.get("type"), str) or not entry["type"]:
+        raise ValueError("`type` is required: the plugin's name, for example otlp or console")
+    return entry
+
+
+_Upstream = Annotated[HostPort, AfterValidator(_has_port)]
+_RegularExpression = Annotated[str, AfterValidator(_regular_expression)]
+_Compression = Annotated[tuple[CompressionName, ...], AfterValidator(_without_repetition)]
+_PluginEntry = Annotated[dict[str, Any], AfterValidator(_with_type)]
+
+
 class _Settings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True)
 
 
 class BrokerSettings(_Settings):
     """The broker that the sidecar stands beside."""
 
-    id: int = Field(ge=0, description="Node id of the broker; the `broker_id` label.")
+    id: int = Field(ge=0, le=_MAX_BROKER_ID, description="Node id of the broker; the `broker_id` label.")
     cluster_id: str | None = Field(
-        default=None, description="Id of the cluster; null: asked from the broker."
+        default=None, min_length=1, description="Id of the cluster; null: asked from the broker."
     )
 
 
 class ListenerSettings(_Settings):
     """One listener: where clients connect, and the broker's listener behind it."""
 
-    name: str = Field(description="Name of the broker's advertised listener; the `listener` label.")
-    bind: str = Field(description="host:port to listen on.")
-    upstream: str = Field(description="host:port of the broker's own listener.")
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9_.-]{1,249}$",
+        description="Name of the broker's advertised listener; the `listener` label.",
+    )
+    bind: HostPort = Field(
+        description="Where clients connect; port 0 lets the system choose. IPv6 in brackets: `[::1]:19092`."
+    )
+    upstream: _Upstream = Field(description="The broker's own listener.")
     security_protocol: Literal["PLAINTEXT", "SASL_PLAINTEXT"] = Field(
         default="PLAINTEXT", description="What the broker's listener speaks; the `security_protocol` label."
     )
@@ -74,18 +125,33 @@ class SubscriptionStoreSettings(_Settings):
 class RestSettings(_Settings):
     """The REST API."""
 
-    bind: str = Field(default="127.0.0.1:8642", description="host:port of the REST API; loopback only.")
+    bind: HostPort = Field(
+        default=HostPort(host="127.0.0.1", port=8642),
+        description="Where the REST API listens. Only a loopback address: the API has no authentication yet.",
+    )
+
+    @field_validator("bind")
+    @classmethod
+    def _only_loopback(cls, bind: HostPort) -> HostPort:
+        if not bind.is_loopback:
+            raise ValueError(
+                "the REST API has no authentication yet, so it must stay on this machine: "
+                f"use 127.0.0.1:{bind.port}, [::1]:{bind.port} or localhost:{bind.port}"
+            )
+        return bind
 
 
 class QuirkSettings(_Settings):
     """A rule for clients of a certain software: what they are sent differently."""
 
-    client_software_name: str = Field(description="Regular expression (RE2) for the whole software name.")
+    client_software_name: _RegularExpression = Field(
+        description="Regular expression (RE2) for the whole software name."
+    )
     client_software_version: str = Field(
         default=".*",
         description="Regular expression (RE2) for the whole version, or a range such as `>=2.5.0,<=2.5.2`.",
     )
-    compression: tuple[CompressionName, ...] | None = Field(
+    compression: _Compression | None = Field(
         default=None, description="Codecs to offer instead, in order of preference."
     )
     metrics: tuple[str, ...] | None = Field(
@@ -107,7 +173,7 @@ class TelemetrySettings(_Settings):
     max_inflated_bytes: int = Field(
         default=8_388_608, ge=1024, le=1_073_741_824, description="Largest push in bytes once inflated."
     )
-    compression: tuple[CompressionName, ...] = Field(
+    compression: _Compression = Field(
         default=("zstd", "lz4", "gzip", "snappy"), description="Codecs offered, in order of preference."
     )
     default_interval_ms: int = Field(
@@ -123,6 +189,14 @@ class TelemetrySettings(_Settings):
     quirks: tuple[QuirkSettings, ...] = Field(
         default=(), description="Rules for certain clients, tried before the built-in ones."
     )
+
+    @field_validator("max_inflated_bytes")
+    @classmethod
+    def _room_for_one_push(cls, limit: int, info: ValidationInfo) -> int:
+        # An uncompressed push is its own inflated form.
+        if limit < info.data.get("max_bytes", 0):
+            raise ValueError(f"must not be less than telemetry.max_bytes ({info.data['max_bytes']})")
+        return limit
 
 
 class DrainSettings(_Settings):
@@ -157,8 +231,43 @@ class ReceiverSettings(_Settings):
     subscriptions: SubscriptionStoreSettings = SubscriptionStoreSettings()
     rest: RestSettings = RestSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
-    plugins: tuple[dict[str, Any], ...] = Field(
-        default=(), description="Destinations; each has a `type` and its plugin's own settings."
+    # Not in the repr: what a plugin's settings hold in place of a secret's file is known to the plugin only.
+    plugins: tuple[_PluginEntry, ...] = Field(
+        default=(), repr=False, description="Destinations; each has a `type` and its plugin's own settings."
     )
     drain: DrainSettings = DrainSettings()
     log: LogSettings = LogSettings()
+
+    @field_validator("listeners")
+    @classmethod
+    def _distinct(cls, listeners: tuple[ListenerSettings, ...]) -> tuple[ListenerSettings, ...]:
+        for index, listener in enumerate(listeners):
+            for other, earlier in enumerate(listeners[:index]):
+                if listener.name == earlier.name:
+                    raise ValueError(
+                        f"listeners[{index}].name: {listener.name} is the name of listeners[{other}] too"
+                    )
+                if _collide(listener.bind, earlier.bind):
+                    raise ValueError(
+                        f"listeners[{index}].bind: listeners[{other}] listens on {earlier.bind} already"
+                    )
+            if listener.bind == listener.upstream:
+                raise ValueError(
+                    f"listeners[{index}].upstream: {listener.upstream} is the listener's own bind, "
+                    "it must be the broker's listener"
+                )
+        return listeners
+
+    @field_validator("rest")
+    @classmethod
+    def _rest_apart(cls, rest: RestSettings, info: ValidationInfo) -> RestSettings:
+        for index, listener in enumerate(info.data.get("listeners", ())):
+            if _collide(rest.bind, listener.bind):
+                raise ValueError(f"rest.bind: listeners[{index}] listens on {listener.bind} already")
+        return rest
+
+
+def _collide(one: HostPort, other: HostPort) -> bool:
+    if one.port != other.port or one.port == 0:
+        return False
+    return one.host.lower() == other.host.lower() or one.is_wildcard or other.is_wildcard

@@ -1,0 +1,57 @@
+"""Secrets in a plugin's settings: written in place, or kept in a file that the settings name.
+
+Owns the type :data:`Secret` and the reading of its file. It must never put a secret's text into a
+message: errors tell the file's name and the reason, nothing that was read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, SecretStr
+from pydantic_core import PydanticCustomError
+
+__all__ = ["MAX_SECRET_BYTES", "Secret"]
+
+#: No password, token or key is longer: a larger file is a wrong path.
+MAX_SECRET_BYTES = 65_536
+
+
+def _read_file(name: str) -> str:
+    path = Path(name)
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_SECRET_BYTES + 1)
+    except OSError as error:
+        raise _problem(f"cannot read the secret's file {name}: {error.strerror}") from None
+    if len(content) > MAX_SECRET_BYTES:
+        raise _problem(f"the secret's file {name} is larger than {MAX_SECRET_BYTES} bytes")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise _problem(f"the secret's file {name} is not UTF-8 text") from None
+    text = text.removesuffix("\n").removesuffix("\r")
+    if not text:
+        raise _problem(f"the secret's file {name} is empty")
+    return text
+
+
+def _problem(text: str) -> PydanticCustomError:
+    # The text is passed as a value, because braces in a file's name are no placeholders.
+    return PydanticCustomError("secret", "{problem}", {"problem": text})
+
+
+def _resolve(value: Any) -> Any:
+    if isinstance(value, str | SecretStr):
+        return value
+    if isinstance(value, dict) and set(value) == {"file"} and isinstance(value["file"], str):
+        return _read_file(value["file"])
+    raise _problem("expected text, or {file: PATH} to read it from a file")
+
+
+#: A secret setting: text, or ``{file: PATH}``. The file is read when the settings are validated, one
+#: trailing newline is left out, and a relative path starts at the working directory. The value is a
+#: :class:`pydantic.SecretStr`: ``get_secret_value()`` tells the text, and ``repr``, ``str``, serialised
+#: forms and validation messages never do.
+Secret = Annotated[SecretStr, BeforeValidator(_resolve)]

@@ -1,0 +1,140 @@
+"""Environment variables as settings: ``KAFKA_TELEMETRY_BROKER__ID=2`` is ``broker: {id: 2}``.
+
+Owns the names of the variables and the reading of their text. It opens no file and validates no value:
+it only puts values where the file's would be, and remembers which variable each came from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from receiver.settings.errors import SettingsError
+from receiver.settings.plain_yaml import PlainYamlError, parse
+from receiver.settings.schema import (
+    Loc,
+    child_keys,
+    child_type,
+    takes_container,
+    takes_null,
+    takes_text,
+)
+
+__all__ = ["PREFIX", "RESERVED", "merge", "variable_name"]
+
+PREFIX = "KAFKA_TELEMETRY_"
+
+#: Variables of the command line, which are no settings.
+RESERVED = frozenset({"KAFKA_TELEMETRY_URL", "KAFKA_TELEMETRY_CONFIG"})
+
+# Kubernetes gives every pod such variables for each Service of its namespace; one named
+# `kafka-telemetry...` would otherwise stop every start.
+_SERVICE_LINK = re.compile(
+    r"KAFKA_TELEMETRY_([A-Z0-9_]+_)?"
+    r"(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?)"
+)
+
+_SOURCE = "environment"
+
+
+def variable_name(loc: Loc) -> str:
+    """The variable that sets a key, for example ``KAFKA_TELEMETRY_LISTENERS__0__BIND``."""
+    return PREFIX + "__".join(str(part) for part in loc).upper()
+
+
+def merge(
+    document: dict[str, Any], environ: Mapping[str, str], model: type[BaseModel]
+) -> tuple[dict[str, Any], dict[Loc, str]]:
+    """Lay the environment's settings over the file's.
+
+    Args:
+        document: The file's settings; not changed.
+        environ: All variables of the process; those without the prefix are passed by.
+        model: The type of the whole configuration.
+
+    Returns:
+        The settings together, and for each path that came from the environment its variable.
+
+    Raises:
+        SettingsError: A variable with the prefix names no key, or its text cannot be read.
+    """
+    merged = _copied(document)
+    origins: dict[Loc, str] = {}
+    named = {name: text for name, text in environ.items() if name.startswith(PREFIX)}
+    for loc, name in sorted(_paths(named), key=lambda entry: [(isinstance(p, str), p) for p in entry[0]]):
+        _place(merged, loc, _value(name, named[name], _type_of(model, loc, name)), name)
+        origins[loc] = name
+    return merged, origins
+
+
+def _paths(named: Mapping[str, str]) -> list[tuple[Loc, str]]:
+    found: list[tuple[Loc, str]] = []
+    for name in named:
+        if name in RESERVED or ("__" not in name and _SERVICE_LINK.fullmatch(name)):
+            continue
+        parts = name.removeprefix(PREFIX).lower().split("__")
+        if not all(parts):
+            raise SettingsError(_SOURCE, name, "expected keys joined by two underscores")
+        found.append((tuple(int(p) if p.isascii() and p.isdigit() else p for p in parts), name))
+    return found
+
+
+def _type_of(model: type[BaseModel], loc: Loc, name: str) -> Any:
+    annotation: Any = model
+    for depth, part in enumerate(loc):
+        below = child_type(annotation, part)
+        if below is None:
+            known = child_keys(annotation)
+            hint = (
+                f"; known are {', '.join(variable_name((*loc[:depth], key)) for key in known)}"
+                if known
+                else ""
+            )
+            raise SettingsError(_SOURCE, name, f"names no setting{hint}")
+        annotation = below
+    return annotation
+
+
+def _value(name: str, text: str, annotation: Any) -> Any:
+    if text == "null" and takes_null(annotation):
+        return None
+    is_text = takes_text(annotation)
+    if is_text and not (takes_container(annotation) and text.startswith(("[", "{", '"'))):
+        return text
+    try:
+        return parse(text)
+    except PlainYamlError:
+        if is_text:
+            return text
+        raise SettingsError(_SOURCE, name, "expected JSON or YAML text") from None
+
+
+def _place(document: dict[str, Any], loc: Loc, value: Any, name: str) -> None:
+    here: Any = document
+    for depth, part in enumerate(loc):
+        last = depth == len(loc) - 1
+        if isinstance(here, list) and isinstance(part, int):
+            if part > len(here):
+                raise SettingsError(_SOURCE, name, f"the next index is {len(here)}, not {part}")
+            if part == len(here):
+                here.append(None)
+        elif not isinstance(here, dict):
+            raise SettingsError(_SOURCE, name, "cannot be set inside a value that is no mapping or list")
+        if last:
+            here[part] = value
+            return
+        below = here[part] if isinstance(part, int) and isinstance(here, list) else here.get(part)
+        if below is None:
+            below = here[part] = [] if isinstance(loc[depth + 1], int) else {}
+        here = below
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    return value

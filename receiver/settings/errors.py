@@ -1,0 +1,132 @@
+"""What stops a start: one line that names the source, the key, the value and the fix.
+
+Owns the wording of every settings problem, also of a plugin's own settings. It must never show the value
+of a secret, of an unknown key (it may be a misspelt secret), or of a key whose type it doesn't know.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from receiver.settings.schema import Loc, bounds, child_keys, may_show, type_at, type_name
+
+__all__ = ["Problem", "SettingsError", "key_text", "problem_of"]
+
+_MAX_SHOWN = 100
+
+
+@dataclass(eq=False)
+class SettingsError(Exception):
+    """The operator must correct the configuration; ``str()`` is the one line to show.
+
+    Attributes:
+        source: The file, or ``environment``.
+        key: The key as dotted path with indexes, or the environment variable; empty for the whole source.
+        problem: What is wrong and what was expected; never holds a secret.
+        value: The value as JSON text; None where it may not be shown or is absent.
+    """
+
+    source: str
+    key: str
+    problem: str
+    value: str | None = None
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.source, self.key, self.value, self.problem) if part)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """The first thing that is wrong with a mapping of settings.
+
+    Attributes:
+        loc: Path of keys and indexes to it.
+        value: The value as JSON text; None where it may not be shown or is absent.
+        text: What is wrong and what was expected, on one line.
+    """
+
+    loc: Loc
+    value: str | None
+    text: str
+
+
+def key_text(loc: Loc) -> str:
+    """Write a path as an operator reads it.
+
+    Args:
+        loc: Keys and indexes, for example ``("listeners", 0, "bind")``.
+
+    Returns:
+        For example ``listeners[0].bind``.
+    """
+    text = ""
+    for part in loc:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            plain = part if part.isprintable() and len(part) <= _MAX_SHOWN else repr(part[:_MAX_SHOWN])
+            text += f".{plain}" if text else plain
+    return text
+
+
+def problem_of(error: ValidationError, model: type[BaseModel]) -> Problem:
+    """Choose and word the problem to tell of all that validation found.
+
+    An unknown key comes first, because a misspelt key is also missing.
+
+    Args:
+        error: What validating against ``model`` raised.
+        model: The type that was validated against.
+
+    Returns:
+        The problem. Its ``loc`` starts at ``model``.
+    """
+    found = error.errors(include_url=False)
+    first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
+    loc = tuple(first["loc"])
+    return Problem(loc=loc, value=_shown(first, model, loc), text=_worded(first, model, loc))
+
+
+def _shown(detail: ErrorDetails, model: type[BaseModel], loc: Loc) -> str | None:
+    value = detail["input"]
+    if detail["type"] in {"missing", "extra_forbidden"} or not may_show(type_at(model, loc)):
+        return None
+    if isinstance(value, dict | list | tuple):
+        return None
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+
+
+def _worded(detail: ErrorDetails, model: type[BaseModel], loc: Loc) -> str:
+    kind, context = detail["type"], detail.get("ctx", {})
+    annotation = type_at(model, loc)
+    if kind == "extra_forbidden":
+        return _unknown_key(str(loc[-1]), child_keys(type_at(model, loc[:-1])))
+    if kind == "missing":
+        return f"required: {type_name(annotation)}"
+    if kind == "value_error":
+        return _one_line(str(context["error"]))
+    if kind in {"too_short", "string_too_short"}:
+        return f"must have at least {context.get('min_length', 1)}"
+    if kind == "string_pattern_mismatch":
+        return f"must match {context['pattern']}"
+    limits = bounds(annotation)
+    if kind.endswith(("_type", "_parsing", "_from_float", "literal_error")) or limits:
+        return f"expected {type_name(annotation)}{f', {limits}' if limits else ''}"
+    return _one_line(detail["msg"])
+
+
+def _unknown_key(key: str, known: tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(key, known, n=1)
+    if close:
+        return f"unknown key; did you mean {close[0]}?"
+    return f"unknown key; known are {', '.join(known)}" if known else "unknown key"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,106 @@
+"""A network address as an operator writes it: ``host:port``, an IPv6 address in brackets.
+
+Owns the parsing and the text form. It resolves no names.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+__all__ = ["HostPort"]
+
+_EXPECTED = "expected host:port, for example 127.0.0.1:19092"
+_HOST_NAME = re.compile(
+    r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_][A-Za-z0-9_-]{0,62})*\.?"
+)
+_LOOKS_LIKE_IPV4 = re.compile(r"[0-9.]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostPort:
+    """Where to listen, or whom to connect to.
+
+    Attributes:
+        host: A name, an IPv4 address, or an IPv6 address without brackets.
+        port: 0 to 65535; 0 lets the system choose where something listens.
+    """
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> HostPort:
+        """Read ``host:port``.
+
+        Args:
+            text: For example ``127.0.0.1:19092``, ``broker-1.internal:9092`` or ``[::1]:8642``.
+
+        Raises:
+            ValueError: The text is not of that form; the message says what was expected.
+        """
+        host, colon, port = text.rpartition(":")
+        if not colon or not host:
+            raise ValueError(_EXPECTED)
+        if not (port.isascii() and port.isdigit()) or int(port) > 65_535:
+            raise ValueError(f"the port must be a number from 0 to 65535; {_EXPECTED}")
+        return cls(host=_host(host), port=int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it: 127.0.0.0/8, ::1 or ``localhost``."""
+        address = self._address()
+        return address.is_loopback if address else self.host.lower() == "localhost"
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it stands for every address of the machine: 0.0.0.0 or ::."""
+        address = self._address()
+        return address is not None and address.is_unspecified
+
+    def _address(self) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+        try:
+            return ipaddress.ip_address(self.host)
+        except ValueError:
+            return None
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Take text or a ready value; serialise as text."""
+        return core_schema.no_info_plain_validator_function(
+            cls._validate, serialization=core_schema.to_string_ser_schema()
+        )
+
+    @classmethod
+    def _validate(cls, value: Any) -> HostPort:
+        if isinstance(value, cls):
+            return value
+        if not isinstance(value, str):
+            raise ValueError(_EXPECTED)
+        return cls.parse(value)
+
+
+def _host(text: str) -> str:
+    if text.startswith("[") and text.endswith("]"):
+        try:
+            return str(ipaddress.IPv6Address(text[1:-1]))
+        except ValueError:
+            raise ValueError("expected an IPv6 address in the brackets, for example [::1]:19092") from None
+    if ":" in text:
+        raise ValueError("write an IPv6 address in brackets, for example [::1]:19092")
+    if _LOOKS_LIKE_IPV4.fullmatch(text):
+        try:
+            return str(ipaddress.IPv4Address(text))
+        except ValueError:
+            raise ValueError(f"not an IPv4 address; {_EXPECTED}") from None
+    if not _HOST_NAME.fullmatch(text):
+        raise ValueError(f"not a host name; {_EXPECTED}")
+    return text

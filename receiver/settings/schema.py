@@ -1,0 +1,205 @@
+"""Reading the settings' types: which keys there are, what each takes, and whether its value may be shown.
+
+Owns the walk over pydantic models that the environment, the error messages and the reference share. It
+knows no key by name.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, Union
+
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BaseModel, SecretBytes, SecretStr
+from pydantic.fields import FieldInfo
+
+from receiver.settings.hostport import HostPort
+
+__all__ = [
+    "Loc",
+    "bounds",
+    "child_keys",
+    "child_type",
+    "fields_of",
+    "may_show",
+    "model_of",
+    "options",
+    "takes_container",
+    "takes_null",
+    "takes_text",
+    "type_at",
+    "type_name",
+]
+
+#: A path of keys and list indexes.
+Loc: TypeAlias = tuple[str | int, ...]
+
+_SECRETS = (SecretStr, SecretBytes)
+_TEXTS = (str, Path, HostPort, SecretStr)
+_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "text", Path: "a path"}
+
+
+def _with_metadata(field: FieldInfo) -> Any:
+    # A model keeps a field's type and its Annotated metadata apart; together they are one type again.
+    annotation: Any = field.annotation
+    for entry in field.metadata:
+        annotation = Annotated[annotation, entry]
+    return annotation
+
+
+def fields_of(model: type[BaseModel]) -> Iterator[tuple[str, Any, FieldInfo]]:
+    """Name, type and definition of each key of ``model``, in their order."""
+    for name, field in model.model_fields.items():
+        yield name, _with_metadata(field), field
+
+
+def options(annotation: Any) -> tuple[Any, ...]:
+    """The alternatives of a type, without ``Annotated`` and with unions taken apart; may hold NoneType."""
+    origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        return options(typing.get_args(annotation)[0])
+    if origin in (Union, types.UnionType):
+        return tuple(found for part in typing.get_args(annotation) for found in options(part))
+    return (annotation,)
+
+
+def _metadata(annotation: Any) -> Iterator[Any]:
+    if typing.get_origin(annotation) is Annotated:
+        first, *entries = typing.get_args(annotation)
+        yield from _metadata(first)
+        for entry in entries:
+            yield from entry.metadata if isinstance(entry, FieldInfo) else (entry,)
+
+
+def model_of(annotation: Any) -> type[BaseModel] | None:
+    """The model among a type's alternatives, None where there is none."""
+    for option in options(annotation):
+        if isinstance(option, type) and issubclass(option, BaseModel):
+            return option
+    return None
+
+
+def child_type(annotation: Any, part: str | int) -> Any:
+    """The type of one key or index below a type; None where it has no such child."""
+    for option in options(annotation):
+        if option is Any:
+            return Any
+        origin, args = typing.get_origin(option), typing.get_args(option)
+        if isinstance(option, type) and issubclass(option, BaseModel) and part in option.model_fields:
+            return _with_metadata(option.model_fields[str(part)])
+        if origin in (tuple, list) and isinstance(part, int):
+            return args[0]
+        if origin is dict and isinstance(part, str):
+            return args[1]
+    return None
+
+
+def type_at(model: Any, loc: Loc) -> Any:
+    """The type at a path below a model; None where the path leads nowhere."""
+    annotation = model
+    for part in loc:
+        annotation = child_type(annotation, part)
+    return annotation
+
+
+def child_keys(annotation: Any) -> tuple[str, ...]:
+    """The keys that a type has, empty where it is no model."""
+    model = model_of(annotation)
+    return tuple(model.model_fields) if model else ()
+
+
+def takes_null(annotation: Any) -> bool:
+    """Whether null is a value of the type."""
+    return any(option in (None, type(None), Any) for option in options(annotation))
+
+
+def takes_text(annotation: Any) -> bool:
+    """Whether a text is a value of the type, so that it must not be read as something else."""
+    return any(
+        option is Any
+        or (isinstance(option, type) and issubclass(option, _TEXTS))
+        or (typing.get_origin(option) is Literal and isinstance(typing.get_args(option)[0], str))
+        for option in options(annotation)
+    )
+
+
+def takes_container(annotation: Any) -> bool:
+    """Whether a list or a mapping is a value of the type (a secret may be ``{file: PATH}``)."""
+    return any(
+        option is Any
+        or typing.get_origin(option) in (tuple, list, dict)
+        or (isinstance(option, type) and issubclass(option, (BaseModel, *_SECRETS)))
+        for option in options(annotation)
+    )
+
+
+def may_show(annotation: Any) -> bool:
+    """Whether a value of the type may appear in a message: never a secret, never an unknown type."""
+    if annotation is None:
+        return False
+    for option in options(annotation):
+        if option is Any or (isinstance(option, type) and issubclass(option, _SECRETS)):
+            return False
+        if typing.get_origin(option) is Literal:
+            continue
+        if any(not may_show(part) for part in typing.get_args(option) if part is not Ellipsis):
+            return False
+    return True
+
+
+def bounds(annotation: Any) -> str:
+    """The bounds of a number in words, for example ``0 to 600``; empty where there are none."""
+    low = high = ""
+    for entry in (found for option in (annotation, *options(annotation)) for found in _metadata(option)):
+        match entry:
+            case Ge(ge=limit):
+                low = f"{limit}"
+            case Gt(gt=limit):
+                low = f"more than {limit}"
+            case Le(le=limit):
+                high = f"{limit}"
+            case Lt(lt=limit):
+                high = f"less than {limit}"
+    if low and high:
+        return f"{low} to {high}"
+    if low:
+        return f"at least {low}"
+    return f"at most {high}" if high else ""
+
+
+def type_name(annotation: Any) -> str:
+    """What the type takes, in an operator's words."""
+    return " or ".join(dict.fromkeys(_option_name(option) for option in options(annotation)))
+
+
+def _option_name(option: Any) -> str:
+    origin, args = typing.get_origin(option), typing.get_args(option)
+    if option in (None, type(None)):
+        return "null"
+    if origin is Literal:
+        names = [str(arg) for arg in args]
+        return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
+    if origin in (tuple, list):
+        inner = args[0]
+        return "a list of " + (
+            f"({type_name(inner)})" if typing.get_origin(inner) is Literal else _plural(type_name(inner))
+        )
+    if origin is dict or option is dict:
+        return "a mapping"
+    if option in _NAMES:
+        return _NAMES[option]
+    if isinstance(option, type):
+        if issubclass(option, BaseModel):
+            return "a mapping"
+        if issubclass(option, HostPort):
+            return "host:port"
+        if issubclass(option, _SECRETS):
+            return "text or {file: PATH}"
+    return "a value"
+
+
+def _plural(name: str) -> str:
+    return {"a mapping": "mappings", "text": "texts", "an integer": "integers"}.get(name, f"({name})")

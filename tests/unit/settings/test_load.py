@@ -1,0 +1,344 @@
+"""Loading: precedence, the environment's names, and the one line that each wrong key, type or value gets."""
+
+from pathlib import Path
+
+import pytest
+
+from receiver.settings.errors import SettingsError
+from receiver.settings.hostport import HostPort
+from receiver.settings.load import MAX_FILE_BYTES, load
+
+ISSUE_EXAMPLE = """
+broker: {id: 1, cluster_id: null}            # null: asked from the broker
+listeners:
+  - {name: CLIENT, bind: "127.0.0.1:19092", upstream: "127.0.0.1:29092"}
+subscriptions: {store: sqlite, path: ./subscriptions.db}
+rest: {bind: "127.0.0.1:8642"}
+telemetry: {max_bytes: 1048576, max_inflated_bytes: 8388608, compression: [zstd, lz4, gzip, snappy]}
+plugins:
+  - {type: otlp, endpoint: "http://127.0.0.1:4317", protocol: grpc}
+"""
+
+MINIMAL = """
+broker: {id: 1}
+listeners:
+  - {name: CLIENT, bind: "127.0.0.1:19092", upstream: "127.0.0.1:29092"}
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "receiver.yaml"
+    path.write_text(text)
+    return path
+
+
+def failure(folder: Path, text: str, environ: dict[str, str] | None = None) -> str:
+    with pytest.raises(SettingsError) as caught:
+        load(write(folder, text), environ or {})
+    line = str(caught.value)
+    assert "\n" not in line
+    return line
+
+
+def test_the_outer_contract_loads(tmp_path: Path) -> None:
+    settings = load(write(tmp_path, ISSUE_EXAMPLE), {})
+    assert settings.broker.id == 1
+    assert settings.broker.cluster_id is None
+    assert settings.listeners[0].bind == HostPort(host="127.0.0.1", port=19092)
+    assert settings.listeners[0].upstream == HostPort(host="127.0.0.1", port=29092)
+    assert settings.subscriptions.path == Path("./subscriptions.db")
+    assert settings.rest.bind == HostPort(host="127.0.0.1", port=8642)
+    assert settings.telemetry.compression == ("zstd", "lz4", "gzip", "snappy")
+    assert settings.plugins == ({"type": "otlp", "endpoint": "http://127.0.0.1:4317", "protocol": "grpc"},)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (
+            "telemetry: {max_byte: 5}",
+            "receiver.yaml: telemetry.max_byte: unknown key; did you mean max_bytes?",
+        ),
+        (
+            "zzz: 1",
+            "receiver.yaml: zzz: unknown key; known are broker, listeners, subscriptions, rest, telemetry, "
+            "plugins, drain, log",
+        ),
+        (
+            "telemetry: {max_bytes: lots}",
+            'receiver.yaml: telemetry.max_bytes: "lots": expected an integer, 1024 to 104857600',
+        ),
+        (
+            'telemetry: {max_bytes: "1048576"}',
+            'receiver.yaml: telemetry.max_bytes: "1048576": expected an integer, 1024 to 104857600',
+        ),
+        (
+            "telemetry: {max_bytes: true}",
+            "receiver.yaml: telemetry.max_bytes: true: expected an integer, 1024 to 104857600",
+        ),
+        (
+            "telemetry: {max_bytes: 1}",
+            "receiver.yaml: telemetry.max_bytes: 1: expected an integer, 1024 to 104857600",
+        ),
+        (
+            "telemetry: {max_bytes: 4096, max_inflated_bytes: 2048}",
+            "receiver.yaml: telemetry.max_inflated_bytes: 2048: "
+            "must not be less than telemetry.max_bytes (4096)",
+        ),
+        (
+            "telemetry: {compression: [zstd, brotli]}",
+            'receiver.yaml: telemetry.compression[1]: "brotli": expected one of gzip, snappy, lz4, zstd',
+        ),
+        (
+            "telemetry: {compression: [zstd, zstd]}",
+            "receiver.yaml: telemetry.compression: a codec is given twice",
+        ),
+        ("telemetry: 5", "receiver.yaml: telemetry: 5: expected a mapping"),
+        ("telemetry: null", "receiver.yaml: telemetry: null: expected a mapping"),
+        (
+            'telemetry: {quirks: [{client_software_name: "a("}]}',
+            'receiver.yaml: telemetry.quirks[0].client_software_name: "a(": not a regular expression (RE2): '
+            "missing ): a(",
+        ),
+        (
+            "telemetry: {quirks: [{}]}",
+            "receiver.yaml: telemetry.quirks[0].client_software_name: required: text",
+        ),
+        (
+            'rest: {bind: "0.0.0.0:8642"}',
+            'receiver.yaml: rest.bind: "0.0.0.0:8642": the REST API has no authentication yet, '
+            "so it must stay on this machine: use 127.0.0.1:8642, [::1]:8642 or localhost:8642",
+        ),
+        (
+            'rest: {bind: "127.0.0.1:19092"}',
+            "receiver.yaml: rest: rest.bind: listeners[0] listens on 127.0.0.1:19092 already",
+        ),
+        (
+            "rest: {bind: 8642}",
+            "receiver.yaml: rest.bind: 8642: expected host:port, for example 127.0.0.1:19092",
+        ),
+        ("drain: {timeout_s: -1}", "receiver.yaml: drain.timeout_s: -1: expected a number, 0 to 600"),
+        ("drain: {timeout_s: .inf}", "receiver.yaml: a number must be finite"),
+        (
+            "log: {level: loud}",
+            'receiver.yaml: log.level: "loud": expected one of debug, info, warning, error',
+        ),
+        ("log: {requests: 1}", "receiver.yaml: log.requests: 1: expected true or false"),
+        ("log: {}\nlog: {}", "receiver.yaml: line 6, column 1: log: the key is given twice"),
+        ("log: {5: 6}", "receiver.yaml: line 5, column 7: a key must be text"),
+        (
+            "plugins: [{endpoint: secret-value}]",
+            "receiver.yaml: plugins[0]: `type` is required: the plugin's name, for example otlp or console",
+        ),
+        ("plugins: [hunter2]", "receiver.yaml: plugins[0]: expected a mapping"),
+        (
+            "subscriptions: {store: redis}",
+            'receiver.yaml: subscriptions.store: "redis": expected sqlite',
+        ),
+        (
+            "log: {level: 'a\nb'}",
+            'receiver.yaml: log.level: "a b": expected one of debug, info, warning, error',
+        ),
+        (
+            'log: {"a\\nb": 1}',
+            "receiver.yaml: log.'a\\nb': unknown key; known are level, format, requests",
+        ),
+    ],
+)
+def test_one_line_names_the_key_the_value_and_the_fix(tmp_path: Path, change: str, line: str) -> None:
+    assert failure(tmp_path, MINIMAL + change) == line
+
+
+@pytest.mark.parametrize(
+    ("listeners", "line"),
+    [
+        (
+            '[{name: A, bind: "127.0.0.1", upstream: "b:1"}]',
+            'listeners[0].bind: "127.0.0.1": expected host:port, for example 127.0.0.1:19092',
+        ),
+        (
+            '[{name: A, bind: "::1:5", upstream: "b:1"}]',
+            'listeners[0].bind: "::1:5": write an IPv6 address in brackets, for example [::1]:19092',
+        ),
+        (
+            '[{name: A, bind: "a:1", upstream: "b:0"}]',
+            'listeners[0].upstream: "b:0": the port of the broker\'s listener cannot be 0',
+        ),
+        ('[{name: A, bind: "a:1"}]', "listeners[0].upstream: required: host:port"),
+        ("[]", "listeners: must have at least 1"),
+        (
+            '[{name: A, bind: "a:1", upstream: "b:1"}, {name: A, bind: "a:2", upstream: "b:2"}]',
+            "listeners: listeners[1].name: A is the name of listeners[0] too",
+        ),
+        (
+            '[{name: A, bind: "127.0.0.1:1", upstream: "b:1"}, '
+            '{name: B, bind: "0.0.0.0:1", upstream: "b:2"}]',
+            "listeners: listeners[1].bind: listeners[0] listens on 127.0.0.1:1 already",
+        ),
+        (
+            '[{name: A, bind: "a:1", upstream: "a:1"}]',
+            "listeners: listeners[0].upstream: a:1 is the listener's own bind, "
+            "it must be the broker's listener",
+        ),
+        (
+            '[{name: "A B", bind: "a:1", upstream: "b:1"}]',
+            'listeners[0].name: "A B": must match ^[A-Za-z0-9_.-]{1,249}$',
+        ),
+    ],
+)
+def test_a_wrong_listener_is_named(tmp_path: Path, listeners: str, line: str) -> None:
+    assert failure(tmp_path, f"broker: {{id: 1}}\nlisteners: {listeners}") == f"receiver.yaml: {line}"
+
+
+def test_two_listeners_may_leave_their_ports_to_the_system(tmp_path: Path) -> None:
+    listeners = '[{name: A, bind: "a:0", upstream: "b:1"}, {name: B, bind: "a:0", upstream: "b:2"}]'
+    text = f"broker: {{id: 1}}\nlisteners: {listeners}"
+    assert len(load(write(tmp_path, text), {}).listeners) == 2
+
+
+def test_a_missing_section_is_named(tmp_path: Path) -> None:
+    assert failure(tmp_path, "log: {}") == "receiver.yaml: broker: required: a mapping"
+    assert failure(tmp_path, "") == "receiver.yaml: broker: required: a mapping"
+    assert failure(tmp_path, "brokr: {id: 1}") == "receiver.yaml: brokr: unknown key; did you mean broker?"
+
+
+def test_a_file_that_is_no_configuration_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(tmp_path / "absent.yaml", {})
+    assert str(caught.value) == f"{tmp_path}/absent.yaml: cannot be read: No such file or directory"
+    assert failure(tmp_path, "- 1") == (
+        "receiver.yaml: expected a mapping of keys such as broker, listeners and plugins"
+    )
+    assert failure(tmp_path, "broker: {id: 1").startswith("receiver.yaml: line 1, column 15: ")
+    assert failure(tmp_path, "broker: !!python/name:os.system {}").startswith(
+        "receiver.yaml: line 1, column 9: "
+    )
+    assert failure(tmp_path, "#" * (MAX_FILE_BYTES + 1)).startswith("receiver.yaml: larger than ")
+    path = tmp_path / "receiver.yaml"
+    path.write_bytes(b"\xff\xfe\x00\xd8")
+    with pytest.raises(SettingsError) as caught:
+        load(path, {})
+    assert str(caught.value) == "receiver.yaml: not YAML text"
+
+
+def test_anchors_cannot_make_a_small_file_huge(tmp_path: Path) -> None:
+    layers = "\n".join(f"x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 9)}]" for n in range(1, 9))
+    assert failure(tmp_path, f"x0: &x0 [a]\n{layers}") == (
+        "receiver.yaml: too many or too deeply nested values"
+    )
+    assert failure(tmp_path, "x: &x [*x]") == "receiver.yaml: too many or too deeply nested values"
+
+
+def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
+    settings = load(
+        write(tmp_path, ISSUE_EXAMPLE),
+        {
+            "PATH": "/bin",
+            "KAFKA_TELEMETRY_BROKER__ID": "2",
+            "KAFKA_TELEMETRY_BROKER__CLUSTER_ID": "123",
+            "KAFKA_TELEMETRY_LISTENERS__0__BIND": "[::1]:19093",
+            "KAFKA_TELEMETRY_LISTENERS__1__NAME": "OTHER",
+            "KAFKA_TELEMETRY_LISTENERS__1__BIND": "127.0.0.1:19094",
+            "KAFKA_TELEMETRY_LISTENERS__1__UPSTREAM": "broker-1.internal:9094",
+            "KAFKA_TELEMETRY_TELEMETRY__COMPRESSION": '["gzip"]',
+            "KAFKA_TELEMETRY_TELEMETRY__QUIRKS": '[{client_software_name: "a"}]',
+            "KAFKA_TELEMETRY_TELEMETRY__QUIRKS__0__CLIENT_SOFTWARE_NAME": "[a-z]+",
+            "KAFKA_TELEMETRY_DRAIN__TIMEOUT_S": "1.5",
+            "KAFKA_TELEMETRY_LOG__REQUESTS": "true",
+            "KAFKA_TELEMETRY_PLUGINS__0__ENDPOINT": "http://collector:4317",
+            "KAFKA_TELEMETRY_PLUGINS__0__HEADERS": '{"authorization": {"file": "/run/token"}}',
+            "KAFKA_TELEMETRY_PLUGINS__0__HEADERS__X_TENANT": "7",
+        },
+    )
+    assert settings.broker.id == 2
+    assert settings.broker.cluster_id == "123"
+    assert [str(listener.bind) for listener in settings.listeners] == ["[::1]:19093", "127.0.0.1:19094"]
+    assert settings.telemetry.compression == ("gzip",)
+    assert settings.telemetry.quirks[0].client_software_name == "[a-z]+"
+    assert settings.drain.timeout_s == 1.5
+    assert settings.log.requests is True
+    assert settings.plugins[0] == {
+        "type": "otlp",
+        "endpoint": "http://collector:4317",
+        "protocol": "grpc",
+        "headers": {"authorization": {"file": "/run/token"}, "x_tenant": "7"},
+    }
+
+
+def test_everything_can_come_from_the_environment() -> None:
+    settings = load(
+        None,
+        {
+            "KAFKA_TELEMETRY_BROKER": "{id: 3}",
+            "KAFKA_TELEMETRY_BROKER__CLUSTER_ID": "null",
+            "KAFKA_TELEMETRY_LISTENERS": '[{"name": "A", "bind": "a:1", "upstream": "b:1"}]',
+        },
+    )
+    assert settings.broker.id == 3
+    assert settings.broker.cluster_id is None
+    assert settings.listeners[0].name == "A"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("BROKER__ID", "one", 'KAFKA_TELEMETRY_BROKER__ID: "one": expected an integer, 0 to 2147483647'),
+        (
+            "BROKER__IDD",
+            "1",
+            "KAFKA_TELEMETRY_BROKER__IDD: names no setting; known are KAFKA_TELEMETRY_BROKER__ID, "
+            "KAFKA_TELEMETRY_BROKER__CLUSTER_ID",
+        ),
+        ("BROKER__ID__X", "1", "KAFKA_TELEMETRY_BROKER__ID__X: names no setting"),
+        ("BROKER__", "1", "KAFKA_TELEMETRY_BROKER__: expected keys joined by two underscores"),
+        ("LISTENERS__2__NAME", "X", "KAFKA_TELEMETRY_LISTENERS__2__NAME: the next index is 1, not 2"),
+        ("LISTENERS__X__NAME", "X", "KAFKA_TELEMETRY_LISTENERS__X__NAME: names no setting"),
+        ("LISTENERS", "[{", "KAFKA_TELEMETRY_LISTENERS: expected JSON or YAML text"),
+        (
+            "LISTENERS",
+            "[{name: A, bind: 5, upstream: 'b:1'}]",
+            "KAFKA_TELEMETRY_LISTENERS: [0].bind: 5: expected host:port, for example 127.0.0.1:19092",
+        ),
+        (
+            "PLUGINS__0__ENDPOINT__X",
+            "1",
+            "KAFKA_TELEMETRY_PLUGINS__0__ENDPOINT__X: "
+            "cannot be set inside a value that is no mapping or list",
+        ),
+    ],
+)
+def test_a_wrong_variable_is_named(tmp_path: Path, name: str, text: str, line: str) -> None:
+    assert failure(tmp_path, ISSUE_EXAMPLE, {f"KAFKA_TELEMETRY_{name}": text}).startswith(
+        f"environment: {line}"
+    )
+
+
+def test_an_unknown_section_is_named(tmp_path: Path) -> None:
+    line = failure(tmp_path, MINIMAL, {"KAFKA_TELEMETRY_BROKR__ID": "1"})
+    assert line.startswith("environment: KAFKA_TELEMETRY_BROKR__ID: names no setting; known are ")
+
+
+def test_variables_that_kubernetes_and_the_command_line_set_are_no_settings(tmp_path: Path) -> None:
+    load(
+        write(tmp_path, MINIMAL),
+        {
+            "KAFKA_TELEMETRY_URL": "http://127.0.0.1:8642",
+            "KAFKA_TELEMETRY_CONFIG": "receiver.yaml",
+            "KAFKA_TELEMETRY_SERVICE_HOST": "10.0.0.1",
+            "KAFKA_TELEMETRY_SERVICE_PORT": "8642",
+            "KAFKA_TELEMETRY_SERVICE_PORT_REST": "8642",
+            "KAFKA_TELEMETRY_PORT": "tcp://10.0.0.1:8642",
+            "KAFKA_TELEMETRY_PORT_8642_TCP_ADDR": "10.0.0.1",
+            "KAFKA_TELEMETRY_BROKER_0_SERVICE_HOST": "10.0.0.2",
+        },
+    )
+
+
+def test_no_message_and_no_repr_shows_a_plugins_settings(tmp_path: Path) -> None:
+    settings = load(
+        write(tmp_path, MINIMAL + "plugins: [{type: otlp, headers: {authorization: hunter2}}]"), {}
+    )
+    assert "hunter2" not in repr(settings)
+    assert "hunter2" not in failure(tmp_path, MINIMAL + "plugins: [{headers: hunter2}]")
+    assert "hunter2" not in failure(tmp_path, MINIMAL, {"KAFKA_TELEMETRY_PLUGINS__0": "hunter2"})
+    assert "hunter2" not in failure(tmp_path, MINIMAL + "pasword: hunter2")
