@@ -1,7 +1,7 @@
-"""Builds and runs the load generator of ``benchmarks/load`` (Go): the fake broker and the clients that time it.
+"""Builds and runs the load generator of ``benchmarks/load`` (Go): a fake broker, and clients that time it.
 
-Owns where the program lives and what its JSON holds. It must not measure anything itself: Python beside a proxy on two
-cores would be part of the figure.
+Owns where the program lives and what its JSON holds. It must not measure anything itself: Python beside a
+proxy on two cores would be part of the figure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BUILD_SECONDS = 300
 
 
 class LoadError(RuntimeError):
-    """The load generator could not be built, or a run of it ended with an error; the text says which and why."""
+    """The load generator could not be built, or a run of it failed; the text says which and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
