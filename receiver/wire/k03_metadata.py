@@ -1,0 +1,108 @@
+"""Metadata, API key 3: only as much as the marker needs, a question about no topics.
+
+What the versions changed, as far as that goes:
+
+- 1: an empty list of topics means none (in version 0 it means all); the response has each broker's rack.
+- 2: the response has the cluster id.
+- 3: the response begins with the throttle time.
+- 4: the request says whether topics may be created.
+- 8: the request says whether authorized operations are asked for, of the cluster and of the topics.
+- 9: flexible (KIP-482).
+- 11: without the question for the cluster's authorized operations (KIP-700).
+- 13: the response has an error code of its own, behind everything that is read here (KIP-1102).
+
+This module owns these bytes. It must not read what a client asked or was told about topics.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from receiver.wire.primitives import Reader, Writer
+
+__all__ = ["SUPPORTED_VERSIONS", "decode_cluster_id", "encode_no_topics_request"]
+
+#: The versions that this module reads and writes. Version 0 cannot ask for no topics.
+SUPPORTED_VERSIONS: Final = range(1, 14)
+
+_FIRST_WITH_CLUSTER_ID = 2
+_FIRST_WITH_THROTTLE_TIME = 3
+_FIRST_WITH_CREATION = 4
+_WITH_CLUSTER_OPERATIONS = range(8, 11)
+_FIRST_WITH_TOPIC_OPERATIONS = 8
+_FIRST_FLEXIBLE = 9
+
+
+def encode_no_topics_request(version: int) -> bytes:
+    """Write the body of a request for no topics, that creates none and asks for no authorized operations.
+
+    Args:
+        version: One of :data:`SUPPORTED_VERSIONS`.
+
+    Returns:
+        The body.
+
+    Raises:
+        ValueError: The version is not supported.
+
+    Source: the Kafka protocol guide, "Metadata API".
+    """
+    _check_version(version)
+    writer = Writer()
+    if version >= _FIRST_FLEXIBLE:
+        writer.compact_array_length(0)
+    else:
+        writer.array_length(0)
+    if version >= _FIRST_WITH_CREATION:
+        writer.boolean(value=False)
+    if version in _WITH_CLUSTER_OPERATIONS:
+        writer.boolean(value=False)
+    if version >= _FIRST_WITH_TOPIC_OPERATIONS:
+        writer.boolean(value=False)
+    if version >= _FIRST_FLEXIBLE:
+        writer.tagged_fields(())
+    return writer.take()
+
+
+def decode_cluster_id(reader: Reader, version: int) -> str | None:
+    """Read the cluster id from a response's body; what follows it is left unread.
+
+    Args:
+        reader: At the body.
+        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
+
+    Returns:
+        The cluster id; None where the broker tells none, as always in version 1.
+
+    Raises:
+        WireError: The bytes are no such body.
+        ValueError: The version is not supported.
+
+    Source: the Kafka protocol guide, "Metadata API".
+    """
+    _check_version(version)
+    if version < _FIRST_WITH_CLUSTER_ID:
+        return None
+    if version >= _FIRST_WITH_THROTTLE_TIME:
+        reader.int32("ThrottleTimeMs")
+    if version >= _FIRST_FLEXIBLE:
+        for _ in range(reader.compact_array_length("Brokers", item_size=11)):
+            reader.int32("NodeId")
+            reader.compact_string("Host")
+            reader.int32("Port")
+            reader.compact_nullable_string("Rack")
+            reader.tagged_fields("Broker's tagged fields")
+        return reader.compact_nullable_string("ClusterId")
+    for _ in range(reader.array_length("Brokers", item_size=12)):
+        reader.int32("NodeId")
+        reader.string("Host")
+        reader.int32("Port")
+        reader.nullable_string("Rack")
+    return reader.nullable_string("ClusterId")
+
+
+def _check_version(version: int) -> None:
+    if version not in SUPPORTED_VERSIONS:
+        raise ValueError(
+            f"Metadata version {version} is not one of {SUPPORTED_VERSIONS[0]} to {SUPPORTED_VERSIONS[-1]}"
+        )
