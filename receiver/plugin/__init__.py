@@ -24,6 +24,7 @@ The exceptions say who must act::
     ExportError
     +-- RetryableError    the destination is slow or away: the same push may succeed later
     +-- PermanentError    the same push will always fail: the operator must act
+        +-- TooLargeError the same pushes in smaller batches may succeed: the host halves the batch
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ __all__ = [
     "PluginConfig",
     "Push",
     "RetryableError",
+    "TooLargeError",
 ]
 
 #: What KIP-714 defines as the content type of a push: OTLP metrics as protobuf.
@@ -111,8 +113,16 @@ class ClientTelemetryPayload:
 
     @functools.cached_property
     def metrics(self) -> MetricsData:
-        """The decoded view of :attr:`data`, decoded on first use."""
+        """The decoded view of :attr:`data`, decoded on first use; plugins share it: read, never change."""
         return MetricsData.FromString(self.data)
+
+    def release(self) -> None:
+        """Forget the decoded view, which is many times larger than :attr:`data`.
+
+        The host calls it when a plugin is done with the push: a push that waits in another plugin's queue
+        must take no more memory than that queue counts.
+        """
+        self.__dict__.pop("metrics", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +181,13 @@ class PermanentError(ExportError):
         return self.reason
 
 
+class TooLargeError(PermanentError):
+    """The destination takes no export of this size.
+
+    The host halves a batch and tries the halves; a push that fails so alone is dropped and counted.
+    """
+
+
 class PluginConfig(BaseModel):
     """Base of every plugin's own settings: frozen, and an unknown key is an error."""
 
@@ -178,7 +195,7 @@ class PluginConfig(BaseModel):
 
 
 class ClientTelemetryReceiver(ABC):
-    """Takes pushes to one destination (KIP-714's ClientTelemetryReceiver). See the module for the lifecycle."""
+    """Takes pushes to one destination (KIP-714's ClientTelemetryReceiver); the module has the lifecycle."""
 
     #: The type of the plugin's own settings; the host validates the operator's against it.
     Config: ClassVar[type[PluginConfig]] = PluginConfig
@@ -189,7 +206,7 @@ class ClientTelemetryReceiver(ABC):
     def __init__(self, config: PluginConfig) -> None:
         self.config = config
 
-    def start(self) -> None:
+    def start(self) -> None:  # noqa: B027 # most plugins have something to open, not all
         """Open what the plugin needs. An error is logged and ``start`` is tried again after a back-off."""
 
     @abstractmethod
@@ -213,5 +230,5 @@ class ClientTelemetryReceiver(ABC):
         """
         raise NotImplementedError("a plugin with max_batch_items > 1 implements export_batch")
 
-    def stop(self) -> None:
+    def stop(self) -> None:  # noqa: B027 # likewise
         """Close what ``start`` opened."""

@@ -1,0 +1,182 @@
+"""From the operator's ``plugins:`` to plugins that are constructed and not started.
+
+Owns the entry-point group, the split between the host's keys and a plugin's own, and the wording of what is
+wrong. Starts nothing and opens nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from receiver.host.failure_log import Redaction
+from receiver.host.settings import HostSettings
+from receiver.plugin import ClientTelemetryReceiver, PluginConfig
+from receiver.settings.errors import SettingsError, key_text, problem_of
+from receiver.settings.schema import Loc
+
+__all__ = ["ENTRY_POINT_GROUP", "HostedPlugin", "PluginConfigError", "installed_types", "load_plugins"]
+
+#: Where a distribution tells its plugins: ``type = "module:class"``.
+ENTRY_POINT_GROUP = "kafka_client_telemetry.plugins"
+
+_Settings = TypeVar("_Settings", bound=BaseModel)
+
+_HOST_KEYS = frozenset(HostSettings.model_fields)
+_USERINFO = re.compile(r"//[^/@\s]*@")
+
+
+class PluginConfigError(SettingsError):
+    """An entry of ``plugins:`` is wrong: the operator must correct it, or install the plugin.
+
+    ``str()`` is one line: the key as ``plugins[0].endpoint``, the value unless it may be a secret, the fix.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostedPlugin:
+    """A plugin, constructed and not started, with what the operator set for it.
+
+    Attributes:
+        name: Unique among all plugins.
+        type: Its entry point's name.
+        plugin: The plugin.
+        settings: The host's own settings for it.
+    """
+
+    name: str
+    type: str
+    plugin: ClientTelemetryReceiver = field(repr=False)
+    settings: HostSettings = field(default_factory=HostSettings)
+
+
+def installed_types() -> dict[str, EntryPoint]:
+    """The plugin types that are installed, by the name an operator writes; loads none of them.
+
+    Raises:
+        PluginConfigError: Two distributions claim the same type.
+    """
+    types: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
+        other = types.setdefault(entry.name, entry)
+        # The same distribution may be on the path twice (an editable install beside its build).
+        if other.value != entry.value:
+            raise PluginConfigError(
+                "",
+                "plugins",
+                f"the type {entry.name} is claimed by {other.value} and {entry.value}: uninstall one",
+            )
+    return types
+
+
+def load_plugins(configs: Sequence[Mapping[str, Any]]) -> list[HostedPlugin]:
+    """Validate the operator's ``plugins:`` and construct the plugins.
+
+    Args:
+        configs: One mapping for each plugin: ``type``, the host's keys (:class:`HostSettings`) and the
+            plugin's own (its ``Config``).
+
+    Returns:
+        The plugins in the same order, constructed and not started.
+
+    Raises:
+        PluginConfigError: The first thing that is wrong.
+    """
+    types = installed_types() if configs else {}
+    loaded = [_load(index, config, types) for index, config in enumerate(configs)]
+    names = _names([(type_, settings) for type_, settings, _ in loaded])
+    return [
+        HostedPlugin(name=name, type=type_, plugin=plugin, settings=settings)
+        for name, (type_, settings, plugin) in zip(names, loaded, strict=True)
+    ]
+
+
+def _load(
+    index: int, config: Mapping[str, Any], types: Mapping[str, EntryPoint]
+) -> tuple[str, HostSettings, ClientTelemetryReceiver]:
+    type_ = config.get("type")
+    if not isinstance(type_, str) or type_ not in types:
+        raise _error(
+            index,
+            ("type",),
+            f"unknown plugin type; installed are {', '.join(sorted(types)) or 'none'}",
+            None if type_ is None else json.dumps(type_, default=str),
+        )
+    plugin_class = _plugin_class(index, types[type_])
+    host = {key: value for key, value in config.items() if key in _HOST_KEYS}
+    own = {key: value for key, value in config.items() if key not in _HOST_KEYS and key != "type"}
+    settings = _validated(index, HostSettings, host)
+    plugin_config = _validated(index, plugin_class.Config, own)
+    try:
+        plugin = plugin_class(plugin_config)
+    except Exception as error:
+        said = Redaction(plugin_config).exception(error)
+        raise _error(
+            index, ("type",), f"the plugin cannot be constructed: {said}", json.dumps(type_)
+        ) from None
+    return type_, settings, plugin
+
+
+def _plugin_class(index: int, entry: EntryPoint) -> type[ClientTelemetryReceiver]:
+    shown = json.dumps(entry.name)
+    try:
+        found = entry.load()
+    except Exception as error:
+        said = Redaction(None).exception(error)
+        raise _error(index, ("type",), f"{entry.value} cannot be loaded: {said}", shown) from None
+    if not (isinstance(found, type) and issubclass(found, ClientTelemetryReceiver)):
+        raise _error(index, ("type",), f"{entry.value} is no ClientTelemetryReceiver", shown)
+    config: object = found.Config
+    if not (isinstance(config, type) and issubclass(config, PluginConfig)):
+        raise _error(index, ("type",), f"the Config of {entry.value} is no PluginConfig", shown)
+    if taken := sorted((_HOST_KEYS | {"type"}) & set(found.Config.model_fields)):
+        raise _error(
+            index, ("type",), f"the Config of {entry.value} has the host's own keys {', '.join(taken)}", shown
+        )
+    return found
+
+
+def _validated(index: int, model: type[_Settings], values: Mapping[str, Any]) -> _Settings:
+    try:
+        # As the receiver's own settings are: strictly, as JSON.
+        return model.model_validate_json(json.dumps(values, default=str), strict=True)
+    except ValidationError as error:
+        problem = problem_of(error, model)
+        raise _error(index, problem.loc, problem.text, problem.value) from None
+
+
+def _names(loaded: Sequence[tuple[str, HostSettings]]) -> list[str]:
+    given: dict[str, int] = {}
+    for index, (_, settings) in enumerate(loaded):
+        if settings.name is None:
+            continue
+        if (other := given.setdefault(settings.name, index)) != index:
+            raise _error(
+                index,
+                ("name",),
+                f"plugins[{other}] has this name too: choose another",
+                json.dumps(settings.name),
+            )
+    used = set(given)
+    names = []
+    for type_, settings in loaded:
+        name = settings.name
+        if name is None:
+            name, number = type_, 2
+            while name in used:
+                name, number = f"{type_}-{number}", number + 1
+            used.add(name)
+        names.append(name)
+    return names
+
+
+def _error(index: int, loc: Loc, problem: str, value: str | None = None) -> PluginConfigError:
+    # An address may carry a user and a password, wherever a plugin takes one.
+    shown = None if value is None else _USERINFO.sub("//***@", value)
+    return PluginConfigError("", key_text(("plugins", index, *loc)), problem, shown)

@@ -1,0 +1,139 @@
+"""One call of a plugin's export: timed, counted, and every outcome turned into a value.
+
+Owns the containment: whatever a plugin raises, SystemExit included, ends here. Decides nothing about what
+comes next (the sender does).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from receiver.host.failure_log import FailureLog, Redaction
+from receiver.host.statistics import DropReason, Tally
+from receiver.plugin import (
+    ClientTelemetryReceiver,
+    ExportResult,
+    PermanentError,
+    Push,
+    RetryableError,
+    TooLargeError,
+)
+
+__all__ = ["Again", "ObservedExport", "Outcome", "Refused", "TooLarge", "Took"]
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """The destination took the pushes, but for so many data points."""
+
+    rejected_points: int
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The same export may succeed later; the destination asked for so many seconds, or for nothing."""
+
+    retry_after_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """A smaller export may succeed."""
+
+    rejected_points: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The same export will never succeed."""
+
+    reason: DropReason
+    rejected_points: int
+
+
+Outcome = Took | Again | TooLarge | Refused
+
+
+class ObservedExport:
+    """Calls a plugin's ``export`` or ``export_batch`` and says how it went.
+
+    Args:
+        plugin: The plugin.
+        tally: Where calls and failures are counted.
+        log: Where they are told.
+        redaction: Takes secrets out of what the plugin says.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        plugin: ClientTelemetryReceiver,
+        *,
+        tally: Tally,
+        log: FailureLog,
+        redaction: Redaction,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._plugin = plugin
+        self._tally = tally
+        self._log = log
+        self._redaction = redaction
+        self._clock = clock
+
+    def __call__(self, pushes: Sequence[Push]) -> Outcome:
+        """Export pushes, at least one; never raises."""
+        began = self._clock()
+        self._tally.call_began(began)
+        try:
+            outcome = self._export(pushes)
+        finally:
+            self._tally.export_ended(self._clock() - began)
+        if isinstance(outcome, Took) and (failures := self._tally.succeeded()):
+            self._log.info("plugin works again", failures=failures)
+        return outcome
+
+    def _export(self, pushes: Sequence[Push]) -> Outcome:
+        # Reading what the plugin gave us is inside: a reason or a delay of a wrong type is a crash too.
+        try:
+            try:
+                result = self._call(pushes)
+                return self._took(result)
+            except RetryableError as error:
+                after = None if error.retry_after_s is None else float(error.retry_after_s)
+                self._failed("export failed, will be tried again", str(error), pushes)
+                return Again(after)
+            except PermanentError as error:
+                points = max(0, int(error.rejected_points))
+                if isinstance(error, TooLargeError):
+                    self._failed("export too large for the destination", str(error), pushes)
+                    return TooLarge(points)
+                self._failed("export refused, pushes dropped", str(error), pushes)
+                return Refused(DropReason.PERMANENT, points)
+        except BaseException as error:  # the contract: any other exception drops and counts
+            self._failed("plugin crashed, pushes dropped", self._redaction.exception(error), pushes)
+            return Refused(DropReason.CRASH, 0)
+
+    def _call(self, pushes: Sequence[Push]) -> ExportResult | None:
+        if self._plugin.max_batch_items > 1:
+            return self._plugin.export_batch(pushes)
+        (push,) = pushes
+        return self._plugin.export(push.context, push.payload)
+
+    def _took(self, result: ExportResult | None) -> Took:
+        if result is None:
+            return Took(0)
+        points = max(0, int(result.rejected_points))
+        if points or result.message:
+            self._log.limited(
+                "destination took an export in part or with a warning",
+                rejected_points=points,
+                message=self._redaction.text(str(result.message)),
+            )
+        return Took(points)
+
+    def _failed(self, event: str, error: str, pushes: Sequence[Push]) -> None:
+        error = self._redaction.text(error)
+        self._tally.failed(error)
+        self._log.limited(event, error=error, pushes=len(pushes))
