@@ -1,0 +1,289 @@
+"""Owns real Kafka clients as processes: Java, franz-go and librdkafka, each a producer or a consumer.
+
+All three programs take the same arguments (``--mode --bootstrap --topic --client-id --group --rate`` and any
+number of ``--property key=value`` in the client library's own words), run until SIGTERM, then close their
+client, which lets it push its telemetry a last time. They report in JSON lines on standard output:
+``started`` (mode, version), ``counts`` (records, errors; every second), ``error`` (message),
+``client_instance_id`` (id; Java alone knows it), ``stopped`` (records, errors).
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self
+
+from tests.testbed import jvm, parts
+from tests.testbed.process import ChildProcess, ScratchFolder, StopError, WaitTimeoutError, wait_until
+
+__all__ = ["Client", "FranzClient", "JavaClient", "LibrdkafkaClient", "Mode", "Sasl"]
+
+_STOP_WITHIN_S = 20.0
+
+
+class Mode(enum.StrEnum):
+    """What a client does."""
+
+    PRODUCER = "producer"
+    CONSUMER = "consumer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sasl:
+    """How a client logs in over SASL_PLAINTEXT.
+
+    Attributes:
+        mechanism: ``PLAIN`` or ``SCRAM-SHA-256``.
+        user: The user's name.
+        password: The user's password.
+    """
+
+    mechanism: str
+    user: str
+    password: str
+
+
+class Client(ABC):
+    """A client in a process of its own, started on entering the context and closed cleanly on leaving it.
+
+    Args:
+        mode: Producer or consumer.
+        bootstrap: ``host:port`` of a broker or of a sidecar in front of it.
+        topic: What it writes to or reads from (from the beginning).
+        client_id: Its client id; by default language and mode.
+        group: A consumer's group; by default named after topic and client id.
+        rate: Records per second that a producer sends.
+        properties: Further client properties in the library's own words.
+        sasl: How it logs in; None on a plaintext listener.
+
+    Attributes:
+        client_id: As given or by default.
+    """
+
+    #: What the client is called in messages and by default in its client id.
+    language: ClassVar[str]
+
+    def __init__(
+        self,
+        mode: Mode,
+        *,
+        bootstrap: str,
+        topic: str,
+        client_id: str | None = None,
+        group: str | None = None,
+        rate: float = 20.0,
+        properties: Mapping[str, str] | None = None,
+        sasl: Sasl | None = None,
+    ) -> None:
+        self.mode = mode
+        self.client_id = client_id or f"{self.language}-{mode}"
+        self._arguments = {
+            "--mode": str(mode),
+            "--bootstrap": bootstrap,
+            "--topic": topic,
+            "--client-id": self.client_id,
+            "--group": group or f"{topic}-{self.client_id}",
+            "--rate": str(rate),
+        }
+        self._properties = {**(self._sasl_properties(sasl) if sasl else {}), **(properties or {})}
+        self._scratch: ScratchFolder | None = None
+        self._process: ChildProcess | None = None
+
+    @abstractmethod
+    def _command(self) -> Sequence[str | Path]:
+        """The program, without the arguments that all clients have."""
+
+    def _sasl_properties(self, sasl: Sasl) -> Mapping[str, str]:
+        """The properties that make this client log in; librdkafka's words unless a client has others."""
+        return {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": sasl.mechanism,
+            "sasl.username": sasl.user,
+            "sasl.password": sasl.password,
+        }
+
+    def __enter__(self) -> Self:
+        self._scratch = ScratchFolder("client")
+        folder = self._scratch.path
+        words: list[str | Path] = [*self._command()]
+        for name, value in self._arguments.items():
+            words += [name, value]
+        for key, value in self._properties.items():
+            words += ["--property", f"{key}={value}"]
+        try:
+            self._process = ChildProcess(
+                f"{self.language} {self.mode}",
+                words,
+                log=folder / "client.log",
+                output=folder / "status.jsonl",
+                cwd=Path(__file__).parents[3],
+            )
+        except BaseException:
+            self._scratch.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None and self._started().running:
+                self.stop()
+        finally:
+            self._started().kill()
+            if self._scratch is not None:
+                self._scratch.close()
+
+    @property
+    def pid(self) -> int:
+        """The client's process id."""
+        return self._started().pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is still there."""
+        return self._started().running
+
+    def status(self) -> list[dict[str, object]]:
+        """The status lines so far, in order; each has an ``event``."""
+        if self._scratch is None:
+            return []
+        text = (self._scratch.path / "status.jsonl").read_text()
+        whole = text[: text.rfind("\n") + 1]  # the last line may still be being written
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def _latest(self, key: str) -> object:
+        return next((line[key] for line in reversed(self.status()) if key in line), None)
+
+    @property
+    def records(self) -> int:
+        """Records that were acknowledged or received, by its latest report (one a second)."""
+        latest = self._latest("records")
+        return latest if isinstance(latest, int) else 0
+
+    @property
+    def errors(self) -> list[str]:
+        """The messages of its errors so far."""
+        return [str(line["message"]) for line in self.status() if line["event"] == "error"]
+
+    @property
+    def client_instance_id(self) -> str | None:
+        """The id that its telemetry goes by, once it has one and tells (Java alone does)."""
+        latest = self._latest("id")
+        return latest if isinstance(latest, str) else None
+
+    def wait_for_records(self, count: int, *, timeout_s: float = 20.0) -> None:
+        """Wait until it has written or read ``count`` records.
+
+        Raises:
+            WaitTimeoutError: It has not in time, or it ended; shows its errors and the tail of its log.
+        """
+        try:
+            wait_until(
+                lambda: self.records >= count or not self.running,
+                timeout_s=timeout_s,
+                what=f"{self.client_id} to get {count} records through (it has {self.records})",
+            )
+        except WaitTimeoutError as error:
+            raise WaitTimeoutError(f"{error}; {self._trouble()}") from None
+        if self.records < count:
+            raise WaitTimeoutError(f"{self.client_id} ended after {self.records} records; {self._trouble()}")
+
+    def stop(self) -> None:
+        """Let it close its client, which pushes its telemetry a last time, and wait for its end.
+
+        Raises:
+            StopError: It did not stop in time or not cleanly; shows its errors and the tail of its log.
+        """
+        status = self._started().terminate(_STOP_WITHIN_S)
+        if status != 0 or not any(line["event"] == "stopped" for line in self.status()):
+            raise StopError(f"{self.client_id} ended with status {status}; {self._trouble()}")
+
+    def kill(self) -> None:
+        """End it at once (SIGKILL): no last push, connections are reset by the kernel."""
+        self._started().kill()
+
+    def log_text(self) -> str:
+        """Everything it wrote to standard error so far."""
+        return self._started().log_text()
+
+    def _trouble(self) -> str:
+        return f"errors: {self.errors[-3:]}; its log ends with:\n{self._started().log_tail()}"
+
+    def _started(self) -> ChildProcess:
+        if self._process is None:
+            raise RuntimeError(f"{self.client_id} was never started: use it as a context manager")
+        return self._process
+
+
+class JavaClient(Client):
+    """kafka-clients, of the broker's own version."""
+
+    language = "java"
+
+    def __init__(
+        self,
+        mode: Mode,
+        *,
+        bootstrap: str,
+        topic: str,
+        client_id: str | None = None,
+        group: str | None = None,
+        rate: float = 20.0,
+        properties: Mapping[str, str] | None = None,
+        sasl: Sasl | None = None,
+        jvm_flags: tuple[str, ...] | None = None,
+    ) -> None:
+        super().__init__(
+            mode,
+            bootstrap=bootstrap,
+            topic=topic,
+            client_id=client_id,
+            group=group,
+            rate=rate,
+            properties=properties,
+            sasl=sasl,
+        )
+        self._jvm_flags = jvm_flags
+
+    def _command(self) -> Sequence[str | Path]:
+        main = "kafkatelemetry.testbed.Client"
+        if self._jvm_flags is not None:
+            return jvm.command(main, flags=self._jvm_flags)
+        archive = jvm.PRODUCER_ARCHIVE if self.mode is Mode.PRODUCER else jvm.CONSUMER_ARCHIVE
+        return jvm.command(main, archive=parts.KAFKA_IMAGE.require() / archive)
+
+    def _sasl_properties(self, sasl: Sasl) -> Mapping[str, str]:
+        package = "plain.Plain" if sasl.mechanism == "PLAIN" else "scram.Scram"
+        return {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": sasl.mechanism,
+            "sasl.jaas.config": (
+                f"org.apache.kafka.common.security.{package}LoginModule required "
+                f'username="{sasl.user}" password="{sasl.password}";'
+            ),
+        }
+
+
+class FranzClient(Client):
+    """franz-go."""
+
+    language = "franz-go"
+
+    def _command(self) -> Sequence[str | Path]:
+        return [parts.FRANZ_CLIENT.require() / "franz-client"]
+
+
+class LibrdkafkaClient(Client):
+    """librdkafka, by way of confluent-kafka."""
+
+    language = "librdkafka"
+
+    def _command(self) -> Sequence[str | Path]:
+        return [sys.executable, "-m", "tests.testbed.clients.librdkafka"]

@@ -1,0 +1,121 @@
+"""Owns the list of real parts: their versions, what their recipes are made of, where they are when built.
+
+How a part is built is :mod:`tests.testbed.recipes`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.testbed import cache, prerequisites
+from tests.testbed.prerequisites import Tool
+
+HERE = Path(__file__).parent
+
+#: What the recipes pin; the files beside this one hold the same numbers (pom.xml and the two go.mod).
+KAFKA_VERSION = "4.4.0"
+COLLECTOR_VERSION = "0.155.0"
+FRANZ_VERSION = "1.22.2"
+
+
+class NotSetUpError(Exception):
+    """A part was asked for that is not built yet; the message says how to build it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Part:
+    """One thing that is fetched or built.
+
+    Attributes:
+        name: Its name in the cache folder and in progress lines.
+        about: What it is and in which version, for progress lines.
+        sources: Files and folders whose contents are its recipe.
+        tools: What must be on the machine to build it.
+        after: Parts that must be built before; their recipes belong to this one's.
+        needs_this_java: Whether the result works with the very Java that built it only.
+    """
+
+    name: str
+    about: str
+    sources: tuple[Path, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    after: tuple[Part, ...] = ()
+    needs_this_java: bool = False
+
+    def key(self) -> str:
+        """The content hash of the recipe.
+
+        Raises:
+            MissingPrerequisiteError: It depends on the version of Java, and there is none.
+        """
+        java = prerequisites.java_version() if self.needs_this_java else ""
+        return cache.recipe_hash(self.sources, self.name, java, *(part.key() for part in self.after))
+
+    def folder(self) -> Path:
+        """Where the part is, or will be, in the cache folder."""
+        return cache.cache_folder() / f"{self.name}-{self.key()}"
+
+    def require(self) -> Path:
+        """The folder of the built part.
+
+        Raises:
+            NotSetUpError: It is not built.
+        """
+        folder = self.folder()
+        if not folder.is_dir():
+            raise NotSetUpError(
+                f"the testbed lacks {self.about}: run `make setup`, or `python -m tests.testbed setup`"
+            )
+        return folder
+
+
+KAFKA = Part(
+    name="kafka",
+    about=f"Apache Kafka {KAFKA_VERSION} from Maven Central",
+    sources=(HERE / "kafka" / "pom.xml",),
+    tools=(prerequisites.JAVA, prerequisites.MAVEN),
+)
+JAVA_PROGRAMS = Part(
+    name="java-programs",
+    about="the broker's telemetry plugin and the Java client",
+    sources=(HERE / "kafka" / "plugin", HERE / "clients" / "java"),
+    tools=(prerequisites.JAVA,),
+    after=(KAFKA,),
+)
+KAFKA_IMAGE = Part(
+    name="kafka-image",
+    about="a formatted data folder and class data archives for quick starts",
+    sources=(
+        HERE / "kafka" / "storage.properties",
+        HERE / "kafka" / "log4j2.properties",
+        HERE / "recipes.py",
+        HERE / "jvm.py",
+    ),
+    tools=(prerequisites.JAVA, prerequisites.SETPRIV),
+    after=(KAFKA, JAVA_PROGRAMS),
+    needs_this_java=True,
+)
+COLLECTOR = Part(
+    name="collector",
+    about=f"OpenTelemetry Collector {COLLECTOR_VERSION} by Go",
+    sources=(HERE / "collector",),
+    tools=(prerequisites.GO, prerequisites.SETPRIV),
+)
+FRANZ_CLIENT = Part(
+    name="franz-client",
+    about=f"the franz-go {FRANZ_VERSION} client by Go",
+    sources=(HERE / "clients" / "franz",),
+    tools=(prerequisites.GO, prerequisites.SETPRIV),
+)
+#: Comes from the machine; nothing is built.
+HAPROXY = Part(name="haproxy", about="HAProxy, which benchmarks compare with", tools=(prerequisites.HAPROXY,))
+
+#: What `--parts` knows.
+GROUPS: Mapping[str, tuple[Part, ...]] = {
+    "broker": (KAFKA, JAVA_PROGRAMS, KAFKA_IMAGE),
+    "collector": (COLLECTOR,),
+    "clients": (KAFKA, JAVA_PROGRAMS, KAFKA_IMAGE, FRANZ_CLIENT),
+    "haproxy": (HAPROXY,),
+}

@@ -1,0 +1,50 @@
+"""Owns the choice of ports on 127.0.0.1."""
+
+from __future__ import annotations
+
+import random
+import socket
+from contextlib import closing
+from pathlib import Path
+
+LOOPBACK = "127.0.0.1"
+
+_LOWEST = 10240
+_ATTEMPTS = 1000
+_given: set[int] = set()
+
+
+def _highest() -> int:
+    """The last port below those the kernel gives to outgoing connections, which would race with a server."""
+    range_file = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    first = int(range_file.read_text().split()[0]) if range_file.exists() else 32768
+    return first - 1 if first > _LOWEST + _ATTEMPTS else 65535
+
+
+def free_port() -> int:
+    """A port on 127.0.0.1 that nobody listens on; never the same twice in this process.
+
+    Raises:
+        OSError: No free port was found.
+    """
+    highest = _highest()
+    chooser = random.SystemRandom()
+    for _ in range(_ATTEMPTS):
+        port = chooser.randint(_LOWEST, highest)
+        if port in _given:
+            continue
+        with closing(socket.socket()) as probe:
+            try:
+                probe.bind((LOOPBACK, port))
+            except OSError:
+                continue
+        _given.add(port)
+        return port
+    raise OSError(f"no free port on {LOOPBACK} between {_LOWEST} and {highest} in {_ATTEMPTS} tries")
+
+
+def is_open(port: int) -> bool:
+    """Whether something accepts connections on this port of 127.0.0.1."""
+    with closing(socket.socket()) as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((LOOPBACK, port)) == 0

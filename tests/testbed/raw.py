@@ -1,0 +1,141 @@
+"""Owns the three requests by which the testbed looks after a broker, as raw bytes over a plain socket.
+
+Deliberately not the receiver's codec: the testbed is an outsider to what it tests. Only versions whose
+encoding has no tagged fields are used, so a message is a handful of integers and strings.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Mapping
+from contextlib import closing
+
+from tests.testbed.ports import LOOPBACK
+
+_CREATE_TOPICS = (19, 2)
+_INCREMENTAL_ALTER_CONFIGS = (44, 0)
+_METADATA = (3, 2)
+
+_CLIENT_METRICS_RESOURCE = 16
+_SET, _DELETE = 0, 1
+_TOPIC_ALREADY_EXISTS = 36
+
+_CORRELATION_ID = 1
+_TIMEOUT_MS = 10_000
+
+
+class BrokerAnswerError(Exception):
+    """The broker refused a request of the testbed's; the message has its error code and text."""
+
+
+def _string(text: str | None) -> bytes:
+    if text is None:
+        return struct.pack(">h", -1)
+    data = text.encode()
+    return struct.pack(">h", len(data)) + data
+
+
+class _Answer:
+    """Reads a response's body from its beginning."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._offset = 0
+
+    def _unpack(self, form: str, size: int) -> int:
+        value = int(struct.unpack_from(form, self._data, self._offset)[0])
+        self._offset += size
+        return value
+
+    def int16(self) -> int:
+        return self._unpack(">h", 2)
+
+    def int32(self) -> int:
+        return self._unpack(">i", 4)
+
+    def string(self) -> str | None:
+        length = self.int16()
+        if length < 0:
+            return None
+        text = self._data[self._offset : self._offset + length].decode()
+        self._offset += length
+        return text
+
+
+def _request(port: int, api: tuple[int, int], body: bytes, timeout_s: float) -> _Answer:
+    """Send one request over a connection of its own and return the body of the answer.
+
+    Raises:
+        OSError: The connection failed, was closed or timed out.
+    """
+    header = struct.pack(">hhi", *api, _CORRELATION_ID) + _string("testbed")
+    with closing(socket.create_connection((LOOPBACK, port), timeout_s)) as connection:
+        connection.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
+        with connection.makefile("rb") as stream:
+            (length,) = struct.unpack(">i", _exactly(stream.read(4), 4))
+            answer = _exactly(stream.read(length), length)
+    (correlation_id,) = struct.unpack_from(">i", answer)
+    if correlation_id != _CORRELATION_ID:
+        raise ConnectionError(f"answer to correlation id {correlation_id}, not {_CORRELATION_ID}")
+    return _Answer(answer[4:])
+
+
+def _exactly(data: bytes, size: int) -> bytes:
+    if len(data) != size:
+        raise ConnectionError(f"the connection was closed {size - len(data)} bytes before the answer's end")
+    return data
+
+
+def cluster_id_when_ready(port: int) -> str | None:
+    """The cluster's id once a broker is ready, else None: it lists itself in Metadata when it is unfenced."""
+    try:
+        answer = _request(port, _METADATA, struct.pack(">i", 0), timeout_s=1.0)
+    except (OSError, struct.error):
+        return None
+    brokers = answer.int32()
+    for _ in range(brokers):
+        answer.int32()
+        answer.string()
+        answer.int32()
+        answer.string()
+    return answer.string() if brokers else None
+
+
+def create_topic(port: int, name: str, *, partitions: int) -> None:
+    """Create a topic with one replica; one that exists is left as it is.
+
+    Raises:
+        BrokerAnswerError: The broker refused.
+        OSError: It could not be asked.
+    """
+    topic = _string(name) + struct.pack(">ihii", partitions, 1, 0, 0)
+    body = struct.pack(">i", 1) + topic + struct.pack(">i?", _TIMEOUT_MS, False)
+    answer = _request(port, _CREATE_TOPICS, body, timeout_s=_TIMEOUT_MS / 1000)
+    answer.int32()  # throttle time
+    answer.int32()  # one topic
+    answer.string()
+    code, message = answer.int16(), answer.string()
+    if code not in {0, _TOPIC_ALREADY_EXISTS}:
+        raise BrokerAnswerError(f"create topic {name!r}: error {code}: {message}")
+
+
+def alter_client_metrics(port: int, name: str, settings: Mapping[str, str | None]) -> None:
+    """Set keys of a client metrics subscription (KIP-714, "Client metrics configuration"); None deletes a key.
+
+    Raises:
+        BrokerAnswerError: The broker refused.
+        OSError: It could not be asked.
+    """
+    configs = b"".join(
+        _string(key) + struct.pack(">b", _DELETE if value is None else _SET) + _string(value)
+        for key, value in settings.items()
+    )
+    resource = struct.pack(">b", _CLIENT_METRICS_RESOURCE) + _string(name)
+    body = struct.pack(">i", 1) + resource + struct.pack(">i", len(settings)) + configs + b"\0"
+    answer = _request(port, _INCREMENTAL_ALTER_CONFIGS, body, timeout_s=_TIMEOUT_MS / 1000)
+    answer.int32()  # throttle time
+    answer.int32()  # one resource
+    code, message = answer.int16(), answer.string()
+    if code:
+        raise BrokerAnswerError(f"client metrics subscription {name!r}: error {code}: {message}")
