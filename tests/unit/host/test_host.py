@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+
+from structlog.testing import capture_logs
+
+from receiver.host import DropReason, PluginHost, PluginState
+from receiver.plugin import Push
+from tests.unit.host.support import Batching, Single, hosted, push, took, total, wait_for
+
+
+def test_no_plugins_is_a_host_too() -> None:
+    host = PluginHost([])
+    host.start()
+    host.offer(push())
+    assert host.statistics() == []
+    assert host.stop(1)
+
+
+def test_every_plugin_gets_every_push() -> None:
+    plugins = [Single(took), Batching(took)]
+    host = PluginHost([hosted(plugins[0], name="a"), hosted(plugins[1], name="b")])
+    host.offer(push(0))
+    host.start()
+    host.offer(push(1))
+    assert host.stop(10)
+    assert [plugin.handed for plugin in plugins] == [[0, 1], [0, 1]]
+    assert [statistics.name for statistics in host.statistics()] == ["a", "b"]
+
+
+def test_a_slow_plugin_slows_neither_the_caller_nor_another_plugin() -> None:
+    release = threading.Event()
+
+    def hang(pushes: Sequence[Push]) -> None:
+        release.wait(30)
+
+    slow, quick = Single(hang), Batching(took)
+    host = PluginHost([hosted(slow, name="slow", queue={"max_items": 100}), hosted(quick, name="quick")])
+    host.start()
+    began = time.monotonic()
+    for number in range(2000):
+        host.offer(push(number))
+    assert time.monotonic() - began < 2
+    wait_for(lambda: host.statistics()[1].exported_pushes == 2000)
+    stuck, _ = host.statistics()
+    assert stuck.queue_items == 100
+    assert stuck.dropped[DropReason.QUEUE_FULL] == 2000 - 100 - stuck.in_flight_pushes
+    assert total(stuck) == 2000
+    release.set()
+    assert host.stop(10)
+    assert slow.calls[-1] == [1999], "the newest were kept"
+
+
+def test_a_full_queue_is_told() -> None:
+    gate = threading.Event()
+
+    def wait(pushes: Sequence[Push]) -> None:
+        gate.wait(10)
+
+    plugin = Single(wait)
+    host = PluginHost([hosted(plugin, queue={"max_items": 2})])
+    with capture_logs() as logs:
+        host.start()
+        for number in range(10):
+            host.offer(push(number))
+        gate.set()
+        host.stop(10)
+    assert sum(line["dropped"] for line in logs if line["event"].startswith("queue full")) >= 7
+
+
+def test_offers_after_stop_are_dropped_and_counted() -> None:
+    host = PluginHost([hosted(Single(took))])
+    host.start()
+    host.stop(5)
+    host.offer(push())
+    (statistics,) = host.statistics()
+    assert statistics.dropped[DropReason.SHUTDOWN] == 1
+    assert total(statistics) == 1
+
+
+def test_stop_before_start_and_a_second_stop_are_harmless() -> None:
+    plugin = Single(took)
+    host = PluginHost([hosted(plugin)])
+    host.offer(push())
+    assert host.stop(1)
+    assert host.stop(1)
+    (statistics,) = host.statistics()
+    assert (plugin.started, plugin.stopped) == (0, 0)
+    assert statistics.state is PluginState.STOPPED
+    assert statistics.dropped[DropReason.SHUTDOWN] == 1
+
+
+def test_the_drain_time_is_for_all_plugins_together() -> None:
+    release = threading.Event()
+
+    def hang(pushes: Sequence[Push]) -> None:
+        release.wait(30)
+
+    host = PluginHost([hosted(Single(hang), name=f"p{n}") for n in range(5)])
+    host.start()
+    host.offer(push())
+    began = time.monotonic()
+    assert not host.stop(0.4)
+    assert time.monotonic() - began < 1.5
+    release.set()
+
+
+def test_statistics_can_be_read_while_everything_runs() -> None:
+    host = PluginHost([hosted(Batching(took), queue={"max_items": 50})])
+    host.start()
+    for number in range(3000):
+        host.offer(push(number))
+        if number % 100 == 0:
+            (statistics,) = host.statistics()
+            assert statistics.queue_items <= 50
+            assert statistics.offered_pushes == number + 1
+    host.stop(10)
+    (statistics,) = host.statistics()
+    assert total(statistics) == 3000
+    assert statistics.queue_high_water_items <= 50
+    assert set(statistics.dropped) == set(DropReason)

@@ -1,0 +1,359 @@
+"""The lifecycle and the chain, with plugins that misbehave in every way the contract foresees, and more."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+from pydantic import SecretStr
+from structlog.testing import capture_logs
+
+from receiver.host import DropReason, PluginHost, PluginState
+from receiver.plugin import (
+    ExportResult,
+    PermanentError,
+    PluginConfig,
+    Push,
+    RetryableError,
+    TooLargeError,
+)
+from tests.unit.host.support import Batching, Single, hosted, numbers, push, run, took, total, wait_for
+
+
+def test_the_lifecycle_is_on_one_thread_of_the_plugins_own() -> None:
+    plugin = Single(took)
+    statistics = run(plugin, 3)
+    assert plugin.calls == [[0], [1], [2]]
+    assert (plugin.started, plugin.stopped) == (1, 1)
+    assert len(plugin.threads) == 1
+    assert threading.get_ident() not in plugin.threads
+    assert statistics.state is PluginState.STOPPED
+    assert (statistics.exported_pushes, statistics.exported_batches, statistics.exports) == (3, 3, 3)
+    assert statistics.failures == statistics.consecutive_failures == statistics.retries == 0
+    assert statistics.last_error is None
+
+
+def test_batches_keep_the_plugins_limit_and_the_operators() -> None:
+    plugin = Batching(took)
+    assert run(plugin, 20).exported_pushes == 20
+    assert max(map(len, plugin.calls)) <= Batching.max_batch_items
+    assert plugin.handed == list(range(20))
+    smaller = Batching(took)
+    run(smaller, 20, batch={"max_items": 3, "linger_ms": 0})
+    assert max(map(len, smaller.calls)) <= 3
+
+
+def test_a_retryable_failure_brings_the_same_pushes_back() -> None:
+    failures = iter([RetryableError("away"), RetryableError("away", retry_after_s=0.001)])
+
+    def export(pushes: Sequence[Push]) -> None:
+        if error := next(failures, None):
+            raise error
+
+    plugin = Single(export)
+    statistics = run(plugin, 2)
+    assert plugin.calls == [[0], [0], [0], [1]]
+    assert (statistics.exported_pushes, statistics.failures, statistics.retries) == (2, 2, 2)
+    assert statistics.consecutive_failures == 0
+    assert statistics.last_error == "away"
+
+
+def test_retries_end_and_the_next_pushes_get_their_turn() -> None:
+    def export(pushes: Sequence[Push]) -> None:
+        if numbers(pushes) == [0]:
+            raise RetryableError("never now")
+
+    plugin = Single(export)
+    statistics = run(plugin, 2, retry={"initial_ms": 1, "max_ms": 2, "max_elapsed_s": 0.05})
+    assert statistics.dropped[DropReason.RETRIES_EXHAUSTED] == 1
+    assert statistics.exported_pushes == 1
+    assert statistics.retries >= 3
+    assert plugin.calls[-1] == [1]
+
+
+def test_the_destinations_wish_is_waited_for() -> None:
+    at: list[float] = []
+
+    def export(pushes: Sequence[Push]) -> None:
+        at.append(time.monotonic())
+        if len(at) == 1:
+            raise RetryableError("busy", retry_after_s=0.2)
+
+    host = PluginHost([hosted(Single(export))])
+    host.start()
+    host.offer(push())
+    wait_for(lambda: len(at) == 2)
+    host.stop(1)
+    assert 0.2 <= at[1] - at[0] < 2
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "said"),
+    [
+        (PermanentError("wrong address", rejected_points=4), DropReason.PERMANENT, "wrong address"),
+        (TooLargeError("over 4 MiB", rejected_points=4), DropReason.PERMANENT, "over 4 MiB"),
+        (ValueError("a bug"), DropReason.CRASH, "a bug"),
+        (SystemExit("leave me"), DropReason.CRASH, "leave me"),
+        (KeyboardInterrupt(), DropReason.CRASH, "KeyboardInterrupt"),
+        (BaseException("base"), DropReason.CRASH, "base"),
+        (RetryableError("x", retry_after_s=cast("Any", "soon")), DropReason.CRASH, "soon"),
+        (PermanentError("x", rejected_points=cast("Any", None)), DropReason.CRASH, "NoneType"),
+        (PermanentError(cast("Any", None)), DropReason.CRASH, "__str__ returned non-string"),
+    ],
+    ids=lambda value: value.__class__.__name__ if isinstance(value, BaseException) else None,
+)
+def test_a_failing_export_drops_its_pushes_only(error: BaseException, reason: DropReason, said: str) -> None:
+    def export(pushes: Sequence[Push]) -> None:
+        if numbers(pushes) == [1]:
+            raise error
+
+    plugin = Single(export)
+    statistics = run(plugin, 3)
+    assert plugin.calls == [[0], [1], [2]]
+    assert statistics.exported_pushes == 2
+    assert statistics.dropped[reason] == 1
+    assert statistics.failures == 1
+    assert said in (statistics.last_error or "")
+    assert statistics.rejected_points == (4 if reason is DropReason.PERMANENT else 0)
+
+
+def test_an_exception_that_cannot_be_shown_is_contained_too() -> None:
+    class NastyError(Exception):
+        def __str__(self) -> str:
+            raise SystemExit("from __str__")
+
+    def export(pushes: Sequence[Push]) -> None:
+        raise NastyError
+
+    statistics = run(Single(export), 2)
+    assert statistics.dropped[DropReason.CRASH] == 2
+    assert "its text raised SystemExit" in (statistics.last_error or "")
+
+
+def test_a_result_that_is_none_of_ours_is_a_crash() -> None:
+    statistics = run(Single(lambda pushes: cast("Any", "done")), 1)
+    assert statistics.dropped[DropReason.CRASH] == 1
+
+
+def test_a_batch_too_large_is_halved_until_it_fits_and_only_the_hopeless_are_dropped() -> None:
+    def export(pushes: Sequence[Push]) -> None:
+        if len(pushes) > 2 or 5 in numbers(pushes):
+            raise TooLargeError("too large")
+
+    plugin = Batching(export)
+    host = PluginHost([hosted(plugin)])
+    for number in range(8):
+        host.offer(push(number))
+    host.start()
+    host.stop(10)
+    (statistics,) = host.statistics()
+    assert plugin.calls[0] == list(range(8))
+    assert [call for call in plugin.calls if len(call) <= 2] == [[0, 1], [2, 3], [4, 5], [4], [5], [6, 7]]
+    assert statistics.exported_pushes == 7
+    assert statistics.dropped[DropReason.PERMANENT] == 1
+    assert total(statistics) == 8
+
+
+def test_a_half_that_fails_retryably_does_not_repeat_the_other() -> None:
+    state = {"failed": False}
+
+    def export(pushes: Sequence[Push]) -> None:
+        if len(pushes) > 2:
+            raise TooLargeError("too large")
+        if numbers(pushes) == [2, 3] and not state["failed"]:
+            state["failed"] = True
+            raise RetryableError("away")
+
+    plugin = Batching(export)
+    host = PluginHost([hosted(plugin)])
+    for number in range(4):
+        host.offer(push(number))
+    host.start()
+    host.stop(10)
+    assert plugin.calls == [[0, 1, 2, 3], [0, 1], [2, 3], [2, 3]]
+
+
+def test_partial_success_is_success_and_counted() -> None:
+    statistics = run(Batching(lambda pushes: ExportResult(rejected_points=3, message="old points")), 1)
+    assert statistics.exported_pushes == 1
+    assert statistics.rejected_points == 3
+    assert statistics.failures == 0
+
+
+def test_a_failed_start_is_tried_again_and_pushes_wait_for_it() -> None:
+    class Late(Single):
+        def start(self) -> None:
+            super().start()
+            if self.started < 4:
+                raise OSError("not yet")
+
+    plugin = Late(took)
+    statistics = run(plugin, 2)
+    assert (plugin.started, plugin.stopped) == (4, 1)
+    assert statistics.exported_pushes == 2
+    assert statistics.failures == 3
+    assert statistics.consecutive_failures == 0
+
+
+@pytest.mark.parametrize("error", [OSError("no"), SystemExit(1)])
+def test_a_start_that_never_succeeds_ends_at_the_drain_deadline_with_one_stop(error: BaseException) -> None:
+    class Never(Single):
+        def start(self) -> None:
+            super().start()
+            raise error
+
+    plugin = Never(took)
+    host = PluginHost([hosted(plugin)])
+    host.start()
+    host.offer(push())
+    wait_for(lambda: plugin.started > 1)
+    assert host.statistics()[0].state is PluginState.STARTING
+    began = time.monotonic()
+    assert host.stop(0.5)
+    assert time.monotonic() - began < 2
+    (statistics,) = host.statistics()
+    assert (plugin.calls, plugin.stopped) == ([], 1)
+    assert statistics.dropped[DropReason.SHUTDOWN] == 1
+    assert statistics.state is PluginState.STOPPED
+
+
+def test_a_failing_stop_is_contained() -> None:
+    class Clumsy(Single):
+        def stop(self) -> None:
+            super().stop()
+            raise SystemExit("in stop")
+
+    statistics = run(Clumsy(took), 1)
+    assert statistics.state is PluginState.STOPPED
+    assert "in stop" in (statistics.last_error or "")
+
+
+@pytest.mark.parametrize("where", ["start", "export", "stop"])
+def test_a_hang_never_blocks_shutdown(where: str) -> None:
+    release = threading.Event()
+
+    class Hanging(Single):
+        def start(self) -> None:
+            super().start()
+            self._hang("start")
+
+        def stop(self) -> None:
+            super().stop()
+            self._hang("stop")
+
+        def _hang(self, at: str) -> None:
+            if at == where:
+                release.wait(30)
+
+    def export(pushes: Sequence[Push]) -> None:
+        if where == "export":
+            release.wait(30)
+
+    plugin = Hanging(export)
+    host = PluginHost([hosted(plugin)])
+    host.start()
+    for number in range(3):
+        host.offer(push(number))
+    if where == "export":
+        wait_for(lambda: host.statistics()[0].call_seconds > 0.01)
+    began = time.monotonic()
+    with capture_logs() as logs:
+        assert not host.stop(0.3)
+    assert 0.3 <= time.monotonic() - began < 2
+    (statistics,) = host.statistics()
+    lost = 0 if where == "stop" else 3
+    assert statistics.state is PluginState.ABANDONED
+    assert statistics.dropped[DropReason.SHUTDOWN] == lost
+    assert total(statistics) == 3
+    (line,) = [line for line in logs if "abandoned" in line["event"]]
+    assert (line["log_level"], line["plugin"], line["pushes_lost"]) == ("error", "p", lost)
+
+    release.set()
+    wait_for(lambda: plugin.stopped == 1)
+    (late,) = host.statistics()
+    assert late.state is PluginState.ABANDONED, "what the thread does later is not counted again"
+    assert total(late) == 3
+
+
+def test_stop_drains_the_queue_in_spite_of_a_back_off() -> None:
+    failures = iter([RetryableError("away", retry_after_s=60)])
+
+    def export(pushes: Sequence[Push]) -> None:
+        if error := next(failures, None):
+            raise error
+
+    plugin = Single(export)
+    host = PluginHost([hosted(plugin)])
+    host.start()
+    for number in range(3):
+        host.offer(push(number))
+    wait_for(lambda: host.statistics()[0].failures == 1)
+    began = time.monotonic()
+    assert host.stop(10)
+    assert time.monotonic() - began < 2
+    assert plugin.calls == [[0], [0], [1], [2]]
+
+
+def test_stop_gives_up_at_the_deadline_what_a_dead_destination_does_not_take() -> None:
+    def export(pushes: Sequence[Push]) -> None:
+        raise RetryableError("away")
+
+    plugin = Single(export)
+    host = PluginHost([hosted(plugin)])
+    host.start()
+    for number in range(3):
+        host.offer(push(number))
+    began = time.monotonic()
+    assert host.stop(0.5)
+    assert time.monotonic() - began < 1
+    (statistics,) = host.statistics()
+    assert statistics.dropped[DropReason.SHUTDOWN] == 3
+    assert plugin.stopped == 1
+
+
+def test_the_log_is_limited_and_holds_no_secret() -> None:
+    class Config(PluginConfig):
+        token: SecretStr
+
+    def export(pushes: Sequence[Push]) -> None:
+        raise ValueError("refused token hunter2-hunter2\nsecond line")
+
+    plugin = Single(export, Config(token=SecretStr("hunter2-hunter2")))
+    with capture_logs() as logs:
+        statistics = run(plugin, 50)
+    crashes = [line for line in logs if line["event"].startswith("plugin crashed")]
+    assert len(crashes) == 1
+    assert "test_sender.py" in crashes[0]["error"]
+    assert "ValueError" in crashes[0]["error"]
+    assert "hunter2" not in repr(logs) + repr(statistics)
+    assert "\n" not in crashes[0]["error"]
+
+
+def test_recovery_is_told_once() -> None:
+    failures = iter([RetryableError("away")] * 2)
+
+    def export(pushes: Sequence[Push]) -> None:
+        if error := next(failures, None):
+            raise error
+
+    with capture_logs() as logs:
+        run(Single(export), 3)
+    assert [line["failures"] for line in logs if line["event"] == "plugin works again"] == [2]
+
+
+def test_a_decoded_view_does_not_outlive_the_export() -> None:
+    seen: list[object] = []
+
+    def export(pushes: Sequence[Push]) -> None:
+        seen.extend(one.payload.metrics for one in pushes)
+
+    one = push(data=b"")
+    host = PluginHost([hosted(Batching(export))])
+    host.start()
+    host.offer(one)
+    host.stop(5)
+    assert len(seen) == 1
+    assert "metrics" not in vars(one.payload)
