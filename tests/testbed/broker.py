@@ -65,7 +65,7 @@ class KafkaBroker:
     after it), CONTROLLER, and SASL where asked for (SASL_PLAINTEXT; :data:`SASL_USERS`).
 
     Args:
-        advertised_client_port: The port clients are told to connect to: a sidecar's. None: the listener's own.
+        advertised_client_port: The port clients are told of: a sidecar's. None: the listener's own.
         sasl: Whether there is a SASL listener.
         advertised_sasl_port: Like ``advertised_client_port``, for the SASL listener.
         telemetry_plugin: Whether the broker itself takes client telemetry (and counts it: :meth:`pushes`).

@@ -165,7 +165,7 @@ class ChildProcess:
         except WaitTimeoutError:
             self.kill()
             raise StopError(
-                f"{self.name} had to be killed: it still ran {timeout_s:g} s after SIGTERM; its log ends with:\n"
+                f"{self.name} outlived SIGTERM for {timeout_s:g} s and was killed; its log ends with:\n"
                 f"{self.log_tail()}"
             ) from None
         finally:

@@ -121,7 +121,7 @@ def create_topic(port: int, name: str, *, partitions: int) -> None:
 
 
 def alter_client_metrics(port: int, name: str, settings: Mapping[str, str | None]) -> None:
-    """Set keys of a client metrics subscription (KIP-714, "Client metrics configuration"); None deletes a key.
+    """Set keys of a client metrics subscription (KIP-714, "Client metrics configuration"); None deletes.
 
     Raises:
         BrokerAnswerError: The broker refused.
