@@ -78,12 +78,14 @@ class PushTelemetryResponse:
     tagged_fields: TaggedFields = ()
 
 
-def decode_request(reader: Reader, version: int) -> PushTelemetryRequest:
+def decode_request(reader: Reader, version: int, *, cut: bool = False) -> PushTelemetryRequest:
     """Read a request's body, without a copy of the metrics.
 
     Args:
         reader: At the body.
         version: The request's API version, one of :data:`KNOWN_VERSIONS`.
+        cut: Whether the body is one that was too long to be kept, and ends somewhere in its metrics: they are
+            then as many of their bytes as there are.
 
     Returns:
         The request; its metrics are a view into the reader's buffer.
@@ -105,13 +107,21 @@ def decode_request(reader: Reader, version: int) -> PushTelemetryRequest:
         subscription_id, terminating, compression_type = reader.fixed(
             _SUBSCRIPTION_TERMINATING_CODEC, "SubscriptionId, Terminating and CompressionType"
         )
+    metrics: memoryview | None
+    tagged_fields: TaggedFields = ()
+    if cut:
+        reader.unsigned_varint("Metrics")
+        metrics = reader.rest_view()
+    else:
+        metrics = reader.compact_nullable_bytes_view("Metrics")
+        tagged_fields = reader.tagged_fields("PushTelemetryRequest's tagged fields")
     return PushTelemetryRequest(
         client_instance_id=client_instance_id,
         subscription_id=subscription_id,
         terminating=terminating,
         compression_type=compression_type,
-        metrics=reader.compact_nullable_bytes_view("Metrics"),
-        tagged_fields=reader.tagged_fields("PushTelemetryRequest's tagged fields"),
+        metrics=metrics,
+        tagged_fields=tagged_fields,
     )
 
 

@@ -201,6 +201,11 @@ class Reader:
         length = self.unsigned_varint(field) - 1
         return None if length == -1 else self._view(start, length, field)
 
+    def rest_view(self) -> memoryview:
+        """Read everything that is left, as a view."""
+        begin, self._offset = self._offset, self._end
+        return self._buffer[begin : self._end]
+
     # Arrays: the length alone; the caller reads the items.
 
     def array_length(self, field: str = "array", *, item_size: int = 1) -> int:

@@ -1,0 +1,109 @@
+"""What the gateway does with what happens: metrics, the log, and the plugins' queues.
+
+Owns the fan-out of a session's facts and the wording of the gateway's log; keeps no state of its own but
+that of the log's rate limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from receiver.metrics import ReceiverMetrics
+from receiver.plugin import Push
+from receiver.telemetry.connection import Connection
+from receiver.telemetry.telemetry import PushOutcome, SubscriptionsOutcome
+from receiver.wire.api_keys import api_name
+from receiver.wire.error_codes import error_name
+from receiver.wire.headers import RequestHeader
+from receiver.wire.uuid import uuid_to_text
+
+__all__ = ["GatewayEvents", "connection_fields"]
+
+_log = structlog.get_logger("receiver.request")
+
+
+def connection_fields(connection: Connection) -> dict[str, Any]:
+    """Return what the log says of a connection: KIP-511's client information and where it came from."""
+    instance = connection.client_instance_id
+    return {
+        "connection": connection.id,
+        "listener": connection.listener,
+        "security_protocol": connection.security_protocol,
+        "principal": connection.principal,
+        "source": f"{connection.source_address}:{connection.source_port}",
+        "client_id": connection.client_id,
+        "client_software_name": connection.client_software_name,
+        "client_software_version": connection.client_software_version,
+        "client_instance_id": None if instance is None else uuid_to_text(instance),
+    }
+
+
+class GatewayEvents:
+    """Tells the metrics, the request log and the plugins what the sessions did.
+
+    Args:
+        metrics: The receiver's own metrics.
+        deliver: Takes an accepted push to the plugins; must neither block nor raise.
+        log_requests: Whether each ApiVersions and telemetry request is logged (KIP-511, "Request Log").
+    """
+
+    def __init__(
+        self, *, metrics: ReceiverMetrics, deliver: Callable[[Push], None], log_requests: bool
+    ) -> None:
+        self._metrics = metrics
+        self._deliver = deliver
+        self.log_requests = log_requests
+
+    def api_versions_answered(self, connection: Connection, header: RequestHeader, error_code: int) -> None:
+        """Count and log an answer to ApiVersions."""
+        self._metrics.api_versions_answered(error_code)
+        if self.log_requests:
+            self._log_request(connection, header, error_code)
+
+    def subscriptions_answered(
+        self, connection: Connection, header: RequestHeader, outcome: SubscriptionsOutcome, seconds: float
+    ) -> None:
+        """Count and log an answer to GetTelemetrySubscriptions."""
+        self._metrics.subscriptions_answered(outcome, connection.client_software_name, seconds)
+        if self.log_requests:
+            self._log_request(
+                connection,
+                header,
+                outcome.response.error_code,
+                subscription_id=outcome.response.subscription_id,
+                core_us=round(seconds * 1e6),
+            )
+
+    def push_answered(
+        self, connection: Connection, header: RequestHeader, outcome: PushOutcome, seconds: float
+    ) -> None:
+        """Count and log an answer to PushTelemetry, and hand an accepted push to the plugins."""
+        self._metrics.push_answered(outcome, connection.client_software_name, seconds)
+        if outcome.push is not None:
+            self._deliver(outcome.push)
+        if self.log_requests:
+            self._log_request(
+                connection,
+                header,
+                outcome.response.error_code,
+                bytes=outcome.wire_bytes,
+                inflated_bytes=outcome.inflated_bytes,
+                problem=outcome.problem,
+                core_us=round(seconds * 1e6),
+            )
+
+    def _log_request(
+        self, connection: Connection, header: RequestHeader, error_code: int, **facts: object
+    ) -> None:
+        _log.info(
+            "request answered",
+            api=api_name(header.api_key),
+            api_version=header.api_version,
+            correlation_id=header.correlation_id,
+            error=error_name(error_code),
+            **connection_fields(connection),
+            **facts,
+        )

@@ -1,0 +1,295 @@
+"""One listener: accepts clients and connects each to the broker.
+
+Owns the listening socket and the relays that came through it. A client whose broker can't be reached is
+reset at once, as it would be by a broker that is going down; what is wrong is said in the log, at most once
+in a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import itertools
+import socket
+import time
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from receiver.gateway.events import connection_fields
+from receiver.gateway.registry import ConnectionRegistry
+from receiver.gateway.relay import CloseReason, Relay
+from receiver.gateway.upstream_watch import UpstreamWatch
+from receiver.log import RateLimitedLog
+from receiver.metrics import ReceiverMetrics
+from receiver.session.session import Session
+from receiver.session.upstream import Upstream
+from receiver.settings.model import ListenerSettings
+from receiver.telemetry.connection import Broker, Connection
+
+__all__ = ["Listener", "ListenerError", "SessionFactory"]
+
+#: Makes the session of a new connection.
+SessionFactory = Callable[[Connection, Upstream], Session]
+
+_BACKLOG: Final = 1024
+_ACCEPTS_PER_TURN: Final = 64
+_OUT_OF_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_PAUSE_OUT_OF_FILES_S: Final = 0.5
+_QUIET_S: Final = 1.0  # longer than a consumer's fetch.max.wait.ms of 500 ms: its answer still comes
+_DRAIN_CHECK_S: Final = 0.05
+
+_connection_numbers = itertools.count(1)
+_log = structlog.get_logger("receiver.gateway")
+
+
+class ListenerError(Exception):
+    """A listener can't be opened; the message names it, its address and why."""
+
+
+class Listener:
+    """One of the broker's advertised listeners.
+
+    Args:
+        settings: What is configured.
+        broker: Who the broker is; its cluster id may be learned here.
+        registry: Where connections are entered.
+        metrics: The receiver's own metrics.
+        make_session: Makes the session of a new connection.
+        on_disconnect: Told of each connection that is closed.
+    """
+
+    def __init__(
+        self,
+        settings: ListenerSettings,
+        *,
+        broker: Broker,
+        registry: ConnectionRegistry,
+        metrics: ReceiverMetrics,
+        make_session: SessionFactory,
+        on_disconnect: Callable[[Connection], None],
+    ) -> None:
+        self.settings = settings
+        self._registry = registry
+        self._metrics = metrics
+        self._make_session = make_session
+        self._on_disconnect = on_disconnect
+        self._watch = UpstreamWatch(settings, broker)
+        self._relays: set[Relay] = set()
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._socket: socket.socket | None = None
+        self._traffic_of_closed = (0, 0)
+        self._warnings = RateLimitedLog("receiver.gateway")
+
+    @property
+    def upstream_problem(self) -> str | None:
+        """Why the broker can't be reached, None while it can."""
+        return self._watch.problem
+
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """Bytes read from clients and from the broker since the start."""
+        from_clients, from_broker = self._traffic_of_closed
+        for relay in self._relays:
+            up, down = relay.traffic
+            from_clients += up
+            from_broker += down
+        return from_clients, from_broker
+
+    async def open(self) -> None:
+        """Begin to listen, and to watch the upstream.
+
+        Raises:
+            ListenerError: The address can't be listened on.
+        """
+        loop = asyncio.get_running_loop()
+        self._socket = await _bind(self.settings)
+        loop.add_reader(self._socket, self._accept)
+        self._watch.start()
+        _log.info(
+            "listening",
+            listener=self.settings.name,
+            bind=str(self.settings.bind),
+            upstream=str(self.settings.upstream),
+        )
+
+    def stop_accepting(self) -> None:
+        """Close the listening socket: new clients are refused by the system."""
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
+        self._watch.stop()
+
+    async def drain(self, deadline: float) -> None:
+        """Let answers in flight finish, then close every connection.
+
+        Args:
+            deadline: Loop time at which whatever is left is closed.
+        """
+        loop = asyncio.get_running_loop()
+        for task in tuple(self._connecting):
+            task.cancel()
+        for relay in self._relays:
+            relay.drain()
+        while self._relays and (now := loop.time()) < deadline:
+            for relay in tuple(self._relays):
+                quiet_since = relay.quiet_since
+                if quiet_since is not None and now - quiet_since >= _QUIET_S:
+                    relay.close(CloseReason.DRAINED)
+            await asyncio.sleep(_DRAIN_CHECK_S)
+        for relay in tuple(self._relays):
+            relay.close(CloseReason.DRAINED)
+
+    # -- accepting ------------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        listening = self._socket
+        for _ in range(_ACCEPTS_PER_TURN):
+            if listening is None:
+                return
+            try:
+                client, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno in _OUT_OF_FILES:
+                    self._pause_accepting(error)
+                    return
+                raise
+            client.setblocking(False)  # noqa: FBT003 - the socket's own signature
+            self._admit(client, address[0], address[1])
+
+    def _pause_accepting(self, error: OSError) -> None:
+        loop, listening = asyncio.get_running_loop(), self._socket
+        if listening is None:
+            return
+        loop.remove_reader(listening)
+        self._refuse("out_of_files", error.strerror or str(error))
+
+        def resume() -> None:
+            if self._socket is not None:
+                loop.add_reader(self._socket, self._accept)
+
+        loop.call_later(_PAUSE_OUT_OF_FILES_S, resume)
+
+    def _admit(self, client: socket.socket, source_address: str, source_port: int) -> None:
+        if len(self._relays) + len(self._connecting) >= self.settings.max_connections:
+            _reset(client)
+            self._refuse("limit", f"listeners[].max_connections is {self.settings.max_connections}")
+            return
+        connection = Connection(
+            id=str(next(_connection_numbers)),
+            listener=self.settings.name,
+            security_protocol=self.settings.security_protocol,
+            source_address=source_address,
+            source_port=source_port,
+            since=time.time(),
+        )
+        task = asyncio.get_running_loop().create_task(self._connect(client, connection))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+
+    async def _connect(self, client: socket.socket, connection: Connection) -> None:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            async with asyncio.timeout(self.settings.connect_timeout_ms / 1000):
+                broker = await _connect_to(self.settings)
+        except asyncio.CancelledError:
+            _reset(client)
+            raise
+        except OSError as error:
+            _reset(client)
+            reason = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
+            self._refuse("upstream", f"{self.settings.upstream}: {reason}")
+            if self._socket is not None:
+                self._watch.failed(reason)
+            return
+        self._metrics.upstream_connected(self.settings.name, loop.time() - started)
+        for side in (client, broker):
+            side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            side.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        session = self._make_session(connection, self._watch.upstream)
+        relay = Relay(loop, connection, client, broker, session, self._closed)
+        self._relays.add(relay)
+        self._registry.add(connection)
+        self._metrics.connection_opened(self.settings.name)
+        relay.start()
+
+    def _closed(self, relay: Relay, reason: CloseReason, error: Exception | None) -> None:
+        connection = relay.connection
+        self._relays.discard(relay)
+        self._registry.remove(connection)
+        up, down = relay.traffic
+        from_clients, from_broker = self._traffic_of_closed
+        self._traffic_of_closed = (from_clients + up, from_broker + down)
+        self._metrics.connection_closed(self.settings.name, reason)
+        self._on_disconnect(connection)
+        if reason is CloseReason.INTERNAL_ERROR:
+            _log.error("closed by a mistake of ours", exc_info=error, **connection_fields(connection))
+        elif error is not None:
+            self._metrics.protocol_error(self.settings.name, reason)
+            self._warnings.warning(
+                "closed for malformed bytes",
+                kind=reason,
+                reason=reason,
+                problem=str(error),
+                **connection_fields(connection),
+            )
+
+    def _refuse(self, reason: str, problem: str) -> None:
+        self._metrics.connection_refused(self.settings.name, reason)
+        self._warnings.warning(
+            "connection refused", kind=reason, listener=self.settings.name, reason=reason, problem=problem
+        )
+
+
+def _reset(client: socket.socket) -> None:
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+    client.close()
+
+
+async def _bind(settings: ListenerSettings) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    try:
+        addresses = await loop.getaddrinfo(
+            settings.bind.host, settings.bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, kind, protocol, _, address = addresses[0]
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setblocking(False)  # noqa: FBT003 - the socket's own signature
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(_BACKLOG)
+        except OSError:
+            listening.close()
+            raise
+    except OSError as error:
+        raise ListenerError(
+            f"listener {settings.name}: can't listen on {settings.bind}: {error.strerror or error}"
+        ) from error
+    return listening
+
+
+async def _connect_to(settings: ListenerSettings) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    upstream = settings.upstream
+    addresses = await loop.getaddrinfo(upstream.host, upstream.port, type=socket.SOCK_STREAM)
+    problem: OSError | None = None
+    for family, kind, protocol, _, address in addresses:
+        broker = socket.socket(family, kind, protocol)
+        broker.setblocking(False)  # noqa: FBT003 - the socket's own signature
+        try:
+            await loop.sock_connect(broker, address)
+        except OSError as error:
+            broker.close()
+            problem = error
+        except BaseException:
+            broker.close()
+            raise
+        else:
+            return broker
+    raise problem or OSError(f"{upstream.host} has no address")

@@ -1,0 +1,137 @@
+r"""The rules for an ApiVersions request: pass it on, or answer it here.
+
+===========================================  ======================================  ==================
+the request                                  the answer                              then
+===========================================  ======================================  ==================
+a version that we do not know                UNSUPPORTED_VERSION in a v0 body, with  goes on (KIP-511:
+                                             ApiVersions' own range (KIP-35, 511)    it asks again)
+a software name or version that is not       INVALID_REQUEST                         closed (KIP-511)
+``[\.\-a-zA-Z0-9]+`` (v3 and later)
+only one of ClusterId and NodeId (v5)        INVALID_REQUEST (KIP-1242)              goes on
+ClusterId or NodeId of another broker (v5),  REBOOTSTRAP_REQUIRED (KIP-1242)         goes on
+and the broker does not know v5
+anything else                                the broker's own, with our versions     goes on
+===========================================  ======================================  ==================
+
+A broker that knows v5 checks ClusterId and NodeId itself, and knows best who it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from receiver.session.upstream import Upstream
+from receiver.telemetry.connection import Broker
+from receiver.wire import api_keys, k18_api_versions, k71_get_telemetry_subscriptions, k72_push_telemetry
+from receiver.wire.error_codes import ErrorCode
+from receiver.wire.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from receiver.wire.primitives import Reader
+
+__all__ = ["OFFERED", "Answer", "Forward", "answer_body", "decide"]
+
+_FIRST_WITH_CLIENT_INFORMATION: Final = 3
+_FIRST_WITH_NODE: Final = 5
+_FIRST_FLEXIBLE: Final = 3
+
+
+def _ends(versions: range) -> tuple[int, int]:
+    return versions[0], versions[-1]
+
+
+#: What we speak ourselves, whatever the broker speaks: these ranges stand in every answer to ApiVersions.
+OFFERED: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
+    {
+        api_keys.API_VERSIONS: _ends(k18_api_versions.SUPPORTED_VERSIONS),
+        api_keys.GET_TELEMETRY_SUBSCRIPTIONS: _ends(k71_get_telemetry_subscriptions.SUPPORTED_VERSIONS),
+        api_keys.PUSH_TELEMETRY: _ends(k72_push_telemetry.SUPPORTED_VERSIONS),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forward:
+    """Pass the request on to the broker, in this version."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Answer the request here.
+
+    Attributes:
+        error_code: The error.
+        body: The response's body, in the version that the client can read.
+        close: Whether the connection is closed after the answer.
+    """
+
+    error_code: ErrorCode
+    body: bytes
+    close: bool = False
+
+
+def decide(
+    request: ApiVersionsRequest | None, version: int, *, broker: Broker, upstream: Upstream
+) -> Forward | Answer:
+    """Say what becomes of an ApiVersions request: the table above.
+
+    Args:
+        request: The decoded body; None for a version that we cannot decode.
+        version: The version the client asked in.
+        broker: Who the broker is.
+        upstream: What the broker speaks.
+    """
+    if request is None:
+        return Answer(
+            error_code=ErrorCode.UNSUPPORTED_VERSION, body=k18_api_versions.unsupported_version_body()
+        )
+    if version >= _FIRST_WITH_CLIENT_INFORMATION and not k18_api_versions.is_valid_client_information(
+        request.client_software_name, request.client_software_version
+    ):
+        return _refuse(ErrorCode.INVALID_REQUEST, version, close=True)
+    forward = upstream.api_versions_version(version)
+    if version >= _FIRST_WITH_NODE:
+        knows_cluster, knows_node = request.cluster_id is not None, request.node_id != -1
+        if knows_cluster != knows_node:
+            return _refuse(ErrorCode.INVALID_REQUEST, version)
+        if knows_node and forward < _FIRST_WITH_NODE and _is_misrouted(request, broker):
+            return _refuse(ErrorCode.REBOOTSTRAP_REQUIRED, version)
+    return Forward(version=forward)
+
+
+def _is_misrouted(request: ApiVersionsRequest, broker: Broker) -> bool:
+    # A cluster id that nobody told us yet cannot be wrong; the node id is always configured.
+    return request.node_id != broker.id or (
+        broker.cluster_id is not None and request.cluster_id != broker.cluster_id
+    )
+
+
+def _refuse(error_code: ErrorCode, version: int, *, close: bool = False) -> Answer:
+    body = k18_api_versions.encode_response(ApiVersionsResponse(error_code=error_code), version)
+    return Answer(error_code=error_code, body=body, close=close)
+
+
+def answer_body(body: bytes, *, asked: int, forwarded: int) -> bytes:
+    """Turn the broker's answer into the client's: our versions in it, in the version the client asked in.
+
+    Args:
+        body: The body of the broker's response, without an error.
+        asked: The version the client asked in.
+        forwarded: The version the broker was asked in, at most ``asked``.
+
+    Raises:
+        WireError: The broker's body is malformed.
+    """
+    spliced = k18_api_versions.splice_api_keys(body, forwarded, OFFERED)
+    if _layout(asked) == _layout(forwarded):
+        return spliced
+    response = k18_api_versions.decode_response(Reader(spliced), forwarded)
+    return k18_api_versions.encode_response(response, asked)
+
+
+def _layout(version: int) -> int:
+    """Return the first version whose response body is laid out like this one's."""
+    return _FIRST_FLEXIBLE if version >= _FIRST_FLEXIBLE else min(version, 1)

@@ -1,0 +1,31 @@
+"""What a session tells the edge: facts for the metrics, the request log and the plugins.
+
+Owns the protocol that the edge implements. Each call is made once, when its answer goes out.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from receiver.telemetry.connection import Connection
+from receiver.telemetry.telemetry import PushOutcome, SubscriptionsOutcome
+from receiver.wire.headers import RequestHeader
+
+__all__ = ["SessionEvents"]
+
+
+class SessionEvents(Protocol):
+    """Told of every request that the receiver answered or edited the answer of."""
+
+    def api_versions_answered(self, connection: Connection, header: RequestHeader, error_code: int) -> None:
+        """An ApiVersions request was answered, by the broker or here."""
+
+    def subscriptions_answered(
+        self, connection: Connection, header: RequestHeader, outcome: SubscriptionsOutcome, seconds: float
+    ) -> None:
+        """A GetTelemetrySubscriptions request was answered; the core took ``seconds`` for it."""
+
+    def push_answered(
+        self, connection: Connection, header: RequestHeader, outcome: PushOutcome, seconds: float
+    ) -> None:
+        """A PushTelemetry request was answered; the core took ``seconds`` for it."""

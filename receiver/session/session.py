@@ -1,0 +1,391 @@
+"""One proxied connection: both of its directions, and the answers that are ours.
+
+Everything passes byte for byte, but for these requests:
+
+- ApiVersions goes on under a correlation id of ours, in a version that the broker speaks, and its answer is
+  edited on the way back (:mod:`receiver.session.api_versions` has the rules);
+- GetTelemetrySubscriptions and PushTelemetry stay here. In their place the broker gets a marker;
+- SaslHandshake version 0 ends our look at the connection: what follows it are bare tokens without a request
+  header, and a token may look like any request (a PLAIN token of a user "Gina" looks like key 71).
+
+**Order.** Kafka answers the requests of a connection in order, but Produce with acks=0 has no answer, so
+counting answers goes wrong. A request that we answer is therefore exchanged for a *marker*, a tiny request
+whose answer is exchanged for ours: the order is then the broker's own. The marker of a telemetry request is
+Metadata for no topics, which a broker answers to authenticated connections only: so the broker decides who
+may push, and a push counts when the marker's answer is there. The marker of an ApiVersions request is
+ApiVersions version 0, which is answered to anybody, as the request itself is.
+
+**Correlation ids.** A marker never carries the client's correlation id but a random one from the half of the
+range that no client uses. A client that guesses or repeats ids could otherwise make the answer to another of
+its requests, one that needs no authentication, pass for the marker's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final, Protocol
+
+from receiver.session.api_versions import Answer, answer_body, decide
+from receiver.session.events import SessionEvents
+from receiver.session.upstream import LEARNED_KEYS, Upstream
+from receiver.telemetry.connection import Broker, Connection
+from receiver.telemetry.telemetry import ClientTelemetry
+from receiver.wire import (
+    api_keys,
+    k03_metadata,
+    k18_api_versions,
+    k71_get_telemetry_subscriptions,
+    k72_push_telemetry,
+)
+from receiver.wire.error_codes import ErrorCode
+from receiver.wire.errors import WireError
+from receiver.wire.framing import RequestRewriter, ResponseRewriter, frame
+from receiver.wire.headers import (
+    RequestHeader,
+    ResponseHeader,
+    decode_request_header,
+    decode_response_header,
+    encode_request_header,
+    encode_response_header,
+    response_header_version,
+)
+from receiver.wire.k18_api_versions import ApiVersionsRequest
+from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from receiver.wire.k72_push_telemetry import PushTelemetryRequest
+from receiver.wire.primitives import Reader
+
+__all__ = ["WATCHED_KEYS", "Clock", "Session"]
+
+#: Requests that do not just pass.
+WATCHED_KEYS: Final = frozenset(
+    {
+        api_keys.SASL_HANDSHAKE,
+        api_keys.API_VERSIONS,
+        api_keys.GET_TELEMETRY_SUBSCRIPTIONS,
+        api_keys.PUSH_TELEMETRY,
+    }
+)
+
+#: Room that a watched request may take besides a push's metrics: a client id and a software name and version
+#: have at most 32,767 bytes each.
+_MAX_AROUND_METRICS: Final = 131_072
+
+#: Longest answer of the broker's that we read: ApiVersions, or Metadata for no topics of a large cluster.
+_MAX_ANSWER_BYTES: Final = 4_194_304
+
+#: Answers that may be outstanding before the client is no longer read from.
+_MAX_PENDING: Final = 64
+
+_GREATEST_INT32: Final = 2_147_483_647
+
+_CORRELATION_ID = Struct(">i")
+_REQUEST_START = Struct(">hhi")
+
+
+class Clock(Protocol):
+    """Where a session gets the time from."""
+
+    def monotonic(self) -> float:
+        """Return seconds that never go backwards."""
+
+    def wall_ns(self) -> int:
+        """Return nanoseconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pending:
+    """A request whose answer is ours or is edited by us.
+
+    Attributes:
+        correlation_id: The one under which the broker will answer.
+        held_bytes: Memory that the request keeps.
+        answer: Makes the answer's frame from the body of the broker's.
+    """
+
+    correlation_id: int
+    held_bytes: int
+    answer: Callable[[bytes], bytes]
+
+
+class Session:
+    """What happens to each frame of one connection, in each direction.
+
+    Args:
+        connection: The connection's entry in the registry; kept up to date here.
+        broker: Who the broker is; its cluster id is learned here.
+        upstream: What the broker speaks; kept up to date here.
+        telemetry: The telemetry core.
+        events: Told of every request that is answered or edited here.
+        clock: The time.
+        random_bits: Returns a non-negative int of that many unpredictable bits.
+        max_frame_bytes: Longest request that may be announced.
+        max_push_bytes: Longest compressed push that the core takes; more of it is not kept.
+
+    Attributes:
+        closing: Set once the connection has to be closed after what was returned so far has been sent.
+    """
+
+    __slots__ = (
+        "_broker",
+        "_clock",
+        "_connection",
+        "_events",
+        "_held_bytes",
+        "_max_held_bytes",
+        "_opaque",
+        "_pending",
+        "_random_bits",
+        "_requests",
+        "_responses",
+        "_telemetry",
+        "_upstream",
+        "closing",
+    )
+
+    def __init__(
+        self,
+        *,
+        connection: Connection,
+        broker: Broker,
+        upstream: Upstream,
+        telemetry: ClientTelemetry,
+        events: SessionEvents,
+        clock: Clock,
+        random_bits: Callable[[int], int],
+        max_frame_bytes: int,
+        max_push_bytes: int,
+    ) -> None:
+        self._connection = connection
+        self._broker = broker
+        self._upstream = upstream
+        self._telemetry = telemetry
+        self._events = events
+        self._clock = clock
+        self._random_bits = random_bits
+        self._requests = RequestRewriter(
+            self._replace_request,
+            watched=WATCHED_KEYS,
+            max_frame_bytes=max_frame_bytes,
+            max_watched_bytes=max_push_bytes + _MAX_AROUND_METRICS,
+        )
+        self._responses = ResponseRewriter(
+            self._replace_response, max_frame_bytes=_GREATEST_INT32, max_watched_bytes=_MAX_ANSWER_BYTES
+        )
+        self._pending: list[_Pending] = []
+        self._held_bytes = 0
+        self._max_held_bytes = 2 * max_push_bytes
+        self._opaque = False
+        self.closing = False
+
+    def from_client(self, chunk: memoryview) -> memoryview | bytes:
+        """Take what the client sent; return what goes to the broker (``chunk`` itself where all passes).
+
+        Raises:
+            WireError: The client sent what no broker would read on from; the connection has to be closed.
+        """
+        return self._requests.feed(chunk)
+
+    def from_broker(self, chunk: memoryview) -> memoryview | bytes:
+        """Take what the broker sent; return what goes to the client (``chunk`` itself where all passes).
+
+        Raises:
+            WireError: The broker sent what is no answer; the connection has to be closed.
+        """
+        return self._responses.feed(chunk)
+
+    @property
+    def congested(self) -> bool:
+        """Whether so many answers are outstanding that the client should not be read from for now."""
+        return len(self._pending) >= _MAX_PENDING or self._held_bytes > self._max_held_bytes
+
+    @property
+    def due(self) -> int:
+        """How many more bytes the client has to send to end the request at hand; 0 between two requests."""
+        return self._requests.due
+
+    @property
+    def awaiting(self) -> bool:
+        """Whether an answer of ours is still outstanding."""
+        return bool(self._pending)
+
+    # -- requests -------------------------------------------------------------------------------------
+
+    def _replace_request(self, request: bytes, length: int) -> bytes:
+        api_key, api_version, _ = _REQUEST_START.unpack_from(request)
+        if api_key == api_keys.SASL_HANDSHAKE:
+            if api_version == 0:
+                self._watch_no_longer()
+            return frame(request)
+        if length > len(request) and api_key != api_keys.PUSH_TELEMETRY:
+            raise WireError(
+                expected=f"at most {len(request)} bytes of {api_keys.api_name(api_key)}",
+                offset=0,
+                found=str(length),
+            )
+        if api_key == api_keys.API_VERSIONS:
+            return self._replace_api_versions(request)
+        return self._replace_telemetry(request, cut=length > len(request))
+
+    def _replace_api_versions(self, request: bytes) -> bytes:
+        reader = Reader(request)
+        header = decode_request_header(reader)
+        self._learn_client_id(header)
+        version = header.api_version
+        body = None
+        if version in k18_api_versions.SUPPORTED_VERSIONS:
+            body = k18_api_versions.decode_request(reader, version)
+        decision = decide(body, version, broker=self._broker, upstream=self._upstream)
+        if isinstance(decision, Answer):
+            refusal = decision
+
+            def refuse(_: bytes) -> bytes:
+                self.closing = self.closing or refusal.close
+                self._events.api_versions_answered(self._connection, header, refusal.error_code)
+                return frame(_response_header(header), refusal.body)
+
+            return _api_versions_request(header, self._expect(refuse, len(request)), 0, ApiVersionsRequest())
+
+        asked = body if body is not None else ApiVersionsRequest()
+        if asked.client_software_name:
+            self._connection.client_software_name = asked.client_software_name
+            self._connection.client_software_version = asked.client_software_version
+        forwarded = decision.version
+        correlation_id = self._expect(
+            lambda answer: self._edit_api_versions(header, forwarded, answer), len(request)
+        )
+        if forwarded == version:
+            return frame(_under(correlation_id, request))
+        return _api_versions_request(header, correlation_id, forwarded, asked)
+
+    def _replace_telemetry(self, request: bytes, *, cut: bool) -> bytes:
+        reader = Reader(request)
+        header = decode_request_header(reader)
+        self._learn_client_id(header)
+        telemetry_request = _decode_telemetry(header, reader, cut=cut)
+        version = self._upstream.metadata_version()
+        correlation_id = self._expect(
+            lambda answer: self._answer_telemetry(header, telemetry_request, answer, version), len(request)
+        )
+        marker = RequestHeader(
+            api_key=api_keys.METADATA,
+            api_version=version,
+            correlation_id=correlation_id,
+            client_id=header.client_id,
+        )
+        return frame(encode_request_header(marker), k03_metadata.encode_no_topics_request(version))
+
+    def _expect(self, answer: Callable[[bytes], bytes], held_bytes: int) -> int:
+        correlation_id = -1 - self._random_bits(31)
+        self._pending.append(_Pending(correlation_id=correlation_id, held_bytes=held_bytes, answer=answer))
+        self._held_bytes += held_bytes
+        self._responses.awaited = self._pending[0].correlation_id
+        return correlation_id
+
+    def _watch_no_longer(self) -> None:
+        self._requests.stop_watching()
+        self._opaque = True
+        if not self._pending:
+            self._responses.stop_watching()
+
+    def _learn_client_id(self, header: RequestHeader) -> None:
+        if header.client_id is not None:
+            self._connection.client_id = header.client_id
+
+    # -- answers --------------------------------------------------------------------------------------
+
+    def _replace_response(self, response: bytes, length: int) -> bytes:
+        if length > len(response):
+            raise WireError(
+                expected=f"an answer of at most {_MAX_ANSWER_BYTES} bytes", offset=0, found=f"{length} bytes"
+            )
+        pending = self._pending.pop(0)
+        self._held_bytes -= pending.held_bytes
+        self._responses.awaited = self._pending[0].correlation_id if self._pending else None
+        if self._opaque and not self._pending:
+            self._responses.stop_watching()
+        return pending.answer(response)
+
+    def _edit_api_versions(self, header: RequestHeader, forwarded: int, response: bytes) -> bytes:
+        body = response[_CORRELATION_ID.size :]
+        error_code = k18_api_versions.read_error_code(body)
+        if error_code == ErrorCode.NONE:
+            self._upstream.learn(k18_api_versions.read_ranges(body, forwarded, LEARNED_KEYS))
+            body = answer_body(body, asked=header.api_version, forwarded=forwarded)
+        elif error_code == ErrorCode.UNSUPPORTED_VERSION:
+            # The broker was rolled back: the client falls back by this answer (KIP-511), and the next
+            # request is asked in a version that the broker has.
+            self._upstream.learn(k18_api_versions.read_ranges(body, 0, (api_keys.API_VERSIONS,)))
+        self._events.api_versions_answered(self._connection, header, error_code)
+        return frame(_response_header(header), body)
+
+    def _answer_telemetry(
+        self,
+        header: RequestHeader,
+        request: GetTelemetrySubscriptionsRequest | PushTelemetryRequest,
+        response: bytes,
+        version: int,
+    ) -> bytes:
+        self._learn_cluster_id(response, version)
+        started = self._clock.monotonic()
+        if isinstance(request, PushTelemetryRequest):
+            pushed = self._telemetry.push_telemetry(
+                self._connection, request, now=started, received_at_ns=self._clock.wall_ns()
+            )
+            self._events.push_answered(self._connection, header, pushed, self._clock.monotonic() - started)
+            body = k72_push_telemetry.encode_response(pushed.response, header.api_version)
+        else:
+            subscribed = self._telemetry.get_telemetry_subscriptions(self._connection, request, now=started)
+            self._events.subscriptions_answered(
+                self._connection, header, subscribed, self._clock.monotonic() - started
+            )
+            body = k71_get_telemetry_subscriptions.encode_response(subscribed.response, header.api_version)
+        return frame(_response_header(header), body)
+
+    def _learn_cluster_id(self, response: bytes, version: int) -> None:
+        if self._broker.cluster_id is None:
+            reader = Reader(response)
+            decode_response_header(reader, response_header_version(api_keys.METADATA, version))
+            self._broker.cluster_id = k03_metadata.decode_cluster_id(reader, version)
+
+
+def _decode_telemetry(
+    header: RequestHeader, reader: Reader, *, cut: bool
+) -> GetTelemetrySubscriptionsRequest | PushTelemetryRequest:
+    is_push = header.api_key == api_keys.PUSH_TELEMETRY
+    versions = (k72_push_telemetry if is_push else k71_get_telemetry_subscriptions).SUPPORTED_VERSIONS
+    if header.api_version not in versions:
+        # Kafka closes a connection that sends a version it doesn't offer; only ApiVersions is answered.
+        raise WireError(
+            expected=f"{api_keys.api_name(header.api_key)} version {versions[0]} to {versions[-1]}",
+            offset=2,
+            found=f"version {header.api_version}",
+        )
+    if not is_push:
+        return k71_get_telemetry_subscriptions.decode_request(reader, header.api_version)
+    return k72_push_telemetry.decode_request(reader, header.api_version, cut=cut)
+
+
+def _under(correlation_id: int, request: bytes) -> bytes:
+    """Return the request under another correlation id, everything else as it was."""
+    return b"".join((request[:4], _CORRELATION_ID.pack(correlation_id), request[8:]))
+
+
+def _api_versions_request(
+    header: RequestHeader, correlation_id: int, version: int, body: ApiVersionsRequest
+) -> bytes:
+    rewritten = RequestHeader(
+        api_key=api_keys.API_VERSIONS,
+        api_version=version,
+        correlation_id=correlation_id,
+        client_id=header.client_id,
+    )
+    return frame(encode_request_header(rewritten), k18_api_versions.encode_request(body, version))
+
+
+def _response_header(header: RequestHeader) -> bytes:
+    return encode_response_header(
+        ResponseHeader(correlation_id=header.correlation_id),
+        response_header_version(header.api_key, header.api_version),
+    )

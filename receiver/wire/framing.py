@@ -1,0 +1,278 @@
+"""Frames: where requests and responses begin and end in a stream of bytes.
+
+Owns the walk over frame lengths in one direction of a connection, and nothing of what a frame says
+beyond the few bytes that decide whether somebody watches it. It is the path that every byte of every
+client takes, so it makes no object for a frame that nobody watches: a chunk of such frames goes out as
+the very memory it came in.
+
+A frame is an int32 length and as many bytes. A request begins with its API key (int16), a response with
+its correlation id (int32).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from struct import Struct
+from typing import Final
+
+from receiver.wire.errors import WireError
+
+__all__ = ["LENGTH_BYTES", "FrameRewriter", "RequestRewriter", "ResponseRewriter", "frame"]
+
+#: Bytes of the length before each frame.
+LENGTH_BYTES: Final = 4
+
+#: The shortest request: API key, API version, correlation id (request header v0).
+_LEAST_REQUEST: Final = 8
+
+#: The shortest response: a correlation id (response header v0).
+_LEAST_RESPONSE: Final = 4
+
+_LENGTH = Struct(">i")
+_REQUEST_HEAD = Struct(">ih")
+_RESPONSE_HEAD = Struct(">ii")
+
+# Bound once: a look-up of the attribute for every frame costs as much as the comparison after it.
+_unpack_length = _LENGTH.unpack_from
+_unpack_request_head = _REQUEST_HEAD.unpack_from
+_unpack_response_head = _RESPONSE_HEAD.unpack_from
+
+
+def frame(*parts: bytes) -> bytes:
+    """Return the parts as one frame: their length (int32) and their bytes."""
+    body = b"".join(parts)
+    return _LENGTH.pack(len(body)) + body
+
+
+class FrameRewriter(ABC):
+    """One direction of a connection, with every watched frame replaced.
+
+    Args:
+        replace: Called with a watched frame (without its length) and the length it announced; returns
+            the bytes that go out in its place. The frame is cut to ``max_watched_bytes``: where it is
+            shorter than its length, the rest was swallowed.
+        max_frame_bytes: Longest frame that may be announced.
+        max_watched_bytes: Most that is kept of a watched frame.
+    """
+
+    __slots__ = (
+        "_held",
+        "_max_frame_bytes",
+        "_max_watched_bytes",
+        "_opaque",
+        "_replace",
+        "_skip",
+        "_swallow",
+    )
+
+    _HEAD_BYTES: int
+    _LEAST_LENGTH: int
+
+    def __init__(
+        self, replace: Callable[[bytes, int], bytes], *, max_frame_bytes: int, max_watched_bytes: int
+    ) -> None:
+        self._replace = replace
+        self._max_frame_bytes = max_frame_bytes
+        self._max_watched_bytes = max_watched_bytes
+        # An incomplete head, or a watched frame that is still arriving; made only when there is one, as
+        # most connections are idle most of the time.
+        self._held: bytearray | None = None
+        self._skip = 0  # bytes to come of a frame that passes
+        self._swallow = 0  # bytes to come of a watched frame that are not kept
+        self._opaque = False
+
+    @property
+    def due(self) -> int:
+        """How many more bytes can be taken without beginning another frame; 0 between two frames."""
+        if self._skip or self._swallow:
+            return self._skip or self._swallow
+        held = self._held
+        if not held:
+            return 0
+        if len(held) < self._HEAD_BYTES:
+            return self._HEAD_BYTES - len(held)
+        length: int = _LENGTH.unpack_from(held)[0]
+        return LENGTH_BYTES + length - len(held)
+
+    def stop_watching(self) -> None:
+        """Let everything from here on pass as it is, without a look at its frames."""
+        self._opaque = True
+
+    def feed(self, chunk: memoryview) -> memoryview | bytes:
+        """Take what arrived and return what goes out: the chunk itself where nobody watches any of it.
+
+        Raises:
+            WireError: A length that no frame can have.
+        """
+        if self._opaque:
+            return chunk
+        if not self._held and not self._swallow:
+            position = self._scan(chunk, 0)
+            if position == len(chunk):
+                return chunk
+        else:
+            position = 0
+        return self._rewrite(chunk, position)
+
+    @abstractmethod
+    def _scan(self, chunk: memoryview, position: int) -> int:
+        """Return where the first frame begins that doesn't just pass, or the chunk's end."""
+
+    @abstractmethod
+    def _watches(self, head: bytearray) -> bool:
+        """Whether the frame with this head is watched."""
+
+    def _rewrite(self, chunk: memoryview, position: int) -> bytes:
+        out: list[memoryview | bytes] = [chunk[:position]]
+        end = len(chunk)
+        while position < end:
+            held = self._held
+            if held is not None and self._swallow:
+                swallowed = min(self._swallow, end - position)
+                self._swallow -= swallowed
+                position += swallowed
+                if self._swallow:
+                    break
+                out.append(self._deliver(held))
+            else:
+                position = self._hold(chunk, position, out)
+            if self._opaque:  # the frame just replaced was the last one with a meaning for us
+                out.append(chunk[position:])
+                break
+            if not self._held and not self._swallow and position < end:
+                passed = self._scan(chunk, position)
+                out.append(chunk[position:passed])
+                position = passed
+        return b"".join(out)
+
+    def _hold(self, chunk: memoryview, position: int, out: list[memoryview | bytes]) -> int:
+        """Take more of the frame at hand; hand it on once its kind (or, if watched, its whole) is there."""
+        held = self._held
+        if held is None:
+            held = self._held = bytearray()
+        if len(held) < self._HEAD_BYTES:
+            taken = min(self._HEAD_BYTES - len(held), len(chunk) - position)
+            held += chunk[position : position + taken]
+            position += taken
+            if len(held) >= LENGTH_BYTES:
+                self._check_length(held)
+            if len(held) < self._HEAD_BYTES:
+                return position
+        length = self._check_length(held)
+        if not self._watches(held):
+            out.append(bytes(held))
+            self._skip = LENGTH_BYTES + length - len(held)
+            self._held = None
+            return position
+        kept = LENGTH_BYTES + min(length, self._max_watched_bytes)
+        taken = max(0, min(kept - len(held), len(chunk) - position))
+        held += chunk[position : position + taken]
+        position += taken
+        if len(held) >= kept:
+            self._swallow = LENGTH_BYTES + length - len(held)
+            if not self._swallow:
+                out.append(self._deliver(held))
+        return position
+
+    def _deliver(self, held: bytearray) -> bytes:
+        self._held = None
+        (length,) = _LENGTH.unpack_from(held)
+        return self._replace(bytes(held[LENGTH_BYTES:]), length)
+
+    def _check_length(self, head: bytearray) -> int:
+        length: int = _LENGTH.unpack_from(head)[0]
+        if not self._LEAST_LENGTH <= length <= self._max_frame_bytes:
+            raise WireError(
+                expected=f"a frame length from {self._LEAST_LENGTH} to {self._max_frame_bytes}",
+                offset=0,
+                found=str(length),
+            )
+        return length
+
+
+class RequestRewriter(FrameRewriter):
+    """Requests from a client; those with a watched API key are replaced."""
+
+    __slots__ = ("_watched",)
+
+    _HEAD_BYTES = _REQUEST_HEAD.size
+    _LEAST_LENGTH = _LEAST_REQUEST
+
+    def __init__(
+        self,
+        replace: Callable[[bytes, int], bytes],
+        *,
+        watched: frozenset[int],
+        max_frame_bytes: int,
+        max_watched_bytes: int,
+    ) -> None:
+        super().__init__(replace, max_frame_bytes=max_frame_bytes, max_watched_bytes=max_watched_bytes)
+        self._watched = watched
+
+    def _scan(self, chunk: memoryview, position: int) -> int:
+        end = len(chunk)
+        position += self._skip
+        last = end - 6
+        if position <= last:
+            watched = self._watched
+            longest = self._max_frame_bytes
+            while position <= last:
+                length, api_key = _unpack_request_head(chunk, position)
+                if api_key in watched or length > longest or length < 8:
+                    break
+                position += length + 4
+        if position >= end:
+            self._skip = position - end
+            return end
+        self._skip = 0
+        return position
+
+    def _watches(self, head: bytearray) -> bool:
+        return _REQUEST_HEAD.unpack_from(head)[1] in self._watched
+
+
+class ResponseRewriter(FrameRewriter):
+    """Responses from a broker; the one with the awaited correlation id is replaced.
+
+    Attributes:
+        awaited: Correlation id of the next response that is watched; None while none is.
+    """
+
+    __slots__ = ("awaited",)
+
+    _HEAD_BYTES = _RESPONSE_HEAD.size
+    _LEAST_LENGTH = _LEAST_RESPONSE
+
+    def __init__(
+        self, replace: Callable[[bytes, int], bytes], *, max_frame_bytes: int, max_watched_bytes: int
+    ) -> None:
+        super().__init__(replace, max_frame_bytes=max_frame_bytes, max_watched_bytes=max_watched_bytes)
+        self.awaited: int | None = None
+
+    def _scan(self, chunk: memoryview, position: int) -> int:
+        end = len(chunk)
+        position += self._skip
+        last = end - 8
+        if position <= last:
+            awaited = self.awaited
+            if awaited is None:
+                while position <= last:
+                    (length,) = _unpack_length(chunk, position)
+                    if length < 4:
+                        break
+                    position += length + 4
+            else:
+                while position <= last:
+                    length, correlation_id = _unpack_response_head(chunk, position)
+                    if correlation_id == awaited or length < 4:
+                        break
+                    position += length + 4
+        if position >= end:
+            self._skip = position - end
+            return end
+        self._skip = 0
+        return position
+
+    def _watches(self, head: bytearray) -> bool:
+        return bool(_RESPONSE_HEAD.unpack_from(head)[1] == self.awaited)
