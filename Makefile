@@ -1,0 +1,57 @@
+# Two commands for a newcomer: `make demo` and `make test`. Each target sets up what it needs.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-unit test-property test-integration test-conformance lint bench soak fuzz docs clean
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV_VERSION := 0.13.9
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kafka-client-telemetry
+STAMP := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest
+
+help: ## Say what there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+$(STAMP): pyproject.toml requirements.lock requirements-dev.lock
+	@command -v $(PYTHON) >/dev/null || { echo "python3 is missing: install Python 3.11 or newer (Debian: apt-get install python3 python3-venv)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$$($(PYTHON) --version) is too old: Python 3.11 or newer is needed (name it with PYTHON=...)"; exit 1; }
+	@echo "==> [setup] Python environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || { echo "the venv module is missing (Debian: apt-get install python3-venv)"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@echo "==> [setup] locked dependencies"
+	@$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements-dev.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+setup: $(STAMP) ## Prepare .venv and the real parts that tests and demo use (cached in the user's cache folder)
+	@$(BIN)/python -m tests.testbed setup
+
+demo: setup ## Carry real clients' metrics into a real collector, live in the terminal (DEMO_SECONDS=60 ends by itself)
+	@$(BIN)/python -m examples.demo
+
+test: setup lint ## Everything that CI runs: lint, types, unit, property, integration, conformance
+	@echo "==> [test] unit, property, integration, conformance"
+	@$(PYTEST) tests
+
+test-unit test-property test-integration test-conformance: test-%: setup
+	@$(PYTEST) tests/$*
+
+lint: $(STAMP) ## Lint, formatting, types, import layers
+	@echo "==> [lint] ruff, mypy, import-linter"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+bench: setup ## Measure pass-through, pushes and memory beside HAProxy and a real broker (about ten minutes)
+	@$(BIN)/python -m tests.testbed setup --parts haproxy
+	@$(BIN)/python -m benchmarks
+
+docs: $(STAMP) ## Write the generated parts of docs/ anew
+	@$(BIN)/kafka-telemetry config reference > docs/configuration.md
+
+clean: ## Remove what was built in this folder (the cache folder stays)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

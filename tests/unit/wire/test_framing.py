@@ -1,0 +1,151 @@
+"""The walk over frames: what passes, what is replaced, and what no frame can be."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from receiver.wire.errors import WireError
+from receiver.wire.framing import RequestRewriter, ResponseRewriter, frame
+
+WATCHED = 18
+
+
+def request(api_key: int, body: bytes = b"", correlation_id: int = 7) -> bytes:
+    return frame(struct.pack(">hhi", api_key, 0, correlation_id), body)
+
+
+def rewriter(seen: list[tuple[bytes, int]] | None = None, **bounds: int) -> RequestRewriter:
+    def replace(held: bytes, length: int) -> bytes:
+        if seen is not None:
+            seen.append((held, length))
+        return b"<%d>" % length
+
+    return RequestRewriter(
+        replace,
+        watched=frozenset({WATCHED}),
+        max_frame_bytes=bounds.get("max_frame_bytes", 1000),
+        max_watched_bytes=bounds.get("max_watched_bytes", 1000),
+    )
+
+
+def fed(rewrite: RequestRewriter | ResponseRewriter, *chunks: bytes) -> bytes:
+    return b"".join(bytes(rewrite.feed(memoryview(chunk))) for chunk in chunks)
+
+
+def test_whole_frames_go_out_as_the_memory_they_came_in() -> None:
+    chunk = memoryview(request(0, b"a") + request(1, b"bb"))
+    assert rewriter().feed(chunk) is chunk
+
+
+def test_a_chunk_that_ends_inside_a_frame_goes_out_as_the_memory_it_came_in() -> None:
+    rewrite = rewriter()
+    frames = request(0, b"a" * 100)
+    for piece in (frames[:20], frames[20:50], frames[50:]):
+        chunk = memoryview(piece)
+        assert rewrite.feed(chunk) is chunk
+    assert rewrite.due == 0
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        request(WATCHED, b"abc"),
+        request(0) + request(WATCHED, b"abc"),
+        request(WATCHED, b"abc") + request(0),
+        request(0) + request(WATCHED, b"abc") + request(1, b"x" * 50) + request(WATCHED) + request(2),
+    ],
+)
+def test_watched_frames_are_replaced_however_the_bytes_arrive(chunk: bytes) -> None:
+    whole = fed(rewriter(), chunk)
+    assert b"<" in whole
+    assert fed(rewriter(), *(chunk[i : i + 1] for i in range(len(chunk)))) == whole
+    for cut in range(len(chunk)):
+        assert fed(rewriter(), chunk[:cut], chunk[cut:]) == whole
+
+
+def test_a_watched_frame_is_handed_over_without_its_length() -> None:
+    seen: list[tuple[bytes, int]] = []
+    fed(rewriter(seen), request(WATCHED, b"abc"))
+    assert seen == [(request(WATCHED, b"abc")[4:], 11)]
+
+
+def test_of_a_watched_frame_that_is_too_long_only_its_beginning_is_kept() -> None:
+    long = request(WATCHED, b"x" * 500)
+    for pieces in ([long + request(0)], [bytes([b]) for b in long + request(0)]):
+        seen: list[tuple[bytes, int]] = []
+        out = fed(rewriter(seen, max_watched_bytes=20), *pieces)
+        assert out == b"<508>" + request(0)
+        assert seen == [(long[4:24], 508)]
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), 0, 7, 1001, 2**31 - 1])
+def test_a_length_that_no_request_has_is_an_error(length: int) -> None:
+    with pytest.raises(WireError, match=f"a frame length from 8 to 1000.*found {length}"):
+        fed(rewriter(), struct.pack(">ihhi", length, 0, 0, 0))
+
+
+def test_a_wrong_length_is_refused_before_more_arrives() -> None:
+    rewrite = rewriter()
+    with pytest.raises(WireError):
+        fed(rewrite, struct.pack(">i", 2**31 - 1))
+
+
+def test_due_tells_the_bytes_to_the_end_of_the_frame() -> None:
+    frames = request(0, b"a" * 10) + request(WATCHED, b"b" * 10)
+    rewrite = rewriter()
+    position = 0
+    while position < len(frames):
+        taken = rewrite.due or 1
+        fed(rewrite, frames[position : position + taken])
+        position += taken
+        if position == len(request(0, b"a" * 10)):
+            assert rewrite.due == 0
+    assert position == len(frames)
+    assert rewrite.due == 0
+
+
+def test_nothing_is_looked_at_any_more_when_nobody_watches() -> None:
+    rewrite = RequestRewriter(
+        lambda _held, _length: rewrite.stop_watching() or b"<>",  # type: ignore[func-returns-value]
+        watched=frozenset({WATCHED}),
+        max_frame_bytes=100,
+        max_watched_bytes=100,
+    )
+    assert (
+        fed(rewrite, request(WATCHED) + b"anything" * 30, b"at all") == b"<>" + b"anything" * 30 + b"at all"
+    )
+
+
+def response(correlation_id: int, body: bytes = b"") -> bytes:
+    return frame(struct.pack(">i", correlation_id), body)
+
+
+def test_responses_pass_while_none_is_awaited() -> None:
+    rewrite = ResponseRewriter(lambda _held, _length: b"!", max_frame_bytes=1000, max_watched_bytes=100)
+    chunk = memoryview(response(1) + response(2, b"abc"))
+    assert rewrite.feed(chunk) is chunk
+
+
+def test_the_awaited_response_is_replaced_and_the_next_one_is_awaited_at_once() -> None:
+    awaited = [5, 9]
+
+    def replace(held: bytes, _length: int) -> bytes:
+        awaited.pop(0)
+        rewrite.awaited = awaited[0] if awaited else None
+        return b"<%d>" % struct.unpack_from(">i", held)
+
+    stream = response(1) + response(5, b"a") + response(5, b"b") + response(9) + response(9)
+    expected = response(1) + b"<5>" + response(5, b"b") + b"<9>" + response(9)
+    for pieces in ([stream], [stream[i : i + 1] for i in range(len(stream))]):
+        awaited[:] = [5, 9]
+        rewrite = ResponseRewriter(replace, max_frame_bytes=1000, max_watched_bytes=100)
+        rewrite.awaited = 5
+        assert fed(rewrite, *pieces) == expected
+
+
+def test_a_response_shorter_than_a_correlation_id_is_an_error() -> None:
+    rewrite = ResponseRewriter(lambda _held, _length: b"", max_frame_bytes=1000, max_watched_bytes=100)
+    with pytest.raises(WireError, match="from 4 to 1000.*found 3"):
+        fed(rewrite, struct.pack(">ii", 3, 0))
