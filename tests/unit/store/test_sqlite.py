@@ -1,0 +1,163 @@
+"""The SQLite store: what it keeps, across restarts and threads, and what it says of a file it cannot use."""
+
+import os
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from receiver.store import SqliteSubscriptionStore, StoreError
+from receiver.store.sqlite import SCHEMA_VERSION
+from receiver.telemetry.subscription import Subscription
+
+PRODUCERS = Subscription(
+    name="producers",
+    metrics=("org.apache.kafka.producer.", "org.apache.kafka.consumer."),
+    interval_ms=60_000,
+    match={"client_software_name": "apache-kafka-java", "client_id": "orders-[0-9]+"},
+)
+EVERYTHING = Subscription(name="Ü/all 'of' \"them\"", metrics=("*",), interval_ms=100, match={})
+
+
+def test_what_was_put_is_there_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "subscriptions.db"
+    store = SqliteSubscriptionStore(path)
+    assert store.load_all() == ()
+    store.put(PRODUCERS)
+    store.put(EVERYTHING)
+    store.close()
+    store = SqliteSubscriptionStore(path)
+    assert store.load_all() == (PRODUCERS, EVERYTHING)
+    store.close()
+
+
+def test_what_was_put_is_there_after_a_crash(tmp_path: Path) -> None:
+    path = tmp_path / "subscriptions.db"
+    store = SqliteSubscriptionStore(path)
+    store.put(PRODUCERS)
+    # Another connection sees what is in the write-ahead log although the first was never closed.
+    other = SqliteSubscriptionStore(path)
+    assert other.load_all() == (PRODUCERS,)
+    other.close()
+    store.close()
+
+
+def test_put_replaces_and_delete_forgets(tmp_path: Path) -> None:
+    store = SqliteSubscriptionStore(tmp_path / "subscriptions.db")
+    store.put(PRODUCERS)
+    changed = Subscription(name="producers", metrics=(), interval_ms=1000, match={})
+    store.put(changed)
+    assert store.load_all() == (changed,)
+    store.delete("producers")
+    store.delete("producers")
+    assert store.load_all() == ()
+    store.close()
+
+
+def test_many_threads_may_write_at_once(tmp_path: Path) -> None:
+    store = SqliteSubscriptionStore(tmp_path / "subscriptions.db")
+    many = [Subscription(name=f"s{n:03}", metrics=("a.",), interval_ms=1000, match={}) for n in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(store.put, many))
+    assert store.load_all() == tuple(many)
+    store.close()
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(StoreError) as caught:
+        SqliteSubscriptionStore(path)
+    line = str(caught.value)
+    assert "\n" not in line
+    return line
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "absent" / "subscriptions.db"
+    assert refusal(path) == (
+        f"{path}: cannot be opened: does its folder exist, and may the receiver write there?"
+    )
+
+
+def test_a_file_that_is_no_database_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "subscriptions.db"
+    path.write_text("this is no database\n" * 100)
+    assert refusal(path) == f"{path}: is no SQLite database: give another subscriptions.path"
+    assert path.read_text() == "this is no database\n" * 100
+
+
+def test_another_programs_database_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE precious (x)")
+    other.commit()
+    other.close()
+    before = path.read_bytes()
+    assert refusal(path) == f"{path}: is another program's database: give another subscriptions.path"
+    assert path.read_bytes() == before
+
+
+def test_a_newer_version_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "subscriptions.db"
+    SqliteSubscriptionStore(path).close()
+    newer = sqlite3.connect(path)
+    newer.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    newer.close()
+    assert refusal(path).startswith(f"{path}: was written by a newer version (schema {SCHEMA_VERSION + 1}")
+
+
+def test_a_file_that_another_process_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("receiver.store.sqlite._BUSY_TIMEOUT_S", 0.05)
+    path = tmp_path / "subscriptions.db"
+    store = SqliteSubscriptionStore(path)
+    store.put(PRODUCERS)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    assert refusal(path).endswith("is in use by another process: give each receiver a file of its own")
+    with pytest.raises(StoreError, match="is in use by another process"):
+        store.delete("producers")
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert store.load_all() == (PRODUCERS,)
+    store.close()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_file(tmp_path: Path) -> None:
+    path = tmp_path / "subscriptions.db"
+    SqliteSubscriptionStore(path).close()
+    path.chmod(0o400)
+    tmp_path.chmod(0o500)
+    try:
+        assert "make the file and its folder writable for the receiver" in refusal(path)
+    finally:
+        tmp_path.chmod(0o700)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "problem"),
+    [
+        ("interval_ms", 5, "interval_ms: 5 is out of range; give 100 to 3600000 milliseconds"),
+        ("metrics", "nonsense", "Expecting value: line 1 column 1 (char 0)"),
+        (
+            "match",
+            '{"colour": "red"}',
+            "match.colour: 'red' is for no selector; use one of client_instance_id",
+        ),
+        ("match", "5", "match: 5 is not a mapping; give patterns by selector"),
+    ],
+)
+def test_a_row_that_is_no_subscription_is_named(
+    tmp_path: Path, column: str, value: object, problem: str
+) -> None:
+    path = tmp_path / "subscriptions.db"
+    store = SqliteSubscriptionStore(path)
+    store.put(PRODUCERS)
+    meddler = sqlite3.connect(path)
+    meddler.execute(f"UPDATE subscription SET {column} = ?", (value,))
+    meddler.commit()
+    meddler.close()
+    with pytest.raises(StoreError) as caught:
+        store.load_all()
+    assert str(caught.value).startswith(f"{path}: the subscription 'producers' cannot be used: {problem}")
+    store.close()

@@ -1,0 +1,136 @@
+"""The subscriptions in force: durable first, then in force, and never the one without the other."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from receiver.store import ChangedMeanwhileError, SqliteSubscriptionStore, StoreError, Subscriptions
+from receiver.telemetry.subscription import (
+    MAX_SUBSCRIPTIONS,
+    Subscription,
+    SubscriptionError,
+    SubscriptionSet,
+)
+
+Scenario = Callable[[Subscriptions, list[SubscriptionSet]], Coroutine[Any, Any, None]]
+
+
+def named(name: str, interval_ms: int = 1000) -> Subscription:
+    return Subscription(name=name, metrics=("a.",), interval_ms=interval_ms, match={})
+
+
+def run(path: Path, scenario: Scenario) -> None:
+    store = SqliteSubscriptionStore(path)
+
+    async def whole() -> None:
+        in_force: list[SubscriptionSet] = []
+        subscriptions = Subscriptions(store, in_force.append)
+        await subscriptions.load()
+        await scenario(subscriptions, in_force)
+
+    try:
+        asyncio.run(whole())
+    finally:
+        store.close()
+
+
+def test_each_change_is_durable_and_in_force(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+
+    async def scenario(subscriptions: Subscriptions, in_force: list[SubscriptionSet]) -> None:
+        assert await subscriptions.put(named("b")) is True
+        assert await subscriptions.put(named("a")) is True
+        assert await subscriptions.put(named("b", 2000)) is False
+        assert await subscriptions.put(named("c")) is True
+        assert await subscriptions.delete("c") is True
+        assert await subscriptions.delete("c") is False
+        assert subscriptions.list() == (named("a"), named("b", 2000))
+        assert subscriptions.get("b") == named("b", 2000)
+        assert subscriptions.get("c") is None
+        names = [[one.name for one in each.subscriptions] for each in in_force]
+        assert names == [[], ["b"], ["a", "b"], ["a", "b"], ["a", "b", "c"], ["a", "b"]]
+
+    run(path, scenario)
+
+    async def after_a_restart(subscriptions: Subscriptions, in_force: list[SubscriptionSet]) -> None:
+        assert subscriptions.list() == (named("a"), named("b", 2000))
+        assert in_force[-1].subscriptions == subscriptions.list()
+
+    run(path, after_a_restart)
+
+
+def test_what_cannot_be_written_is_not_in_force(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    store = SqliteSubscriptionStore(path)
+
+    async def scenario() -> None:
+        in_force: list[SubscriptionSet] = []
+        subscriptions = Subscriptions(store, in_force.append)
+        await subscriptions.load()
+        await subscriptions.put(named("a"))
+        store.close()
+        with pytest.raises(StoreError):
+            await subscriptions.put(named("b"))
+        with pytest.raises(StoreError):
+            await subscriptions.delete("a")
+        assert subscriptions.list() == (named("a"),)
+        assert len(in_force) == 2
+
+    asyncio.run(scenario())
+
+
+def test_too_many_are_refused_before_they_are_written(tmp_path: Path) -> None:
+    store = SqliteSubscriptionStore(tmp_path / "s.db")
+    for number in range(MAX_SUBSCRIPTIONS):
+        store.put(named(f"s{number}"))
+    store.close()
+
+    async def scenario(subscriptions: Subscriptions, in_force: list[SubscriptionSet]) -> None:
+        with pytest.raises(SubscriptionError, match=f"keep at most {MAX_SUBSCRIPTIONS}"):
+            await subscriptions.put(named("another"))
+        assert await subscriptions.put(named("s0", 2000)) is False
+        assert len(subscriptions.list()) == MAX_SUBSCRIPTIONS
+
+    run(tmp_path / "s.db", scenario)
+
+
+def test_a_condition_sees_what_is_there_when_nothing_can_change_it(tmp_path: Path) -> None:
+    async def scenario(subscriptions: Subscriptions, in_force: list[SubscriptionSet]) -> None:
+        def only_new(existing: Subscription | None) -> bool:
+            return existing is None
+
+        outcomes = await asyncio.gather(
+            *(subscriptions.put(named("a", 1000 + n), only_if=only_new) for n in range(10)),
+            return_exceptions=True,
+        )
+        assert (
+            sorted(isinstance(outcome, ChangedMeanwhileError) for outcome in outcomes) == [False] + [True] * 9
+        )
+        with pytest.raises(ChangedMeanwhileError, match="'a' is not what it was"):
+            await subscriptions.delete("a", only_if=only_new)
+        assert len(subscriptions.list()) == 1
+
+    run(tmp_path / "s.db", scenario)
+
+
+def test_a_caller_that_gives_up_leaves_store_and_core_alike(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+
+    async def scenario(subscriptions: Subscriptions, in_force: list[SubscriptionSet]) -> None:
+        change = asyncio.ensure_future(subscriptions.put(named("a")))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        change.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await change
+        # The next change waits for the one that nobody waits for any more.
+        await subscriptions.put(named("b"))
+        assert [one.name for one in subscriptions.list()] == ["a", "b"]
+
+    run(path, scenario)
+    store = SqliteSubscriptionStore(path)
+    assert [one.name for one in store.load_all()] == ["a", "b"]
+    store.close()
