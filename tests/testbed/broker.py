@@ -47,6 +47,9 @@ _SERVER_PROPERTIES: Mapping[str, str] = MappingProxyType(
         "group.initial.rebalance.delay.ms": "0",
         "group.consumer.min.heartbeat.interval.ms": "500",
         "group.consumer.heartbeat.interval.ms": "500",
+        # A broker that was killed may come back once its last life's session is over.
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
         # Few threads, little memory, bounded disk.
         "num.network.threads": "2",
         "num.io.threads": "2",
@@ -137,6 +140,11 @@ class KafkaBroker:
     def internal_bootstrap(self) -> str:
         """The INTERNAL listener, ``host:port``: clients that bootstrap here never meet a sidecar."""
         return f"{LOOPBACK}:{self.internal_port}"
+
+    @property
+    def data(self) -> Path:
+        """Its data folder."""
+        return self._folder() / "data"
 
     @property
     def pid(self) -> int:

@@ -4,13 +4,14 @@ All three programs take the same arguments (``--mode --bootstrap --topic --clien
 number of ``--property key=value`` in the client library's own words), run until SIGTERM, then close their
 client, which lets it push its telemetry a last time. They report in JSON lines on standard output:
 ``started`` (mode, version), ``counts`` (records, errors; every second), ``error`` (message),
-``client_instance_id`` (id; Java alone knows it), ``stopped`` (records, errors).
+``client_instance_id`` (id; Java alone), ``stopped`` (records, errors).
 """
 
 from __future__ import annotations
 
 import enum
 import json
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -174,7 +175,7 @@ class Client(ABC):
 
     @property
     def client_instance_id(self) -> str | None:
-        """The id that its telemetry goes by, once it has one and tells (Java alone does)."""
+        """The id that its telemetry goes by, once it has one and tells (franz-go does not)."""
         latest = self._latest("id")
         return latest if isinstance(latest, str) else None
 
@@ -287,3 +288,9 @@ class LibrdkafkaClient(Client):
 
     def _command(self) -> Sequence[str | Path]:
         return [sys.executable, "-m", "tests.testbed.clients.librdkafka"]
+
+    @property
+    def client_instance_id(self) -> str | None:
+        """The id that its telemetry goes by; librdkafka tells it in its log alone, in ordinary base64."""
+        ids = re.findall(r"instance id changed from \S+ to ([A-Za-z0-9+/]{22})", self.log_text())
+        return ids[-1].translate(str.maketrans("+/", "-_")) if ids else None

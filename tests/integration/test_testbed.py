@@ -1,0 +1,139 @@
+"""The testbed itself: if one of these fails, what other integration tests say means nothing."""
+
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
+
+from tests.testbed import cpu, raw
+from tests.testbed.broker import CLUSTER_ID, SASL_USERS, KafkaBroker
+from tests.testbed.clients import FranzClient, JavaClient, LibrdkafkaClient, Mode, Sasl
+from tests.testbed.collector import Collector, ExportedMetric, Point
+from tests.testbed.ports import LOOPBACK, free_port, is_open
+from tests.testbed.process import ChildProcess, StartError, wait_until
+
+CLIENTS = (JavaClient, FranzClient, LibrdkafkaClient)
+
+
+def test_every_client_produces_and_consumes_directly(broker: KafkaBroker) -> None:
+    assert raw.cluster_id_when_ready(broker.internal_port) == CLUSTER_ID
+    broker.create_topic("testbed")
+    with contextlib.ExitStack() as running:
+        clients = [
+            running.enter_context(kind(mode, bootstrap=broker.internal_bootstrap, topic="testbed"))
+            for kind in CLIENTS
+            for mode in Mode
+        ]
+        for client in clients:
+            client.wait_for_records(5)
+        for client in clients:
+            client.stop()
+            assert client.errors == []
+
+
+def test_the_plugin_broker_gets_pushes_from_clients_logged_in(plugin_broker: KafkaBroker) -> None:
+    assert plugin_broker.sasl_port is not None
+    plugin_broker.alter_client_metrics("testbed", ["*"], 200, {"client_id": "pushing-.*"})
+    before = len(plugin_broker.pushes())
+    with LibrdkafkaClient(
+        Mode.PRODUCER,
+        bootstrap=f"{LOOPBACK}:{plugin_broker.sasl_port}",
+        topic="testbed",
+        client_id="pushing-producer",
+        sasl=Sasl(mechanism="SCRAM-SHA-256", user="alice", password=SASL_USERS["alice"]),
+    ) as client:
+        wait_until(lambda: len(plugin_broker.pushes()) > before + 1, timeout_s=15, what="two pushes")
+        client.stop()
+        pushes = plugin_broker.pushes()[before:]
+        assert {push["client_instance_id"] for push in pushes} == {client.client_instance_id}
+        assert [push["terminating"] for push in pushes] == [False] * (len(pushes) - 1) + [True]
+    plugin_broker.delete_client_metrics("testbed")
+
+
+def test_a_refused_subscription_says_why(plugin_broker: KafkaBroker) -> None:
+    with pytest.raises(raw.BrokerAnswerError, match=r"'bad'.*error 42: .*interval\.ms"):
+        plugin_broker.alter_client_metrics("bad", ["*"], 1)
+
+
+def test_the_collector_shows_what_it_was_sent(collector: Collector) -> None:
+    request = ExportMetricsServiceRequest()
+    resource_metrics = request.resource_metrics.add()
+    attribute = resource_metrics.resource.attributes.add(key="client_id")
+    attribute.value.string_value = "someone"
+    metric = resource_metrics.scope_metrics.add().metrics.add(name="testbed.total", unit="1")
+    metric.sum.is_monotonic = True
+    metric.sum.aggregation_temporality = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
+    point = metric.sum.data_points.add(as_double=2.5, start_time_unix_nano=1, time_unix_nano=2)
+    point.attributes.add(key="partition").value.int_value = 3
+
+    httpx.post(
+        f"{collector.http_endpoint}/v1/metrics",
+        content=request.SerializeToString(),
+        headers={"content-type": "application/x-protobuf"},
+    ).raise_for_status()
+
+    (export,) = collector.wait_for(lambda exports: len(exports) > 0)
+    assert export == ExportedMetric(
+        resource={"client_id": "someone"},
+        scope="",
+        name="testbed.total",
+        unit="1",
+        kind="sum",
+        monotonic=True,
+        temporality="delta",
+        points=(Point(attributes={"partition": 3}, value=2.5, start_time_ns=1, time_ns=2),),
+    )
+
+
+def test_a_broker_keeps_ports_and_data_when_paused_and_killed() -> None:
+    with KafkaBroker() as broker:
+        with FranzClient(Mode.PRODUCER, bootstrap=broker.bootstrap, topic="kept") as producer:
+            producer.wait_for_records(10)
+        assert cpu.cpu_seconds(broker.pid) > 0.1
+        assert cpu.memory_bytes(broker.pid) > 50_000_000
+
+        broker.pause()
+        assert raw.cluster_id_when_ready(broker.internal_port) is None
+        assert is_open(broker.client_port)
+        broker.resume()
+        assert raw.cluster_id_when_ready(broker.internal_port) == CLUSTER_ID
+
+        broker.kill()
+        assert not is_open(broker.client_port)
+        broker.restart()
+        with FranzClient(Mode.CONSUMER, bootstrap=broker.bootstrap, topic="kept") as consumer:
+            consumer.wait_for_records(10)
+
+
+def test_a_failed_start_shows_the_log() -> None:
+    with (
+        pytest.raises(StartError, match=r"Invalid value three for configuration num\.io\.threads"),
+        KafkaBroker(properties={"num.io.threads": "three"}),
+    ):
+        pass
+
+
+def test_no_child_outlives_a_killed_parent(tmp_path: Path) -> None:
+    port = free_port()
+    parent_program = f"""
+import sys, time
+from pathlib import Path
+from tests.testbed.process import ChildProcess
+server = [sys.executable, "-m", "http.server", "{port}", "--bind", "{LOOPBACK}"]
+child = ChildProcess("server", server, log=Path({str(tmp_path / "log")!r}))
+time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", parent_program]) as parent:
+        wait_until(lambda: is_open(port), timeout_s=10, what="the server")
+        parent.kill()
+    wait_until(lambda: not is_open(port), timeout_s=5, what="the server's end")
+
+
+def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match="/nowhere/program"):
+        ChildProcess("nothing", ["/nowhere/program"], log=tmp_path / "log")

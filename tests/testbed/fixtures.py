@@ -1,0 +1,53 @@
+"""The testbed as pytest fixtures, for integration and conformance tests alike; loaded by tests/conftest.py.
+
+Brokers and the collector start when the first test asks for them and live as long as the session. Tests
+share them, so each uses topics, client ids and groups of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.testbed.broker import KafkaBroker
+from tests.testbed.collector import Collector
+from tests.testbed.ports import free_port
+from tests.testbed.sidecar import Sidecar, config_for
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[KafkaBroker]:
+    """A broker that knows nothing of client telemetry; CLIENT and SASL advertise ports kept for a sidecar."""
+    with KafkaBroker(
+        advertised_client_port=free_port(), sasl=True, advertised_sasl_port=free_port()
+    ) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def plugin_broker() -> Iterator[KafkaBroker]:
+    """A broker that takes client telemetry itself, with a plugin that counts; it advertises itself."""
+    with KafkaBroker(telemetry_plugin=True, sasl=True) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def shared_collector() -> Iterator[Collector]:
+    """The collector, with what arrived in earlier tests still in it."""
+    with Collector() as started:
+        yield started
+
+
+@pytest.fixture
+def collector(shared_collector: Collector) -> Collector:
+    """The collector, without what arrived in earlier tests."""
+    shared_collector.forget()
+    return shared_collector
+
+
+@pytest.fixture
+def sidecar(broker: KafkaBroker, collector: Collector) -> Iterator[Sidecar]:
+    """A fresh sidecar where ``broker`` sends its clients, exporting to ``collector``."""
+    with Sidecar(config_for(broker, collector=collector)) as started:
+        yield started

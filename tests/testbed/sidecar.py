@@ -1,0 +1,210 @@
+"""Owns the sidecar as its users meet it: the installed command, a configuration file, REST, signals."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+import yaml
+
+from tests.testbed.broker import KafkaBroker
+from tests.testbed.collector import Collector
+from tests.testbed.ports import LOOPBACK, free_port
+from tests.testbed.process import ChildProcess, ScratchFolder
+
+_READY_WITHIN_S = 20.0
+_STOP_WITHIN_S = 30.0
+_REQUEST_TIMEOUT_S = 10.0
+
+
+def config_for(
+    broker: KafkaBroker,
+    *,
+    collector: Collector | None = None,
+    client_port: int | None = None,
+) -> dict[str, Any]:
+    """A configuration (receiver.yaml, as a dict to change at will) for a sidecar in front of ``broker``.
+
+    Its listeners are bound where the broker tells clients to connect; a listener of the broker's that
+    advertises itself gets none.
+
+    Args:
+        broker: What the sidecar stands in front of.
+        collector: Where an ``otlp`` plugin sends pushes, over gRPC; None: no plugin.
+        client_port: Where CLIENT is bound instead: for tests that send raw requests and follow no
+            advertised address, and so may run beside another sidecar of the same broker.
+    """
+    ports = {
+        "CLIENT": (client_port or broker.advertised_client_port, broker.client_port),
+        "SASL": (broker.advertised_sasl_port, broker.sasl_port),
+    }
+    if client_port is not None:
+        del ports["SASL"]
+    plugins: Sequence[Mapping[str, object]] = ()
+    if collector is not None:
+        plugins = [{"type": "otlp", "endpoint": collector.grpc_endpoint, "protocol": "grpc"}]
+    return {
+        "broker": {"id": broker.node_id, "cluster_id": None},
+        "listeners": [
+            {"name": name, "bind": f"{LOOPBACK}:{bound}", "upstream": f"{LOOPBACK}:{upstream}"}
+            for name, (bound, upstream) in ports.items()
+            if bound != upstream
+        ],
+        "subscriptions": {"store": "sqlite", "path": "./subscriptions.db"},
+        "rest": {"bind": f"{LOOPBACK}:{free_port()}"},
+        "plugins": list(plugins),
+    }
+
+
+class Sidecar:
+    """``kafka-telemetry serve`` in a folder of its own, started on entering the context, ended on leaving it.
+
+    Args:
+        config: The configuration; its ``rest.bind`` and its listeners' ``bind`` say where it is met.
+        env: Environment variables for it.
+
+    Attributes:
+        config: As given.
+        url: Where its REST API is.
+        http: An HTTP client for that; paths begin with ``/``.
+    """
+
+    def __init__(self, config: Mapping[str, Any], *, env: Mapping[str, str] | None = None) -> None:
+        self.config = config
+        self.url = f"http://{config['rest']['bind']}"
+        self.http = httpx.Client(base_url=self.url, timeout=_REQUEST_TIMEOUT_S, trust_env=False)
+        self._env = dict(env or {})
+        self._scratch: ScratchFolder | None = None
+        self._process: ChildProcess | None = None
+
+    def __enter__(self) -> Self:
+        self._scratch = ScratchFolder("sidecar")
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start it with its configuration, again after its end; its store stays.
+
+        Raises:
+            StartError: It did not become ready; shows the tail of its log.
+        """
+        folder = self._folder()
+        file = folder / "receiver.yaml"
+        file.write_text(yaml.safe_dump(dict(self.config), sort_keys=False))
+        self._process = ChildProcess(
+            "sidecar",
+            [Path(sys.executable).with_name("kafka-telemetry"), "serve", "--config", file],
+            log=folder / "sidecar.log",
+            env=self._env,
+            cwd=folder,
+        )
+        self._process.wait_until_ready(self.is_ready, timeout_s=_READY_WITHIN_S)
+
+    @property
+    def pid(self) -> int:
+        """The sidecar's process id."""
+        return self._started().pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.running
+
+    def port(self, listener: str = "CLIENT") -> int:
+        """The port of 127.0.0.1 that a listener is bound to.
+
+        Raises:
+            StopIteration: The configuration has no such listener.
+        """
+        binds = (entry["bind"] for entry in self.config["listeners"] if entry["name"] == listener)
+        return int(next(binds).rsplit(":", 1)[1])
+
+    def bootstrap(self, listener: str = "CLIENT") -> str:
+        """What a client of a listener bootstraps from, ``host:port``."""
+        return f"{LOOPBACK}:{self.port(listener)}"
+
+    def is_ready(self) -> bool:
+        """Whether ``GET /readyz`` says 200."""
+        try:
+            return self.http.get("/readyz").status_code == httpx.codes.OK
+        except httpx.TransportError:
+            return False
+
+    def put_subscription(
+        self, name: str, metrics: Sequence[str], interval_ms: int, match: Mapping[str, str] | None = None
+    ) -> None:
+        """Create or replace a subscription over REST.
+
+        Args:
+            name: The subscription's name.
+            metrics: Prefixes of metric names; ``*`` for all.
+            interval_ms: Push interval in milliseconds.
+            match: Selector to regular expression; None matches every client.
+
+        Raises:
+            httpx.HTTPStatusError: The sidecar refused; the message holds its problem document.
+        """
+        body = {"metrics": list(metrics), "interval_ms": interval_ms, "match": dict(match or {})}
+        response = self.http.put(f"/v1/subscriptions/{name}", json=body)
+        if response.is_error:
+            raise httpx.HTTPStatusError(
+                f"PUT subscription {name}: {response.status_code}: {response.text}",
+                request=response.request,
+                response=response,
+            )
+
+    def reload(self) -> None:
+        """Make it read its configuration again (SIGHUP), as :attr:`config` is by now."""
+        (self._folder() / "receiver.yaml").write_text(yaml.safe_dump(dict(self.config), sort_keys=False))
+        self._started().signal(signal.SIGHUP)
+
+    def terminate(self) -> int:
+        """Let it drain and end (SIGTERM).
+
+        Returns:
+            Its exit status.
+
+        Raises:
+            StopError: It had to be killed; shows the tail of its log.
+        """
+        return self._started().terminate(_STOP_WITHIN_S)
+
+    def kill(self) -> None:
+        """End it at once (SIGKILL)."""
+        self._started().kill()
+
+    def close(self) -> None:
+        """End it if it runs, and forget its files."""
+        self.http.close()
+        if self._process is not None:
+            self._process.kill()
+        if self._scratch is not None:
+            self._scratch.close()
+
+    def log_text(self) -> str:
+        """Everything it logged so far."""
+        return self._started().log_text()
+
+    def _started(self) -> ChildProcess:
+        if self._process is None:
+            raise RuntimeError("the sidecar was never started: use it as a context manager")
+        return self._process
+
+    def _folder(self) -> Path:
+        if self._scratch is None:
+            raise RuntimeError("the sidecar has no folder: use it as a context manager")
+        return self._scratch.path
