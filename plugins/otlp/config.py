@@ -1,0 +1,138 @@
+"""What an operator sets for the otlp plugin, and the rules between the settings.
+
+Owns the checks that can be made without a connection. Opens no file but those of secrets, and no socket.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, FilePath, ValidationInfo, field_validator, model_validator
+
+from receiver.plugin import PluginConfig
+from receiver.plugin.secret import Secret
+
+__all__ = ["METRICS_PATH", "OtlpConfig", "TlsConfig"]
+
+#: OTLP/HTTP's default path for metrics (OTLP specification, "OTLP/HTTP Request").
+METRICS_PATH = "/v1/metrics"
+
+#: Lower case, because gRPC metadata must be; no ``:`` pseudo headers.
+_HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
+#: The plugin or the protocol sets these.
+_OWN_HEADERS = frozenset(
+    {"accept-encoding", "connection", "content-encoding", "content-length", "content-type"}
+    | {"host", "te", "transfer-encoding", "user-agent"}
+)
+
+
+class TlsConfig(PluginConfig):
+    """TLS towards the destination; only with an ``https://`` endpoint.
+
+    There is no switch to skip verification: name the destination's own certificate as ``ca_file`` instead.
+    """
+
+    ca_file: FilePath | None = Field(
+        default=None, description="Certificate authorities to trust (PEM) in place of the default ones."
+    )
+    cert_file: FilePath | None = Field(default=None, description="The sidecar's own certificate (PEM).")
+    key_file: FilePath | None = Field(
+        default=None, description="The private key of `cert_file` (PEM, not encrypted)."
+    )
+
+    @model_validator(mode="after")
+    def _pair(self) -> TlsConfig:
+        if (self.cert_file is None) != (self.key_file is None):
+            missing = "key_file" if self.key_file is None else "cert_file"
+            raise ValueError(f"cert_file and key_file go together: {missing} is missing")
+        return self
+
+
+class OtlpConfig(PluginConfig):
+    """Settings of the otlp plugin."""
+
+    # Before the endpoint, whose check depends on it.
+    protocol: Literal["grpc", "http"] = Field(default="grpc", description="OTLP's transport.")
+    endpoint: str = Field(
+        description="Where to export: `http://host:port` in plaintext, `https://host:port` with TLS. "
+        "gRPC needs the port (4317 is usual); HTTP posts to `/v1/metrics` unless the endpoint has a path."
+    )
+    headers: dict[str, Secret] = Field(
+        default={},
+        description="Headers (gRPC: metadata) of every export. "
+        "Each value is a secret: text, or `{file: PATH}`.",
+    )
+    compression: Literal["none", "gzip"] = Field(
+        default="none", description="How the bytes of an export are compressed."
+    )
+    timeout_ms: int = Field(
+        default=10_000, ge=1, le=600_000, description="How long one export may take before it is tried again."
+    )
+    tls: TlsConfig | None = Field(
+        default=None, description="Certificates; null: the default authorities, no certificate of our own."
+    )
+
+    @field_validator("endpoint")
+    @classmethod
+    def _exact(cls, endpoint: str, info: ValidationInfo) -> str:
+        if not endpoint.isascii() or not endpoint.isprintable() or " " in endpoint:
+            raise ValueError("must be plain ASCII without spaces")
+        try:
+            url = urlsplit(endpoint)
+            port = url.port
+        except ValueError:
+            raise ValueError("is no URL; write for example http://127.0.0.1:4317") from None
+        if url.scheme not in {"http", "https"}:
+            raise ValueError("must begin with http:// (plaintext) or https:// (TLS)")
+        if "@" in url.netloc:
+            raise ValueError("must not hold a user or password; put credentials into headers")
+        if not url.hostname or port == 0:
+            raise ValueError("must name a host and a port, for example http://127.0.0.1:4317")
+        if "?" in endpoint or "#" in endpoint:
+            raise ValueError("must have no query and no fragment; put credentials into headers")
+        if info.data.get("protocol") == "grpc":
+            if port is None:
+                raise ValueError("gRPC needs a port; 4317 is OTLP's")
+            if url.path not in {"", "/"}:
+                raise ValueError(f"gRPC has no path: leave out {url.path}, or set protocol: http")
+        return endpoint
+
+    @field_validator("headers")
+    @classmethod
+    def _legal(cls, headers: dict[str, Secret]) -> dict[str, Secret]:
+        for name, value in headers.items():
+            if not _HEADER_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is no header name; use lower-case letters, digits and -")
+            if name in _OWN_HEADERS or name.startswith("grpc-"):
+                raise ValueError(f"{name} is set by the protocol: leave it out")
+            if name.endswith("-bin"):
+                raise ValueError(f"{name}: binary headers (-bin) are not supported")
+            text = value.get_secret_value()
+            if not (text.isascii() and text.isprintable() and text == text.strip()):
+                raise ValueError(f"the value of {name} must be printable ASCII without blanks at its ends")
+        return headers
+
+    @field_validator("tls")
+    @classmethod
+    def _needs_https(cls, tls: TlsConfig | None, info: ValidationInfo) -> TlsConfig | None:
+        if tls is not None and info.data.get("endpoint", "https://").startswith("http://"):
+            raise ValueError("the endpoint is http://, which is plaintext: write https://, or leave tls out")
+        return tls
+
+    @property
+    def secure(self) -> bool:
+        """Whether the destination is reached over TLS."""
+        return self.endpoint.startswith("https://")
+
+    @property
+    def target(self) -> str:
+        """The endpoint as gRPC names it."""
+        return f"dns:///{urlsplit(self.endpoint).netloc}"
+
+    @property
+    def url(self) -> str:
+        """The endpoint as HTTP posts to it."""
+        url = urlsplit(self.endpoint)
+        return url._replace(path=METRICS_PATH).geturl() if url.path in {"", "/"} else self.endpoint

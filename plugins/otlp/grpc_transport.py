@@ -1,0 +1,90 @@
+"""OTLP over gRPC: one channel, one unary call, bytes as they are.
+
+Owns the channel and its options. What a status means is told by ``plugins.otlp.status``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+
+from plugins.otlp import status
+from plugins.otlp.config import OtlpConfig
+from plugins.otlp.transport import USER_AGENT, tls_context, without_secrets
+from receiver.plugin import ExportResult
+
+__all__ = ["GrpcTransport"]
+
+_METHOD = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
+_DETAILS = "grpc-status-details-bin"
+
+
+class GrpcTransport:
+    """Exports over a gRPC channel, which connects and reconnects by itself.
+
+    Args:
+        config: The plugin's settings, with ``protocol: grpc``.
+    """
+
+    def __init__(self, config: OtlpConfig) -> None:
+        self._config = config
+        self._timeout_s = config.timeout_ms / 1000
+        self._metadata = tuple((name, value.get_secret_value()) for name, value in config.headers.items())
+        self._compression = grpc.Compression.Gzip if config.compression == "gzip" else None
+        self._channel: Any = None
+        self._export: Any = None
+
+    def open(self) -> None:
+        """Make the channel; the first export connects it.
+
+        Raises:
+            OSError: A TLS file is missing or wrong.
+        """
+        options = [
+            ("grpc.primary_user_agent", USER_AGENT),
+            # What isn't in the configuration must not decide where telemetry goes.
+            ("grpc.enable_http_proxy", 0),
+            # The host retries; a channel that sleeps for two minutes would make its attempts fail unseen.
+            ("grpc.max_reconnect_backoff_ms", 5000),
+        ]
+        if self._config.secure:
+            self._channel = grpc.secure_channel(self._config.target, self._credentials(), options)
+        else:
+            self._channel = grpc.insecure_channel(self._config.target, options)
+        # Without serialisers a message is its bytes.
+        self._export = self._channel.unary_unary(_METHOD)
+
+    def export(self, body: bytes) -> ExportResult | None:
+        """Send an ``ExportMetricsServiceRequest``; see :class:`plugins.otlp.transport.Transport`."""
+        try:
+            answer = self._export(
+                body, timeout=self._timeout_s, metadata=self._metadata, compression=self._compression
+            )
+        except grpc.RpcError as error:
+            raise self._meaning(error) from None
+        return status.result(answer)
+
+    def close(self) -> None:
+        """Close the channel."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def _credentials(self) -> Any:
+        tls = self._config.tls
+        # gRPC finds a wrong file out only when it connects, and then doesn't say which.
+        tls_context(self._config)
+        if tls is None:
+            return grpc.ssl_channel_credentials()
+        return grpc.ssl_channel_credentials(
+            root_certificates=tls.ca_file.read_bytes() if tls.ca_file else None,
+            private_key=tls.key_file.read_bytes() if tls.key_file else None,
+            certificate_chain=tls.cert_file.read_bytes() if tls.cert_file else None,
+        )
+
+    def _meaning(self, error: Any) -> Exception:
+        code: grpc.StatusCode = error.code()
+        reason = without_secrets(f"{code.name}: {error.details() or ''}", self._config)
+        details = next((value for key, value in error.trailing_metadata() or () if key == _DETAILS), None)
+        return status.grpc_error(code, reason, details)

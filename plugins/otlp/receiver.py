@@ -1,0 +1,70 @@
+"""The otlp plugin itself: several pushes become one export, bytes appended to bytes.
+
+Owns the choice of the transport and nothing that a transport does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from plugins.otlp.config import OtlpConfig
+from plugins.otlp.grpc_transport import GrpcTransport
+from plugins.otlp.http_transport import HttpTransport
+from plugins.otlp.transport import Transport
+from receiver.plugin import (
+    ClientTelemetryContext,
+    ClientTelemetryPayload,
+    ClientTelemetryReceiver,
+    ExportResult,
+    Push,
+)
+
+__all__ = ["OtlpReceiver"]
+
+
+class OtlpReceiver(ClientTelemetryReceiver):
+    """Exports pushes over OTLP (opentelemetry.io/docs/specs/otlp).
+
+    Args:
+        config: The operator's settings.
+    """
+
+    Config: ClassVar[type[OtlpConfig]] = OtlpConfig
+    #: Protobuf sets no limit; the operator's ``batch`` does.
+    max_batch_items = 100_000
+
+    def __init__(self, config: OtlpConfig) -> None:
+        super().__init__(config)
+        self._transport: Transport = (
+            GrpcTransport(config) if config.protocol == "grpc" else HttpTransport(config)
+        )
+
+    def start(self) -> None:
+        """Make the transport ready; doesn't wait for the destination.
+
+        Raises:
+            OSError: A TLS file is missing or wrong.
+        """
+        self._transport.open()
+
+    def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> ExportResult | None:
+        """Export one push; see :meth:`export_batch`."""
+        return self._transport.export(payload.data)
+
+    def export_batch(self, pushes: Sequence[Push]) -> ExportResult | None:
+        """Export pushes in one request.
+
+        Returns:
+            None, or what the destination rejected of them (OTLP's partial success).
+
+        Raises:
+            RetryableError: The specification allows to try again.
+            TooLargeError: The destination takes no request of this size.
+            PermanentError: The specification forbids to try again.
+        """
+        return self._transport.export(b"".join([push.payload.data for push in pushes]))
+
+    def stop(self) -> None:
+        """Close the connection."""
+        self._transport.close()
