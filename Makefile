@@ -1,7 +1,7 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each target sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-property test-integration test-conformance lint bench soak fuzz docs clean
+.PHONY: help setup demo test test-unit test-property test-integration test-conformance lint bench docs lock clean
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -55,3 +55,9 @@ docs: $(STAMP) ## Write the generated parts of docs/ anew
 
 clean: ## Remove what was built in this folder (the cache folder stays)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11 pyproject.toml
+
+lock: ## Lock the dependencies of pyproject.toml anew, with hashes
+	@$(LOCK) --output-file requirements.lock
+	@$(LOCK) --group dev --output-file requirements-dev.lock

@@ -5,8 +5,6 @@ Owns which connections are open; their facts are kept up to date by their sessio
 
 from __future__ import annotations
 
-from collections import Counter
-
 from receiver.telemetry.connection import Connection
 
 __all__ = ["ConnectionRegistry"]
@@ -32,10 +30,3 @@ class ConnectionRegistry:
     def snapshot(self) -> list[Connection]:
         """Return the open connections, oldest first. The entries go on changing."""
         return list(self._connections.values())
-
-    def count_by_software(self) -> Counter[tuple[str, str, str]]:
-        """Count the open connections by listener, software name and software version (KIP-511, "Metrics")."""
-        return Counter(
-            (connection.listener, connection.client_software_name, connection.client_software_version)
-            for connection in self._connections.values()
-        )

@@ -1,0 +1,264 @@
+"""The composition root: makes the parts, joins them, starts them in order and stops them in the other.
+
+Owns the life of the process: start, SIGHUP, SIGTERM. Everything else has an owner of its own.
+
+Start: the store, the plugins, the REST API, then the listeners, so that no client comes before what it needs
+is there. Stop, on SIGTERM or SIGINT: not ready, no new connections, answers in flight, queued exports, the
+REST API last, so that the drain can be watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import resource
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import structlog
+import uvloop
+
+from receiver.api import ApiDependencies, RestServer, ServerError, create_api
+from receiver.client_states import TelemetryClientStates
+from receiver.gateway.events import GatewayEvents
+from receiver.gateway.gateway import Gateway
+from receiver.gateway.listener import Listener, ListenerError
+from receiver.gateway.registry import ConnectionRegistry
+from receiver.host import PluginHost, load_plugins
+from receiver.host.discovery import PluginConfigError
+from receiver.log import configure as configure_log
+from receiver.metrics import ListenerBytes, ReceiverMetrics, Sources
+from receiver.session.session import Session
+from receiver.session.upstream import Upstream
+from receiver.settings.errors import SettingsError
+from receiver.settings.load import load
+from receiver.settings.model import ListenerSettings, ReceiverSettings
+from receiver.store import SqliteSubscriptionStore, StoreError, Subscriptions
+from receiver.telemetry.connection import Broker, Connection
+from receiver.telemetry.subscription import Subscription, SubscriptionSet
+from receiver.telemetry.telemetry import ClientTelemetry
+
+__all__ = ["Application", "run"]
+
+#: A push's interpretation or an export of a plugin may hold the interpreter this long at a time while a
+#: client's bytes wait; Python's default of 5 ms would be seen in their latency.
+_SWITCH_INTERVAL_S: Final = 0.001
+
+_log = structlog.get_logger("receiver")
+
+
+class SystemClock:
+    """The time as the machine knows it."""
+
+    monotonic = staticmethod(time.monotonic)
+    wall_ns = staticmethod(time.time_ns)
+
+
+class Application:
+    """The receiver, whole.
+
+    Args:
+        settings: What is configured.
+        config_path: Where it was read from; read again on SIGHUP.
+
+    Raises:
+        PluginConfigError: A plugin's settings are wrong.
+        StoreError: The subscriptions can't be read.
+    """
+
+    def __init__(self, settings: ReceiverSettings, config_path: Path) -> None:
+        self._settings = settings
+        self._config_path = config_path
+        self._stopping = asyncio.Event()
+        self._draining = False
+        self._started = False
+        self._clock = SystemClock()
+        self._random = random.SystemRandom()
+        self._broker = Broker(id=settings.broker.id, cluster_id=settings.broker.cluster_id)
+        self._registry = ConnectionRegistry()
+        self._metrics = ReceiverMetrics(version=version("kafka-client-telemetry"))
+        self._host = PluginHost(load_plugins(settings.plugins))
+        self._telemetry = ClientTelemetry(
+            settings=settings.telemetry,
+            broker=self._broker,
+            subscriptions=SubscriptionSet(()),
+            random_bytes=os.urandom,
+        )
+        self._events = GatewayEvents(
+            metrics=self._metrics, deliver=self._host.offer, log_requests=settings.log.requests
+        )
+        self._store = SqliteSubscriptionStore(settings.subscriptions.path)
+        self._subscriptions = Subscriptions(self._store, self._put_in_force)
+        self._gateway = Gateway([self._listener(listener) for listener in settings.listeners])
+        self._rest = RestServer(create_api(self._api_dependencies()), settings.rest.bind)
+        self._metrics.observe(self._sources())
+
+    async def serve(self) -> None:
+        """Run until SIGTERM or SIGINT, then drain.
+
+        Raises:
+            StoreError, ListenerError, ServerError: The receiver can't start; the message says why.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            await self._subscriptions.load()
+            self._host.start()
+            await self._rest.start()
+            await self._gateway.open()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self._stop, number)
+            loop.add_signal_handler(signal.SIGHUP, self._reload)
+            self._started = True
+            _log.info("started", broker_id=self._broker.id, rest=str(self._settings.rest.bind))
+            await self._stopping.wait()
+        finally:
+            await self._shut_down()
+
+    def not_ready_because(self) -> str | None:
+        """Say why the receiver takes no clients; None while it does."""
+        if self._draining:
+            return "the receiver is stopping"
+        if not self._started:
+            return "the receiver is starting"
+        problems = self._gateway.problems()
+        return "; ".join(problems) if problems else None
+
+    # -- the parts ------------------------------------------------------------------------------------
+
+    def _listener(self, settings: ListenerSettings) -> Listener:
+        def make_session(connection: Connection, upstream: Upstream) -> Session:
+            return Session(
+                connection=connection,
+                broker=self._broker,
+                upstream=upstream,
+                telemetry=self._telemetry,
+                events=self._events,
+                clock=self._clock,
+                random_bits=self._random.getrandbits,
+                max_frame_bytes=settings.max_frame_bytes,
+                max_push_bytes=self._settings.telemetry.max_bytes,
+            )
+
+        return Listener(
+            settings,
+            broker=self._broker,
+            registry=self._registry,
+            metrics=self._metrics,
+            make_session=make_session,
+            on_disconnect=self._telemetry.disconnected,
+        )
+
+    def _put_in_force(self, subscriptions: Sequence[Subscription]) -> None:
+        self._telemetry.replace_subscriptions(SubscriptionSet(subscriptions))
+
+    def _api_dependencies(self) -> ApiDependencies:
+        return ApiDependencies(
+            version=version("kafka-client-telemetry"),
+            subscriptions=self._subscriptions,
+            clients=TelemetryClientStates(self._telemetry, self._clock.monotonic),
+            connections=self._registry.snapshot,
+            not_ready_because=self.not_ready_because,
+            metrics=self._metrics,
+        )
+
+    def _sources(self) -> Sources:
+        return Sources(
+            connections=self._registry.snapshot,
+            instances=lambda: self._telemetry.instances.statistics,
+            listeners=lambda: [
+                ListenerBytes(
+                    listener=listener.settings.name,
+                    from_clients=listener.traffic[0],
+                    to_clients=listener.traffic[1],
+                )
+                for listener in self._gateway.listeners
+            ],
+            plugins=self._host.statistics,
+            ready=lambda: self.not_ready_because() is None,
+            draining=lambda: self._draining,
+        )
+
+    # -- the life -------------------------------------------------------------------------------------
+
+    def _stop(self, number: signal.Signals) -> None:
+        _log.info("stopping", signal=signal.Signals(number).name, drain_s=self._settings.drain.timeout_s)
+        self._draining = True
+        self._stopping.set()
+
+    async def _shut_down(self) -> None:
+        self._draining = True
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._settings.drain.timeout_s
+        self._gateway.stop_accepting()
+        await self._gateway.drain(self._settings.drain.timeout_s)
+        await asyncio.to_thread(self._host.stop, max(0.0, deadline - loop.time()))
+        await self._rest.stop()
+        await asyncio.to_thread(self._store.close)
+        _log.info("stopped")
+
+    def _reload(self) -> None:
+        """Re-read the configuration (SIGHUP): take over what can change while running, name what can't."""
+        try:
+            fresh = load(self._config_path, os.environ)
+        except SettingsError as error:
+            _log.error("the configuration is not re-read", problem=str(error))
+            return
+        old = self._settings
+        if fresh.log != old.log:
+            configure_log(fresh.log)
+            self._events.log_requests = fresh.log.requests
+        if fresh.telemetry != old.telemetry:
+            self._telemetry.replace_settings(fresh.telemetry)
+        unchanged = [
+            key
+            for key in ("broker", "listeners", "subscriptions", "rest", "plugins")
+            if getattr(fresh, key) != getattr(old, key)
+        ]
+        self._settings = old.model_copy(
+            update={"log": fresh.log, "telemetry": fresh.telemetry, "drain": fresh.drain}
+        )
+        _log.info("the configuration is re-read", needs_a_restart=unchanged)
+
+
+def run(settings: ReceiverSettings, config_path: Path) -> int:
+    """Run the receiver until it is told to stop.
+
+    Args:
+        settings: What is configured.
+        config_path: Where it was read from.
+
+    Returns:
+        The exit status: 0 after a drain, 1 where it couldn't start (the log says why), 2 where a plugin's
+        settings are wrong.
+    """
+    configure_log(settings.log)
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    _raise_file_limit()
+
+    async def main() -> int:
+        try:
+            application = Application(settings, config_path)
+            await application.serve()
+        except (StoreError, ListenerError, ServerError) as error:
+            _log.error("can't start", problem=str(error))
+            return 1
+        return 0
+
+    try:
+        return uvloop.run(main())
+    except PluginConfigError as error:
+        _log.error("can't start", problem=str(error))
+        return 2
+
+
+def _raise_file_limit() -> None:
+    """Allow as many open files as the system lets us: each connection takes two."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
