@@ -1,0 +1,107 @@
+"""The otlp plugin against a real OpenTelemetry Collector: what it writes down is what clients sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from google.protobuf import json_format
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import ResourceMetrics
+
+from receiver.host import PluginHost, load_plugins
+from receiver.plugin import Push
+from tests.testbed.collector import Collector
+from tests.unit.host.support import push, wait_for
+
+PAYLOADS = Path(__file__).parents[1] / "data" / "payloads"
+NAMES = (
+    "java44-producer-star-01",
+    "java44-consumer-star-01",
+    "ck-consumer-star-02",
+    "franz-producer-okprefix-02",
+)
+
+
+def real_pushes() -> list[Push]:
+    return [push(n, data=(PAYLOADS / f"{name}.bin").read_bytes()) for n, name in enumerate(NAMES)]
+
+
+def written(collector: Collector, since: int) -> list[ResourceMetrics]:
+    """What the collector wrote after a position in its file, read by protobuf's own JSON reader."""
+    with collector.file.open("rb") as file:
+        file.seek(since)
+        new = file.read()
+    lines = new[: new.rfind(b"\n") + 1].splitlines()
+    return [
+        normal(resource)
+        for line in lines
+        for resource in json_format.Parse(line, ExportMetricsServiceRequest()).resource_metrics
+    ]
+
+
+def sent(pushes: list[Push]) -> list[ResourceMetrics]:
+    return [normal(resource) for one in pushes for resource in one.payload.metrics.resource_metrics]
+
+
+def normal(resource: ResourceMetrics) -> ResourceMetrics:
+    """Without the one difference: the collector writes an absent resource or scope as an empty one."""
+    resource.resource.SetInParent()
+    for scope in resource.scope_metrics:
+        scope.scope.SetInParent()
+    return resource
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_the_collector_has_exactly_what_clients_sent(
+    collector: Collector, protocol: str, compression: str
+) -> None:
+    since = collector.file.stat().st_size
+    endpoint = collector.grpc_endpoint if protocol == "grpc" else collector.http_endpoint
+    host = PluginHost(
+        load_plugins(
+            [{"type": "otlp", "endpoint": endpoint, "protocol": protocol, "compression": compression}]
+        )
+    )
+    pushes = real_pushes()
+    host.start()
+    for one in pushes:
+        host.offer(one)
+    assert host.stop(20)
+    (statistics,) = host.statistics()
+    assert statistics.exported_pushes == len(pushes)
+    assert statistics.failures == statistics.rejected_points == 0
+
+    expected = sent(pushes)
+    wait_for(lambda: len(written(collector, since)) >= len(expected), timeout_s=20)
+    assert written(collector, since) == expected
+
+
+def test_pushes_wait_for_a_collector_that_is_away() -> None:
+    with Collector() as collector:
+        collector.kill()
+        host = PluginHost(
+            load_plugins(
+                [
+                    {
+                        "type": "otlp",
+                        "endpoint": collector.grpc_endpoint,
+                        "retry": {"initial_ms": 50, "max_ms": 200},
+                    }
+                ]
+            )
+        )
+        pushes = real_pushes()
+        host.start()
+        for one in pushes:
+            host.offer(one)
+        wait_for(lambda: host.statistics()[0].retries >= 2)
+        collector.start()
+        wait_for(lambda: host.statistics()[0].exported_pushes == len(pushes), timeout_s=30)
+        assert host.stop(20)
+        (statistics,) = host.statistics()
+        assert statistics.consecutive_failures == 0
+        expected = sent(pushes)
+        wait_for(lambda: len(written(collector, 0)) >= len(expected), timeout_s=20)
+        assert written(collector, 0) == expected

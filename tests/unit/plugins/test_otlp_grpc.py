@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import grpc
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsPartialSuccess,
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+
+from receiver.host import DropReason, PluginHost, load_plugins
+from receiver.plugin import ExportError, ExportResult, PermanentError, RetryableError, TooLargeError
+from tests.unit.host.support import push, wait_for
+from tests.unit.plugins.destinations import (
+    Certificates,
+    GrpcDestination,
+    grpc_destination,
+    http_destination,
+    retry_info,
+    rpc_status,
+)
+from tests.unit.plugins.support import client_push, failure, started
+
+Code = grpc.StatusCode
+RETRYABLE = {
+    Code.CANCELLED,
+    Code.DEADLINE_EXCEEDED,
+    Code.ABORTED,
+    Code.OUT_OF_RANGE,
+    Code.UNAVAILABLE,
+    Code.DATA_LOSS,
+}
+
+
+def endpoint(server: GrpcDestination, scheme: str = "http") -> str:
+    return f"{scheme}://127.0.0.1:{server.port}"
+
+
+def failing(
+    code: grpc.StatusCode, said: str = "why", details: bytes | None = None
+) -> Callable[[bytes, grpc.ServicerContext], bytes]:
+    def answer(body: bytes, context: grpc.ServicerContext) -> bytes:
+        if details is not None:
+            context.set_trailing_metadata((("grpc-status-details-bin", details),))
+        context.set_code(code)
+        context.set_details(said)
+        return b""
+
+    return answer
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_several_pushes_arrive_as_one_request_of_their_very_bytes(
+    grpc_server: GrpcDestination, compression: str
+) -> None:
+    pushes = [client_push(), client_push("ck-producer-star-01"), client_push("franz-producer-okprefix-02")]
+    with started(endpoint=endpoint(grpc_server), compression=compression, headers={"x-key": "v"}) as plugin:
+        assert plugin.export_batch(pushes) is None
+        assert plugin.export(pushes[1].context, pushes[1].payload) is None
+    assert grpc_server.bodies == [
+        b"".join(one.payload.data for one in pushes),
+        pushes[1].payload.data,
+    ]
+    merged = ExportMetricsServiceRequest.FromString(grpc_server.bodies[0])
+    assert list(merged.resource_metrics) == [
+        resource for one in pushes for resource in one.payload.metrics.resource_metrics
+    ]
+    metadata = grpc_server.metadata[0]
+    assert metadata["x-key"] == "v"
+    assert metadata["user-agent"].startswith("kafka-client-telemetry/")
+
+
+@pytest.mark.parametrize("code", [code for code in Code if code is not Code.OK])
+def test_every_code_means_what_the_specification_says(
+    grpc_server: GrpcDestination, code: grpc.StatusCode
+) -> None:
+    grpc_server.answer = failing(code)
+    kind = RetryableError if code in RETRYABLE else PermanentError
+    caught = failure(kind, f"{code.name}: why", endpoint=endpoint(grpc_server))
+    assert isinstance(caught, TooLargeError) == (code is Code.RESOURCE_EXHAUSTED)
+    if isinstance(caught, RetryableError):
+        assert caught.retry_after_s is None
+
+
+@pytest.mark.parametrize("code", [Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE])
+@pytest.mark.parametrize("delay_s", [2.5, 0.0, None])
+def test_retry_info_makes_it_retryable_and_tells_when(
+    grpc_server: GrpcDestination, code: grpc.StatusCode, delay_s: float | None
+) -> None:
+    grpc_server.answer = failing(code, details=rpc_status("busy", retry_info(delay_s)))
+    caught = failure(RetryableError, endpoint=endpoint(grpc_server))
+    assert caught.retry_after_s == (delay_s or None)
+
+
+@pytest.mark.parametrize("details", [b"", b"\xff\xff", rpc_status("no details"), b"\x1a\x02\xff\xff"])
+def test_details_without_retry_info_change_nothing(grpc_server: GrpcDestination, details: bytes) -> None:
+    grpc_server.answer = failing(Code.RESOURCE_EXHAUSTED, details=details)
+    failure(TooLargeError, endpoint=endpoint(grpc_server))
+
+
+def test_partial_success_is_counted(grpc_server: GrpcDestination) -> None:
+    response = ExportMetricsServiceResponse()
+    response.partial_success.rejected_data_points = 7
+    response.partial_success.error_message = "too old"
+    grpc_server.answer = lambda body, context: response.SerializeToString()
+    with started(endpoint=endpoint(grpc_server)) as plugin:
+        assert plugin.export_batch([client_push()]) == ExportResult(rejected_points=7, message="too old")
+
+
+def test_a_warning_is_told_and_an_unreadable_answer_is_a_success(grpc_server: GrpcDestination) -> None:
+    warning = ExportMetricsServiceResponse(partial_success=ExportMetricsPartialSuccess(error_message="hm"))
+    answers = iter([warning.SerializeToString(), b"\xff\xff\xff"])
+    grpc_server.answer = lambda body, context: next(answers)
+    with started(endpoint=endpoint(grpc_server)) as plugin:
+        assert plugin.export_batch([client_push()]) == ExportResult(message="hm")
+        assert plugin.export_batch([client_push()]) is None
+
+
+def test_a_destination_that_hangs_is_a_time_out(grpc_server: GrpcDestination) -> None:
+    release = threading.Event()
+
+    def answer(body: bytes, context: grpc.ServicerContext) -> bytes:
+        release.wait(10)
+        return b""
+
+    grpc_server.answer = answer
+    began = time.monotonic()
+    failure(RetryableError, "DEADLINE_EXCEEDED", endpoint=endpoint(grpc_server), timeout_ms=200)
+    assert 0.15 < time.monotonic() - began < 5
+    release.set()
+
+
+def test_a_destination_that_is_away_is_retryable_and_found_again() -> None:
+    with grpc_destination() as first:
+        port = first.port
+    failure(RetryableError, "UNAVAILABLE", endpoint=f"http://127.0.0.1:{port}")
+    with grpc_destination() as again, started(endpoint=endpoint(again)) as plugin:
+        assert plugin.export_batch([client_push()]) is None
+
+
+def test_the_wrong_protocol_is_no_crash() -> None:
+    with http_destination() as server:
+        failure(ExportError, endpoint=f"http://127.0.0.1:{server.port}")
+
+
+def test_a_batch_over_the_message_limit_is_split_by_the_host() -> None:
+    one = client_push()
+    size = len(one.payload.data)
+    with grpc_destination(options=[("grpc.max_receive_message_length", 2 * size)]) as server:
+        host = PluginHost(load_plugins([{"type": "otlp", "endpoint": endpoint(server)}]))
+        for _ in range(8):
+            host.offer(one)
+        host.offer(push(data=b"".join([one.payload.data] * 3)))
+        host.start()
+        wait_for(lambda: host.statistics()[0].exported_pushes == 8)
+        host.stop(10)
+        (statistics,) = host.statistics()
+    assert statistics.dropped[DropReason.PERMANENT] == 1, "alone and still too large"
+    assert "larger than max" in (statistics.last_error or "")
+    assert [len(body) // size for body in server.bodies] == [2, 2, 2, 1, 1]
+
+
+def test_a_destination_that_repeats_our_header_does_not_make_us_log_it(grpc_server: GrpcDestination) -> None:
+    grpc_server.answer = failing(Code.UNAUTHENTICATED, "who is Bearer hunter2?")
+    caught = failure(
+        PermanentError, endpoint=endpoint(grpc_server), headers={"authorization": "Bearer hunter2"}
+    )
+    assert str(caught) == "UNAUTHENTICATED: who is **********?"
+    assert caught.__cause__ is None
+
+
+def test_tls_with_a_certificate_of_our_own(certificates: Certificates) -> None:
+    credentials = grpc.ssl_server_credentials(
+        [(certificates.key("server").read_bytes(), certificates.cert("server").read_bytes())],
+        root_certificates=certificates.ca.read_bytes(),
+        require_client_auth=True,
+    )
+    ours = {"cert_file": str(certificates.cert("client")), "key_file": str(certificates.key("client"))}
+    with grpc_destination(credentials) as server:
+        where = endpoint(server, "https")
+        with started(endpoint=where, tls={"ca_file": str(certificates.ca), **ours}) as plugin:
+            assert plugin.export_batch([client_push()]) is None
+        for tls in (None, ours, {"ca_file": str(certificates.ca)}):
+            failure(RetryableError, "UNAVAILABLE", endpoint=where, tls=tls, timeout_ms=2000)
+        failure(RetryableError, endpoint=endpoint(server), timeout_ms=2000)
+    assert len(server.bodies) == 1
