@@ -6,6 +6,7 @@ it only puts values where the file's would be, and remembers which variable each
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +19,6 @@ from receiver.settings.schema import (
     Loc,
     child_keys,
     child_type,
-    takes_container,
     takes_null,
     takes_text,
 )
@@ -99,17 +99,34 @@ def _type_of(model: type[BaseModel], loc: Loc, name: str) -> Any:
 
 
 def _value(name: str, text: str, annotation: Any) -> Any:
+    if annotation is Any:
+        return _untyped(text)
     if text == "null" and takes_null(annotation):
         return None
-    is_text = takes_text(annotation)
-    if is_text and not (takes_container(annotation) and text.startswith(("[", "{", '"'))):
+    if takes_text(annotation):
         return text
     try:
         return parse(text)
     except PlainYamlError:
-        if is_text:
-            return text
         raise SettingsError(_SOURCE, name, "expected JSON or YAML text") from None
+
+
+def _untyped(text: str) -> Any:
+    # Only the plugin knows the type. JSON is what it says; anything else is text as it stands, because YAML
+    # would take a part of many a password for syntax.
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except ValueError:
+        if not text.startswith(("[", "{")):
+            return text
+    try:
+        return parse(text)
+    except PlainYamlError:
+        return text
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _place(document: dict[str, Any], loc: Loc, value: Any, name: str) -> None:

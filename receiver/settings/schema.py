@@ -27,7 +27,6 @@ __all__ = [
     "may_show",
     "model_of",
     "options",
-    "takes_container",
     "takes_null",
     "takes_text",
     "type_at",
@@ -122,16 +121,6 @@ def takes_text(annotation: Any) -> bool:
         option is Any
         or (isinstance(option, type) and issubclass(option, _TEXTS))
         or (typing.get_origin(option) is Literal and isinstance(typing.get_args(option)[0], str))
-        for option in options(annotation)
-    )
-
-
-def takes_container(annotation: Any) -> bool:
-    """Whether a list or a mapping is a value of the type (a secret may be ``{file: PATH}``)."""
-    return any(
-        option is Any
-        or typing.get_origin(option) in (tuple, list, dict)
-        or (isinstance(option, type) and issubclass(option, (BaseModel, *_SECRETS)))
         for option in options(annotation)
     )
 

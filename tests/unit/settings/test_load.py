@@ -247,7 +247,11 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
             "KAFKA_TELEMETRY_LOG__REQUESTS": "true",
             "KAFKA_TELEMETRY_PLUGINS__0__ENDPOINT": "http://collector:4317",
             "KAFKA_TELEMETRY_PLUGINS__0__HEADERS": '{"authorization": {"file": "/run/token"}}',
-            "KAFKA_TELEMETRY_PLUGINS__0__HEADERS__X_TENANT": "7",
+            "KAFKA_TELEMETRY_PLUGINS__0__HEADERS__X_TENANT": '"7"',
+            "KAFKA_TELEMETRY_PLUGINS__0__HEADERS__X_TOKEN": "%a: [b #c",
+            "KAFKA_TELEMETRY_PLUGINS__0__TIMEOUT_S": "5",
+            "KAFKA_TELEMETRY_PLUGINS__0__TLS": "true",
+            "KAFKA_TELEMETRY_PLUGINS__0__LIMIT": "NaN",
         },
     )
     assert settings.broker.id == 2
@@ -261,7 +265,10 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
         "type": "otlp",
         "endpoint": "http://collector:4317",
         "protocol": "grpc",
-        "headers": {"authorization": {"file": "/run/token"}, "x_tenant": "7"},
+        "headers": {"authorization": {"file": "/run/token"}, "x_tenant": "7", "x_token": "%a: [b #c"},
+        "timeout_s": 5,
+        "tls": True,
+        "limit": "NaN",
     }
 
 

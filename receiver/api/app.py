@@ -1,0 +1,75 @@
+"""The REST application: its endpoints, its bounds, and problem documents for whatever goes wrong.
+
+Owns the putting together. Serving it is :mod:`receiver.api.server`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from fastapi import FastAPI
+
+from receiver.api import problems
+from receiver.api.dependencies import ApiDependencies
+from receiver.api.limits import LOOPBACK_HOSTS, HostCheck
+from receiver.api.routes import clients, connections, health, subscriptions
+from receiver.api.routes.subscriptions import SubscriptionBody
+
+__all__ = ["create_api"]
+
+_DESCRIPTION = """\
+What Kafka clients are asked for, who they are, and how the receiver does. Every error is a problem document
+(RFC 9457, `application/problem+json`) that names the field.
+"""
+
+
+def create_api(dependencies: ApiDependencies, *, hosts: Collection[str] = LOOPBACK_HOSTS) -> FastAPI:
+    """Make the REST application.
+
+    Args:
+        dependencies: Who keeps what it shows and changes.
+        hosts: What callers may call this host; a request for another is answered 421.
+
+    Returns:
+        An ASGI application. It has no start-up or shut-down of its own.
+    """
+    app = _Api(
+        title="Kafka Client Telemetry",
+        version=dependencies.version,
+        description=_DESCRIPTION,
+        # The pages would load scripts from elsewhere; the document itself is enough for any tool.
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.dependencies = dependencies
+    for routes in (subscriptions, clients, connections, health):
+        app.include_router(routes.router)
+    problems.register(app)
+    app.add_middleware(HostCheck, hosts=hosts)
+    return app
+
+
+class _Api(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """The description of the API, with the body that is read by hand and the form of problems."""
+        if self.openapi_schema is None:
+            schema = super().openapi()
+            components = schema["components"]["schemas"]
+            components["SubscriptionBody"] = SubscriptionBody.model_json_schema()
+            # FastAPI's own error form, which is never answered.
+            for name in ("HTTPValidationError", "ValidationError"):
+                components.pop(name, None)
+            for operations in schema["paths"].values():
+                for operation in operations.values():
+                    _describe_problems(operation["responses"])
+        return self.openapi_schema or {}
+
+
+def _describe_problems(responses: dict[str, Any]) -> None:
+    for status, response in responses.items():
+        if int(status) >= 400:
+            response["content"] = {
+                problems.PROBLEM_CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}
+            }

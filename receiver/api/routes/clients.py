@@ -1,0 +1,110 @@
+"""``/v1/clients``: the client instances that are known, and what each was asked and has sent (KIP-714).
+
+Owns the JSON form of a client. It shows no metrics.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, Field
+
+from receiver.api.dependencies import ClientState, Dependencies
+from receiver.api.pages import After, Limit, Page
+from receiver.api.problems import Problem, ProblemError, field_error
+from receiver.wire.uuid import Uuid, uuid_from_text, uuid_to_text
+
+__all__ = ["ClientView", "router"]
+
+router = APIRouter(prefix="/v1/clients", tags=["clients"])
+
+_Id = Annotated[str, Path(description="The client instance id in Kafka's text form, 22 characters.")]
+
+
+class ClientView(BaseModel):
+    """A client instance as it is shown."""
+
+    client_instance_id: str = Field(description="In Kafka's text form, 22 characters.")
+    client_id: str
+    client_software_name: str
+    client_software_version: str
+    connected: bool = Field(description="Whether the connection of its latest telemetry request is open.")
+    connection_id: str | None = Field(description="That connection; null where it is closed.")
+    listener: str | None
+    source_address: str | None
+    source_port: int | None
+    principal: str | None
+    subscription_id: int | None = Field(description="What it pushes under; null before the first answer.")
+    push_interval_ms: int
+    requested_metrics: list[str] = Field(description='Prefixes it is asked for; `[""]`: every metric.')
+    subscriptions: list[str] = Field(description="Names of the subscriptions that match it.")
+    pushes: int = Field(description="Its pushes that were taken.")
+    last_request_age_s: float = Field(description="Seconds since its latest telemetry request.")
+    last_push_age_s: float | None = Field(description="Seconds since its latest push; null before the first.")
+    last_error: str = Field(description="Name of the error it was answered last; `NONE` after a success.")
+    terminating: bool = Field(description="Whether it said that its latest push is its last.")
+
+
+@router.get("", summary="List the client instances, by id", responses={422: {"model": Problem}})
+async def list_clients(
+    dependencies: Dependencies, limit: Limit = 100, after: After = None
+) -> Page[ClientView]:
+    """List the client instances, in the order of their ids' bytes, which is not that of their text."""
+    start = None if after is None else _id("after", after)
+    ids = [one for one in dependencies.clients.ids() if start is None or one > start]
+    page = heapq.nsmallest(limit, ids)
+    found = (dependencies.clients.get(one) for one in page)
+    return Page(
+        items=[_view(client) for client in found if client is not None],
+        next=uuid_to_text(page[-1]) if len(ids) > len(page) else None,
+    )
+
+
+@router.get(
+    "/{client_instance_id}",
+    summary="Show a client instance",
+    responses={status: {"model": Problem} for status in (404, 422)},
+)
+async def show_client(dependencies: Dependencies, client_instance_id: _Id) -> ClientView:
+    """Show a client instance."""
+    client = dependencies.clients.get(_id("client_instance_id", client_instance_id))
+    if client is None:
+        raise ProblemError(
+            404,
+            f"no client instance {client_instance_id} is known: it has not asked yet, or was silent for long",
+        )
+    return _view(client)
+
+
+def _id(field: str, text: str) -> Uuid:
+    try:
+        return uuid_from_text(text)
+    except ValueError as error:
+        raise ProblemError(422, f"{field}: {error}", [field_error((field,), text, str(error))]) from None
+
+
+def _view(client: ClientState) -> ClientView:
+    connection = client.connection
+    return ClientView(
+        client_instance_id=uuid_to_text(client.client_instance_id),
+        client_id=client.client_id,
+        client_software_name=client.client_software_name,
+        client_software_version=client.client_software_version,
+        connected=connection is not None,
+        connection_id=connection.id if connection else None,
+        listener=connection.listener if connection else None,
+        source_address=connection.source_address if connection else None,
+        source_port=connection.source_port if connection else None,
+        principal=connection.principal if connection else None,
+        subscription_id=client.subscription_id,
+        push_interval_ms=client.push_interval_ms,
+        requested_metrics=list(client.requested_metrics),
+        subscriptions=list(client.subscriptions),
+        pushes=client.pushes,
+        last_request_age_s=round(client.last_request_age_s, 3),
+        last_push_age_s=None if client.last_push_age_s is None else round(client.last_push_age_s, 3),
+        last_error=client.last_error,
+        terminating=client.terminating,
+    )

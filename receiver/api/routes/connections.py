@@ -1,0 +1,88 @@
+"""``/v1/connections``: the open client connections (KIP-511, "Connection registry").
+
+Owns the JSON form of a connection.
+"""
+
+from __future__ import annotations
+
+import heapq
+from datetime import UTC, datetime
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from receiver.api.dependencies import Dependencies
+from receiver.api.pages import After, Limit, Page
+from receiver.api.problems import Problem, ProblemError, field_error
+from receiver.telemetry.connection import Connection
+from receiver.wire.uuid import uuid_to_text
+
+__all__ = ["ConnectionView", "router"]
+
+router = APIRouter(prefix="/v1/connections", tags=["connections"])
+
+
+class ConnectionView(BaseModel):
+    """An open client connection as it is shown."""
+
+    id: str = Field(description="Unique while the receiver runs.")
+    listener: str
+    security_protocol: str
+    source_address: str
+    source_port: int
+    client_id: str
+    client_software_name: str
+    client_software_version: str
+    client_instance_id: str | None = Field(description="Null before its first telemetry request.")
+    principal: str
+    since: str = Field(description="When it was accepted (RFC 3339, UTC).")
+
+
+@router.get("", summary="List the open connections, oldest first", responses={422: {"model": Problem}})
+async def list_connections(
+    dependencies: Dependencies, limit: Limit = 100, after: After = None
+) -> Page[ConnectionView]:
+    """List the open connections, oldest first."""
+    start = None if after is None else _place(after)
+    found = [one for one in dependencies.connections() if start is None or _order(one) > start]
+    page = heapq.nsmallest(limit, found, key=_order)
+    return Page(
+        items=[_view(connection) for connection in page],
+        next=_cursor(page[-1]) if len(found) > len(page) else None,
+    )
+
+
+def _order(connection: Connection) -> tuple[float, str]:
+    return (connection.since, connection.id)
+
+
+def _cursor(connection: Connection) -> str:
+    # The connection may be closed before the next page is asked for: the cursor holds its place, too.
+    return f"{connection.since!r}/{connection.id}"
+
+
+def _place(cursor: str) -> tuple[float, str]:
+    since, _, connection_id = cursor.partition("/")
+    try:
+        return (float(since), connection_id)
+    except ValueError:
+        detail = "expected the `next` of the page before"
+        raise ProblemError(422, f"after: {detail}", [field_error(("after",), cursor, detail)]) from None
+
+
+def _view(connection: Connection) -> ConnectionView:
+    since = datetime.fromtimestamp(connection.since, UTC).isoformat(timespec="milliseconds")
+    instance = connection.client_instance_id
+    return ConnectionView(
+        id=connection.id,
+        listener=connection.listener,
+        security_protocol=connection.security_protocol,
+        source_address=connection.source_address,
+        source_port=connection.source_port,
+        client_id=connection.client_id,
+        client_software_name=connection.client_software_name,
+        client_software_version=connection.client_software_version,
+        client_instance_id=None if instance is None else uuid_to_text(instance),
+        principal=connection.principal,
+        since=since.replace("+00:00", "Z"),
+    )

@@ -1,0 +1,202 @@
+"""``/v1/subscriptions``: what is asked of which client (KIP-714, "Client metrics configuration").
+
+Owns the JSON form of a subscription and its entity tag. What a valid subscription is belongs to the telemetry
+core, and durability to the store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from receiver.api.dependencies import Dependencies
+from receiver.api.limits import read_body
+from receiver.api.pages import After, Limit, Page, page_of
+from receiver.api.problems import FieldError, Problem, ProblemError, field_error
+from receiver.store.subscriptions import Condition
+from receiver.telemetry.subscription import (
+    DEFAULT_INTERVAL_MS,
+    MAX_INTERVAL_MS,
+    MIN_INTERVAL_MS,
+    SELECTORS,
+    Subscription,
+    SubscriptionError,
+)
+
+__all__ = ["SubscriptionBody", "SubscriptionView", "router"]
+
+router = APIRouter(prefix="/v1/subscriptions", tags=["subscriptions"])
+
+_Name = Annotated[str, Path(description="The subscription's name.")]
+_IfMatch = Annotated[
+    str | None, Header(description="Only if the subscription still has one of these entity tags; `*`: any.")
+]
+_IfNoneMatch = Annotated[
+    str | None, Header(description="`*`: only if there is no subscription of this name.")
+]
+
+
+class SubscriptionBody(BaseModel):
+    """A subscription as it is sent."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    metrics: list[str] = Field(
+        description="Prefixes of metric names; `*` alone: every metric; an empty list: none.",
+        examples=[["org.apache.kafka.producer."]],
+    )
+    interval_ms: int = Field(
+        default=DEFAULT_INTERVAL_MS,
+        description=f"How often matching clients push, {MIN_INTERVAL_MS} to {MAX_INTERVAL_MS} milliseconds.",
+        examples=[60_000],
+    )
+    match: dict[str, str] = Field(
+        default={},
+        description="Regular expressions (RE2) by selector, each for the whole value; all must match; "
+        f"empty: every client. Selectors: {', '.join(SELECTORS)}.",
+        examples=[{"client_software_name": "apache-kafka-java"}],
+    )
+    name: str | None = Field(default=None, description="May be left out; else the name in the path.")
+
+
+class SubscriptionView(BaseModel):
+    """A subscription as it is shown."""
+
+    name: str
+    metrics: list[str]
+    interval_ms: int
+    match: dict[str, str]
+
+
+@router.get("", summary="List the subscriptions, by name", responses={422: {"model": Problem}})
+async def list_subscriptions(
+    dependencies: Dependencies, limit: Limit = 100, after: After = None
+) -> Page[SubscriptionView]:
+    """List the subscriptions, by name."""
+    found = (s for s in dependencies.subscriptions.list() if after is None or s.name > after)
+    items, following = page_of(found, limit, lambda subscription: subscription.name)
+    return Page(items=[_view(subscription) for subscription in items], next=following)
+
+
+@router.get("/{name:path}", summary="Show a subscription", responses={404: {"model": Problem}})
+async def show_subscription(dependencies: Dependencies, response: Response, name: _Name) -> SubscriptionView:
+    """Show a subscription. The answer's ETag is for If-Match."""
+    subscription = dependencies.subscriptions.get(name)
+    if subscription is None:
+        raise _absent(name)
+    response.headers["etag"] = _entity_tag(subscription)
+    return _view(subscription)
+
+
+@router.put(
+    "/{name:path}",
+    summary="Create or replace a subscription",
+    responses={
+        201: {"model": SubscriptionView, "description": "It is new."},
+        **{status: {"model": Problem} for status in (400, 408, 412, 413, 415, 422, 503)},
+    },
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/SubscriptionBody"}}},
+        }
+    },
+)
+async def put_subscription(
+    dependencies: Dependencies,
+    request: Request,
+    response: Response,
+    name: _Name,
+    if_match: _IfMatch = None,
+    if_none_match: _IfNoneMatch = None,
+) -> SubscriptionView:
+    """Create or replace a subscription. It is durable, and in force for the next request of every client."""
+    body = await read_body(request, SubscriptionBody)
+    if body.name is not None and body.name != name:
+        error = field_error(("name",), body.name, f"must be left out, or be {name!r} as in the path")
+        raise ProblemError(422, f"name: {error.detail}", [error])
+    try:
+        subscription = Subscription(
+            name=name, metrics=tuple(body.metrics), interval_ms=body.interval_ms, match=body.match
+        )
+        created = await dependencies.subscriptions.put(
+            subscription, only_if=_condition(if_match, if_none_match)
+        )
+    except SubscriptionError as error:
+        detail = f"{error.problem}; {error.fix}"
+        value = _value_at(error.field, {**body.model_dump(), "name": name})
+        wrong = FieldError(field=error.field, value=value, detail=detail)
+        raise ProblemError(422, f"{error.field}: {detail}", [wrong]) from None
+    response.status_code = 201 if created else 200
+    response.headers["etag"] = _entity_tag(subscription)
+    return _view(subscription)
+
+
+@router.delete(
+    "/{name:path}",
+    summary="Delete a subscription",
+    status_code=204,
+    responses={status: {"model": Problem} for status in (404, 412, 503)},
+)
+async def delete_subscription(dependencies: Dependencies, name: _Name, if_match: _IfMatch = None) -> None:
+    """Delete a subscription. Clients are asked for what is left from their next request on."""
+    if not await dependencies.subscriptions.delete(name, only_if=_condition(if_match, None)):
+        raise _absent(name)
+
+
+def _absent(name: str) -> ProblemError:
+    return ProblemError(404, f"there is no subscription named {name!r}")
+
+
+def _view(subscription: Subscription) -> SubscriptionView:
+    return SubscriptionView(
+        name=subscription.name,
+        metrics=list(subscription.metrics),
+        interval_ms=subscription.interval_ms,
+        match=dict(subscription.match),
+    )
+
+
+def _entity_tag(subscription: Subscription) -> str:
+    content = [subscription.metrics, subscription.interval_ms, sorted(subscription.match.items())]
+    return f'"{hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]}"'
+
+
+def _condition(if_match: str | None, if_none_match: str | None) -> Condition | None:
+    # RFC 9110, section 13.1: If-Match compares strongly; If-None-Match is offered for `*` only.
+    if if_match is None and if_none_match is None:
+        return None
+    if if_none_match is not None and if_none_match.strip() != "*":
+        raise ProblemError(
+            422,
+            "if-none-match: only * is offered",
+            [field_error(("if-none-match",), if_none_match, "expected *")],
+        )
+
+    def may_change(existing: Subscription | None) -> bool:
+        if if_none_match is not None and existing is not None:
+            return False
+        if if_match is None:
+            return True
+        if existing is None:
+            return False
+        tags = [tag.strip() for tag in if_match.split(",")]
+        return "*" in tags or _entity_tag(existing) in tags
+
+    return may_change
+
+
+def _value_at(field: str, body: Mapping[str, Any]) -> Any:
+    # The field is a path such as `metrics[3]`, `match.client_id` or `name`.
+    key, _, rest = field.replace("[", ".").replace("]", "").partition(".")
+    value = body.get(key)
+    if isinstance(value, list) and rest.isdigit() and int(rest) < len(value):
+        return value[int(rest)]
+    if isinstance(value, dict):
+        return value.get(rest)
+    return None if isinstance(value, list) else value

@@ -1,0 +1,149 @@
+"""The commands that work on this machine: ``serve``, ``config`` and the program's own options.
+
+Owns the tree of commands and the exit codes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from importlib.metadata import EntryPoint, version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from receiver.cli import rest
+from receiver.cli.output import fail
+from receiver.host.discovery import installed_types, load_plugins
+from receiver.host.settings import HostSettings
+from receiver.plugin import ClientTelemetryReceiver, PluginConfig
+from receiver.settings.errors import SettingsError
+from receiver.settings.load import load
+from receiver.settings.model import ReceiverSettings
+from receiver.settings.reference import reference
+
+__all__ = ["app", "main"]
+
+EXIT_CONFIG = 2
+
+app = typer.Typer(
+    name="kafka-telemetry",
+    help="Receives the metrics that Kafka clients push (KIP-714), in front of any Kafka-compatible broker.",
+    epilog="Start with: kafka-telemetry serve --config receiver.yaml",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+config_app = typer.Typer(
+    help="Check a configuration, or print what there is to configure.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(config_app, name="config")
+app.add_typer(rest.subscriptions_app, name="subscriptions")
+app.add_typer(rest.clients_app, name="clients")
+
+
+def main() -> None:
+    """Run the command line on the process's arguments; never returns normally."""
+    app(prog_name="kafka-telemetry")
+
+
+def _version(wanted: bool | None) -> None:  # noqa: FBT001 -- typer's own form of a callback
+    if wanted:
+        typer.echo(f"kafka-telemetry {version('kafka-client-telemetry')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    _: Annotated[
+        bool | None,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit."),
+    ] = None,
+) -> None:
+    pass
+
+
+@app.command()
+def serve(
+    config: Annotated[
+        Path,
+        typer.Option(
+            "--config", "-c", envvar="KAFKA_TELEMETRY_CONFIG", help="The YAML file.", metavar="FILE"
+        ),
+    ],
+) -> None:
+    r"""Run the sidecar in front of a broker until SIGTERM or SIGINT.
+
+    Every key of the file can be given as an environment variable too, which goes over the file:
+    KAFKA_TELEMETRY_ and the key's path with two underscores between the parts.
+
+    \b
+    Examples:
+      kafka-telemetry serve --config receiver.yaml
+      KAFKA_TELEMETRY_BROKER__ID=2 kafka-telemetry serve --config receiver.yaml
+
+    `kafka-telemetry config reference` prints all keys. SIGTERM drains and stops; SIGHUP reads again what can
+    be read again.
+    """
+    settings = _loaded(config)
+    # Not before it is needed: the composition root imports everything, and the other commands start faster.
+    run = importlib.import_module("receiver.app").run
+    raise typer.Exit(run(settings, config))
+
+
+@config_app.command("check")
+def check(
+    file: Annotated[Path, typer.Argument(help="The YAML file.", metavar="FILE")],
+) -> None:
+    r"""Check a configuration, with the environment's variables over it, and start nothing.
+
+    Exit status 2, and one line that names the key, the value and the fix, when something is wrong.
+
+    \b
+    Example:
+      kafka-telemetry config check receiver.yaml
+    """
+    settings = _loaded(file)
+    try:
+        plugins = load_plugins(settings.plugins)
+    except SettingsError as error:
+        raise fail(_with_file(file, error), EXIT_CONFIG) from None
+    listeners = ", ".join(f"{one.name} on {one.bind}" for one in settings.listeners)
+    names = ", ".join(plugin.name for plugin in plugins) or "none"
+    typer.echo(f"{file}: good. Listeners: {listeners}. Plugins: {names}.")
+
+
+@config_app.command("reference")
+def print_reference() -> None:
+    r"""Print every key with its type, default, bounds and environment variable, as Markdown.
+
+    \b
+    Example:
+      kafka-telemetry config reference > docs/configuration.md
+    """
+    try:
+        plugins = {name: _plugin_config(entry) for name, entry in installed_types().items()}
+    except SettingsError as error:
+        raise fail(str(error), EXIT_CONFIG) from None
+    sys.stdout.write(reference(plugins, HostSettings))
+
+
+def _plugin_config(entry: EntryPoint) -> type[PluginConfig]:
+    plugin: type[ClientTelemetryReceiver] = entry.load()
+    return plugin.Config
+
+
+def _loaded(file: Path) -> ReceiverSettings:
+    try:
+        return load(file, os.environ)
+    except SettingsError as error:
+        raise fail(str(error), EXIT_CONFIG) from None
+
+
+def _with_file(file: Path, error: SettingsError) -> str:
+    return str(error) if error.source else f"{file.name}: {error}"

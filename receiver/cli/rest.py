@@ -1,0 +1,284 @@
+"""The commands that speak REST to a running sidecar: ``subscriptions`` and ``clients``.
+
+Owns the client side of REST. An error is what the sidecar's problem document says.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import httpx
+import typer
+
+from receiver.cli.output import OutputFormat, fail, print_json, print_table
+
+__all__ = ["DEFAULT_URL", "clients_app", "subscriptions_app"]
+
+DEFAULT_URL = "http://127.0.0.1:8642"
+
+_TIMEOUT_S = 10.0
+_PAGE = 1000
+
+_Url = Annotated[
+    str, typer.Option("--url", envvar="KAFKA_TELEMETRY_URL", help="The sidecar's REST API.", metavar="URL")
+]
+_Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="A table, or JSON for programs.")]
+_Name = Annotated[str, typer.Argument(help="The subscription's name.", metavar="NAME")]
+
+subscriptions_app = typer.Typer(
+    help="What is asked of which clients, and how often.", no_args_is_help=True, rich_markup_mode=None
+)
+clients_app = typer.Typer(help="The clients that are known.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@subscriptions_app.command("list")
+def list_subscriptions(url: _Url = DEFAULT_URL, output: _Output = OutputFormat.TABLE) -> None:
+    r"""List the subscriptions.
+
+    \b
+    Examples:
+      kafka-telemetry subscriptions list
+      kafka-telemetry subscriptions list --output json
+    """
+    with _session(url) as session:
+        found = list(_pages(session, "/v1/subscriptions"))
+    _show_subscriptions(found, output)
+
+
+@subscriptions_app.command("show")
+def show_subscription(name: _Name, url: _Url = DEFAULT_URL, output: _Output = OutputFormat.TABLE) -> None:
+    r"""Show one subscription.
+
+    \b
+    Example:
+      kafka-telemetry subscriptions show producers
+    """
+    with _session(url) as session:
+        found = _answer(session.get(_path(name)))
+    if output is OutputFormat.JSON:
+        print_json(found)
+    else:
+        _show_subscriptions([found], output)
+
+
+@subscriptions_app.command("put")
+def put_subscription(
+    name: _Name,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            "-m",
+            help="Prefix of metric names; '*': all. Give it again for more.",
+            metavar="PREFIX",
+        ),
+    ] = None,
+    interval_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--interval-ms", help="How often clients push, 100 to 3600000 milliseconds; 300000 if not given."
+        ),
+    ] = None,
+    match: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--match",
+            help="Selector and regular expression (RE2) for the whole value. Given again: all must match.",
+            metavar="SELECTOR=REGEX",
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file", "-f", help="Take the subscription from this JSON file; -: from stdin.", metavar="FILE"
+        ),
+    ] = None,
+    url: _Url = DEFAULT_URL,
+    output: _Output = OutputFormat.TABLE,
+) -> None:
+    r"""Create a subscription, or replace the one of its name. It is in force for every client's next request.
+
+    Selectors: client_instance_id, client_id, client_software_name, client_software_version,
+    client_source_address, client_source_port. Without any, the subscription is for every client.
+
+    \b
+    Examples:
+      kafka-telemetry subscriptions put all --metric '*'
+      kafka-telemetry subscriptions put producers --metric org.apache.kafka.producer. \
+          --interval-ms 60000 --match client_software_name=apache-kafka-java
+      kafka-telemetry subscriptions put producers --file producers.json
+    """
+    if file is not None:
+        if metric or match or interval_ms is not None:
+            raise typer.BadParameter("give either a file or the subscription's parts", param_hint="--file")
+        content = _content(file)
+    else:
+        if not metric:
+            raise typer.BadParameter("give at least one, for example --metric '*'", param_hint="--metric")
+        body: dict[str, Any] = {"metrics": metric, "match": dict(_selector(one) for one in match or ())}
+        if interval_ms is not None:
+            body["interval_ms"] = interval_ms
+        content = json.dumps(body).encode()
+    with _session(url) as session:
+        answer = session.put(_path(name), content=content, headers={"content-type": "application/json"})
+        found = _answer(answer)
+    if output is OutputFormat.JSON:
+        print_json(found)
+    else:
+        typer.echo(f"{name}: {'created' if answer.status_code == 201 else 'replaced'}")
+
+
+@subscriptions_app.command("delete")
+def delete_subscription(name: _Name, url: _Url = DEFAULT_URL) -> None:
+    r"""Delete a subscription. Clients are asked for what is left from their next request on.
+
+    \b
+    Example:
+      kafka-telemetry subscriptions delete producers
+    """
+    with _session(url) as session:
+        _answer(session.delete(_path(name)))
+    typer.echo(f"{name}: deleted")
+
+
+@clients_app.command("list")
+def list_clients(
+    limit: Annotated[int, typer.Option("--limit", min=1, help="The most clients to list.")] = 1000,
+    url: _Url = DEFAULT_URL,
+    output: _Output = OutputFormat.TABLE,
+) -> None:
+    r"""List the client instances that have asked for subscriptions or pushed metrics.
+
+    \b
+    Examples:
+      kafka-telemetry clients list
+      kafka-telemetry clients list --limit 10000 --output json
+    """
+    with _session(url) as session:
+        found = list(_pages(session, "/v1/clients", limit))
+    if output is OutputFormat.JSON:
+        print_json(found)
+        return
+    columns = (
+        "client instance id",
+        "client id",
+        "software",
+        "version",
+        "address",
+        "interval",
+        "pushes",
+        "last push",
+    )
+    print_table(columns, [_client_row(client) for client in found], "no clients are known")
+
+
+def _client_row(client: dict[str, Any]) -> tuple[str, ...]:
+    address = f"{client['source_address']}:{client['source_port']}" if client["connected"] else "-"
+    age = client["last_push_age_s"]
+    return (
+        client["client_instance_id"],
+        client["client_id"],
+        client["client_software_name"],
+        client["client_software_version"],
+        address,
+        f"{client['push_interval_ms'] / 1000:g} s",
+        str(client["pushes"]),
+        "-" if age is None else f"{age:.0f} s ago",
+    )
+
+
+def _show_subscriptions(found: list[dict[str, Any]], output: OutputFormat) -> None:
+    if output is OutputFormat.JSON:
+        print_json(found)
+        return
+    rows = [
+        (
+            one["name"],
+            f"{one['interval_ms'] / 1000:g} s",
+            " ".join(one["metrics"]) or "(none)",
+            " ".join(f"{selector}={pattern}" for selector, pattern in one["match"].items())
+            or "(every client)",
+        )
+        for one in found
+    ]
+    print_table(("name", "interval", "metrics", "match"), rows, "there are no subscriptions")
+
+
+@contextmanager
+def _session(url: str) -> Iterator[httpx.Client]:
+    try:
+        # trust_env: a proxy of the environment would carry the request off this machine.
+        with httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False) as client:
+            yield client
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol):
+        message = f"{url}: not a URL such as {DEFAULT_URL}; give --url or KAFKA_TELEMETRY_URL"
+        raise fail(message, 2) from None
+    except httpx.ConnectError as error:
+        raise fail(f"{url}: cannot connect ({error}); is the sidecar running there? See --url") from None
+    except httpx.TimeoutException:
+        raise fail(f"{url}: no answer within {_TIMEOUT_S:.0f} seconds") from None
+    except httpx.HTTPError as error:
+        raise fail(f"{url}: {str(error) or type(error).__name__}") from None
+
+
+def _answer(response: httpx.Response) -> Any:
+    if response.is_success:
+        if not response.content:
+            return None
+        try:
+            return response.json()
+        except ValueError:
+            raise fail(f"{response.url}: the answer is not JSON; is it a sidecar's REST API?") from None
+    try:
+        problem = response.json()
+        message = problem["detail"]
+    except (ValueError, KeyError, TypeError):
+        raise fail(
+            f"{response.url}: status {response.status_code} without a reason; is it a sidecar's REST API?"
+        ) from None
+    raise fail(str(message))
+
+
+def _pages(session: httpx.Client, path: str, limit: int | None = None) -> Iterator[dict[str, Any]]:
+    left, after = limit, None
+    while left is None or left > 0:
+        parameters: dict[str, str | int] = {"limit": _PAGE if left is None else min(left, _PAGE)}
+        if after is not None:
+            parameters["after"] = after
+        page = _answer(session.get(path, params=parameters))
+        yield from page["items"]
+        after = page["next"]
+        if after is None:
+            return
+        if left is not None:
+            left -= len(page["items"])
+
+
+def _path(name: str) -> str:
+    if name in {"", ".", ".."}:
+        raise typer.BadParameter(f"{name!r} cannot be the name of a subscription", param_hint="NAME")
+    return f"/v1/subscriptions/{quote(name, safe='')}"
+
+
+def _selector(text: str) -> tuple[str, str]:
+    selector, sign, pattern = text.partition("=")
+    if not sign or not selector:
+        raise typer.BadParameter(
+            f"{text!r}: expected SELECTOR=REGEX, for example client_id=orders-.*", param_hint="--match"
+        )
+    return selector, pattern
+
+
+def _content(file: Path) -> bytes:
+    if str(file) == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise typer.BadParameter(f"{file}: {error.strerror}", param_hint="--file") from None

@@ -1,0 +1,233 @@
+"""What happens, counted where it happens: requests, answers, connections, errors and how long they took.
+
+Owns the counters that are incremented from the paths of requests and connections. Each call costs about a
+microsecond: the series of a set of labels is looked up in a dict and not built again.
+"""
+
+from __future__ import annotations
+
+import platform
+from typing import Generic, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.process_collector import ProcessCollector
+
+from receiver.metrics.labels import SoftwareLabels
+from receiver.metrics.sources import PulledMetrics, Sources
+from receiver.telemetry.telemetry import PushOutcome, SubscriptionsOutcome
+from receiver.wire.error_codes import ErrorCode, error_name
+
+__all__ = ["ReceiverMetrics"]
+
+_PREFIX = "kafka_telemetry_"
+
+#: From the cost of an answer (tens of microseconds) to one that an operator must hear of.
+_ANSWER_SECONDS = (50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 0.5, 1.0)
+_CONNECT_SECONDS = (500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+_GET = "get_telemetry_subscriptions"
+_PUSH = "push_telemetry"
+
+_Wrapped = TypeVar("_Wrapped", bound=MetricWrapperBase)
+
+
+class _Series(Generic[_Wrapped]):
+    """The series of one metric by their labels' values, each built once."""
+
+    __slots__ = ("_children", "_family")
+
+    def __init__(self, family: _Wrapped) -> None:
+        self._family = family
+        self._children: dict[tuple[str, ...], _Wrapped] = {}
+
+    def __getitem__(self, labels: tuple[str, ...]) -> _Wrapped:
+        child = self._children.get(labels)
+        if child is None:
+            child = self._children[labels] = self._family.labels(*labels)
+        return child
+
+
+class ReceiverMetrics:
+    """The receiver's metrics, in a registry of their own.
+
+    Args:
+        version: The receiver's version, for ``kafka_telemetry_build_info``.
+        labels: The bound on labels that clients choose.
+
+    Attributes:
+        registry: Holds every series; nothing of another library registers there by itself.
+        subscription_requests: ``subscription_requests_total`` by outcome and software name.
+        pushes: ``pushes_total`` by outcome and software name.
+        throttled: ``throttled_total`` by request: answers THROTTLING_QUOTA_EXCEEDED.
+        unknown_subscription_ids: ``unknown_subscription_ids_total``: answers UNKNOWN_SUBSCRIPTION_ID.
+        push_bytes: ``push_bytes_total``: metrics as they came over the wire.
+        push_inflated_bytes: ``push_inflated_bytes_total``: metrics once inflated.
+        dropped_points: ``dropped_points_total`` by reason.
+        removed_labels: ``removed_labels_total``: broker-owned labels that clients sent.
+        api_versions: ``api_versions_total`` by outcome.
+        connections_opened: ``connections_opened_total`` by listener.
+        connections_closed: ``connections_closed_total`` by listener and reason.
+        connections_refused: ``connections_refused_total`` by listener and reason.
+        protocol_errors: ``protocol_errors_total`` by listener and reason.
+        get_seconds: Time the telemetry core took for a GetTelemetrySubscriptions.
+        push_seconds: Time the telemetry core took for a PushTelemetry.
+        upstream_connect_seconds: Time that connecting to the broker took, by listener.
+    """
+
+    def __init__(self, *, version: str, labels: SoftwareLabels | None = None) -> None:
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.labels = labels or SoftwareLabels()
+        self.subscription_requests = self._counter(
+            "subscription_requests",
+            "GetTelemetrySubscriptions requests answered (KIP-714).",
+            "outcome",
+            "client_software_name",
+        )
+        self.pushes = self._counter(
+            "pushes", "PushTelemetry requests answered (KIP-714).", "outcome", "client_software_name"
+        )
+        self.throttled = self._counter(
+            "throttled", "Telemetry requests that came too early: THROTTLING_QUOTA_EXCEEDED.", "request"
+        )
+        self.unknown_subscription_ids = self._plain_counter(
+            "unknown_subscription_ids", "Pushes under an outdated subscription: UNKNOWN_SUBSCRIPTION_ID."
+        )
+        self.push_bytes = self._plain_counter(
+            "push_bytes", "Bytes of metrics pushed, as compressed by clients."
+        )
+        self.push_inflated_bytes = self._plain_counter(
+            "push_inflated_bytes", "Bytes of metrics pushed, once inflated."
+        )
+        self.dropped_points = self._counter(
+            "dropped_points", "Data points left out of a push that was otherwise taken.", "reason"
+        )
+        self.removed_labels = self._plain_counter(
+            "removed_labels", "Broker-owned labels that clients sent, removed because they are not believed."
+        )
+        self.api_versions = self._counter(
+            "api_versions", "ApiVersions requests answered (KIP-35).", "outcome"
+        )
+        self.connections_opened = self._counter(
+            "connections_opened", "Client connections accepted.", "listener"
+        )
+        self.connections_closed = self._counter(
+            "connections_closed", "Client connections that ended.", "listener", "reason"
+        )
+        self.connections_refused = self._counter(
+            "connections_refused", "Client connections closed at once.", "listener", "reason"
+        )
+        self.protocol_errors = self._counter(
+            "protocol_errors", "Connections closed because of what came over them.", "listener", "reason"
+        )
+        self.get_seconds = self._histogram(
+            "get_seconds", "Time the telemetry core took for a GetTelemetrySubscriptions.", _ANSWER_SECONDS
+        )
+        self.push_seconds = self._histogram(
+            "push_seconds", "Time the telemetry core took for a PushTelemetry.", _ANSWER_SECONDS
+        )
+        self.upstream_connect_seconds = _Series(
+            self._histogram(
+                "upstream_connect_seconds",
+                "Time that connecting to the broker took.",
+                _CONNECT_SECONDS,
+                "listener",
+            )
+        )
+        Gauge(
+            f"{_PREFIX}build_info",
+            "1; the labels tell what runs.",
+            ["version", "python"],
+            registry=self.registry,
+        ).labels(version, platform.python_version()).set(1)
+        ProcessCollector(registry=self.registry)
+
+    def observe(self, sources: Sources) -> None:
+        """Ask these sources at every scrape from now on. Call it once."""
+        self.registry.register(PulledMetrics(sources, self.labels))
+
+    def exposition(self, accept: str | None = None) -> tuple[bytes, str]:
+        """Write all metrics for a scraper.
+
+        Args:
+            accept: The scraper's ``Accept`` header; None: Prometheus' text format.
+
+        Returns:
+            The text and its content type.
+        """
+        encoder, content_type = choose_encoder(accept or "")
+        return encoder(self.registry), content_type
+
+    def subscriptions_answered(
+        self, outcome: SubscriptionsOutcome, client_software_name: str, seconds: float
+    ) -> None:
+        """Count one answered GetTelemetrySubscriptions.
+
+        Args:
+            outcome: What the telemetry core said.
+            client_software_name: The client's, as KIP-511 has it.
+            seconds: How long the core took.
+        """
+        code = outcome.response.error_code
+        self.subscription_requests[error_name(code), self.labels.name(client_software_name)].inc()
+        self._errors(code, _GET)
+        self.get_seconds.observe(seconds)
+
+    def push_answered(self, outcome: PushOutcome, client_software_name: str, seconds: float) -> None:
+        """Count one answered PushTelemetry.
+
+        Args:
+            outcome: What the telemetry core said.
+            client_software_name: The client's, as KIP-511 has it.
+            seconds: How long the core took.
+        """
+        code = outcome.response.error_code
+        self.pushes[error_name(code), self.labels.name(client_software_name)].inc()
+        self._errors(code, _PUSH)
+        self.push_bytes.inc(outcome.wire_bytes)
+        self.push_inflated_bytes.inc(outcome.inflated_bytes)
+        if outcome.dropped_points:
+            self.dropped_points["not_finite",].inc(outcome.dropped_points)
+        if outcome.removed_labels:
+            self.removed_labels.inc(outcome.removed_labels)
+        self.push_seconds.observe(seconds)
+
+    def api_versions_answered(self, error_code: int) -> None:
+        """Count one answered ApiVersions (KIP-35, KIP-511, KIP-1242)."""
+        self.api_versions[error_name(error_code),].inc()
+
+    def connection_opened(self, listener: str) -> None:
+        """Count a client connection that was accepted."""
+        self.connections_opened[listener,].inc()
+
+    def connection_closed(self, listener: str, reason: str) -> None:
+        """Count a client connection that ended; ``reason`` is one of a few words of ours."""
+        self.connections_closed[listener, reason].inc()
+
+    def connection_refused(self, listener: str, reason: str) -> None:
+        """Count a client connection that was closed at once; ``reason`` is one of a few words of ours."""
+        self.connections_refused[listener, reason].inc()
+
+    def protocol_error(self, listener: str, reason: str) -> None:
+        """Count a connection closed for what came over it; ``reason`` is one of a few words of ours."""
+        self.protocol_errors[listener, reason].inc()
+
+    def upstream_connected(self, listener: str, seconds: float) -> None:
+        """Note how long a connection to the broker took to open."""
+        self.upstream_connect_seconds[listener,].observe(seconds)
+
+    def _errors(self, code: int, request: str) -> None:
+        if code == ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+            self.throttled[request,].inc()
+        elif code == ErrorCode.UNKNOWN_SUBSCRIPTION_ID:
+            self.unknown_subscription_ids.inc()
+
+    def _counter(self, name: str, text: str, *labels: str) -> _Series[Counter]:
+        return _Series(Counter(_PREFIX + name, text, labels, registry=self.registry))
+
+    def _plain_counter(self, name: str, text: str) -> Counter:
+        return Counter(_PREFIX + name, text, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(_PREFIX + name, text, labels, buckets=buckets, registry=self.registry)
