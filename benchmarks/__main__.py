@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -11,10 +12,11 @@ from pathlib import Path
 
 from benchmarks import load_generator, passthrough, relays
 from benchmarks.figures import RESULTS, Results
-from benchmarks.processes import ProcessError, allow_files, free_port, running
+from benchmarks.processes import ProcessError, Running, allow_files, free_port, on_cores, running
 
 OPEN_FILES = 16_384
 SUBJECT = "sidecar"
+BUSY = 0.5
 
 
 def arguments() -> argparse.Namespace:
@@ -23,7 +25,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help="fewer and shorter rounds: noisier, a minute in all"
     )
-    parser.add_argument("--rounds", type=int, help="rounds of pass-through (default 5; 2 with --quick)")
+    parser.add_argument(
+        "--rounds", type=int, help="rounds of pass-through, in each placement (default 11; 3 with --quick)"
+    )
     parser.add_argument(
         "--only",
         action="append",
@@ -46,19 +50,19 @@ def arguments() -> argparse.Namespace:
 
 
 @contextlib.contextmanager
-def fake_broker(folder: Path) -> Iterator[str]:
-    """Run the load server; the value is its host:port."""
+def fake_broker(folder: Path) -> Iterator[tuple[str, Running]]:
+    """Run the load server; the values are its host:port and its process."""
     listen = f"127.0.0.1:{free_port()}"
     command = [str(load_generator.build()), "server", f"--listen={listen}"]
-    with running("load-server", command, folder=folder, ready=listen):
-        yield listen
+    with running("load-server", command, folder=folder, ready=listen) as process:
+        yield listen, process
 
 
 def pass_through(options: argparse.Namespace, folder: Path, results: Results) -> None:
     """Measure pass-through, print its table and add its figures."""
     missing = ""
     with contextlib.ExitStack() as stack:
-        upstream = stack.enter_context(fake_broker(folder))
+        upstream, broker = stack.enter_context(fake_broker(folder))
         measured = [
             stack.enter_context(relays.direct(upstream)),
             stack.enter_context(relays.haproxy(upstream, folder)),
@@ -71,15 +75,22 @@ def pass_through(options: argparse.Namespace, folder: Path, results: Results) ->
             missing = "left out by --no-sidecar"
         else:
             measured.append(stack.enter_context(relays.sidecar(upstream, folder)))
-        timings = passthrough.measure(
-            measured,
-            rounds=options.rounds or (2 if options.quick else 5),
-            scale=0.3 if options.quick else 1.0,
-            only=options.only,
-        )
-    print(f"\n{passthrough.describe(timings)}\n")
-    passthrough.record(timings, results)
-    results.figures += passthrough.figures(timings, SUBJECT, why_missing=missing)
+        processes = [broker, *(relay.process for relay in measured if relay.process)]
+        rounds = options.rounds or (3 if options.quick else 11)
+        timings = {}
+        everywhere = os.sched_getaffinity(0)
+        for placement, cores in ((passthrough.ONE_CORE, {max(everywhere)}), (passthrough.FREE, everywhere)):
+            with on_cores(cores, processes):
+                timings[placement] = passthrough.measure(
+                    measured, placement=placement, rounds=rounds, only=options.only
+                )
+    for placement, measured_there in timings.items():
+        print(f"\nPass-through, {placement}\n{passthrough.describe(measured_there)}")
+        passthrough.record(placement, measured_there, results)
+    print()
+    results.figures += passthrough.figures(
+        timings[passthrough.ONE_CORE], timings[passthrough.FREE], SUBJECT, why_missing=missing
+    )
 
 
 def main() -> int:
@@ -95,6 +106,11 @@ def main() -> int:
         return 2
     results.write(options.results)
     print(results.table())
+    if results.load_before > BUSY:
+        print(
+            f"\nThe machine had other work (load average {results.load_before:.1f} before the run): "
+            "throughput, latency and large requests are unreliable; CPU of small requests on one core is not."
+        )
     print(f"\nEvery single measurement: {options.results}")
     missed = [figure for figure in results.figures if figure.verdict not in {"", "met"}]
     return 1 if options.check and missed else 0

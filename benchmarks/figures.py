@@ -64,10 +64,12 @@ class Results:
     Attributes:
         figures: in the order of the table.
         raw: every single measurement, by benchmark.
+        load_before: the machine's load average over one minute before the run: what others do on it.
     """
 
     figures: list[Figure] = field(default_factory=list)
     raw: dict[str, Any] = field(default_factory=dict)
+    load_before: float = field(default_factory=lambda: os.getloadavg()[0])
 
     def write(self, path: Path) -> None:
         """Write everything to ``path`` as JSON, with the machine and the time."""
@@ -78,6 +80,7 @@ class Results:
                 "cores": os.cpu_count(),
                 "kernel": platform.release(),
                 "python": platform.python_version(),
+                "load_average_before": self.load_before,
             },
             "figures": [
                 {**asdict(figure), "goal": figure.goal, "verdict": figure.verdict} for figure in self.figures

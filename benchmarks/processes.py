@@ -13,6 +13,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +55,29 @@ class Running:
                 if line.startswith(("Private_Clean:", "Private_Dirty:", "Swap:")):
                     total += int(line.split()[1]) * 1024
         return total
+
+
+@contextlib.contextmanager
+def on_cores(cores: AbstractSet[int], processes: Sequence[Running]) -> Iterator[None]:
+    """Keep this process, ``processes`` and their descendants on ``cores`` while the ``with`` block lasts.
+
+    What is started meanwhile inherits it. Afterwards all may run where this process could before.
+    """
+    before = os.sched_getaffinity(0)
+    _keep(cores, processes)
+    try:
+        yield
+    finally:
+        _keep(before, processes)
+
+
+def _keep(cores: AbstractSet[int], processes: Sequence[Running]) -> None:
+    os.sched_setaffinity(0, cores)
+    for process in processes:
+        for pid in process.pids():
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                with contextlib.suppress(ProcessLookupError):  # a thread that has just ended
+                    os.sched_setaffinity(int(task.name), cores)
 
 
 def descendants(pid: int) -> list[int]:
