@@ -13,9 +13,11 @@ The lifecycle, which the plugin host guarantees:
 3. Every plugin has a thread and a bounded queue of its own. ``start``, ``export`` or ``export_batch``
    and ``stop`` are called on that thread only, one at a time, in this order; they may block, and only
    this plugin waits.
-4. A push is handed over at most once more than it fails: :class:`RetryableError` brings it back after a
-   back-off, :class:`PermanentError` (or any other exception) drops and counts it. No outcome of a
-   plugin reaches a client (KIP-714: a receiver's failure is not the client's fault).
+4. :class:`RetryableError` brings the same pushes back after a back-off, until the operator's
+   ``retry.max_elapsed_s``; :class:`TooLargeError` brings a batch back in halves;
+   :class:`PermanentError` (or any other exception) drops and counts them. A push that succeeded is never
+   handed over again. No outcome of a plugin reaches a client (KIP-714: a receiver's failure is not the
+   client's fault).
 5. ``stop`` is called once, also after a failed ``start``. It ends within the host's drain time or is
    abandoned with its thread.
 
