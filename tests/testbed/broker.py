@@ -72,7 +72,8 @@ class KafkaBroker:
         sasl: Whether there is a SASL listener.
         advertised_sasl_port: Like ``advertised_client_port``, for the SASL listener.
         telemetry_plugin: Whether the broker itself takes client telemetry (and counts it: :meth:`pushes`).
-        properties: Further server properties, which win over the testbed's.
+        properties: Further server properties, which win over the testbed's. For measuring, say
+            ``testbed.telemetry.log=false``: then the plugin counts and writes nothing.
         cluster_id: The cluster's id, in Kafka's text form.
         node_id: The broker's id.
         jvm_flags: :data:`jvm.QUICK_START`, or :data:`jvm.WARM` for measuring.
