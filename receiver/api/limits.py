@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from receiver.api.problems import ProblemError, field_error, problem_response
+from receiver.settings.errors import wording
 
 __all__ = ["LOOPBACK_HOSTS", "MAX_BODY_BYTES", "HostCheck", "read_body"]
 
@@ -83,14 +84,16 @@ async def read_body(request: Request, model: type[_Body]) -> _Body:
         raise ProblemError(400, "the body ended early") from None
     try:
         document = json.loads(content, object_pairs_hook=_distinct, parse_constant=_no_constant)
+        # An escape may stand for half a character, which is no text.
+        text = json.dumps(document, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
         raise ProblemError(400, f"the body is not JSON: {error}") from None
     try:
         # As JSON and strictly: lists become tuples, but "1" is no integer and true is no 1.
-        return model.model_validate_json(json.dumps(document), strict=True)
+        return model.model_validate_json(text, strict=True)
     except ValidationError as error:
         errors = [
-            field_error(one["loc"], one["input"] if one["type"] != "missing" else None, one["msg"])
+            field_error(one["loc"], one["input"] if one["type"] != "missing" else None, wording(one, model))
             for one in error.errors(include_url=False)
         ]
         first = f"{errors[0].field}: {errors[0].detail}" if errors[0].field else errors[0].detail

@@ -16,7 +16,7 @@ import typer
 
 from receiver.cli import rest
 from receiver.cli.output import fail
-from receiver.host.discovery import installed_types, load_plugins
+from receiver.host.discovery import HostedPlugin, installed_types, load_plugins
 from receiver.host.settings import HostSettings
 from receiver.plugin import ClientTelemetryReceiver, PluginConfig
 from receiver.settings.errors import SettingsError
@@ -90,7 +90,7 @@ def serve(
     `kafka-telemetry config reference` prints all keys. SIGTERM drains and stops; SIGHUP reads again what can
     be read again.
     """
-    settings = _loaded(config)
+    settings, _ = _checked(config)
     # Not before it is needed: the composition root imports everything, and the other commands start faster.
     run = importlib.import_module("receiver.app").run
     raise typer.Exit(run(settings, config))
@@ -108,11 +108,7 @@ def check(
     Example:
       kafka-telemetry config check receiver.yaml
     """
-    settings = _loaded(file)
-    try:
-        plugins = load_plugins(settings.plugins)
-    except SettingsError as error:
-        raise fail(_with_file(file, error), EXIT_CONFIG) from None
+    settings, plugins = _checked(file)
     listeners = ", ".join(f"{one.name} on {one.bind}" for one in settings.listeners)
     names = ", ".join(plugin.name for plugin in plugins) or "none"
     typer.echo(f"{file}: good. Listeners: {listeners}. Plugins: {names}.")
@@ -138,12 +134,10 @@ def _plugin_config(entry: EntryPoint) -> type[PluginConfig]:
     return plugin.Config
 
 
-def _loaded(file: Path) -> ReceiverSettings:
+def _checked(file: Path) -> tuple[ReceiverSettings, list[HostedPlugin]]:
     try:
-        return load(file, os.environ)
+        settings = load(file, os.environ)
+        # A plugin's constructor does no I/O, so constructing it is a check and no more.
+        return settings, load_plugins(settings.plugins)
     except SettingsError as error:
-        raise fail(str(error), EXIT_CONFIG) from None
-
-
-def _with_file(file: Path, error: SettingsError) -> str:
-    return str(error) if error.source else f"{file.name}: {error}"
+        raise fail(str(error) if error.source else f"{file.name}: {error}", EXIT_CONFIG) from None

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 
 from receiver.settings.schema import Loc, bounds, child_keys, may_show, type_at, type_name
 
-__all__ = ["Problem", "SettingsError", "key_text", "problem_of"]
+__all__ = ["Problem", "SettingsError", "key_text", "problem_of", "wording"]
 
 _MAX_SHOWN = 100
 
@@ -89,7 +89,7 @@ def problem_of(error: ValidationError, model: type[BaseModel]) -> Problem:
     found = error.errors(include_url=False)
     first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
     loc = tuple(first["loc"])
-    return Problem(loc=loc, value=_shown(first, model, loc), text=_worded(first, model, loc))
+    return Problem(loc=loc, value=_shown(first, model, loc), text=wording(first, model))
 
 
 def _shown(detail: ErrorDetails, model: type[BaseModel], loc: Loc) -> str | None:
@@ -102,7 +102,17 @@ def _shown(detail: ErrorDetails, model: type[BaseModel], loc: Loc) -> str | None
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
-def _worded(detail: ErrorDetails, model: type[BaseModel], loc: Loc) -> str:
+def wording(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    """Word one of the things that validation found; without the value.
+
+    Args:
+        detail: What validation found.
+        model: The type that was validated against.
+
+    Returns:
+        What is wrong and what was expected, on one line.
+    """
+    loc: Loc = tuple(detail["loc"])
     kind, context = detail["type"], detail.get("ctx", {})
     annotation = type_at(model, loc)
     if kind == "extra_forbidden":

@@ -1,0 +1,122 @@
+"""Health, metrics, hosts, and problem documents for whatever goes wrong at any endpoint."""
+
+import logging
+
+import httpx
+import pytest
+
+from tests.unit.api.conftest import Api, problem_of
+
+
+def test_health(api: Api) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        assert (await rest.get("/livez")).json() == {"status": "live", "version": "9.9.9"}
+        assert (await rest.get("/readyz")).json() == {"status": "ready", "version": "9.9.9"}
+        api.not_ready_because = "the receiver is draining"
+        assert problem_of(await rest.get("/readyz"), 503)["detail"] == "the receiver is draining"
+        assert (await rest.get("/livez")).status_code == 200
+
+    api.run(scenario)
+
+
+def test_metrics(api: Api) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        answer = await rest.get("/metrics")
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/plain; version=")
+        assert answer.headers.get_list("content-type") == [answer.headers["content-type"]]
+        assert 'kafka_telemetry_build_info{python="3.' in answer.text
+        answer = await rest.get("/metrics", headers={"accept": "application/openmetrics-text;version=1.0.0"})
+        assert answer.headers["content-type"].startswith("application/openmetrics-text")
+        assert answer.text.endswith("# EOF\n")
+
+    api.run(scenario)
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/v1", "/v1/subscriptions/", "/v2/subscriptions", "/docs", "/v1/clients/a/b"]
+)
+def test_nothing_there(api: Api, path: str) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        problem_of(await rest.get(path), 404)
+
+    api.run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("POST", "/v1/subscriptions", {"GET"}),
+        ("PATCH", "/v1/subscriptions/s", {"GET", "PUT", "DELETE"}),
+        ("DELETE", "/v1/clients", {"GET"}),
+        ("OPTIONS", "/v1/subscriptions/s", {"GET", "PUT", "DELETE"}),
+        ("PUT", "/livez", {"GET"}),
+    ],
+)
+def test_a_method_that_is_not_offered(api: Api, method: str, path: str, allowed: set[str]) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        answer = await rest.request(method, path)
+        problem_of(answer, 405)
+        assert {one.strip() for one in answer.headers["allow"].split(",")} <= allowed
+
+    api.run(scenario)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:1234", "LOCALHOST", "[::1]:8642"])
+def test_this_host_is_answered(api: Api, host: str) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        assert (await rest.get("/livez", headers={"host": host})).status_code == 200
+
+    api.run(scenario)
+
+
+@pytest.mark.parametrize("host", ["attacker.example", "127.0.0.1.attacker.example:8642", "", "localhost:x"])
+def test_another_host_is_not(api: Api, host: str) -> None:
+    # A page whose own name was made to point here would otherwise read and change everything.
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        problem_of(await rest.get("/v1/clients", headers={"host": host}), 421)
+
+    api.run(scenario)
+
+
+def test_an_unexpected_error_tells_nothing_of_its_inside(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        def exposition(self, accept: str | None = None) -> tuple[bytes, str]:
+            raise RuntimeError("hunter2")
+
+    api.metrics = Broken()  # type: ignore[assignment]
+
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        answer = await rest.get("/metrics")
+        assert problem_of(answer, 500)["detail"] == "the receiver failed to answer; its log tells why"
+        assert "hunter2" not in answer.text
+
+    with caplog.at_level(logging.ERROR):
+        api.run(scenario)
+
+
+def test_the_description_lists_every_endpoint_and_only_problem_documents_as_errors(api: Api) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        document = (await rest.get("/openapi.json")).json()
+        assert set(document["paths"]) == {
+            "/v1/subscriptions",
+            "/v1/subscriptions/{name}",
+            "/v1/clients",
+            "/v1/clients/{client_instance_id}",
+            "/v1/connections",
+            "/livez",
+            "/readyz",
+            "/metrics",
+        }
+        schemas = document["components"]["schemas"]
+        assert {"Problem", "SubscriptionBody", "SubscriptionView", "ClientView", "ConnectionView"} <= set(
+            schemas
+        )
+        assert "HTTPValidationError" not in schemas
+        for operations in document["paths"].values():
+            for operation in operations.values():
+                for status, response in operation["responses"].items():
+                    if int(status) >= 400:
+                        assert list(response["content"]) == ["application/problem+json"]
+
+    api.run(scenario)

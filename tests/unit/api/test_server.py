@@ -1,0 +1,99 @@
+"""The REST server on a real socket: it starts, stops, and says why it cannot."""
+
+import asyncio
+import signal
+import socket
+
+import httpx
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from receiver.api import RestServer, ServerError
+from receiver.settings.hostport import HostPort
+
+LOOPBACK = HostPort(host="127.0.0.1", port=0)
+
+
+async def hello(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+def test_it_serves_on_the_running_loop_and_leaves_signals_alone() -> None:
+    async def scenario() -> None:
+        before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+        server = RestServer(hello, LOOPBACK)
+        await server.start()
+        assert server.address.port != 0
+        assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+        async with httpx.AsyncClient(trust_env=False) as client:
+            answer = await client.get(f"http://{server.address}/")
+        assert answer.text == "hello"
+        assert "server" not in answer.headers
+        await server.stop()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(server.address.host, server.address.port)
+
+    asyncio.run(scenario())
+
+
+def test_what_is_in_flight_finishes() -> None:
+    async def scenario() -> None:
+        asked, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+            asked.set()
+            await go_on.wait()
+            await hello(scope, receive, send)
+
+        server = RestServer(slow, LOOPBACK)
+        await server.start()
+        async with httpx.AsyncClient(trust_env=False) as client:
+            request = asyncio.create_task(client.get(f"http://{server.address}/"))
+            await asked.wait()
+            stopping = asyncio.create_task(server.stop())
+            await asyncio.sleep(0.3)
+            assert not stopping.done()
+            go_on.set()
+            assert (await request).text == "hello"
+            await stopping
+
+    asyncio.run(scenario())
+
+
+def test_what_does_not_finish_is_cut_off() -> None:
+    async def scenario() -> None:
+        asked = asyncio.Event()
+
+        async def stuck(scope: Scope, receive: Receive, send: Send) -> None:
+            asked.set()
+            await asyncio.Event().wait()
+
+        server = RestServer(stuck, LOOPBACK)
+        await server.start()
+        async with httpx.AsyncClient(trust_env=False) as client:
+            request = asyncio.create_task(client.get(f"http://{server.address}/"))
+            await asked.wait()
+            await asyncio.wait_for(server.stop(timeout_s=0.3), 3)
+            request.cancel()
+            await asyncio.gather(request, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_a_port_that_is_taken_is_one_clear_line() -> None:
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            bind = HostPort(host="127.0.0.1", port=taken.getsockname()[1])
+            with pytest.raises(ServerError) as caught:
+                await RestServer(hello, bind).start()
+            assert str(caught.value) == f"rest.bind: {bind}: cannot listen there: Address already in use"
+
+    asyncio.run(scenario())
+
+
+def test_a_server_that_never_started_can_be_stopped() -> None:
+    server = RestServer(hello, LOOPBACK)
+    asyncio.run(server.stop())
+    with pytest.raises(RuntimeError, match="was not started"):
+        _ = server.address

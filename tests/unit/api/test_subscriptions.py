@@ -1,0 +1,244 @@
+"""Subscriptions over REST: the outer contract, durability, conditions, and wrong requests."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from receiver.api.limits import MAX_BODY_BYTES
+from tests.unit.api.conftest import Api, problem_of
+
+BODY = {
+    "metrics": ["org.apache.kafka.producer."],
+    "interval_ms": 60000,
+    "match": {"client_software_name": "apache-kafka-java"},
+}
+
+
+def test_the_outer_contract(api: Api) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        assert (await rest.get("/v1/subscriptions")).json() == {"items": [], "next": None}
+        answer = await rest.put("/v1/subscriptions/producers", json=BODY)
+        assert answer.status_code == 201
+        assert answer.json() == {"name": "producers", **BODY}
+        answer = await rest.put("/v1/subscriptions/producers", json=BODY)
+        assert answer.status_code == 200
+        answer = await rest.get("/v1/subscriptions/producers")
+        assert answer.status_code == 200
+        assert answer.json() == {"name": "producers", **BODY}
+        assert (await rest.get("/v1/subscriptions")).json()["items"] == [{"name": "producers", **BODY}]
+        answer = await rest.delete("/v1/subscriptions/producers")
+        assert (answer.status_code, answer.content) == (204, b"")
+        problem_of(await rest.get("/v1/subscriptions/producers"), 404)
+        problem_of(await rest.delete("/v1/subscriptions/producers"), 404)
+
+    api.run(scenario)
+
+
+def test_a_put_is_in_the_store_and_in_force_when_it_is_answered(api: Api) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        await rest.put("/v1/subscriptions/producers", json=BODY)
+        assert [one.name for one in api.store.load_all()] == ["producers"]
+        assert [one.name for one in api.in_force[-1].subscriptions] == ["producers"]
+        await rest.delete("/v1/subscriptions/producers")
+        assert api.store.load_all() == ()
+        assert len(api.in_force[-1]) == 0
+
+    api.run(scenario)
+
+
+def test_what_is_shown_can_be_put_back(api: Api) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        await rest.put("/v1/subscriptions/all", json={"metrics": ["*"]})
+        shown = (await rest.get("/v1/subscriptions/all")).json()
+        assert shown == {"name": "all", "metrics": ["*"], "interval_ms": 300000, "match": {}}
+        assert (await rest.put("/v1/subscriptions/all", json=shown)).status_code == 200
+        problem = problem_of(await rest.put("/v1/subscriptions/other", json=shown), 422)
+        assert problem["errors"] == [
+            {"field": "name", "value": "all", "detail": "must be left out, or be 'other' as in the path"}
+        ]
+
+    api.run(scenario)
+
+
+@pytest.mark.parametrize("name", ["a b", "ümlaut", "with/slash", "100%", "q?x#y", "a.b-c_d"])
+def test_any_name_that_kafka_allows(api: Api, name: str) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        quoted = "/" + quote(name)
+        assert (await rest.put(f"/v1/subscriptions{quoted}", json=BODY)).json()["name"] == name
+        assert (await rest.get(f"/v1/subscriptions{quoted}")).json()["name"] == name
+        assert (await rest.delete(f"/v1/subscriptions{quoted}")).status_code == 204
+
+    api.run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "value", "detail"),
+    [
+        ({"metrics": None}, "metrics", None, "expected a list of texts"),
+        ({"metrics": "*"}, "metrics", "*", "expected a list of texts"),
+        ({"metrics": [5]}, "metrics[0]", 5, "expected text"),
+        ({"metrics": ["a.*"]}, "metrics[0]", "a.*", "is no prefix of a metric name"),
+        ({"interval_ms": "60000"}, "interval_ms", "60000", "expected an integer"),
+        ({"interval_ms": True}, "interval_ms", True, "expected an integer"),
+        ({"interval_ms": 99}, "interval_ms", 99, "100 to 3600000"),
+        ({"match": {"colour": "red"}}, "match.colour", "red", "client_software_name"),
+        ({"match": {"client_id": "("}}, "match.client_id", "(", "regular expression"),
+        ({"match": {"client_id": 5}}, "match.client_id", 5, "expected text"),
+        ({"match": []}, "match", [], "expected a mapping"),
+        ({"interval": 5}, "interval", 5, "unknown key; did you mean interval_ms?"),
+    ],
+)
+def test_a_wrong_field_is_named(
+    api: Api, change: dict[str, Any], field: str, value: Any, detail: str
+) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        problem = problem_of(await rest.put("/v1/subscriptions/s", json={**BODY, **change}), 422)
+        (error,) = problem["errors"]
+        assert (error["field"], error["value"]) == (field, value)
+        assert detail in error["detail"]
+        assert field in problem["detail"]
+        assert api.store.load_all() == ()
+
+    api.run(scenario)
+
+
+def test_every_wrong_field_is_named(api: Api) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        answer = await rest.put("/v1/subscriptions/s", json={"interval_ms": "x", "nonsense": 1})
+        problem = problem_of(answer, 422)
+        assert {error["field"] for error in problem["errors"]} == {"metrics", "interval_ms", "nonsense"}
+
+    api.run(scenario)
+
+
+def test_a_wrong_name_is_named(api: Api) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        (error,) = problem_of(await rest.put(f"/v1/subscriptions/{'x' * 300}", json=BODY), 422)["errors"]
+        assert error["field"] == "name"
+        (error,) = problem_of(await rest.put("/v1/subscriptions/a%07b", json=BODY), 422)["errors"]
+        assert (error["field"], error["value"]) == ("name", "a\x07b")
+
+    api.run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "detail"),
+    [
+        (b"", 400, "not JSON"),
+        (b"{", 400, "not JSON"),
+        (b"\xff", 400, "not JSON"),
+        (b'{"metrics": [], "metrics": ["*"]}', 400, "'metrics' is given twice"),
+        (b'{"metrics": [], "interval_ms": NaN}', 400, "NaN is no JSON number"),
+        (b"[" * 60000, 400, "not JSON"),
+        (b"[]", 422, "expected a mapping"),
+        (b"5", 422, "expected a mapping"),
+        (b'"\\ud800"', 400, "not JSON"),
+        (b'{"metrics": ["\\ud800"]}', 400, "not JSON"),
+        (b" " * (MAX_BODY_BYTES + 1), 413, str(MAX_BODY_BYTES)),
+    ],
+)
+def test_a_body_that_is_none(api: Api, content: bytes, status: int, detail: str) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        headers = {"content-type": "application/json"}
+        answer = await rest.put("/v1/subscriptions/s", content=content, headers=headers)
+        assert detail in problem_of(answer, status)["detail"]
+
+    api.run(scenario)
+
+
+def test_a_large_body_of_unknown_length_is_read_no_further_than_the_limit(api: Api) -> None:
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        while True:
+            sent += 10_000
+            yield b" " * 10_000
+
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        headers = {"content-type": "application/json"}
+        answer = await rest.put("/v1/subscriptions/s", content=endless(), headers=headers)
+        problem_of(answer, 413)
+        assert answer.headers["connection"] == "close"
+        assert sent <= MAX_BODY_BYTES + 20_000
+
+    api.run(scenario)
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", ""])
+def test_a_body_that_does_not_claim_to_be_json(api: Api, content_type: str) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        headers = {"content-type": content_type}
+        answer = await rest.put("/v1/subscriptions/s", content=json.dumps(BODY), headers=headers)
+        assert "application/json" in problem_of(answer, 415)["detail"]
+
+    api.run(scenario)
+
+
+def test_a_content_type_may_have_parameters(api: Api) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        headers = {"content-type": "Application/JSON; charset=utf-8"}
+        answer = await rest.put("/v1/subscriptions/s", content=json.dumps(BODY), headers=headers)
+        assert answer.status_code == 201
+
+    api.run(scenario)
+
+
+def test_pages(api: Api) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        for number in range(5):
+            await rest.put(f"/v1/subscriptions/s{number}", json=BODY)
+        names: list[str] = []
+        parameters: dict[str, str | int] = {"limit": 2}
+        for _ in range(3):
+            page = (await rest.get("/v1/subscriptions", params=parameters)).json()
+            names += [one["name"] for one in page["items"]]
+            if page["next"] is None:
+                break
+            parameters["after"] = page["next"]
+        assert names == [f"s{number}" for number in range(5)]
+        assert page["next"] is None
+        for wrong in ("0", "1001", "x"):
+            (error,) = problem_of(await rest.get("/v1/subscriptions", params={"limit": wrong}), 422)["errors"]
+            assert (error["field"], error["value"]) == ("limit", wrong)
+
+    api.run(scenario)
+
+
+def test_conditions(api: Api) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        path = "/v1/subscriptions/s"
+        problem_of(await rest.put(path, json=BODY, headers={"if-match": "*"}), 412)
+        answer = await rest.put(path, json=BODY, headers={"if-none-match": "*"})
+        assert answer.status_code == 201
+        first = answer.headers["etag"]
+        assert (await rest.get(path)).headers["etag"] == first
+        problem_of(await rest.put(path, json=BODY, headers={"if-none-match": "*"}), 412)
+        problem_of(await rest.put(path, json=BODY, headers={"if-none-match": first}), 422)
+        changed = {**BODY, "interval_ms": 1000}
+        answer = await rest.put(path, json=changed, headers={"if-match": f'"x", {first}'})
+        assert answer.status_code == 200
+        assert answer.headers["etag"] != first
+        problem_of(await rest.put(path, json=BODY, headers={"if-match": first}), 412)
+        problem_of(await rest.delete(path, headers={"if-match": first}), 412)
+        assert (await rest.get(path)).json()["interval_ms"] == 1000
+        answer = await rest.delete(path, headers={"if-match": answer.headers["etag"]})
+        assert answer.status_code == 204
+
+    api.run(scenario)
+
+
+def test_a_store_that_fails_is_said_and_nothing_changes(api: Api) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        await rest.put("/v1/subscriptions/s", json=BODY)
+        api.store.close()
+        problem = problem_of(await rest.put("/v1/subscriptions/t", json=BODY), 503)
+        assert "nothing has changed" in problem["detail"]
+        problem_of(await rest.delete("/v1/subscriptions/s"), 503)
+        assert [one["name"] for one in (await rest.get("/v1/subscriptions")).json()["items"]] == ["s"]
+
+    api.run(scenario)

@@ -1,0 +1,80 @@
+"""The command line run in this process, and a real REST server for it to speak to."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from receiver.api import ApiDependencies, RestServer, create_api
+from receiver.cli import app
+from receiver.metrics import ReceiverMetrics
+from receiver.settings.hostport import HostPort
+from receiver.store import SqliteSubscriptionStore, Subscriptions
+from tests.unit.api.conftest import KnownClients
+
+Run = Callable[..., Result]
+
+
+class Sidecar:
+    """The REST API on a thread of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.clients = KnownClients()
+        self.store = SqliteSubscriptionStore(path)
+        self.url = ""
+        self._up = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+
+    def start(self) -> None:
+        self._thread.start()
+        assert self._up.wait(10)
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._done.set)
+        self._thread.join(10)
+        self.store.close()
+        assert not self._thread.is_alive()
+
+    async def _serve(self) -> None:
+        self._loop, self._done = asyncio.get_running_loop(), asyncio.Event()
+        subscriptions = Subscriptions(self.store, lambda in_force: None)
+        await subscriptions.load()
+        api = create_api(
+            ApiDependencies(
+                version="9.9.9",
+                subscriptions=subscriptions,
+                clients=self.clients,
+                connections=list,
+                not_ready_because=lambda: None,
+                metrics=ReceiverMetrics(version="9.9.9"),
+            )
+        )
+        server = RestServer(api, HostPort(host="127.0.0.1", port=0))
+        await server.start()
+        self.url = f"http://{server.address}"
+        self._up.set()
+        await self._done.wait()
+        await server.stop()
+
+
+@pytest.fixture
+def sidecar(tmp_path: Path) -> Iterator[Sidecar]:
+    running = Sidecar(tmp_path / "subscriptions.db")
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the command line; arguments as texts, variables by name."""
+    monkeypatch.delenv("KAFKA_TELEMETRY_URL", raising=False)
+    monkeypatch.delenv("KAFKA_TELEMETRY_CONFIG", raising=False)
+
+    def command(*arguments: str, stdin: str | None = None, **environ: str) -> Result:
+        return CliRunner().invoke(app, arguments, input=stdin, env=environ, prog_name="kafka-telemetry")
+
+    return command

@@ -1,0 +1,134 @@
+"""serve, config and the program's own options: what they say, and the exit codes."""
+
+import sys
+import types
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import typer
+import typer.main
+
+from receiver.cli import app
+from receiver.settings.model import ReceiverSettings
+from tests.unit.cli.conftest import Run
+
+GOOD = """
+broker: {id: 1}
+listeners:
+  - {name: CLIENT, bind: "127.0.0.1:19092", upstream: "127.0.0.1:29092"}
+plugins:
+  - {type: console}
+"""
+
+
+def test_version(run: Run) -> None:
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, f"kafka-telemetry {version('kafka-client-telemetry')}\n")
+
+
+def test_every_command_has_help_with_an_example(run: Run) -> None:
+    def leaves(command: object, path: tuple[str, ...]) -> list[tuple[str, ...]]:
+        below = getattr(command, "commands", None)
+        if below is None:
+            return [path]
+        return [leaf for name, one in below.items() for leaf in leaves(one, (*path, name))]
+
+    found = leaves(typer.main.get_command(app), ())
+    assert set(found) == {
+        ("serve",),
+        ("config", "check"),
+        ("config", "reference"),
+        ("subscriptions", "list"),
+        ("subscriptions", "show"),
+        ("subscriptions", "put"),
+        ("subscriptions", "delete"),
+        ("clients", "list"),
+    }
+    for path in found:
+        result = run(*path, "--help")
+        assert result.exit_code == 0
+        assert "Example" in result.stdout
+        assert f"  kafka-telemetry {' '.join(path)}" in result.stdout
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["serve"], ["config", "check"], ["serve", "--nonsense"]])
+def test_wrong_usage(run: Run, arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "Usage: kafka-telemetry" in result.stderr
+
+
+def test_check_of_a_good_configuration(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "receiver.yaml"
+    file.write_text(GOOD)
+    result = run("config", "check", str(file))
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == f"{file}: good. Listeners: CLIENT on 127.0.0.1:19092. Plugins: console.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            GOOD + "telemetry: {max_byte: 5}",
+            "receiver.yaml: telemetry.max_byte: unknown key; did you mean max_bytes?",
+        ),
+        (
+            GOOD + "  - {type: nonsense}",
+            'receiver.yaml: plugins[1].type: "nonsense": unknown plugin type; installed are console, otlp',
+        ),
+        (
+            GOOD + "  - {type: otlp, protocol: grpc}",
+            "receiver.yaml: plugins[1].endpoint: required: text",
+        ),
+    ],
+)
+def test_a_wrong_configuration_stops_check_and_serve_with_one_line(
+    run: Run, tmp_path: Path, text: str, line: str
+) -> None:
+    file = tmp_path / "receiver.yaml"
+    file.write_text(text)
+    for arguments in (["config", "check", str(file)], ["serve", "--config", str(file)]):
+        result = run(*arguments)
+        assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"kafka-telemetry: {line}\n")
+
+
+def test_a_wrong_variable_stops_serve(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "receiver.yaml"
+    file.write_text(GOOD)
+    result = run("serve", "--config", str(file), KAFKA_TELEMETRY_BROKER__ID="one")
+    assert result.exit_code == 2
+    problem = '"one": expected an integer, 0 to 2147483647'
+    assert result.stderr == f"kafka-telemetry: environment: KAFKA_TELEMETRY_BROKER__ID: {problem}\n"
+
+
+@pytest.mark.parametrize("status", [0, 1, 2])
+def test_serve_hands_over_and_exits_as_it_is_told(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    handed: list[tuple[ReceiverSettings, Path]] = []
+
+    def root(settings: ReceiverSettings, config_path: Path) -> int:
+        handed.append((settings, config_path))
+        return status
+
+    stand_in = types.ModuleType("receiver.app")
+    stand_in.run = root  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "receiver.app", stand_in)
+    file = tmp_path / "receiver.yaml"
+    file.write_text(GOOD)
+    result = run("serve", KAFKA_TELEMETRY_CONFIG=str(file), KAFKA_TELEMETRY_BROKER__ID="7")
+    assert result.exit_code == status
+    ((settings, path),) = handed
+    assert settings.broker.id == 7
+    assert path == file
+
+
+def test_the_configuration_reference_is_the_one_in_docs(run: Run) -> None:
+    page = Path(__file__).parents[3] / "docs" / "configuration.md"
+    result = run("config", "reference")
+    assert result.exit_code == 0
+    assert page.read_text() == result.stdout, (
+        "the page is out of date: kafka-telemetry config reference > docs/configuration.md"
+    )

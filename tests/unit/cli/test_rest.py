@@ -1,0 +1,156 @@
+"""subscriptions and clients on the command line, against a real REST server."""
+
+import json
+import socket
+from pathlib import Path
+
+from receiver.wire.uuid import uuid_to_text
+from tests.unit.api.test_views import client, connection
+from tests.unit.cli.conftest import Run, Sidecar
+
+
+def test_subscriptions_from_first_to_last(run: Run, sidecar: Sidecar) -> None:
+    url = {"KAFKA_TELEMETRY_URL": sidecar.url}
+    empty = run("subscriptions", "list", **url)
+    assert (empty.exit_code, empty.stdout, empty.stderr) == (0, "", "there are no subscriptions\n")
+
+    arguments = ["--metric", "org.apache.kafka.producer.", "--metric", "a.", "--interval-ms", "60000"]
+    matches = ["--match", "client_software_name=apache-kafka-java", "--match", "client_id=a=b"]
+    put = run("subscriptions", "put", "producers", *arguments, *matches, **url)
+    assert (put.exit_code, put.stdout) == (0, "producers: created\n")
+    assert run("subscriptions", "put", "all", "-m", "*", **url).stdout == "all: created\n"
+    assert run("subscriptions", "put", "all", "-m", "*", **url).stdout == "all: replaced\n"
+
+    listed = run("subscriptions", "list", **url)
+    assert listed.stdout.splitlines() == [
+        "NAME       INTERVAL  METRICS                        MATCH",
+        "all        300 s     *                              (every client)",
+        "producers  60 s      org.apache.kafka.producer. a.  "
+        "client_software_name=apache-kafka-java client_id=a=b",
+    ]
+    shown = run("subscriptions", "show", "producers", "--output", "json", **url)
+    assert json.loads(shown.stdout) == {
+        "name": "producers",
+        "metrics": ["org.apache.kafka.producer.", "a."],
+        "interval_ms": 60000,
+        "match": {"client_software_name": "apache-kafka-java", "client_id": "a=b"},
+    }
+    assert len(run("subscriptions", "show", "all", **url).stdout.splitlines()) == 2
+
+    deleted = run("subscriptions", "delete", "all", **url)
+    assert (deleted.exit_code, deleted.stdout) == (0, "all: deleted\n")
+    again = run("subscriptions", "delete", "all", "--url", sidecar.url)
+    assert again.exit_code == 1
+    assert again.stderr == "kafka-telemetry: there is no subscription named 'all'\n"
+    assert [one.name for one in sidecar.store.load_all()] == ["producers"]
+
+
+def test_a_subscription_from_a_file_is_what_show_writes(run: Run, sidecar: Sidecar, tmp_path: Path) -> None:
+    run("subscriptions", "put", "a b/c", "-m", "x.", "--url", sidecar.url)
+    shown = run("subscriptions", "show", "a b/c", "-o", "json", "--url", sidecar.url).stdout
+    file = tmp_path / "subscription.json"
+    file.write_text(shown)
+    put = run("subscriptions", "put", "a b/c", "--file", str(file), "--url", sidecar.url)
+    assert put.stdout == "a b/c: replaced\n"
+    body = '{"metrics": ["y."]}'
+    put = run("subscriptions", "put", "a b/c", "-f", "-", "-o", "json", "--url", sidecar.url, stdin=body)
+    assert json.loads(put.stdout)["metrics"] == ["y."]
+
+
+def test_what_the_sidecar_refuses_is_one_line(run: Run, sidecar: Sidecar) -> None:
+    put = run("subscriptions", "put", "s", "-m", "a.*", "--url", sidecar.url)
+    assert put.exit_code == 1
+    assert put.stderr.startswith("kafka-telemetry: metrics[0]: is no prefix of a metric name")
+    assert put.stderr.count("\n") == 1
+    put = run("subscriptions", "put", "s", "-m", "a.", "--match", "colour=red", "--url", sidecar.url)
+    assert put.stderr.startswith("kafka-telemetry: match.colour: ")
+    put = run("subscriptions", "put", "s", "-f", "-", "--url", sidecar.url, stdin="{")
+    assert put.stderr.startswith("kafka-telemetry: the body is not JSON: ")
+
+
+def test_wrong_usage(run: Run, tmp_path: Path) -> None:
+    for arguments, said in (
+        (["put", "s"], "give at least one, for example --metric '*'"),
+        (["put", "s", "-m", "a.", "--match", "client_id"], "'client_id': expected SELECTOR=REGEX"),
+        (["put", "s", "-m", "a.", "--file", "x.json"], "either a file or the subscription's parts"),
+        (["put", "s", "--file", str(tmp_path / "absent")], "No such file or directory"),
+        (["show", ".."], "cannot be the name of a subscription"),
+        (["list", "--output", "xml"], "xml"),
+        (["list", "--url", "nonsense"], "nonsense: not a URL such as http://127.0.0.1:8642"),
+    ):
+        result = run("subscriptions", *arguments)
+        assert result.exit_code == 2, result.stderr
+        assert said in " ".join(result.stderr.split())
+
+
+def test_more_subscriptions_than_a_page_holds(run: Run, sidecar: Sidecar) -> None:
+    for number in range(3):
+        run("subscriptions", "put", f"s{number}", "-m", "a.", "--url", sidecar.url)
+    listed = run("subscriptions", "list", "-o", "json", "--url", sidecar.url)
+    assert [one["name"] for one in json.loads(listed.stdout)] == ["s0", "s1", "s2"]
+
+
+def test_clients(run: Run, sidecar: Sidecar) -> None:
+    empty = run("clients", "list", "--url", sidecar.url)
+    assert (empty.exit_code, empty.stderr) == (0, "no clients are known\n")
+    for number in range(2100):
+        state = client(number, connection(number) if number % 2 else None)
+        sidecar.clients.by_id[state.client_instance_id] = state
+    listed = run("clients", "list", "--url", sidecar.url)
+    header, first, second, *rest = listed.stdout.splitlines()
+    assert len(rest) == 998
+    assert header.split() == (
+        [
+            "CLIENT",
+            "INSTANCE",
+            "ID",
+            "CLIENT",
+            "ID",
+            "SOFTWARE",
+            "VERSION",
+            "ADDRESS",
+            "INTERVAL",
+            "PUSHES",
+            "LAST",
+            "PUSH",
+        ]
+    )
+    assert first.split() == [
+        "AAAAAAAAAAAAAAAAAAAAAA",
+        "orders",
+        "apache-kafka-java",
+        "4.4.0",
+        "-",
+        "60",
+        "s",
+        "3",
+        "-",
+    ]
+    assert "10.0.0.7:40001" in second
+    every = json.loads(run("clients", "list", "--limit", "3000", "-o", "json", "--url", sidecar.url).stdout)
+    assert [one["client_instance_id"] for one in every] == sorted(
+        (uuid_to_text(one) for one in sidecar.clients.by_id),
+        key=[uuid_to_text(one) for one in sorted(sidecar.clients.by_id)].index,
+    )
+    assert (
+        len(json.loads(run("clients", "list", "--limit", "1001", "-o", "json", "--url", sidecar.url).stdout))
+        == 1001
+    )
+
+
+def test_what_a_client_calls_itself_cannot_steer_the_terminal(run: Run, sidecar: Sidecar) -> None:
+    state = client(1, None)
+    object.__setattr__(state, "client_id", "a\x1b[2Jb\nc")
+    sidecar.clients.by_id[state.client_instance_id] = state
+    listed = run("clients", "list", "--url", sidecar.url)
+    assert "\x1b" not in listed.stdout
+    assert len(listed.stdout.splitlines()) == 2
+
+
+def test_nobody_there(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    result = run("clients", "list", "--url", url)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"kafka-telemetry: {url}: cannot connect (")
+    assert result.stderr.count("\n") == 1

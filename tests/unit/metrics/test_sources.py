@@ -1,0 +1,164 @@
+"""What is asked at scrape: the series follow what the sources say at that moment."""
+
+from dataclasses import dataclass, field
+
+from receiver.host.statistics import DropReason, PluginState, PluginStatistics
+from receiver.metrics import OTHER, ListenerBytes, ReceiverMetrics, SoftwareLabels, Sources
+from receiver.telemetry.connection import Connection
+
+
+@dataclass
+class Counts:
+    """The telemetry core's counts of instances."""
+
+    instances: int = 0
+    created: int = 0
+    evicted: int = 0
+    expired: int = 0
+
+
+@dataclass
+class Now:
+    """What the sources say."""
+
+    connections: list[Connection] = field(default_factory=list)
+    counts: Counts = field(default_factory=Counts)
+    listeners: list[ListenerBytes] = field(default_factory=list)
+    plugins: list[PluginStatistics] = field(default_factory=list)
+    ready: bool = False
+    draining: bool = False
+
+    def metrics(self, labels: SoftwareLabels | None = None) -> ReceiverMetrics:
+        metrics = ReceiverMetrics(version="9.9.9", labels=labels)
+        metrics.observe(
+            Sources(
+                connections=lambda: self.connections,
+                instances=lambda: self.counts,
+                listeners=lambda: self.listeners,
+                plugins=lambda: self.plugins,
+                ready=lambda: self.ready,
+                draining=lambda: self.draining,
+            )
+        )
+        return metrics
+
+
+def lines(metrics: ReceiverMetrics, name: str) -> set[str]:
+    """The lines of a metric without its prefix."""
+    text = metrics.exposition()[0].decode()
+    return {
+        line.removeprefix("kafka_telemetry_")
+        for line in text.splitlines()
+        if line.startswith((f"kafka_telemetry_{name}{{", f"kafka_telemetry_{name} "))
+    }
+
+
+def connection(number: int, software: str = "kgo", version: str = "1.0") -> Connection:
+    return Connection(
+        id=str(number),
+        listener="CLIENT",
+        security_protocol="PLAINTEXT",
+        source_address="10.0.0.7",
+        source_port=40_000 + number,
+        since=0.0,
+        client_software_name=software,
+        client_software_version=version,
+    )
+
+
+def test_a_softwares_connections_disappear_at_zero() -> None:
+    now = Now(connections=[connection(1), connection(2), connection(3, "librdkafka", "2.16.0")])
+    metrics = now.metrics()
+    kgo = 'connections{client_software_name="kgo",client_software_version="1.0",listener="CLIENT"}'
+    librdkafka = kgo.replace("kgo", "librdkafka").replace("1.0", "2.16.0")
+    assert lines(metrics, "connections") == {f"{kgo} 2.0", f"{librdkafka} 1.0"}
+    del now.connections[:2]
+    assert lines(metrics, "connections") == {f"{librdkafka} 1.0"}
+    now.connections.clear()
+    assert lines(metrics, "connections") == set()
+
+
+def test_made_up_software_makes_a_bounded_number_of_series() -> None:
+    now = Now(connections=[connection(n, f"made-up-{n}", f"{n}") for n in range(1000)])
+    shown = lines(now.metrics(SoftwareLabels(max_names=5, max_versions=10)), "connections")
+    assert len(shown) <= 5 * 11 + 11
+    assert sum(float(line.rpartition(" ")[2]) for line in shown) == 1000
+    assert any(f'"{OTHER}"' in line for line in shown)
+
+
+def test_instances_listeners_and_state() -> None:
+    now = Now(counts=Counts(instances=3, created=9, evicted=2, expired=4), ready=True)
+    now.listeners = [ListenerBytes(listener="CLIENT", from_clients=10, to_clients=20)]
+    metrics = now.metrics()
+    assert lines(metrics, "instances") == {"instances 3.0"}
+    assert lines(metrics, "instances_created_total") == {"instances_created_total 9.0"}
+    assert lines(metrics, "instances_evicted_total") == {"instances_evicted_total 2.0"}
+    assert lines(metrics, "instances_expired_total") == {"instances_expired_total 4.0"}
+    assert lines(metrics, "listener_bytes_total") == {
+        'listener_bytes_total{direction="from_clients",listener="CLIENT"} 10.0',
+        'listener_bytes_total{direction="to_clients",listener="CLIENT"} 20.0',
+    }
+    assert lines(metrics, "ready") == {"ready 1.0"}
+    assert lines(metrics, "draining") == {"draining 0.0"}
+    now.ready, now.draining = False, True
+    assert lines(metrics, "ready") == {"ready 0.0"}
+    assert lines(metrics, "draining") == {"draining 1.0"}
+
+
+def test_plugins() -> None:
+    now = Now(
+        plugins=[
+            PluginStatistics(
+                name="collector",
+                type="otlp",
+                state=PluginState.RUNNING,
+                queue_items=1,
+                queue_bytes=2,
+                queue_high_water_items=3,
+                queue_high_water_bytes=4,
+                queue_max_items=5,
+                queue_max_bytes=6,
+                in_flight_pushes=7,
+                offered_pushes=8,
+                exported_pushes=9,
+                exported_batches=10,
+                dropped=dict.fromkeys(DropReason, 0) | {DropReason.QUEUE_FULL: 11},
+                rejected_points=12,
+                failures=13,
+                retries=14,
+                consecutive_failures=15,
+                last_error="hunter2",
+                export_seconds=16.5,
+                exports=17,
+                call_seconds=18.5,
+            )
+        ]
+    )
+    metrics = now.metrics()
+    whole = metrics.exposition()[0].decode()
+    labels = 'plugin="collector",type="otlp"'
+    for name, value in {
+        "queue_items": 1,
+        "queue_bytes": 2,
+        "queue_high_water_items": 3,
+        "queue_high_water_bytes": 4,
+        "queue_max_items": 5,
+        "queue_max_bytes": 6,
+        "in_flight_pushes": 7,
+        "offered_pushes_total": 8,
+        "exported_pushes_total": 9,
+        "exported_batches_total": 10,
+        "rejected_points_total": 12,
+        "failures_total": 13,
+        "retries_total": 14,
+        "consecutive_failures": 15,
+        "export_seconds_sum": 16.5,
+        "export_seconds_count": 17,
+        "call_seconds": 18.5,
+    }.items():
+        assert f"kafka_telemetry_plugin_{name}{{{labels}}} {float(value)}\n" in whole
+    assert 'kafka_telemetry_plugin_state{plugin="collector",state="running",type="otlp"} 1.0\n' in whole
+    dropped = 'kafka_telemetry_plugin_dropped_pushes_total{plugin="collector",reason="%s",type="otlp"} %s\n'
+    assert dropped % ("queue_full", 11.0) in whole
+    assert dropped % ("shutdown", 0.0) in whole
+    assert "hunter2" not in whole
