@@ -25,7 +25,7 @@ import structlog
 import uvloop
 
 from receiver.api import ApiDependencies, RestServer, ServerError, create_api
-from receiver.client_states import TelemetryClientStates
+from receiver.api.client_states import TelemetryClientStates
 from receiver.gateway.events import GatewayEvents
 from receiver.gateway.gateway import Gateway
 from receiver.gateway.listener import Listener, ListenerError

@@ -14,6 +14,8 @@ from typing import Any
 import structlog
 from pydantic import BaseModel, SecretBytes, SecretStr
 
+from receiver.log import RateLimitedLog
+
 __all__ = ["FailureLog", "Redaction"]
 
 _MAX_CHARACTERS = 300
@@ -87,23 +89,13 @@ class FailureLog:
     def __init__(
         self, plugin: str, *, interval_s: float = 10.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._logger = structlog.get_logger("receiver.host").bind(plugin=plugin)
-        self._interval_s = interval_s
-        self._clock = clock
-        self._last: dict[str, float] = {}
-        self._suppressed: dict[str, int] = {}
+        fields = {"plugin": plugin}
+        self._logger = structlog.get_logger("receiver.host").bind(**fields)
+        self._limited = RateLimitedLog("receiver.host", every_s=interval_s, clock=clock, fields=fields)
 
     def limited(self, event: str, **fields: Any) -> None:
         """Warn of something that may come again and again; says how many lines were left out."""
-        now = self._clock()
-        last = self._last.get(event)
-        if last is not None and now - last < self._interval_s:
-            self._suppressed[event] = self._suppressed.get(event, 0) + 1
-            return
-        self._last[event] = now
-        if suppressed := self._suppressed.pop(event, 0):
-            fields["suppressed"] = suppressed
-        self._logger.warning(event, **fields)
+        self._limited.warning(event, **fields)
 
     def info(self, event: str, **fields: Any) -> None:
         """Tell of a step in the plugin's lifecycle."""
