@@ -11,7 +11,10 @@ import (
 	"time"
 )
 
-const throttlingQuotaExceeded = 89
+const (
+	throttlingQuotaExceeded = 89
+	longestInterval         = 2 * time.Second
+)
 
 type pushReport struct {
 	Pairs          int                `json:"pairs"`
@@ -141,6 +144,9 @@ func (p *pairs) client(connection net.Conn, index, of int) error {
 		}
 		if subscription.code != 0 {
 			return fmt.Errorf("GetTelemetrySubscriptions is answered with error code %d", subscription.code)
+		}
+		if subscription.interval > longestInterval && !p.fresh {
+			return fmt.Errorf("the push interval is %v, which is too long to measure with; use a subscription of 100 ms, or --fresh", subscription.interval)
 		}
 		if instance == [16]byte{} {
 			instance = subscription.instance
