@@ -1,0 +1,275 @@
+"""Inflating what clients push, as a stream under a cap (KIP-714, "Compression").
+
+Owns the five compression types and the bounds on what they may cost: no more bytes come out than the cap and
+one chunk, whatever goes in, and no decompressor gets a window larger than the cap asks for. It must not
+look into what comes out.
+
+Compression types: 0 none, 1 gzip, 2 snappy (raw, or in xerial's framing as Java clients send it), 3 lz4 (its
+frame format), 4 zstd. Several gzip members, lz4 frames or zstd frames in a row are one text.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import cramjam
+import lz4.frame
+import zstandard
+
+from receiver.telemetry.errors import NotInflatableError, TooLargeError, UnknownCodecError
+
+__all__ = ["CODECS", "CODEC_NAMES", "NotInflatableError", "TooLargeError", "UnknownCodecError", "inflate"]
+
+#: KIP-714's compression types by name.
+CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+CODEC_NAMES: Final = {codec: name for name, codec in CODECS.items()}
+
+# Bytes that a decompressor gives at a time.
+_CHUNK: Final = 1 << 18
+# Members or frames in a row; each costs a new decompressor. Clients send one.
+_MAX_FRAMES: Final = 64
+# Blocks in one push, besides one for every 4 KiB of the cap; clients' blocks hold 32 KiB and more.
+_MIN_BLOCKS: Final = 1024
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_BYTES: Final = len(_XERIAL_MAGIC) + 8
+
+_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+# RFC 8878, section 3.1.1.1.2: decoders should take windows of 8 MiB; zstd's levels up to 19 need no more.
+_ZSTD_WINDOW: Final = 1 << 23
+# RFC 8878, section 3.1.1.2: a block holds at most 128 KiB, so that these give at most 1 MiB.
+_ZSTD_BLOCKS_AT_A_TIME: Final = 8
+
+_UINT32_BE = struct.Struct(">I")
+
+# A decompression context takes longer to make than a small push to inflate. Whoever inflates takes one away
+# and puts it back, so that it is never used twice at once.
+_ZSTD_IDLE: deque[zstandard.ZstdDecompressor] = deque(maxlen=2)
+
+
+def inflate(codec: int, data: bytes | memoryview, limit: int) -> bytes:
+    """Undo the compression of a push.
+
+    Args:
+        codec: KIP-714's compression type, 0 to 4.
+        data: The bytes as pushed, not empty.
+        limit: The most bytes that may come out.
+
+    Returns:
+        The inflated bytes.
+
+    Raises:
+        UnknownCodecError: The codec is none of the five.
+        TooLargeError: More than ``limit`` bytes would come out, or zstd wants a window of more than 8 MiB.
+        NotInflatableError: The bytes are cut off, damaged, or followed by others.
+
+    Source: KIP-714, "Compression"; Kafka's ``CompressionType``; RFC 1952, RFC 8878, the lz4 frame format.
+    """
+    inflater = _INFLATERS.get(codec)
+    if inflater is None:
+        raise UnknownCodecError(f"compression type {codec} is unknown")
+    return inflater(data, limit)
+
+
+def _none(data: bytes | memoryview, limit: int) -> bytes:
+    if len(data) > limit:
+        raise _too_large(limit)
+    return bytes(data)
+
+
+def _gzip(data: bytes | memoryview, limit: int) -> bytes:
+    return _framed("gzip", _Gzip, data, limit)
+
+
+def _lz4(data: bytes | memoryview, limit: int) -> bytes:
+    return _framed("lz4", lz4.frame.LZ4FrameDecompressor, data, limit)
+
+
+class _Gzip:
+    """zlib's decompressor of one gzip member, with the interface that lz4's has."""
+
+    __slots__ = ("_zlib",)
+
+    def __init__(self) -> None:
+        self._zlib = zlib.decompressobj(wbits=31)
+
+    @property
+    def eof(self) -> bool:
+        return self._zlib.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._zlib.unused_data
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._zlib.unconsumed_tail
+
+    def decompress(self, data: bytes | memoryview, max_length: int) -> bytes:
+        return self._zlib.decompress(data or self._zlib.unconsumed_tail, max_length)
+
+
+def _framed(name: str, decompressor: Callable[[], Any], data: bytes | memoryview, limit: int) -> bytes:
+    chunks: list[bytes] = []
+    room = limit
+    rest: bytes | memoryview = data
+    for _ in range(_MAX_FRAMES):
+        frame = decompressor()
+        try:
+            while True:
+                chunk = frame.decompress(rest, max_length=min(room + 1, _CHUNK))
+                rest = b""
+                room -= len(chunk)
+                if room < 0:
+                    raise _too_large(limit)
+                chunks.append(chunk)
+                if frame.eof:
+                    break
+                if not chunk and frame.needs_input:
+                    raise NotInflatableError(f"the {name} data is cut off")
+            rest = frame.unused_data
+        except (zlib.error, RuntimeError, EOFError) as error:
+            raise NotInflatableError(f"the bytes are no {name} data") from error
+        if not rest:
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    raise NotInflatableError(f"the {name} data has more than {_MAX_FRAMES} parts")
+
+
+def _snappy(data: bytes | memoryview, limit: int) -> bytes:
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return _snappy_block(data, limit, limit)
+    chunks: list[bytes] = []
+    room = limit
+    most_blocks = _MIN_BLOCKS + limit // 4096
+    for block in _xerial_blocks(data):
+        if len(chunks) == most_blocks:
+            raise NotInflatableError(f"the snappy data has more than {most_blocks} blocks")
+        chunk = _snappy_block(block, room, limit)
+        room -= len(chunk)
+        chunks.append(chunk)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _xerial_blocks(data: bytes | memoryview) -> Iterator[bytes | memoryview]:
+    """Walk snappy-java's SnappyOutputStream: a header of 16 bytes, then blocks behind their lengths."""
+    position = _XERIAL_HEADER_BYTES
+    if len(data) < position:
+        raise NotInflatableError("the snappy data is cut off")
+    while position < len(data):
+        if len(data) - position < _UINT32_BE.size:
+            raise NotInflatableError("the snappy data is cut off")
+        (size,) = _UINT32_BE.unpack_from(data, position)
+        position += _UINT32_BE.size
+        if size > len(data) - position:
+            raise NotInflatableError("the snappy data is cut off")
+        yield data[position : position + size]
+        position += size
+
+
+def _snappy_block(block: bytes | memoryview, room: int, limit: int) -> bytes:
+    # The preamble says how much comes out, and the decoder allocates that before it looks further.
+    size = shift = 0
+    for byte in block[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    else:
+        raise NotInflatableError("the bytes are no snappy data")
+    if size > room:
+        raise _too_large(limit)
+    try:
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise NotInflatableError("the bytes are no snappy data") from error
+
+
+def _zstd(data: bytes | memoryview, limit: int) -> bytes:
+    try:
+        context = _ZSTD_IDLE.pop()
+    except IndexError:
+        context = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
+    try:
+        return _zstd_frames(context, data, limit)
+    except zstandard.ZstdError as error:
+        if "too much memory" in str(error):
+            raise TooLargeError(f"wants a zstd window of more than {_ZSTD_WINDOW} bytes") from error
+        raise NotInflatableError("the bytes are no zstd data") from error
+    finally:
+        _ZSTD_IDLE.append(context)
+
+
+def _zstd_frames(context: zstandard.ZstdDecompressor, data: bytes | memoryview, limit: int) -> bytes:
+    chunks: list[bytes] = []
+    room = limit
+    position = 0
+    for _ in range(_MAX_FRAMES):
+        frame = context.decompressobj()
+        for end in _zstd_cuts(data, position, _MIN_BLOCKS + limit // 4096):
+            chunk = frame.decompress(data[position:end])
+            position = end
+            room -= len(chunk)
+            if room < 0:
+                raise _too_large(limit)
+            chunks.append(chunk)
+        if not frame.eof:
+            raise NotInflatableError("the bytes are no zstd data")
+        if position == len(data):
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    raise NotInflatableError(f"the zstd data has more than {_MAX_FRAMES} parts")
+
+
+def _zstd_cuts(data: bytes | memoryview, start: int, most_blocks: int) -> Iterator[int]:
+    """Find where to cut one frame, so that no piece of it comes out larger than a few blocks can be.
+
+    zstandard has no cap on what it gives for what it gets, clients tell no content size, and four bytes may
+    stand for 128 KiB. The walk also finds the frame's end, so that a frame that is cut off is seen.
+    """
+    position, checksum = _zstd_header(data, start)
+    for count in range(1, most_blocks + 1):
+        header = data[position : position + 3]
+        if len(header) < 3:
+            raise NotInflatableError("the zstd data is cut off")
+        block = header[0] | header[1] << 8 | header[2] << 16
+        # RFC 8878, section 3.1.1.2: a run-length block (type 1) has one byte whatever its size says.
+        position += 3 + (1 if (block >> 1) & 3 == 1 else block >> 3)
+        last = block & 1
+        if last:
+            position += checksum
+        if position > len(data):
+            raise NotInflatableError("the zstd data is cut off")
+        if last or count % _ZSTD_BLOCKS_AT_A_TIME == 0:
+            yield position
+        if last:
+            return
+    raise NotInflatableError(f"the zstd data has more than {most_blocks} blocks")
+
+
+def _zstd_header(data: bytes | memoryview, start: int) -> tuple[int, int]:
+    """Return where the first block begins, and the size of the checksum at the end (RFC 8878, 3.1.1.1)."""
+    if len(data) - start < 5:
+        raise NotInflatableError("the zstd data is cut off")
+    if data[start : start + 4] != _ZSTD_MAGIC:
+        raise NotInflatableError("the bytes are no zstd data")
+    descriptor = data[start + 4]
+    single_segment = descriptor >> 5 & 1
+    content_size = (single_segment, 2, 4, 8)[descriptor >> 6]
+    dictionary_id = (0, 1, 2, 4)[descriptor & 3]
+    return start + 5 + (1 - single_segment) + dictionary_id + content_size, 4 if descriptor & 4 else 0
+
+
+def _too_large(limit: int) -> TooLargeError:
+    return TooLargeError(f"inflates to more than {limit} bytes")
+
+
+_INFLATERS: Final[dict[int, Callable[[bytes | memoryview, int], bytes]]] = {
+    0: _none,
+    1: _gzip,
+    2: _snappy,
+    3: _lz4,
+    4: _zstd,
+}

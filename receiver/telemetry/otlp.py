@@ -1,0 +1,199 @@
+"""From the OTLP bytes of a push to labelled bytes that a plugin can forward as they are.
+
+Owns what a valid push is and how it is put together. It must not know who pushed: the labels come as bytes.
+
+How a push is taken apart without Python looking at every message:
+
+1. Protobuf parses the whole as MetricsData: that is the check.
+2. A push whose outer messages are encoded in an odd way (a Resource in two pieces, a length in more bytes than
+   it needs) is written out again, so that what follows sees each thing once.
+3. Searches over the bytes show what may have to be taken out (:mod:`receiver.telemetry.scrub`): nearly always
+   nothing, or a few metrics of a Java client that are NaN because nothing was measured yet.
+4. Where every ResourceMetrics has the same Resource, as Java clients send it, reading the bytes as one of
+   :mod:`receiver.telemetry.otlp_views` merges them. Where they differ they are grouped one by one.
+
+Unknown fields are kept. A ResourceMetrics that has some is merged with no other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+from receiver.telemetry.errors import InvalidMetricsError, TooLargeError
+from receiver.telemetry.labels import length_delimited
+from receiver.telemetry.otlp_views import OneResource, OneScope, Outline
+from receiver.telemetry.scrub import Scrubber, may_need_scrubbing
+
+__all__ = ["MAX_RESOURCES", "InvalidMetricsError", "LabelledMetrics", "TooLargeError", "label_metrics"]
+
+#: ResourceMetrics in a push, where they have different Resources and Python has to look at each.
+MAX_RESOURCES: Final = 10_000
+
+_RESOURCE_METRICS_TAG: Final = b"\x0a"
+_RESOURCE_TAG: Final = b"\x0a"
+_SCOPE_METRICS_TAG: Final = b"\x12"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledMetrics:
+    """What became of a push's metrics.
+
+    Attributes:
+        data: The bytes of a MetricsData with the receiver's labels; empty when no metric is left.
+        dropped_points: Data points left out because their value is NaN or infinite.
+        removed_labels: Attributes left out because their keys are the receiver's.
+    """
+
+    data: bytes
+    dropped_points: int
+    removed_labels: int
+
+
+def label_metrics(data: bytes, labels: bytes) -> LabelledMetrics:
+    """Check the metrics of a push, merge its equal Resources and label them.
+
+    Args:
+        data: Inflated bytes of a MetricsData, not empty.
+        labels: Attributes to add to every Resource, from :func:`~receiver.telemetry.labels.label_bytes`.
+
+    Returns:
+        The labelled metrics.
+
+    Raises:
+        InvalidMetricsError: The bytes are no MetricsData, or there is no metric in them. No client sends
+            ResourceMetrics without a metric: Java and librdkafka then send nothing at all.
+        TooLargeError: More different Resources, or more to take out, than can be looked at one by one.
+
+    Source: KIP-714, "Metrics serialization format"; opentelemetry-proto, ``metrics.proto``.
+    """
+    try:
+        metrics = MetricsData.FromString(data)
+    except DecodeError as error:
+        raise InvalidMetricsError("the bytes are no OTLP MetricsData") from error
+    if not _has_metric(metrics):
+        raise InvalidMetricsError("there is no metrics message in the bytes")
+    if Outline.FromString(data).SerializeToString() != data:
+        data = metrics.SerializeToString()
+    count = len(metrics.resource_metrics)
+    scrubber = Scrubber()
+    one_list = _one_list(data, count)
+    if not may_need_scrubbing(data):
+        empty = False
+    elif one_list is not None:
+        empty = _scrub_one_list(one_list, scrubber)
+    else:
+        scrubber.scrub(metrics)
+        data = metrics.SerializeToString()
+        count = len(metrics.resource_metrics)
+        empty = not _has_metric(metrics)
+    if empty:
+        data = b""
+    elif one_list is not None:
+        data = _label_one_list(one_list, labels)
+    else:
+        data = _label_each_resource(data, count, labels)
+    return LabelledMetrics(
+        data=data, dropped_points=scrubber.dropped_points, removed_labels=scrubber.removed_labels
+    )
+
+
+def _has_metric(metrics: MetricsData) -> bool:
+    return any(
+        scope_metrics.metrics
+        for resource_metrics in metrics.resource_metrics
+        for scope_metrics in resource_metrics.scope_metrics
+    )
+
+
+def _one_list(data: bytes, count: int) -> Any:
+    """Read a push as one list of metrics, as Java's are; None where Resources or scopes tell metrics apart."""
+    merged = OneScope.FromString(data)
+    if not _is_one_resource(merged.resource_metrics, count):
+        return None
+    scope_metrics = merged.resource_metrics.scope_metrics
+    if scope_metrics.scope or scope_metrics.schema_url or _has_unknown_fields(scope_metrics):
+        return None
+    return merged
+
+
+def _is_one_resource(resource_metrics: Any, count: int) -> bool:
+    """Say whether the ``count`` ResourceMetrics that were read as one say the same about where they are from."""
+    resources = resource_metrics.resource
+    # Either none has a Resource or each has. None and an empty one are the same too, but nobody sends such a mix.
+    same = not resources or (len(resources) == count and len(set(resources)) == 1)
+    return same and not resource_metrics.schema_url and not _has_unknown_fields(resource_metrics)
+
+
+def _scrub_one_list(one_list: Any, scrubber: Scrubber) -> bool:
+    """Scrub what :func:`_one_list` gave, in place; say whether no metric is left."""
+    resource_metrics = one_list.resource_metrics
+    if resource_metrics.resource:
+        resource = scrubber.scrub_resource(resource_metrics.resource[0])
+        del resource_metrics.resource[:]
+        resource_metrics.resource.append(resource)
+    metrics = resource_metrics.scope_metrics.metrics
+    kept = scrubber.scrub_metrics(list(metrics))
+    del metrics[:]
+    metrics.extend(kept)
+    return not kept
+
+
+def _label_one_list(one_list: Any, labels: bytes) -> bytes:
+    resource_metrics = one_list.resource_metrics
+    resource = resource_metrics.resource[0] if resource_metrics.resource else b""
+    body = length_delimited(_SCOPE_METRICS_TAG, resource_metrics.scope_metrics.SerializeToString())
+    return _resource_metrics(resource + labels, body) + _other_fields(one_list)
+
+
+def _label_each_resource(data: bytes, count: int, labels: bytes) -> bytes:
+    merged = OneResource.FromString(data)
+    resource_metrics = merged.resource_metrics
+    if not _is_one_resource(resource_metrics, count):
+        return _label_groups(data, count, labels)
+    resource = resource_metrics.resource[0] if resource_metrics.resource else b""
+    resource_metrics.ClearField("resource")
+    return _resource_metrics(resource + labels, resource_metrics.SerializeToString()) + _other_fields(merged)
+
+
+def _label_groups(data: bytes, count: int, labels: bytes) -> bytes:
+    """Merge the ResourceMetrics that have equal Resources, in order of appearance."""
+    if count > MAX_RESOURCES:
+        raise TooLargeError(f"has more than {MAX_RESOURCES} ResourceMetrics of different Resources")
+    outline = Outline.FromString(data)
+    groups: dict[tuple[Any, ...], Any] = {}
+    for index, resource_metrics in enumerate(outline.resource_metrics):
+        key = (
+            (index,)
+            if _has_unknown_fields(resource_metrics)
+            else (resource_metrics.resource, resource_metrics.schema_url)
+        )
+        group = groups.setdefault(key, resource_metrics)
+        if group is not resource_metrics:
+            group.scope_metrics.extend(resource_metrics.scope_metrics)
+    parts = []
+    for group in groups.values():
+        resource = group.resource + labels
+        group.ClearField("resource")
+        parts.append(_resource_metrics(resource, group.SerializeToString()))
+    return b"".join(parts) + _other_fields(outline)
+
+
+def _resource_metrics(resource: bytes, others: bytes) -> bytes:
+    return length_delimited(_RESOURCE_METRICS_TAG, length_delimited(_RESOURCE_TAG, resource) + others)
+
+
+def _has_unknown_fields(message: Any) -> bool:
+    return len(UnknownFieldSet(message)) > 0
+
+
+def _other_fields(metrics_data: Any) -> bytes:
+    """Return what a MetricsData has besides its ResourceMetrics, which are given up."""
+    if not _has_unknown_fields(metrics_data):
+        return b""
+    metrics_data.ClearField("resource_metrics")
+    return bytes(metrics_data.SerializeToString())

@@ -1,0 +1,170 @@
+"""Taking out of a push what must not be forwarded: values that are no numbers, labels that are not a client's.
+
+Owns the quick proof that there is nothing to take out, and the exact way, on parsed messages, where there may
+be. A search over bytes may find too much, and never too little: a double's tag and its bytes are next to each
+other, and so are a key's, however oddly lengths and tags are encoded. It must not put a push together.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from bisect import bisect_right
+from typing import Any, Final
+
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+
+from receiver.telemetry.errors import TooLargeError
+from receiver.telemetry.labels import OWNED_LABELS
+
+__all__ = ["MAX_SCRUBBED", "Scrubber", "may_need_scrubbing"]
+
+#: Metrics and data points in a push that Python may look at one by one.
+MAX_SCRUBBED: Final = 50_000
+
+_OWNED: Final = frozenset(OWNED_LABELS)
+
+_SUSPICIOUS: Final = (
+    # NumberDataPoint.as_double is field 4 of wire type 1: tag 0x21. Its eight bytes are little-endian; NaN and
+    # the infinities are those with every bit of the exponent set. Only the tag is consumed: hits may overlap.
+    re.compile(rb"\x21(?=.{6}[\xf0-\xff][\x7f\xff])", re.DOTALL),
+    # The same tag in two to five bytes, which a parser takes too.
+    re.compile(rb"\xa1\x80{0,3}\x00"),
+    # The owned keys. Each pattern begins with a literal, which Python's re looks for as fast as memory is read;
+    # an underscore is the rarest character that these have in common.
+    re.compile(
+        rb"_(?:id(?:(?<=client_id)|(?<=broker_id)|(?<=cluster_id))"
+        rb"|(?:instance_id|software_name|software_version|source_address|source_port|protocol))"
+    ),
+    re.compile(rb"principal"),
+    re.compile(rb"listener"),
+)
+
+
+def may_need_scrubbing(data: bytes) -> bool:
+    """Say whether a push may have something to take out; False is a proof that it has not."""
+    # Not in a loop: this runs over every push.
+    not_finite, long_tag, key, principal, listener = _SUSPICIOUS
+    return bool(
+        not_finite.search(data)
+        or long_tag.search(data)
+        or key.search(data)
+        or principal.search(data)
+        or listener.search(data)
+    )
+
+
+class Scrubber:
+    """One pass over a push: removes NaN and infinite values of gauges and sums, and attributes with owned keys.
+
+    What is emptied by that is removed with it: the metric, its ScopeMetrics, its ResourceMetrics.
+
+    Attributes:
+        dropped_points: Data points dropped so far.
+        removed_labels: Attributes removed so far.
+    """
+
+    __slots__ = ("_looked_at", "dropped_points", "removed_labels")
+
+    def __init__(self) -> None:
+        self.dropped_points = 0
+        self.removed_labels = 0
+        self._looked_at = 0
+
+    def scrub(self, metrics: MetricsData) -> None:
+        """Scrub a whole push in place.
+
+        Raises:
+            TooLargeError: There are more than :data:`MAX_SCRUBBED` metrics and data points.
+        """
+        _keep(metrics.resource_metrics, [self._keeps_resource(item) for item in metrics.resource_metrics])
+
+    def scrub_metrics(self, metrics: list[bytes]) -> list[bytes]:
+        """Scrub a list of encoded Metric messages, of which only suspicious ones are parsed.
+
+        Args:
+            metrics: The messages; changed.
+
+        Returns:
+            Those that are left, as they were but for what was taken out.
+
+        Raises:
+            TooLargeError: More than :data:`MAX_SCRUBBED` metrics and data points are suspicious.
+        """
+        together = b"".join(metrics)
+        ends = list(itertools.accumulate(map(len, metrics)))
+        suspects = {
+            bisect_right(ends, hit.start()) for pattern in _SUSPICIOUS for hit in pattern.finditer(together)
+        }
+        emptied = set()
+        for index in suspects:
+            metric = Metric.FromString(metrics[index])
+            before = self.dropped_points + self.removed_labels
+            if not self._keeps_metric(metric):
+                emptied.add(index)
+            elif self.dropped_points + self.removed_labels > before:
+                metrics[index] = metric.SerializeToString()
+        if not emptied:
+            return metrics
+        return [metric for index, metric in enumerate(metrics) if index not in emptied]
+
+    def scrub_resource(self, resource: bytes) -> bytes:
+        """Scrub an encoded Resource; without an owned key its bytes stay as they are."""
+        if not may_need_scrubbing(resource):
+            return resource
+        parsed = Resource.FromString(resource)
+        before = self.removed_labels
+        self._remove_labels(parsed.attributes)
+        return parsed.SerializeToString() if self.removed_labels > before else resource
+
+    def _keeps_resource(self, resource_metrics: Any) -> bool:
+        self._remove_labels(resource_metrics.resource.attributes)
+        kept = [self._keeps_scope(item) for item in resource_metrics.scope_metrics]
+        return _keep(resource_metrics.scope_metrics, kept)
+
+    def _keeps_scope(self, scope_metrics: Any) -> bool:
+        self._remove_labels(scope_metrics.scope.attributes)
+        kept = [self._keeps_metric(item) for item in scope_metrics.metrics]
+        return _keep(scope_metrics.metrics, kept)
+
+    def _keeps_metric(self, metric: Any) -> bool:
+        self._look_at(1)
+        kind = metric.WhichOneof("data")
+        if kind is None:
+            return True
+        points = getattr(metric, kind).data_points
+        self._look_at(len(points))
+        for point in points:
+            self._remove_labels(point.attributes)
+            for exemplar in getattr(point, "exemplars", ()):
+                self._remove_labels(exemplar.filtered_attributes)
+        if kind not in ("gauge", "sum"):
+            return True
+        kept = [
+            point.WhichOneof("value") != "as_double" or math.isfinite(point.as_double) for point in points
+        ]
+        self.dropped_points += kept.count(False)
+        return _keep(points, kept)
+
+    def _remove_labels(self, attributes: Any) -> None:
+        for index in range(len(attributes) - 1, -1, -1):
+            if attributes[index].key in _OWNED:
+                del attributes[index]
+                self.removed_labels += 1
+
+    def _look_at(self, messages: int) -> None:
+        self._looked_at += messages
+        if self._looked_at > MAX_SCRUBBED:
+            raise TooLargeError(f"has more than {MAX_SCRUBBED} metrics and data points to look at")
+
+
+def _keep(items: Any, kept: list[bool]) -> bool:
+    """Remove the items that are not kept; say whether the list is as it was or still has some."""
+    if False not in kept:
+        return True
+    remaining = [item for item, wanted in zip(items, kept, strict=True) if wanted]
+    del items[:]
+    items.extend(remaining)
+    return bool(remaining)
