@@ -68,8 +68,12 @@ class _Api(FastAPI):
 
 
 def _describe_problems(responses: dict[str, Any]) -> None:
-    for status, response in responses.items():
-        if int(status) >= 400:
+    for status, response in list(responses.items()):
+        schema = response.get("content", {}).get("application/json", {}).get("schema", {})
+        if schema.get("$ref", "").endswith("/HTTPValidationError"):
+            # FastAPI adds it to whatever has a parameter, also where any value is good.
+            del responses[status]
+        elif int(status) >= 400:
             response["content"] = {
                 problems.PROBLEM_CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}
             }

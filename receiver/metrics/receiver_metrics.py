@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.process_collector import ProcessCollector
@@ -79,6 +79,8 @@ class ReceiverMetrics:
     """
 
     def __init__(self, *, version: str, labels: SoftwareLabels | None = None) -> None:
+        # A time of creation beside each counter would double the series, and resets show without it.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry(auto_describe=False)
         self.labels = labels or SoftwareLabels()
         self.subscription_requests = self._counter(

@@ -1,0 +1,45 @@
+"""docs/rest.md names every endpoint with its answers, every bound and every metric, and no others."""
+
+import re
+from pathlib import Path
+
+import httpx
+
+from receiver.api.limits import MAX_BODY_BYTES
+from receiver.api.pages import MAX_LIMIT
+from receiver.telemetry.subscription import DEFAULT_INTERVAL_MS, MAX_INTERVAL_MS, MIN_INTERVAL_MS, SELECTORS
+from tests.unit.api.conftest import Api
+from tests.unit.metrics.test_sources import Now
+
+PAGE = (Path(__file__).parents[3] / "docs" / "rest.md").read_text()
+
+
+def test_every_endpoint_is_there_with_every_answer(api: Api) -> None:
+    described: dict[tuple[str, str], set[str]] = {}
+
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        for path, operations in (await rest.get("/openapi.json")).json()["paths"].items():
+            for method, operation in operations.items():
+                described[method.upper(), path] = set(operation["responses"])
+
+    api.run(scenario)
+    rows = re.findall(r"^\| `([A-Z]+) (/\S*)` \|[^|]*\| ([^|]*) \|$", PAGE, re.MULTILINE)
+    documented = {(method, path): set(re.findall(r"\d{3}", answers)) for method, path, answers in rows}
+    assert documented == described
+
+
+def test_every_metric_is_there() -> None:
+    shown = {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for family in Now().metrics().registry.collect()
+        if family.name.startswith("kafka_telemetry_")
+    }
+    assert set(re.findall(r"`(kafka_telemetry_\w+)`", PAGE)) == shown
+
+
+def test_the_bounds_are_the_real_ones() -> None:
+    assert f"more than {MAX_BODY_BYTES:,} bytes" in PAGE
+    assert f"`limit` (1 to {MAX_LIMIT}, by default 100)" in PAGE
+    assert f"{MIN_INTERVAL_MS} to {MAX_INTERVAL_MS}" in PAGE
+    assert f"| {DEFAULT_INTERVAL_MS} |" in PAGE
+    assert all(f"`{selector}`" in PAGE for selector in SELECTORS)
