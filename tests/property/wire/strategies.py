@@ -117,7 +117,12 @@ def api_versions_responses(
 
 
 def responses(
-    key: int, version: int, *, unknown: bool = True, error_codes: st.SearchStrategy[int] = int16s
+    key: int,
+    version: int,
+    *,
+    unknown: bool = True,
+    error_codes: st.SearchStrategy[int] = int16s,
+    lifetimes: st.SearchStrategy[int] = int64s,
 ) -> st.SearchStrategy[Any]:
     """Responses; with ``unknown`` also what no schema names."""
     if key == 17:
@@ -130,7 +135,7 @@ def responses(
             error_code=error_codes,
             error_message=st.none() | texts,
             auth_bytes=blobs,
-            session_lifetime_ms=int64s if version >= 1 else st.just(0),
+            session_lifetime_ms=lifetimes if version >= 1 else st.just(0),
             tagged_fields=tags(flexible=version >= 2, unknown=unknown),
         )
     if key == 71:
