@@ -118,7 +118,7 @@ def answer_body(body: bytes, *, asked: int, forwarded: int) -> bytes:
     """Turn the broker's answer into the client's: our versions in it, in the version the client asked in.
 
     Args:
-        body: The body of the broker's response, without an error.
+        body: The body of the broker's response; an error other than UNSUPPORTED_VERSION stays what it is.
         asked: The version the client asked in.
         forwarded: The version the broker was asked in, at most ``asked``.
 

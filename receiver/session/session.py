@@ -29,6 +29,7 @@ from typing import Final, Protocol
 
 from receiver.session.api_versions import Answer, answer_body, decide
 from receiver.session.events import SessionEvents
+from receiver.session.messages import api_versions_request, decode_telemetry, response_header, under
 from receiver.session.upstream import LEARNED_KEYS, Upstream
 from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.telemetry import ClientTelemetry
@@ -44,11 +45,9 @@ from receiver.wire.errors import WireError
 from receiver.wire.framing import RequestRewriter, ResponseRewriter, frame
 from receiver.wire.headers import (
     RequestHeader,
-    ResponseHeader,
     decode_request_header,
     decode_response_header,
     encode_request_header,
-    encode_response_header,
     response_header_version,
 )
 from receiver.wire.k18_api_versions import ApiVersionsRequest
@@ -134,6 +133,7 @@ class Session:
         "_events",
         "_held_bytes",
         "_max_held_bytes",
+        "_max_push_bytes",
         "_opaque",
         "_pending",
         "_random_bits",
@@ -175,6 +175,7 @@ class Session:
         )
         self._pending: list[_Pending] = []
         self._held_bytes = 0
+        self._max_push_bytes = max_push_bytes
         self._max_held_bytes = 2 * max_push_bytes
         self._opaque = False
         self.closing = False
@@ -214,16 +215,16 @@ class Session:
 
     def _replace_request(self, request: bytes, length: int) -> bytes:
         api_key, api_version, _ = _REQUEST_START.unpack_from(request)
-        if api_key == api_keys.SASL_HANDSHAKE:
-            if api_version == 0:
-                self._watch_no_longer()
-            return frame(request)
         if length > len(request) and api_key != api_keys.PUSH_TELEMETRY:
             raise WireError(
                 expected=f"at most {len(request)} bytes of {api_keys.api_name(api_key)}",
                 offset=0,
                 found=str(length),
             )
+        if api_key == api_keys.SASL_HANDSHAKE:
+            if api_version == 0:
+                self._watch_no_longer()
+            return frame(request)
         if api_key == api_keys.API_VERSIONS:
             return self._replace_api_versions(request)
         return self._replace_telemetry(request, cut=length > len(request))
@@ -239,13 +240,18 @@ class Session:
         decision = decide(body, version, broker=self._broker, upstream=self._upstream)
         if isinstance(decision, Answer):
             refusal = decision
+            if refusal.close:
+                # A broker reads no further either, so nothing behind this request may have an effect.
+                self._requests.stop_passing()
 
             def refuse(_: bytes) -> bytes:
-                self.closing = self.closing or refusal.close
+                if refusal.close:
+                    self._responses.stop_passing()
+                    self.closing = True
                 self._events.api_versions_answered(self._connection, header, refusal.error_code)
-                return frame(_response_header(header), refusal.body)
+                return frame(response_header(header), refusal.body)
 
-            return _api_versions_request(header, self._expect(refuse, len(request)), 0, ApiVersionsRequest())
+            return api_versions_request(header, self._expect(refuse, len(request)), 0, ApiVersionsRequest())
 
         asked = body if body is not None else ApiVersionsRequest()
         if asked.client_software_name:
@@ -256,14 +262,14 @@ class Session:
             lambda answer: self._edit_api_versions(header, forwarded, answer), len(request)
         )
         if forwarded == version:
-            return frame(_under(correlation_id, request))
-        return _api_versions_request(header, correlation_id, forwarded, asked)
+            return frame(under(correlation_id, request))
+        return api_versions_request(header, correlation_id, forwarded, asked)
 
     def _replace_telemetry(self, request: bytes, *, cut: bool) -> bytes:
         reader = Reader(request)
         header = decode_request_header(reader)
         self._learn_client_id(header)
-        telemetry_request = _decode_telemetry(header, reader, cut=cut)
+        telemetry_request = decode_telemetry(header, reader, cut_beyond=self._max_push_bytes if cut else None)
         version = self._upstream.metadata_version()
         correlation_id = self._expect(
             lambda answer: self._answer_telemetry(header, telemetry_request, answer, version), len(request)
@@ -310,15 +316,16 @@ class Session:
     def _edit_api_versions(self, header: RequestHeader, forwarded: int, response: bytes) -> bytes:
         body = response[_CORRELATION_ID.size :]
         error_code = k18_api_versions.read_error_code(body)
-        if error_code == ErrorCode.NONE:
-            self._upstream.learn(k18_api_versions.read_ranges(body, forwarded, LEARNED_KEYS))
-            body = answer_body(body, asked=header.api_version, forwarded=forwarded)
-        elif error_code == ErrorCode.UNSUPPORTED_VERSION:
+        if error_code == ErrorCode.UNSUPPORTED_VERSION:
             # The broker was rolled back: the client falls back by this answer (KIP-511), and the next
             # request is asked in a version that the broker has.
             self._upstream.learn(k18_api_versions.read_ranges(body, 0, (api_keys.API_VERSIONS,)))
+        else:
+            if error_code == ErrorCode.NONE:
+                self._upstream.learn(k18_api_versions.read_ranges(body, forwarded, LEARNED_KEYS))
+            body = answer_body(body, asked=header.api_version, forwarded=forwarded)
         self._events.api_versions_answered(self._connection, header, error_code)
-        return frame(_response_header(header), body)
+        return frame(response_header(header), body)
 
     def _answer_telemetry(
         self,
@@ -341,51 +348,10 @@ class Session:
                 self._connection, header, subscribed, self._clock.monotonic() - started
             )
             body = k71_get_telemetry_subscriptions.encode_response(subscribed.response, header.api_version)
-        return frame(_response_header(header), body)
+        return frame(response_header(header), body)
 
     def _learn_cluster_id(self, response: bytes, version: int) -> None:
         if self._broker.cluster_id is None:
             reader = Reader(response)
             decode_response_header(reader, response_header_version(api_keys.METADATA, version))
             self._broker.cluster_id = k03_metadata.decode_cluster_id(reader, version)
-
-
-def _decode_telemetry(
-    header: RequestHeader, reader: Reader, *, cut: bool
-) -> GetTelemetrySubscriptionsRequest | PushTelemetryRequest:
-    is_push = header.api_key == api_keys.PUSH_TELEMETRY
-    versions = (k72_push_telemetry if is_push else k71_get_telemetry_subscriptions).SUPPORTED_VERSIONS
-    if header.api_version not in versions:
-        # Kafka closes a connection that sends a version it doesn't offer; only ApiVersions is answered.
-        raise WireError(
-            expected=f"{api_keys.api_name(header.api_key)} version {versions[0]} to {versions[-1]}",
-            offset=2,
-            found=f"version {header.api_version}",
-        )
-    if not is_push:
-        return k71_get_telemetry_subscriptions.decode_request(reader, header.api_version)
-    return k72_push_telemetry.decode_request(reader, header.api_version, cut=cut)
-
-
-def _under(correlation_id: int, request: bytes) -> bytes:
-    """Return the request under another correlation id, everything else as it was."""
-    return b"".join((request[:4], _CORRELATION_ID.pack(correlation_id), request[8:]))
-
-
-def _api_versions_request(
-    header: RequestHeader, correlation_id: int, version: int, body: ApiVersionsRequest
-) -> bytes:
-    rewritten = RequestHeader(
-        api_key=api_keys.API_VERSIONS,
-        api_version=version,
-        correlation_id=correlation_id,
-        client_id=header.client_id,
-    )
-    return frame(encode_request_header(rewritten), k18_api_versions.encode_request(body, version))
-
-
-def _response_header(header: RequestHeader) -> bytes:
-    return encode_response_header(
-        ResponseHeader(correlation_id=header.correlation_id),
-        response_header_version(header.api_key, header.api_version),
-    )

@@ -60,7 +60,8 @@ class FrameRewriter(ABC):
         "_held",
         "_max_frame_bytes",
         "_max_watched_bytes",
-        "_opaque",
+        "_over",
+        "_passes",
         "_replace",
         "_skip",
         "_swallow",
@@ -80,7 +81,8 @@ class FrameRewriter(ABC):
         self._held: bytearray | None = None
         self._skip = 0  # bytes to come of a frame that passes
         self._swallow = 0  # bytes to come of a watched frame that are not kept
-        self._opaque = False
+        self._over = False  # whether the rest of the stream is looked at no more
+        self._passes = True  # and what becomes of it then
 
     @property
     def due(self) -> int:
@@ -97,7 +99,12 @@ class FrameRewriter(ABC):
 
     def stop_watching(self) -> None:
         """Let everything from here on pass as it is, without a look at its frames."""
-        self._opaque = True
+        self._over = True
+
+    def stop_passing(self) -> None:
+        """Let nothing from here on pass."""
+        self._over = True
+        self._passes = False
 
     def feed(self, chunk: memoryview) -> memoryview | bytes:
         """Take what arrived and return what goes out: the chunk itself where nobody watches any of it.
@@ -105,8 +112,8 @@ class FrameRewriter(ABC):
         Raises:
             WireError: A length that no frame can have.
         """
-        if self._opaque:
-            return chunk
+        if self._over:
+            return chunk if self._passes else b""
         if not self._held and not self._swallow:
             position = self._scan(chunk, 0)
             if position == len(chunk):
@@ -137,8 +144,9 @@ class FrameRewriter(ABC):
                 out.append(self._deliver(held))
             else:
                 position = self._hold(chunk, position, out)
-            if self._opaque:  # the frame just replaced was the last one with a meaning for us
-                out.append(chunk[position:])
+            if self._over:  # the frame just replaced was the last one with a meaning for us
+                if self._passes:
+                    out.append(chunk[position:])
                 break
             if not self._held and not self._swallow and position < end:
                 passed = self._scan(chunk, position)

@@ -1,0 +1,90 @@
+"""The messages that a session reads and writes in place of others, each in one call.
+
+Owns nothing of when; that is the session's.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from receiver.wire import api_keys, k18_api_versions, k71_get_telemetry_subscriptions, k72_push_telemetry
+from receiver.wire.errors import WireError
+from receiver.wire.framing import frame
+from receiver.wire.headers import (
+    RequestHeader,
+    ResponseHeader,
+    encode_request_header,
+    encode_response_header,
+    response_header_version,
+)
+from receiver.wire.k18_api_versions import ApiVersionsRequest
+from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from receiver.wire.k72_push_telemetry import PushTelemetryRequest
+from receiver.wire.primitives import Reader
+
+__all__ = ["api_versions_request", "decode_telemetry", "response_header", "under"]
+
+_CORRELATION_ID = Struct(">i")
+
+
+def decode_telemetry(
+    header: RequestHeader, reader: Reader, *, cut_beyond: int | None
+) -> GetTelemetrySubscriptionsRequest | PushTelemetryRequest:
+    """Read the body of a telemetry request (KIP-714).
+
+    Args:
+        header: Its header.
+        reader: At the body.
+        cut_beyond: For a push that was too long to be kept whole: more metrics than this many bytes must be
+            left of it. None for a request that is whole.
+
+    Raises:
+        WireError: The bytes are no such body, or its version is not offered: Kafka closes a connection that
+            sends such a one, as only ApiVersions is answered with an error (KIP-511).
+    """
+    is_push = header.api_key == api_keys.PUSH_TELEMETRY
+    versions = (k72_push_telemetry if is_push else k71_get_telemetry_subscriptions).SUPPORTED_VERSIONS
+    if header.api_version not in versions:
+        raise WireError(
+            expected=f"{api_keys.api_name(header.api_key)} version {versions[0]} to {versions[-1]}",
+            offset=2,
+            found=f"version {header.api_version}",
+        )
+    if not is_push:
+        return k71_get_telemetry_subscriptions.decode_request(reader, header.api_version)
+    cut = cut_beyond is not None
+    push = k72_push_telemetry.decode_request(reader, header.api_version, cut=cut)
+    if cut_beyond is not None and len(push.metrics or b"") <= cut_beyond:
+        # Other fields took the room that was kept: what is left of the metrics is neither they nor too large.
+        raise WireError(
+            expected=f"more than {cut_beyond} bytes of metrics in a push that is too long to be kept",
+            offset=reader.offset,
+            found=f"{len(push.metrics or b'')} bytes before its end was cut",
+        )
+    return push
+
+
+def under(correlation_id: int, request: bytes) -> bytes:
+    """Return a request under another correlation id, everything else as it was."""
+    return b"".join((request[:4], _CORRELATION_ID.pack(correlation_id), request[8:]))
+
+
+def api_versions_request(
+    header: RequestHeader, correlation_id: int, version: int, body: ApiVersionsRequest
+) -> bytes:
+    """Write the frame of an ApiVersions request in place of one with this header."""
+    rewritten = RequestHeader(
+        api_key=api_keys.API_VERSIONS,
+        api_version=version,
+        correlation_id=correlation_id,
+        client_id=header.client_id,
+    )
+    return frame(encode_request_header(rewritten), k18_api_versions.encode_request(body, version))
+
+
+def response_header(header: RequestHeader) -> bytes:
+    """Write the header of the answer to a request with this header."""
+    return encode_response_header(
+        ResponseHeader(correlation_id=header.correlation_id),
+        response_header_version(header.api_key, header.api_version),
+    )

@@ -1,0 +1,324 @@
+"""A session between a client that tests speak for and a broker that answers as a real one does."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome, SubscriptionsOutcome
+
+from receiver.session.session import Session
+from receiver.session.upstream import Upstream
+from receiver.settings.model import TelemetrySettings
+from receiver.telemetry.connection import Broker, Connection
+from receiver.telemetry.subscription import Subscription, SubscriptionSet
+from receiver.wire import (
+    api_keys,
+    k18_api_versions,
+    k71_get_telemetry_subscriptions,
+    k72_push_telemetry,
+)
+from receiver.wire.headers import RequestHeader, decode_response_header, response_header_version
+from receiver.wire.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from receiver.wire.k71_get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from receiver.wire.k72_push_telemetry import PushTelemetryRequest
+from receiver.wire.primitives import Reader
+from receiver.wire.uuid import ZERO_UUID, Uuid
+from tests.testbed.scripted_broker import (
+    CLUSTER_ID,
+    NODE_ID,
+    RANGES,
+    Answers,
+    Request,
+    framed,
+    parse,
+    produce_frame,
+    request_frame,
+    split,
+)
+
+MAX_PUSH_BYTES = 4096
+MAX_FRAME_BYTES = 1_048_576
+
+#: The subscription that matches everybody in these tests.
+EVERYTHING = Subscription(name="everything", metrics=("*",), interval_ms=1000)
+
+WHOLE, BYTE_BY_BYTE, FOLLOWED = "whole", "byte by byte", "with bytes after it"
+
+#: How bytes arrive: a case holds for each (the idea is h11's).
+ARRIVALS = (WHOLE, BYTE_BY_BYTE, FOLLOWED)
+
+_FOLLOWER = 777_777
+
+
+@dataclass(slots=True)
+class Clock:
+    """A clock that tests set."""
+
+    now: float = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall_ns(self) -> int:
+        return int(self.now * 1e9)
+
+
+@dataclass(slots=True)
+class Events:
+    """Keeps what a session told."""
+
+    api_versions: list[tuple[RequestHeader, int]] = field(default_factory=list)
+    subscriptions: list[tuple[RequestHeader, SubscriptionsOutcome]] = field(default_factory=list)
+    pushes: list[tuple[RequestHeader, PushOutcome]] = field(default_factory=list)
+
+    def api_versions_answered(self, connection: Connection, header: RequestHeader, error_code: int) -> None:
+        self.api_versions.append((header, error_code))
+
+    def subscriptions_answered(
+        self, connection: Connection, header: RequestHeader, outcome: SubscriptionsOutcome, seconds: float
+    ) -> None:
+        self.subscriptions.append((header, outcome))
+
+    def push_answered(
+        self, connection: Connection, header: RequestHeader, outcome: PushOutcome, seconds: float
+    ) -> None:
+        self.pushes.append((header, outcome))
+
+
+def telemetry_core(broker: Broker, *, max_push_bytes: int = MAX_PUSH_BYTES) -> ClientTelemetry:
+    """The real core, whose client instance ids count up."""
+    counter = iter(range(2, 1_000_000))
+    return ClientTelemetry(
+        settings=TelemetrySettings(max_bytes=max_push_bytes),
+        broker=broker,
+        subscriptions=SubscriptionSet((EVERYTHING,)),
+        random_bytes=lambda size: next(counter).to_bytes(size, "big"),
+    )
+
+
+def connection() -> Connection:
+    """A connection as the gateway enters it."""
+    return Connection(
+        id="1",
+        listener="CLIENT",
+        security_protocol="PLAINTEXT",
+        source_address="192.0.2.7",
+        source_port=50_000,
+        since=0.0,
+    )
+
+
+class Wire:
+    """A session with both of its sides.
+
+    What the session says to the broker waits until :meth:`answer`. Bytes arrive in a buffer that is
+    overwritten afterwards, as the relay's is: whatever the session keeps, it has to copy.
+    """
+
+    def __init__(
+        self,
+        *,
+        arrival: str = WHOLE,
+        ranges: Mapping[int, tuple[int, int]] = RANGES,
+        learned: Mapping[int, tuple[int, int]] | None = RANGES,
+        cluster_id: str | None = CLUSTER_ID,
+        max_push_bytes: int = MAX_PUSH_BYTES,
+    ) -> None:
+        self.arrival = arrival
+        self.broker = Broker(id=NODE_ID, cluster_id=cluster_id)
+        self.upstream = Upstream(ranges=dict(learned or {}))
+        self.connection = connection()
+        self.clock = Clock()
+        self.events = Events()
+        self.telemetry = telemetry_core(self.broker, max_push_bytes=max_push_bytes)
+        self.answers = Answers(ranges=ranges)
+        self.random: list[int] = []
+        self.session = Session(
+            connection=self.connection,
+            broker=self.broker,
+            upstream=self.upstream,
+            telemetry=self.telemetry,
+            events=self.events,
+            clock=self.clock,
+            random_bits=self._random_bits,
+            max_frame_bytes=MAX_FRAME_BYTES,
+            max_push_bytes=max_push_bytes,
+        )
+        self.to_broker = bytearray()
+        self.to_client = bytearray()
+        self._followers = 0
+        self._number = 0
+
+    def _random_bits(self, bits: int) -> int:
+        if self.random:
+            return self.random.pop(0)
+        self._number += 1
+        return (self._number * 2_654_435_761) % (1 << bits)
+
+    def send(self, data: bytes) -> None:
+        """The client sends."""
+        if self.arrival == FOLLOWED:
+            self._followers += 1
+            data += produce_frame(_FOLLOWER, b"behind")
+        for piece in _pieces(data, self.arrival):
+            buffer = bytearray(piece)
+            self.to_broker += self.session.from_client(memoryview(buffer))
+            buffer[:] = b"\xee" * len(buffer)
+
+    def forwarded(self) -> list[Request]:
+        """What the broker got and has not answered yet, but for frames that only follow."""
+        return [request for request in map(parse, split(bytes(self.to_broker))) if not _follows(request)]
+
+    def seen(self) -> list[Request]:
+        """What the broker has answered so far, but for frames that only follow."""
+        return [request for request in self.answers.seen if not _follows(request)]
+
+    def answer(self) -> None:
+        """The broker answers everything that it got."""
+        answers = bytearray()
+        for data in split(bytes(self.to_broker)):
+            if (answer := self.answers.to(data)) is not None:
+                answers += framed(answer)
+        self.to_broker.clear()
+        self.receive(bytes(answers))
+
+    def receive(self, data: bytes) -> None:
+        """The broker sends."""
+        for piece in _pieces(data, self.arrival):
+            buffer = bytearray(piece)
+            self.to_client += self.session.from_broker(memoryview(buffer))
+            buffer[:] = b"\xee" * len(buffer)
+
+    def received(self) -> list[bytes]:
+        """The answers that reached the client since the last call; frames that only follow are checked."""
+        follower = struct.pack(">ihh", _FOLLOWER, -1, 1) + b"behind"
+        frames = split(bytes(self.to_client))
+        self.to_client.clear()
+        self._followers -= frames.count(follower)
+        return [data for data in frames if data != follower]
+
+    def awaits(self) -> bool:
+        """Whether an answer of the receiver's is still outstanding."""
+        return self.session.awaiting
+
+    def congested(self) -> bool:
+        """Whether the client should not be read from."""
+        return self.session.congested
+
+    def exchange(self, data: bytes) -> bytes:
+        """The client sends one request, the broker answers: return the client's answer."""
+        self.send(data)
+        self.answer()
+        (answer,) = self.received()
+        assert self.session.closing or not self._followers, "what followed the request has got lost"
+        return answer
+
+
+def _follows(request: Request) -> bool:
+    return request.api_key == api_keys.PRODUCE and request.correlation_id == _FOLLOWER
+
+
+def _pieces(data: bytes, arrival: str) -> list[bytes]:
+    size = 1 if arrival == BYTE_BY_BYTE else max(1, len(data))
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+# -- requests and answers -----------------------------------------------------------------------------
+
+
+def api_versions(version: int, correlation_id: int = 1, **fields: object) -> bytes:
+    """An ApiVersions request; versions 3 and later name a valid software unless told otherwise."""
+    known = version in k18_api_versions.SUPPORTED_VERSIONS
+    if not known:
+        return request_frame(api_keys.API_VERSIONS, version, correlation_id, b"\x0bwhatever that is")
+    information: dict[str, object] = {"client_software_name": "raw", "client_software_version": "1.0"}
+    body = k18_api_versions.encode_request(
+        ApiVersionsRequest(**(information | fields)),  # type: ignore[arg-type]  # the test's own words
+        version,
+    )
+    return request_frame(
+        api_keys.API_VERSIONS, version, correlation_id, (b"\0" if version >= 3 else b"") + body
+    )
+
+
+def get_subscriptions(
+    instance: Uuid = ZERO_UUID, correlation_id: int = 71, *, client_id: str = "raw", version: int = 0
+) -> bytes:
+    """A GetTelemetrySubscriptions request."""
+    body = k71_get_telemetry_subscriptions.encode_request(
+        GetTelemetrySubscriptionsRequest(client_instance_id=instance), 0
+    )
+    return request_frame(
+        api_keys.GET_TELEMETRY_SUBSCRIPTIONS, version, correlation_id, b"\0" + body, client_id
+    )
+
+
+def push(
+    instance: Uuid,
+    subscription_id: int,
+    metrics: bytes = b"",
+    *,
+    correlation_id: int = 72,
+    terminating: bool = False,
+) -> bytes:
+    """A PushTelemetry request."""
+    body = k72_push_telemetry.encode_request(
+        PushTelemetryRequest(
+            client_instance_id=instance,
+            subscription_id=subscription_id,
+            terminating=terminating,
+            metrics=metrics,
+        ),
+        0,
+    )
+    return request_frame(api_keys.PUSH_TELEMETRY, 0, correlation_id, b"\0" + body)
+
+
+def sasl_handshake(version: int, correlation_id: int = 17) -> bytes:
+    """A SaslHandshake request for PLAIN."""
+    return request_frame(api_keys.SASL_HANDSHAKE, version, correlation_id, b"\0\x05PLAIN")
+
+
+def correlation_id_of(answer: bytes) -> int:
+    return int(struct.unpack_from(">i", answer)[0])
+
+
+def read_api_versions(answer: bytes, version: int, correlation_id: int = 1) -> ApiVersionsResponse:
+    """Read an answer to ApiVersions; it has to end where it should."""
+    reader = Reader(answer)
+    assert decode_response_header(reader, 0).correlation_id == correlation_id
+    response = k18_api_versions.decode_response(reader, version)
+    reader.expect_end()
+    return response
+
+
+def ranges_of(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
+    """What an answer lists; a key twice is a mistake."""
+    ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
+    assert len(ranges) == len(response.api_keys)
+    return ranges
+
+
+def read_subscriptions(answer: bytes, correlation_id: int = 71) -> GetTelemetrySubscriptionsResponse:
+    """Read an answer to GetTelemetrySubscriptions."""
+    reader = Reader(answer)
+    version = response_header_version(api_keys.GET_TELEMETRY_SUBSCRIPTIONS, 0)
+    assert decode_response_header(reader, version).correlation_id == correlation_id
+    response = k71_get_telemetry_subscriptions.decode_response(reader, 0)
+    reader.expect_end()
+    return response
+
+
+def read_push(answer: bytes, correlation_id: int = 72) -> int:
+    """Read an answer to PushTelemetry: its error code."""
+    reader = Reader(answer)
+    version = response_header_version(api_keys.PUSH_TELEMETRY, 0)
+    assert decode_response_header(reader, version).correlation_id == correlation_id
+    response = k72_push_telemetry.decode_response(reader, 0)
+    reader.expect_end()
+    return response.error_code
