@@ -322,3 +322,15 @@ def read_push(answer: bytes, correlation_id: int = 72) -> int:
     response = k72_push_telemetry.decode_response(reader, 0)
     reader.expect_end()
     return response.error_code
+
+
+def encode_subscriptions_answer(correlation_id: int, outcome: SubscriptionsOutcome) -> bytes:
+    """Write the answer that the core's outcome makes, without its length."""
+    return struct.pack(">ib", correlation_id, 0) + k71_get_telemetry_subscriptions.encode_response(
+        outcome.response, 0
+    )
+
+
+def encode_push_answer(correlation_id: int, outcome: PushOutcome) -> bytes:
+    """Write the answer that the core's outcome makes, without its length."""
+    return struct.pack(">ib", correlation_id, 0) + k72_push_telemetry.encode_response(outcome.response, 0)
