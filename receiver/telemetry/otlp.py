@@ -5,8 +5,8 @@ Owns what a valid push is and how it is put together. It must not know who pushe
 How a push is taken apart without Python looking at every message:
 
 1. Protobuf parses the whole as MetricsData: that is the check.
-2. A push whose outer messages are encoded in an odd way (a Resource in two pieces, a length in more bytes than
-   it needs) is written out again, so that what follows sees each thing once.
+2. A push whose outer messages are encoded in an odd way (a Resource in two pieces, a length in more bytes
+   than it needs) is written out again, so that what follows sees each thing once.
 3. Searches over the bytes show what may have to be taken out (:mod:`receiver.telemetry.scrub`): nearly always
    nothing, or a few metrics of a Java client that are NaN because nothing was measured yet.
 4. Where every ResourceMetrics has the same Resource, as Java clients send it, reading the bytes as one of
@@ -111,7 +111,7 @@ def _has_metric(metrics: MetricsData) -> bool:
 
 
 def _one_list(data: bytes, count: int) -> Any:
-    """Read a push as one list of metrics, as Java's are; None where Resources or scopes tell metrics apart."""
+    """Read a push as one list of metrics, as Java's are; None where Resources or scopes tell them apart."""
     merged = OneScope.FromString(data)
     if not _is_one_resource(merged.resource_metrics, count):
         return None
@@ -122,9 +122,10 @@ def _one_list(data: bytes, count: int) -> Any:
 
 
 def _is_one_resource(resource_metrics: Any, count: int) -> bool:
-    """Say whether the ``count`` ResourceMetrics that were read as one say the same about where they are from."""
+    """Say whether the ``count`` ResourceMetrics that were read as one are all of the same Resource."""
     resources = resource_metrics.resource
-    # Either none has a Resource or each has. None and an empty one are the same too, but nobody sends such a mix.
+    # Either none has a Resource or each has. None and an empty one are the same too, but nobody sends such a
+    # mix.
     same = not resources or (len(resources) == count and len(set(resources)) == 1)
     return same and not resource_metrics.schema_url and not _has_unknown_fields(resource_metrics)
 

@@ -29,7 +29,7 @@ _POOL: Final = descriptor_pool.DescriptorPool()
 
 
 def _view(package: str, *, resource_metrics: Any, resource: Any, scope_metrics: Any, scope: Any) -> type[Any]:
-    """Make a view: how often each field is taken to occur; a ``scope`` of None leaves ScopeMetrics as bytes."""
+    """Make a view: how often each field may occur; a ``scope`` of None leaves ScopeMetrics as bytes."""
     file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto2")
 
     def message(name: str, **fields: tuple[int, Any, str | None]) -> None:

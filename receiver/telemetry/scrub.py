@@ -1,4 +1,4 @@
-"""Taking out of a push what must not be forwarded: values that are no numbers, labels that are not a client's.
+"""Taking out of a push what must not be forwarded: values that are no numbers, labels not a client's.
 
 Owns the quick proof that there is nothing to take out, and the exact way, on parsed messages, where there may
 be. A search over bytes may find too much, and never too little: a double's tag and its bytes are next to each
@@ -27,13 +27,14 @@ MAX_SCRUBBED: Final = 50_000
 _OWNED: Final = frozenset(OWNED_LABELS)
 
 _SUSPICIOUS: Final = (
-    # NumberDataPoint.as_double is field 4 of wire type 1: tag 0x21. Its eight bytes are little-endian; NaN and
-    # the infinities are those with every bit of the exponent set. Only the tag is consumed: hits may overlap.
+    # NumberDataPoint.as_double is field 4 of wire type 1: tag 0x21. Its eight bytes are little-endian; NaN
+    # and the infinities are those with every bit of the exponent set. Only the tag is consumed: hits may
+    # overlap.
     re.compile(rb"\x21(?=.{6}[\xf0-\xff][\x7f\xff])", re.DOTALL),
     # The same tag in two to five bytes, which a parser takes too.
     re.compile(rb"\xa1\x80{0,3}\x00"),
-    # The owned keys. Each pattern begins with a literal, which Python's re looks for as fast as memory is read;
-    # an underscore is the rarest character that these have in common.
+    # The owned keys. Each pattern begins with a literal, which Python's re looks for as fast as memory is
+    # read; an underscore is the rarest character that these have in common.
     re.compile(
         rb"_(?:id(?:(?<=client_id)|(?<=broker_id)|(?<=cluster_id))"
         rb"|(?:instance_id|software_name|software_version|source_address|source_port|protocol))"
@@ -57,7 +58,7 @@ def may_need_scrubbing(data: bytes) -> bool:
 
 
 class Scrubber:
-    """One pass over a push: removes NaN and infinite values of gauges and sums, and attributes with owned keys.
+    """One pass over a push: removes NaN and infinite values of gauges and sums, and owned attributes.
 
     What is emptied by that is removed with it: the metric, its ScopeMetrics, its ResourceMetrics.
 

@@ -1,0 +1,298 @@
+"""Clients that need something else than the protocol says, by software name and version.
+
+Owns the table, as data, and how its rules change what a client is asked. Every rule has a reason. The
+operator's rules are tried before the built-in ones; for each thing that rules can change, the first rule
+that says something of it counts. It must not know what a client did before.
+
+Two quirks of real clients need no rule, because everybody is treated so: librdkafka before 2.10.1 sends null
+metrics when nothing matched (null is taken for empty), and franz-go and Dekaf know no ``*`` (``[""]`` is
+answered).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from receiver.settings.model import QuirkSettings
+from receiver.telemetry.compression import CODECS
+from receiver.telemetry.errors import QuirkError
+from receiver.telemetry.patterns import VersionRange, compile_pattern, parse_version
+
+__all__ = ["BUILT_IN_QUIRKS", "Quirk", "QuirkError", "Quirks", "Treatment", "software_identities"]
+
+_JAVA = "apache-kafka-java"
+_GZIP_FIRST = (CODECS["gzip"], CODECS["lz4"], CODECS["snappy"], CODECS["zstd"])
+
+# What librdkafka 2.5 has, and had first (its src/rdkafka_telemetry_encode.h).
+_LIBRDKAFKA_2_5_PRODUCER = tuple(
+    f"org.apache.kafka.producer.{name}"
+    for name in (
+        "connection.creation.rate",
+        "connection.creation.total",
+        "node.request.latency.avg",
+        "node.request.latency.max",
+        "produce.throttle.time.avg",
+        "produce.throttle.time.max",
+        "record.queue.time.avg",
+        "record.queue.time.max",
+    )
+)
+_LIBRDKAFKA_2_5_CONSUMER = tuple(
+    f"org.apache.kafka.consumer.{name}"
+    for name in (
+        "connection.creation.rate",
+        "connection.creation.total",
+        "node.request.latency.avg",
+        "node.request.latency.max",
+        "coordinator.assigned.partitions",
+    )
+)
+
+# Bindings of librdkafka go by their own names: "2.16.1-rdkafka-2.16.0" is what confluent-kafka-python says.
+_LIBRDKAFKA = "librdkafka"
+_EMBEDDED_LIBRDKAFKA = re.compile(r"rdkafka-(v?\d.*)")
+_CONFLUENT_BINDING = "confluent-kafka-"
+
+# So many software names and versions are remembered; there are only a few, unless somebody makes them up.
+_REMEMBERED = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quirk:
+    """One rule.
+
+    Attributes:
+        client_software_name: Regular expression (RE2) for the whole software name.
+        client_software_version: Regular expression for the whole version, or a range such as ``>=2.5.0,<3``.
+        reason: Why the rule is there.
+        compression: Codecs to offer instead, by number, in order of preference; None leaves them.
+        metrics: Prefixes that the client has: only these are ever asked for; None leaves what is asked.
+        one_prefix: Ask for the longest beginning that all prefixes have in common, in place of several.
+        kinds: Metric names by kind of client; where the prefixes match no metric of one kind, nothing is
+        asked.
+    """
+
+    client_software_name: str
+    client_software_version: str = ".*"
+    reason: str
+    compression: tuple[int, ...] | None = None
+    metrics: tuple[str, ...] | None = None
+    one_prefix: bool = False
+    kinds: tuple[tuple[str, ...], ...] = ()
+
+
+#: Rules for clients that are known to need them.
+BUILT_IN_QUIRKS: Final = (
+    Quirk(
+        client_software_name=_LIBRDKAFKA,
+        client_software_version=">=2.5.0,<=2.5.2",
+        reason="aborts the application when no requested prefix matches a metric that it has "
+        "(librdkafka #4833); a producer and a consumer look alike here, so the prefixes must suit both",
+        kinds=(_LIBRDKAFKA_2_5_PRODUCER, _LIBRDKAFKA_2_5_CONSUMER),
+    ),
+    Quirk(
+        client_software_name=_LIBRDKAFKA,
+        client_software_version=">=2.5.0,<2.10.1",
+        reason="reads past the end of every requested prefix but the last, so that these match nothing "
+        "(librdkafka #5105), and sends a metric once for each prefix that matches it (#5104)",
+        one_prefix=True,
+    ),
+    Quirk(
+        client_software_name=_JAVA,
+        client_software_version=">=3.7.0,<3.9.2",
+        reason="its network thread dies when the library of the first codec offered is not on its class path "
+        "(KAFKA-19506 and the fixes before it); Java itself has gzip",
+        compression=_GZIP_FIRST,
+    ),
+    Quirk(
+        client_software_name=_JAVA,
+        client_software_version=">=4.0.0,<4.0.1",
+        reason="as Java clients before 3.9.2",
+        compression=_GZIP_FIRST,
+    ),
+    Quirk(
+        client_software_name=_JAVA,
+        client_software_version=r"(?:7\.[789]|8\.0)\.\d+-c(?:cs|e)",
+        reason="Confluent's builds of Kafka 3.7 to 4.0: as Java clients before 3.9.2",
+        compression=_GZIP_FIRST,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Treatment:
+    """What the rules make of one software name and version.
+
+    Attributes:
+        compression: Codecs to offer, by number, in order of preference.
+        metrics: Prefixes that the client has, None for no limit.
+        one_prefix: Whether to ask for one prefix only.
+        kinds: Metric names by kind of client, of which each kind must be asked for some.
+        reasons: Reasons of the rules that apply, for the REST API.
+    """
+
+    compression: tuple[int, ...]
+    metrics: tuple[str, ...] | None = None
+    one_prefix: bool = False
+    kinds: tuple[tuple[str, ...], ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    def requested(self, prefixes: tuple[str, ...]) -> tuple[str, ...]:
+        """Say what to ask a client for that its subscriptions want these prefixes of, sorted."""
+        if self.metrics is not None:
+            prefixes = tuple(sorted(_common(prefixes, self.metrics)))
+        if self.one_prefix and len(prefixes) > 1:
+            prefixes = (_common_beginning(prefixes),)
+        for names in self.kinds:
+            if not any(name.startswith(prefixes) for name in names):
+                return ()
+        return prefixes
+
+
+class Quirks:
+    """The rules of one receiver: the operator's, then the built-in ones.
+
+    Args:
+        settings: The operator's rules, ``telemetry.quirks``.
+        compression: Codecs to offer to clients that no rule says anything of, by number.
+        built_in: The rules to try last.
+
+    Raises:
+        QuirkError: A pattern or range of a rule is wrong; the error names its field.
+    """
+
+    __slots__ = ("_compression", "_known", "_rules")
+
+    def __init__(
+        self,
+        settings: Sequence[QuirkSettings] = (),
+        *,
+        compression: tuple[int, ...],
+        built_in: Sequence[Quirk] = BUILT_IN_QUIRKS,
+    ) -> None:
+        self._compression = compression
+        self._rules = [
+            *(_Rule(_of_settings(rule), f"telemetry.quirks[{index}]") for index, rule in enumerate(settings)),
+            *(_Rule(quirk, f"built-in rule {index}") for index, quirk in enumerate(built_in)),
+        ]
+        self._known: OrderedDict[tuple[str, str], Treatment] = OrderedDict()
+
+    def treatment(self, name: str, version: str) -> Treatment:
+        """Say how to treat clients of a software name and version (KIP-511)."""
+        treatment = self._known.get((name, version))
+        if treatment is None:
+            treatment = self._known[name, version] = self._decide(name, version)
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        return treatment
+
+    def _decide(self, name: str, version: str) -> Treatment:
+        identities = software_identities(name, version)
+        quirks = [rule.quirk for rule in self._rules if rule.applies(identities)]
+        return Treatment(
+            compression=next((q.compression for q in quirks if q.compression is not None), self._compression),
+            metrics=next((q.metrics for q in quirks if q.metrics is not None), None),
+            one_prefix=any(q.one_prefix for q in quirks),
+            kinds=next((q.kinds for q in quirks if q.kinds), ()),
+            reasons=tuple(q.reason for q in quirks),
+        )
+
+
+class _Rule:
+    """A quirk with its patterns compiled."""
+
+    __slots__ = ("_name", "_range", "_version", "quirk")
+
+    def __init__(self, quirk: Quirk, field: str) -> None:
+        self.quirk = quirk
+        self._name = _compiled(f"{field}.client_software_name", quirk.client_software_name)
+        self._range: VersionRange | None = None
+        self._version: Any = None
+        version = quirk.client_software_version
+        if VersionRange.looks_like(version):
+            try:
+                self._range = VersionRange(version)
+            except ValueError as error:
+                raise QuirkError(
+                    field=f"{field}.client_software_version",
+                    value=version,
+                    problem=f"is no range of versions: {error}",
+                    fix="write bounds with commas, such as >=2.5.0,<=2.5.2",
+                ) from None
+        else:
+            self._version = _compiled(f"{field}.client_software_version", version)
+
+    def applies(self, identities: Iterable[tuple[str, str]]) -> bool:
+        return any(
+            self._name.fullmatch(name.encode("utf-8", "replace")) is not None
+            and (
+                parse_version(version) in self._range
+                if self._range is not None
+                else self._version.fullmatch(version.encode("utf-8", "replace")) is not None
+            )
+            for name, version in identities
+        )
+
+
+def software_identities(name: str, version: str) -> tuple[tuple[str, str], ...]:
+    """Say what a client is: itself, and the librdkafka inside it.
+
+    Args:
+        name: KIP-511's software name.
+        version: KIP-511's software version.
+
+    Returns:
+        Names with versions; the second, if any, is ``librdkafka`` with its own.
+    """
+    embedded = _EMBEDDED_LIBRDKAFKA.search(version)
+    if embedded is not None:
+        return (name, version), (_LIBRDKAFKA, embedded[1])
+    if name.startswith(_CONFLUENT_BINDING):
+        # Confluent's bindings are numbered after the librdkafka that they bring.
+        return (name, version), (_LIBRDKAFKA, version)
+    return ((name, version),)
+
+
+def _of_settings(rule: QuirkSettings) -> Quirk:
+    return Quirk(
+        client_software_name=rule.client_software_name,
+        client_software_version=rule.client_software_version,
+        reason=rule.reason or "an operator's rule",
+        compression=None if rule.compression is None else tuple(CODECS[codec] for codec in rule.compression),
+        metrics=rule.metrics,
+    )
+
+
+def _compiled(field: str, pattern: str) -> Any:
+    try:
+        return compile_pattern(pattern)
+    except ValueError as error:
+        raise QuirkError(
+            field=field,
+            value=pattern,
+            problem=f"is no regular expression: {error}",
+            fix="write it for RE2",
+        ) from None
+
+
+def _common(wanted: Iterable[str], has: Iterable[str]) -> set[str]:
+    """Return the prefixes of exactly those names that begin with one of ``wanted`` and one of ``has``."""
+    has = tuple(has)
+    return {
+        max(one, other, key=len)
+        for one in wanted
+        for other in has
+        if one.startswith(other) or other.startswith(one)
+    }
+
+
+def _common_beginning(prefixes: Sequence[str]) -> str:
+    least, greatest = min(prefixes), max(prefixes)
+    for index, character in enumerate(least):
+        if greatest[index] != character:
+            return least[:index]
+    return least

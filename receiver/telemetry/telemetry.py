@@ -1,0 +1,322 @@
+"""The telemetry core's front: the two RPCs of KIP-714, answered.
+
+Owns the order of checks and what is answered. It must not read a clock, a socket or a random source, nor
+know what becomes of a push that it took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from receiver.plugin import ClientTelemetryContext, ClientTelemetryPayload, Push
+from receiver.settings.model import TelemetrySettings
+from receiver.telemetry.compression import CODEC_NAMES, CODECS, inflate
+from receiver.telemetry.connection import Broker, Connection
+from receiver.telemetry.errors import InvalidMetricsError, NotInflatableError, TooLargeError
+from receiver.telemetry.instance import ClientInstance, ClientInstances
+from receiver.telemetry.labels import label_facts
+from receiver.telemetry.otlp import LabelledMetrics, label_metrics
+from receiver.telemetry.quirks import Quirks
+from receiver.telemetry.subscription import ClientFacts, SubscriptionSet
+from receiver.wire.error_codes import ErrorCode
+from receiver.wire.k71_get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from receiver.wire.k72_push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from receiver.wire.uuid import RESERVED_UUIDS, ZERO_UUID, Uuid, random_uuid
+
+__all__ = ["ClientTelemetry", "PushOutcome", "SubscriptionsOutcome"]
+
+_EMPTY: Final = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionsOutcome:
+    """What became of a GetTelemetrySubscriptions request.
+
+    Attributes:
+        response: The answer.
+        client_instance_id: The instance that asked; a new one where the request named none.
+        created: Whether the instance was not known before.
+    """
+
+    response: GetTelemetrySubscriptionsResponse
+    client_instance_id: Uuid
+    created: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushOutcome:
+    """What became of a PushTelemetry request.
+
+    Attributes:
+        response: The answer.
+        client_instance_id: The instance that pushed, as the request named it.
+        push: What to hand to plugins; None when refused, or when there is nothing in it.
+        wire_bytes: Size of the metrics as pushed.
+        inflated_bytes: Their size once inflated, 0 where it did not come to that.
+        dropped_points: Data points dropped for a value that is NaN or infinite.
+        removed_labels: Attributes removed because the receiver owns their keys.
+        problem: Why it was refused, for the operator; None where it was not.
+    """
+
+    response: PushTelemetryResponse
+    client_instance_id: Uuid
+    push: Push | None = None
+    wire_bytes: int = 0
+    inflated_bytes: int = 0
+    dropped_points: int = 0
+    removed_labels: int = 0
+    problem: str | None = None
+
+
+class ClientTelemetry:
+    """Answers GetTelemetrySubscriptions and PushTelemetry, and remembers the client instances.
+
+    To be used by one thread at a time.
+
+    Args:
+        settings: Limits, defaults and the operator's quirks.
+        broker: The broker beside us; its cluster id may become known later.
+        subscriptions: What is asked of clients, until :meth:`replace_subscriptions`.
+        random_bytes: Gives so many random bytes, as ``os.urandom`` does.
+
+    Raises:
+        QuirkError: A rule in the settings is wrong.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: TelemetrySettings,
+        broker: Broker,
+        subscriptions: SubscriptionSet,
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        self._settings = settings
+        self._max_bytes = settings.max_bytes
+        self._broker = broker
+        self._subscriptions = subscriptions
+        self._random_bytes = random_bytes
+        self._quirks = Quirks(
+            settings.quirks, compression=tuple(CODECS[codec] for codec in settings.compression)
+        )
+        self._instances = ClientInstances(settings.max_instances)
+
+    @property
+    def subscriptions(self) -> SubscriptionSet:
+        """What is asked of clients now."""
+        return self._subscriptions
+
+    @property
+    def instances(self) -> ClientInstances:
+        """The client instances remembered, for reading."""
+        return self._instances
+
+    def replace_subscriptions(self, subscriptions: SubscriptionSet) -> None:
+        """Ask something else of clients, from the next request of each on."""
+        self._subscriptions = subscriptions
+
+    def disconnected(self, connection: Connection) -> None:
+        """Forget what is only remembered as long as a connection lasts."""
+        self._instances.disconnected(connection)
+
+    def forget_expired(self, now: float, most: int) -> int:
+        """Forget instances whose time is over also while nobody asks for anything.
+
+        Args:
+            now: The time in seconds of the monotonic clock.
+            most: How many may be forgotten in this call.
+
+        Returns:
+            How many were forgotten.
+        """
+        return self._instances.forget_expired(now, most)
+
+    def get_telemetry_subscriptions(
+        self, connection: Connection, request: GetTelemetrySubscriptionsRequest, *, now: float
+    ) -> SubscriptionsOutcome:
+        """Answer what a client shall push (KIP-714, "GetTelemetrySubscriptions").
+
+        Args:
+            connection: The connection that the request came over; its client instance id is set.
+            request: The request.
+            now: The time in seconds of a monotonic clock.
+
+        Returns:
+            The answer; its throttle time is always 0, because clients mute their connection by it.
+        """
+        client_instance_id = request.client_instance_id
+        if client_instance_id == ZERO_UUID:
+            client_instance_id = self._new_id()
+        instance, created = self._use(client_instance_id, connection, now)
+        error = instance.get(now)
+        if error is not ErrorCode.NONE:
+            response = GetTelemetrySubscriptionsResponse(error_code=error)
+        else:
+            # A client may be another one than when its instance was matched, or tell more by now. It learns
+            # a new subscription id here; at a push it could only be sent back.
+            facts = ClientFacts.of(client_instance_id, connection)
+            if facts != instance.facts:
+                self._assign(instance, facts)
+                self._instances.keep(instance, connection, now)
+            response = GetTelemetrySubscriptionsResponse(
+                client_instance_id=client_instance_id,
+                subscription_id=instance.subscription_id,
+                accepted_compression_types=instance.treatment.compression,
+                push_interval_ms=instance.push_interval_ms,
+                telemetry_max_bytes=self._max_bytes,
+                delta_temporality=self._settings.delta_temporality,
+                requested_metrics=instance.requested_metrics,
+            )
+        return SubscriptionsOutcome(response=response, client_instance_id=client_instance_id, created=created)
+
+    def push_telemetry(
+        self, connection: Connection, request: PushTelemetryRequest, *, now: float, received_at_ns: int
+    ) -> PushOutcome:
+        """Take a push, or refuse it (KIP-714, "PushTelemetry").
+
+        Args:
+            connection: The connection that the request came over; its client instance id is set.
+            request: The request; its metrics are not looked at after this call.
+            now: The time in seconds of a monotonic clock.
+            received_at_ns: The time in nanoseconds since the epoch.
+
+        Returns:
+            The answer, and what to hand to plugins; nothing that a client sends raises.
+        """
+        client_instance_id = request.client_instance_id
+        metrics = request.metrics or _EMPTY
+        size = len(metrics)
+        if client_instance_id in RESERVED_UUIDS:
+            return PushOutcome(
+                response=PushTelemetryResponse(error_code=ErrorCode.INVALID_REQUEST),
+                client_instance_id=client_instance_id,
+                wire_bytes=size,
+                problem="the client instance id is zero or reserved",
+            )
+        instance, _ = self._use(client_instance_id, connection, now)
+        error = instance.let_push_through(request.subscription_id, now, terminating=request.terminating)
+        if error is not ErrorCode.NONE:
+            return _refused(instance, error, _PROBLEMS[error], size)
+        codec = request.compression_type
+        if codec not in CODEC_NAMES:
+            return _refused(
+                instance,
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                f"compression type {codec} is unknown",
+                size,
+            )
+        if size > self._max_bytes:
+            return _refused(
+                instance,
+                ErrorCode.TELEMETRY_TOO_LARGE,
+                f"{size} bytes are more than {self._max_bytes} allowed",
+                size,
+            )
+        inflated = _EMPTY
+        labelled = _NOTHING
+        try:
+            # An empty push is valid whatever its codec says, and so is one that inflates to nothing: Java
+            # clients compress that too.
+            if size:
+                inflated = inflate(codec, metrics, self._settings.max_inflated_bytes)
+            if inflated:
+                facts = label_facts(instance.text_id, connection, self._broker)
+                labelled = label_metrics(inflated, instance.labels(facts))
+        except TooLargeError as problem:
+            return _refused(instance, ErrorCode.TELEMETRY_TOO_LARGE, str(problem), size)
+        except (NotInflatableError, InvalidMetricsError) as problem:
+            return _refused(instance, ErrorCode.INVALID_RECORD, str(problem), size, len(inflated))
+        instance.accept_push(now, received_at_ns, terminating=request.terminating)
+        push = None
+        if labelled.data:
+            context = self._context(instance, connection, received_at_ns)
+            payload = ClientTelemetryPayload(
+                client_instance_id=instance.text_id,
+                terminating=request.terminating,
+                data=labelled.data,
+            )
+            push = Push(context=context, payload=payload)
+        return PushOutcome(
+            response=_ACCEPTED,
+            client_instance_id=client_instance_id,
+            push=push,
+            wire_bytes=size,
+            inflated_bytes=len(inflated),
+            dropped_points=labelled.dropped_points,
+            removed_labels=labelled.removed_labels,
+        )
+
+    def _new_id(self) -> Uuid:
+        client_instance_id = random_uuid(self._random_bytes)
+        while self._instances.find(client_instance_id) is not None:
+            client_instance_id = random_uuid(self._random_bytes)
+        return client_instance_id
+
+    def _use(
+        self, client_instance_id: Uuid, connection: Connection, now: float
+    ) -> tuple[ClientInstance, bool]:
+        """Find an instance or create it: a client that failed over from another broker is never refused."""
+        instance = self._instances.look_up(client_instance_id, now)
+        created = instance is None
+        if instance is None:
+            instance = ClientInstance(client_instance_id, connection, now)
+        if created or instance.subscriptions is not self._subscriptions:
+            self._assign(instance, ClientFacts.of(client_instance_id, connection))
+        self._instances.keep(instance, connection, now)
+        connection.client_instance_id = client_instance_id
+        return instance, created
+
+    def _assign(self, instance: ClientInstance, facts: ClientFacts) -> None:
+        instance.assign(
+            facts,
+            self._subscriptions,
+            self._quirks.treatment(facts.client_software_name, facts.client_software_version),
+            default_interval_ms=self._settings.default_interval_ms,
+        )
+
+    def _context(
+        self, instance: ClientInstance, connection: Connection, received_at_ns: int
+    ) -> ClientTelemetryContext:
+        return ClientTelemetryContext(
+            connection_id=connection.id,
+            listener=connection.listener,
+            security_protocol=connection.security_protocol,
+            source_address=connection.source_address,
+            source_port=connection.source_port,
+            principal=connection.principal,
+            client_id=connection.client_id,
+            client_software_name=connection.client_software_name,
+            client_software_version=connection.client_software_version,
+            broker_id=self._broker.id,
+            cluster_id=self._broker.cluster_id,
+            subscription_id=instance.subscription_id,
+            push_interval_ms=instance.push_interval_ms,
+            received_at_ns=received_at_ns,
+        )
+
+
+_ACCEPTED: Final = PushTelemetryResponse(error_code=ErrorCode.NONE)
+_NOTHING: Final = LabelledMetrics(data=b"", dropped_points=0, removed_labels=0)
+
+_PROBLEMS: Final = {
+    ErrorCode.INVALID_REQUEST: "the instance said before that it terminates",
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: "it came before the push interval was over",
+    ErrorCode.UNKNOWN_SUBSCRIPTION_ID: "its subscription id is not the instance's current one",
+}
+
+
+def _refused(
+    instance: ClientInstance, error: ErrorCode, problem: str, wire_bytes: int, inflated_bytes: int = 0
+) -> PushOutcome:
+    return PushOutcome(
+        response=PushTelemetryResponse(error_code=instance.refuse(error)),
+        client_instance_id=instance.id,
+        wire_bytes=wire_bytes,
+        inflated_bytes=inflated_bytes,
+        problem=problem,
+    )
