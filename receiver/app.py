@@ -10,13 +10,13 @@ REST API last, so that the drain can be watched.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import resource
 import signal
 import sys
 import time
-from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -41,7 +41,8 @@ from receiver.settings.load import load
 from receiver.settings.model import ListenerSettings, ReceiverSettings
 from receiver.store import SqliteSubscriptionStore, StoreError, Subscriptions
 from receiver.telemetry.connection import Broker, Connection
-from receiver.telemetry.subscription import Subscription, SubscriptionSet
+from receiver.telemetry.errors import QuirkError
+from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 
 __all__ = ["Application", "run"]
@@ -49,6 +50,15 @@ __all__ = ["Application", "run"]
 #: A push's interpretation or an export of a plugin may hold the interpreter this long at a time while a
 #: client's bytes wait; Python's default of 5 ms would be seen in their latency.
 _SWITCH_INTERVAL_S: Final = 0.001
+
+_FORGET_EVERY_S: Final = 1.0
+_FORGOTTEN_AT_A_TIME: Final = 1000
+
+#: What a running receiver can't change: sockets, files and threads hang on it.
+_FIXED_KEYS: Final = ("broker", "listeners", "subscriptions", "rest", "plugins")
+
+#: Likewise: open connections cut pushes by the one, and the other is the size of a table.
+_FIXED_TELEMETRY_KEYS: Final = ("max_bytes", "max_instances")
 
 _log = structlog.get_logger("receiver")
 
@@ -94,7 +104,7 @@ class Application:
             metrics=self._metrics, deliver=self._host.offer, log_requests=settings.log.requests
         )
         self._store = SqliteSubscriptionStore(settings.subscriptions.path)
-        self._subscriptions = Subscriptions(self._store, self._put_in_force)
+        self._subscriptions = Subscriptions(self._store, self._telemetry.replace_subscriptions)
         self._gateway = Gateway([self._listener(listener) for listener in settings.listeners])
         self._rest = RestServer(create_api(self._api_dependencies()), settings.rest.bind)
         self._metrics.observe(self._sources())
@@ -115,8 +125,10 @@ class Application:
                 loop.add_signal_handler(number, self._stop, number)
             loop.add_signal_handler(signal.SIGHUP, self._reload)
             self._started = True
+            forgetting = loop.create_task(self._forget_expired())
             _log.info("started", broker_id=self._broker.id, rest=str(self._settings.rest.bind))
             await self._stopping.wait()
+            forgetting.cancel()
         finally:
             await self._shut_down()
 
@@ -154,9 +166,6 @@ class Application:
             on_disconnect=self._telemetry.disconnected,
         )
 
-    def _put_in_force(self, subscriptions: Sequence[Subscription]) -> None:
-        self._telemetry.replace_subscriptions(SubscriptionSet(subscriptions))
-
     def _api_dependencies(self) -> ApiDependencies:
         return ApiDependencies(
             version=version("kafka-client-telemetry"),
@@ -170,7 +179,7 @@ class Application:
     def _sources(self) -> Sources:
         return Sources(
             connections=self._registry.snapshot,
-            instances=lambda: self._telemetry.instances.statistics,
+            instances=lambda: self._telemetry.instances,
             listeners=lambda: [
                 ListenerBytes(
                     listener=listener.settings.name,
@@ -191,6 +200,12 @@ class Application:
         self._draining = True
         self._stopping.set()
 
+    async def _forget_expired(self) -> None:
+        """Forget silent client instances also while no client asks for anything."""
+        while True:
+            await asyncio.sleep(_FORGET_EVERY_S)
+            self._telemetry.forget_expired(self._clock.monotonic(), _FORGOTTEN_AT_A_TIME)
+
     async def _shut_down(self) -> None:
         self._draining = True
         loop = asyncio.get_running_loop()
@@ -210,18 +225,25 @@ class Application:
             _log.error("the configuration is not re-read", problem=str(error))
             return
         old = self._settings
-        if fresh.log != old.log:
-            configure_log(fresh.log)
-            self._events.log_requests = fresh.log.requests
-        if fresh.telemetry != old.telemetry:
-            self._telemetry.replace_settings(fresh.telemetry)
-        unchanged = [
-            key
-            for key in ("broker", "listeners", "subscriptions", "rest", "plugins")
-            if getattr(fresh, key) != getattr(old, key)
+        unchanged = [key for key in _FIXED_KEYS if getattr(fresh, key) != getattr(old, key)]
+        unchanged += [
+            f"telemetry.{key}"
+            for key in _FIXED_TELEMETRY_KEYS
+            if getattr(fresh.telemetry, key) != getattr(old.telemetry, key)
         ]
+        telemetry = fresh.telemetry.model_copy(
+            update={key: getattr(old.telemetry, key) for key in _FIXED_TELEMETRY_KEYS}
+        )
+        if telemetry != old.telemetry:
+            try:
+                self._telemetry.replace_settings(telemetry)
+            except QuirkError as error:
+                _log.error("the configuration is not re-read", problem=f"telemetry.{error}")
+                return
+        configure_log(fresh.log)
+        self._events.log_requests = fresh.log.requests
         self._settings = old.model_copy(
-            update={"log": fresh.log, "telemetry": fresh.telemetry, "drain": fresh.drain}
+            update={"log": fresh.log, "telemetry": telemetry, "drain": fresh.drain}
         )
         _log.info("the configuration is re-read", needs_a_restart=unchanged)
 
@@ -238,6 +260,7 @@ def run(settings: ReceiverSettings, config_path: Path) -> int:
         settings are wrong.
     """
     configure_log(settings.log)
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every export at INFO
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     _raise_file_limit()
 
@@ -252,7 +275,7 @@ def run(settings: ReceiverSettings, config_path: Path) -> int:
 
     try:
         return uvloop.run(main())
-    except PluginConfigError as error:
+    except (PluginConfigError, QuirkError) as error:
         _log.error("can't start", problem=str(error))
         return 2
 

@@ -120,6 +120,22 @@ class ClientTelemetry:
         """Ask something else of clients, from the next request of each on."""
         self._subscriptions = subscriptions
 
+    def replace_settings(self, settings: TelemetrySettings) -> None:
+        """Work with other limits, defaults and quirks, from the next request of each client on.
+
+        Args:
+            settings: The new ones; ``max_bytes`` and ``max_instances`` stay as they were at the start.
+
+        Raises:
+            QuirkError: A rule in the settings is wrong, and nothing has changed.
+        """
+        self._quirks = Quirks(
+            settings.quirks, compression=tuple(CODECS[codec] for codec in settings.compression)
+        )
+        self._settings = settings
+        # Another set, if an equal one: every instance is matched anew.
+        self._subscriptions = SubscriptionSet(self._subscriptions.subscriptions)
+
     def disconnected(self, connection: Connection) -> None:
         """Forget what is only remembered as long as a connection lasts."""
         self._instances.disconnected(connection)
