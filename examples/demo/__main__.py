@@ -78,7 +78,7 @@ def _known_clients(sidecar: Sidecar) -> dict[str, dict[str, Any]]:
         answer = sidecar.http.get("/v1/clients").raise_for_status().json()
     except httpx.HTTPError:
         return {}
-    return {client["client_id"]: client for client in answer["clients"]}
+    return {client["client_id"]: client for client in answer["items"]}
 
 
 def _watch(
