@@ -49,30 +49,32 @@ class ClientState:
 
     Attributes:
         client_instance_id: Its id (KIP-714, "Client instance id").
-        connection: The connection of its latest telemetry request; None where that is closed.
-        client_id: The client id of its latest telemetry request.
-        client_software_name: KIP-511's software name then.
-        client_software_version: KIP-511's software version then.
-        subscription_id: What it was told to use; None before its first answer.
+        connection: The connection of its latest telemetry request.
+        client_id: What it calls itself there.
+        client_software_name: KIP-511's software name.
+        client_software_version: KIP-511's software version.
+        subscription_id: What it pushes under.
         push_interval_ms: How often it was asked to push, in milliseconds.
         requested_metrics: The prefixes it is asked for; one empty prefix means all.
         subscriptions: Names of the subscriptions that match it.
+        quirks: Reasons of the rules that its software is treated by.
         pushes: Its pushes that were taken.
         last_request_age_s: Seconds since its latest telemetry request.
-        last_push_age_s: Seconds since its latest push; None before the first.
+        last_push_age_s: Seconds since its latest push that was taken; None before the first.
         last_error: Name of the latest error it was answered; NONE after a success.
         terminating: Whether its latest accepted push said that it is the last.
     """
 
     client_instance_id: Uuid
-    connection: Connection | None
+    connection: Connection
     client_id: str
     client_software_name: str
     client_software_version: str
-    subscription_id: int | None
+    subscription_id: int
     push_interval_ms: int
     requested_metrics: tuple[str, ...]
     subscriptions: tuple[str, ...]
+    quirks: tuple[str, ...]
     pushes: int
     last_request_age_s: float
     last_push_age_s: float | None

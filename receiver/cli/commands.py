@@ -23,6 +23,7 @@ from receiver.settings.errors import SettingsError
 from receiver.settings.load import load
 from receiver.settings.model import ReceiverSettings
 from receiver.settings.reference import reference
+from receiver.telemetry.quirks import QuirkError, Quirks
 
 __all__ = ["app", "main"]
 
@@ -137,7 +138,10 @@ def _plugin_config(entry: EntryPoint) -> type[PluginConfig]:
 def _checked(file: Path) -> tuple[ReceiverSettings, list[HostedPlugin]]:
     try:
         settings = load(file, os.environ)
-        # A plugin's constructor does no I/O, so constructing it is a check and no more.
+        # Neither does any I/O, so constructing them is a check and no more.
+        Quirks(settings.telemetry.quirks, compression=())
         return settings, load_plugins(settings.plugins)
+    except QuirkError as error:
+        raise fail(f"{file.name}: {error}", EXIT_CONFIG) from None
     except SettingsError as error:
         raise fail(str(error) if error.source else f"{file.name}: {error}", EXIT_CONFIG) from None

@@ -179,7 +179,8 @@ def list_clients(
 
 
 def _client_row(client: dict[str, Any]) -> tuple[str, ...]:
-    address = f"{client['source_address']}:{client['source_port']}" if client["connected"] else "-"
+    host = client["source_address"]
+    address = f"{f'[{host}]' if ':' in host else host}:{client['source_port']}"
     age = client["last_push_age_s"]
     return (
         client["client_instance_id"],

@@ -6,11 +6,10 @@ log, or decide anything; nothing that is counted here changes what a client is a
 
 from receiver.metrics.labels import OTHER, SoftwareLabels
 from receiver.metrics.receiver_metrics import ReceiverMetrics
-from receiver.metrics.sources import InstanceCounts, ListenerBytes, PluginFigures, Sources
+from receiver.metrics.sources import ListenerBytes, PluginFigures, Sources
 
 __all__ = [
     "OTHER",
-    "InstanceCounts",
     "ListenerBytes",
     "PluginFigures",
     "ReceiverMetrics",

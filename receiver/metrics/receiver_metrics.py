@@ -7,7 +7,7 @@ microsecond: the series of a set of labels is looked up in a dict and not built 
 from __future__ import annotations
 
 import platform
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.exposition import choose_encoder
@@ -16,10 +16,8 @@ from prometheus_client.process_collector import ProcessCollector
 
 from receiver.metrics.labels import SoftwareLabels
 from receiver.metrics.sources import PulledMetrics, Sources
+from receiver.telemetry.telemetry import PushOutcome, SubscriptionsOutcome
 from receiver.wire.error_codes import ErrorCode, error_name
-
-if TYPE_CHECKING:
-    from receiver.telemetry.telemetry import PushOutcome, SubscriptionsOutcome
 
 __all__ = ["ReceiverMetrics"]
 

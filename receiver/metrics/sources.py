@@ -21,30 +21,11 @@ from prometheus_client.registry import Collector
 
 from receiver.metrics.labels import SoftwareLabels
 from receiver.telemetry.connection import Connection
+from receiver.telemetry.instance import ClientInstances
 
-__all__ = ["InstanceCounts", "ListenerBytes", "PluginFigures", "PulledMetrics", "Sources"]
+__all__ = ["ListenerBytes", "PluginFigures", "PulledMetrics", "Sources"]
 
 _PREFIX = "kafka_telemetry_"
-
-
-class InstanceCounts(Protocol):
-    """The telemetry core's client instances (KIP-714, "Client instance id")."""
-
-    @property
-    def instances(self) -> int:
-        """Instances known now."""
-
-    @property
-    def created(self) -> int:
-        """Instances ever created."""
-
-    @property
-    def evicted(self) -> int:
-        """Instances dropped because there was no room: the least recently used."""
-
-    @property
-    def expired(self) -> int:
-        """Instances dropped because they were silent too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +137,7 @@ class Sources:
 
     Attributes:
         connections: The registry's open connections (KIP-511).
-        instances: The telemetry core's counts.
+        instances: The telemetry core's client instances.
         listeners: What each listener has passed on.
         plugins: Each plugin's statistics.
         ready: Whether the receiver takes clients.
@@ -164,7 +145,7 @@ class Sources:
     """
 
     connections: Callable[[], Iterable[Connection]]
-    instances: Callable[[], InstanceCounts]
+    instances: Callable[[], ClientInstances]
     listeners: Callable[[], Iterable[ListenerBytes]]
     plugins: Callable[[], Iterable[PluginFigures]]
     ready: Callable[[], bool]
@@ -212,11 +193,15 @@ class PulledMetrics(Collector):
         return family
 
     def _instances(self) -> Iterator[Metric]:
-        counts = self._sources.instances()
-        yield _gauge("instances", "Client instances known now.", counts.instances)
+        instances = self._sources.instances()
+        counts = instances.statistics
+        yield _gauge("instances", "Client instances known now.", len(instances))
         yield _counter("instances_created", "Client instances created.", counts.created)
-        yield _counter("instances_evicted", "Client instances dropped for want of room.", counts.evicted)
-        yield _counter("instances_expired", "Client instances dropped after silence.", counts.expired)
+        yield _counter("instances_evicted", "Client instances forgotten for want of room.", counts.evicted)
+        yield _counter("instances_expired", "Client instances forgotten after silence.", counts.expired)
+        yield _counter(
+            "instances_disconnected", "Client instances forgotten with their connection.", counts.disconnected
+        )
 
     def _listeners(self) -> Iterator[Metric]:
         family = CounterMetricFamily(

@@ -30,19 +30,21 @@ class ClientView(BaseModel):
     client_id: str
     client_software_name: str
     client_software_version: str
-    connected: bool = Field(description="Whether the connection of its latest telemetry request is open.")
-    connection_id: str | None = Field(description="That connection; null where it is closed.")
-    listener: str | None
-    source_address: str | None
-    source_port: int | None
-    principal: str | None
-    subscription_id: int | None = Field(description="What it pushes under; null before the first answer.")
+    connection_id: str = Field(description="The connection of its latest telemetry request.")
+    listener: str
+    source_address: str
+    source_port: int
+    principal: str
+    subscription_id: int = Field(description="What it pushes under.")
     push_interval_ms: int
     requested_metrics: list[str] = Field(description='Prefixes it is asked for; `[""]`: every metric.')
     subscriptions: list[str] = Field(description="Names of the subscriptions that match it.")
+    quirks: list[str] = Field(description="Why its software is treated in its own way, if it is.")
     pushes: int = Field(description="Its pushes that were taken.")
     last_request_age_s: float = Field(description="Seconds since its latest telemetry request.")
-    last_push_age_s: float | None = Field(description="Seconds since its latest push; null before the first.")
+    last_push_age_s: float | None = Field(
+        description="Seconds since its latest push that was taken; null before."
+    )
     last_error: str = Field(description="Name of the error it was answered last; `NONE` after a success.")
     terminating: bool = Field(description="Whether it said that its latest push is its last.")
 
@@ -92,16 +94,16 @@ def _view(client: ClientState) -> ClientView:
         client_id=client.client_id,
         client_software_name=client.client_software_name,
         client_software_version=client.client_software_version,
-        connected=connection is not None,
-        connection_id=connection.id if connection else None,
-        listener=connection.listener if connection else None,
-        source_address=connection.source_address if connection else None,
-        source_port=connection.source_port if connection else None,
-        principal=connection.principal if connection else None,
+        connection_id=connection.id,
+        listener=connection.listener,
+        source_address=connection.source_address,
+        source_port=connection.source_port,
+        principal=connection.principal,
         subscription_id=client.subscription_id,
         push_interval_ms=client.push_interval_ms,
         requested_metrics=list(client.requested_metrics),
         subscriptions=list(client.subscriptions),
+        quirks=list(client.quirks),
         pushes=client.pushes,
         last_request_age_s=round(client.last_request_age_s, 3),
         last_push_age_s=None if client.last_push_age_s is None else round(client.last_push_age_s, 3),

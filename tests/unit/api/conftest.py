@@ -1,6 +1,7 @@
-"""The real application over the real store, reached without a socket."""
+"""The real application over the real store and the real core, reached without a socket."""
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,27 +10,68 @@ from typing import Any
 import httpx
 import pytest
 
-from receiver.api import ApiDependencies, ClientState, create_api
+from receiver.api import ApiDependencies, create_api
+from receiver.api.client_states import TelemetryClientStates
+from receiver.api.dependencies import Exposition
 from receiver.metrics import ReceiverMetrics
+from receiver.settings.model import TelemetrySettings
 from receiver.store import SqliteSubscriptionStore, Subscriptions
-from receiver.telemetry.connection import Connection
+from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.subscription import SubscriptionSet
+from receiver.telemetry.telemetry import ClientTelemetry, SubscriptionsOutcome
+from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.uuid import Uuid
 
 Scenario = Callable[[httpx.AsyncClient], Coroutine[Any, Any, None]]
 
 
-@dataclass
-class KnownClients:
-    """Client instances by id, for what the telemetry core knows."""
+class Clock:
+    """Monotonic seconds that pass when a test says so."""
 
-    by_id: dict[Uuid, ClientState] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.now = 1000.0
 
-    def ids(self) -> list[Uuid]:
-        return list(self.by_id)
+    def __call__(self) -> float:
+        return self.now
 
-    def get(self, client_instance_id: Uuid) -> ClientState | None:
-        return self.by_id.get(client_instance_id)
+
+def telemetry_core(max_instances: int = 16_384) -> ClientTelemetry:
+    """The real core with nothing asked of anybody."""
+    return ClientTelemetry(
+        settings=TelemetrySettings(max_instances=max_instances),
+        broker=Broker(id=1, cluster_id="abc"),
+        subscriptions=SubscriptionSet(),
+        random_bytes=os.urandom,
+    )
+
+
+def connection(number: int, **facts: Any) -> Connection:
+    """A connection from 10.0.0.7, port 40000 + number."""
+    return Connection(
+        **{
+            "id": f"CLIENT-{number}",
+            "listener": "CLIENT",
+            "security_protocol": "PLAINTEXT",
+            "source_address": "10.0.0.7",
+            "source_port": 40_000 + number,
+            "since": 1_700_000_000.25 + number,
+            "client_id": "orders",
+            "client_software_name": "apache-kafka-java",
+            "client_software_version": "4.4.0",
+            **facts,
+        }
+    )
+
+
+def ask(telemetry: ClientTelemetry, number: int, now: float, **facts: Any) -> SubscriptionsOutcome:
+    """Have the client instance of a number ask for its subscriptions, over a connection of that number."""
+    request = GetTelemetrySubscriptionsRequest(client_instance_id=instance_id(number))
+    return telemetry.get_telemetry_subscriptions(connection(number, **facts), request, now=now)
+
+
+def instance_id(number: int) -> Uuid:
+    """The client instance id of a number, from 2 on: the first two are reserved."""
+    return Uuid(number.to_bytes(16, "big"))
 
 
 @dataclass
@@ -37,21 +79,21 @@ class Api:
     """The application with what it was given."""
 
     store: SqliteSubscriptionStore
-    clients: KnownClients = field(default_factory=KnownClients)
+    clock: Clock = field(default_factory=Clock)
+    telemetry: ClientTelemetry = field(default_factory=telemetry_core)
     connections: list[Connection] = field(default_factory=list)
-    in_force: list[SubscriptionSet] = field(default_factory=list)
-    metrics: ReceiverMetrics = field(default_factory=lambda: ReceiverMetrics(version="9.9.9"))
+    metrics: Exposition = field(default_factory=lambda: ReceiverMetrics(version="9.9.9"))
     not_ready_because: str | None = None
 
     def run(self, scenario: Scenario, *, host: str = "127.0.0.1:8642") -> None:
         async def whole() -> None:
-            subscriptions = Subscriptions(self.store, self.in_force.append)
+            subscriptions = Subscriptions(self.store, self.telemetry.replace_subscriptions)
             await subscriptions.load()
             app = create_api(
                 ApiDependencies(
                     version="9.9.9",
                     subscriptions=subscriptions,
-                    clients=self.clients,
+                    clients=TelemetryClientStates(self.telemetry, self.clock),
                     connections=lambda: self.connections,
                     not_ready_because=lambda: self.not_ready_because,
                     metrics=self.metrics,

@@ -84,7 +84,7 @@ def test_an_unexpected_error_tells_nothing_of_its_inside(api: Api, caplog: pytes
         def exposition(self, accept: str | None = None) -> tuple[bytes, str]:
             raise RuntimeError("hunter2")
 
-    api.metrics = Broken()  # type: ignore[assignment]
+    api.metrics = Broken()
 
     async def scenario(rest: httpx.AsyncClient) -> None:
         answer = await rest.get("/metrics")

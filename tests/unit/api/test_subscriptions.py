@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from receiver.api.limits import MAX_BODY_BYTES
-from tests.unit.api.conftest import Api, problem_of
+from receiver.wire.error_codes import ErrorCode
+from tests.unit.api.conftest import Api, ask, problem_of
 
 BODY = {
     "metrics": ["org.apache.kafka.producer."],
@@ -38,14 +39,24 @@ def test_the_outer_contract(api: Api) -> None:
     api.run(scenario)
 
 
-def test_a_put_is_in_the_store_and_in_force_when_it_is_answered(api: Api) -> None:
+def test_a_put_is_in_the_store_and_in_force_for_the_next_request_when_it_is_answered(api: Api) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
+        first = ask(api.telemetry, 2, 1000.0).response
+        assert (first.requested_metrics, first.push_interval_ms) == ((), 300_000)
         await rest.put("/v1/subscriptions/producers", json=BODY)
         assert [one.name for one in api.store.load_all()] == ["producers"]
-        assert [one.name for one in api.in_force[-1].subscriptions] == ["producers"]
+        # Long before the client's interval is over: what it was asked before counts no more.
+        second = ask(api.telemetry, 2, 1001.0).response
+        assert second.error_code == ErrorCode.NONE
+        assert (second.requested_metrics, second.push_interval_ms) == (
+            ("org.apache.kafka.producer.",),
+            60_000,
+        )
+        other = ask(api.telemetry, 3, 1001.0, client_software_name="kgo").response
+        assert other.requested_metrics == ()
         await rest.delete("/v1/subscriptions/producers")
         assert api.store.load_all() == ()
-        assert len(api.in_force[-1]) == 0
+        assert ask(api.telemetry, 2, 1002.0).response.requested_metrics == ()
 
     api.run(scenario)
 

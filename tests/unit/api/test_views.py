@@ -2,87 +2,72 @@
 
 import httpx
 
-from receiver.api import ClientState
-from receiver.telemetry.connection import Connection
-from receiver.wire.uuid import Uuid, uuid_to_text
-from tests.unit.api.conftest import Api, problem_of
-
-
-def connection(number: int, instance: Uuid | None = None) -> Connection:
-    return Connection(
-        id=f"CLIENT-{number}",
-        listener="CLIENT",
-        security_protocol="PLAINTEXT",
-        source_address="10.0.0.7",
-        source_port=40_000 + number,
-        since=1_700_000_000.25 + number,
-        client_id="orders",
-        client_software_name="apache-kafka-java",
-        client_software_version="4.4.0",
-        client_instance_id=instance,
-    )
-
-
-def client(number: int, open_connection: Connection | None) -> ClientState:
-    return ClientState(
-        client_instance_id=Uuid(number.to_bytes(16, "big")),
-        connection=open_connection,
-        client_id="orders",
-        client_software_name="apache-kafka-java",
-        client_software_version="4.4.0",
-        subscription_id=-7,
-        push_interval_ms=60_000,
-        requested_metrics=("org.apache.kafka.producer.",),
-        subscriptions=("producers",),
-        pushes=3,
-        last_request_age_s=1.23456,
-        last_push_age_s=None,
-        last_error="NONE",
-        terminating=False,
-    )
+from receiver.telemetry.subscription import Subscription
+from receiver.wire.k72_push_telemetry import PushTelemetryRequest
+from receiver.wire.uuid import uuid_from_text, uuid_to_text
+from tests.unit.api.conftest import Api, ask, connection, instance_id, problem_of
 
 
 def test_a_client(api: Api) -> None:
-    state = client(5, connection(1))
-    api.clients.by_id[state.client_instance_id] = state
-    text = uuid_to_text(state.client_instance_id)
+    api.store.put(
+        Subscription(
+            name="all", metrics=("org.apache.kafka.",), interval_ms=60_000, match={"client_id": "o.*"}
+        )
+    )
+    text = uuid_to_text(instance_id(5))
 
     async def scenario(rest: httpx.AsyncClient) -> None:
+        told = ask(api.telemetry, 5, api.clock.now).response
         shown = (await rest.get(f"/v1/clients/{text}")).json()
         assert shown == {
             "client_instance_id": text,
             "client_id": "orders",
             "client_software_name": "apache-kafka-java",
             "client_software_version": "4.4.0",
-            "connected": True,
-            "connection_id": "CLIENT-1",
+            "connection_id": "CLIENT-5",
             "listener": "CLIENT",
             "source_address": "10.0.0.7",
-            "source_port": 40_001,
+            "source_port": 40_005,
             "principal": "User:ANONYMOUS",
-            "subscription_id": -7,
+            "subscription_id": told.subscription_id,
             "push_interval_ms": 60_000,
-            "requested_metrics": ["org.apache.kafka.producer."],
-            "subscriptions": ["producers"],
-            "pushes": 3,
-            "last_request_age_s": 1.235,
+            "requested_metrics": ["org.apache.kafka."],
+            "subscriptions": ["all"],
+            "quirks": [],
+            "pushes": 0,
+            "last_request_age_s": 0.0,
             "last_push_age_s": None,
             "last_error": "NONE",
             "terminating": False,
         }
         assert (await rest.get("/v1/clients")).json() == {"items": [shown], "next": None}
 
+        push = PushTelemetryRequest(
+            client_instance_id=instance_id(5), subscription_id=told.subscription_id, terminating=True
+        )
+        api.telemetry.push_telemetry(connection(6), push, now=api.clock.now + 1, received_at_ns=1)
+        api.clock.now += 2.5
+        assert (await rest.get(f"/v1/clients/{text}")).json() == {
+            **shown,
+            "connection_id": "CLIENT-6",
+            "source_port": 40_006,
+            "pushes": 1,
+            "last_request_age_s": 1.5,
+            "last_push_age_s": 1.5,
+            "terminating": True,
+        }
+        ask(api.telemetry, 5, api.clock.now)
+        shown = (await rest.get(f"/v1/clients/{text}")).json()
+        assert (shown["last_error"], shown["last_push_age_s"]) == ("THROTTLING_QUOTA_EXCEEDED", 1.5)
+
     api.run(scenario)
 
 
-def test_a_client_without_a_connection(api: Api) -> None:
-    state = client(5, None)
-    api.clients.by_id[state.client_instance_id] = state
-
+def test_a_client_that_is_treated_in_its_own_way(api: Api) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
-        shown = (await rest.get(f"/v1/clients/{uuid_to_text(state.client_instance_id)}")).json()
-        assert shown["connected"] is False
-        assert shown["connection_id"] is shown["source_address"] is shown["principal"] is None
+        ask(api.telemetry, 5, api.clock.now, client_software_version="3.8.0")
+        shown = (await rest.get(f"/v1/clients/{uuid_to_text(instance_id(5))}")).json()
+        assert "KAFKA-19506" in shown["quirks"][0]
 
     api.run(scenario)
 
@@ -94,19 +79,23 @@ def test_a_client_that_is_not_known(api: Api) -> None:
         assert (error["field"], error["value"]) == ("client_instance_id", "nonsense")
         (error,) = problem_of(await rest.get("/v1/clients?after=nonsense"), 422)["errors"]
         assert error["field"] == "after"
+        ask(api.telemetry, 5, api.clock.now)
+        api.clock.now += 3 * 300 + 1
+        problem_of(await rest.get(f"/v1/clients/{uuid_to_text(instance_id(5))}"), 404)
+        assert (await rest.get("/v1/clients")).json()["items"] == []
 
     api.run(scenario)
 
 
 def test_pages_of_clients_lose_none_while_others_go(api: Api) -> None:
-    # Ids beyond 127 sort otherwise as text.
-    for number in range(0, 1000, 40):
-        state = client(number, None)
-        api.clients.by_id[state.client_instance_id] = state
+    # Their texts sort otherwise than their bytes.
+    numbers = range(40, 1000, 40)
+    for number in numbers:
+        ask(api.telemetry, number, api.clock.now)
 
     async def scenario(rest: httpx.AsyncClient) -> None:
         seen: list[str] = []
-        parameters: dict[str, str | int] = {"limit": 10}
+        parameters: dict[str, str | int] = {"limit": 7}
         while True:
             page = (await rest.get("/v1/clients", params=parameters)).json()
             seen += [one["client_instance_id"] for one in page["items"]]
@@ -114,17 +103,17 @@ def test_pages_of_clients_lose_none_while_others_go(api: Api) -> None:
                 break
             parameters["after"] = page["next"]
             # The last one of the page goes: what comes after it must not be skipped.
-            api.clients.by_id.popitem() if len(seen) > 100 else api.clients.by_id.pop(
-                next(one for one in api.clients.by_id if uuid_to_text(one) == page["next"])
-            )
-        assert seen == [uuid_to_text(Uuid(number.to_bytes(16, "big"))) for number in range(0, 1000, 40)]
+            gone = api.telemetry.instances.find(uuid_from_text(page["next"]))
+            assert gone is not None
+            api.telemetry.disconnected(gone.connection)
+        assert seen == [uuid_to_text(instance_id(number)) for number in numbers]
 
     api.run(scenario)
 
 
 def test_connections(api: Api) -> None:
-    instance = Uuid(bytes(range(16)))
-    api.connections += [connection(2), connection(1, instance)]
+    instance = instance_id(7)
+    api.connections += [connection(2), connection(1, client_instance_id=instance)]
 
     async def scenario(rest: httpx.AsyncClient) -> None:
         first, second = (await rest.get("/v1/connections")).json()["items"]

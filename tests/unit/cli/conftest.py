@@ -9,11 +9,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from receiver.api import ApiDependencies, RestServer, create_api
+from receiver.api.client_states import TelemetryClientStates
 from receiver.cli import app
 from receiver.metrics import ReceiverMetrics
 from receiver.settings.hostport import HostPort
 from receiver.store import SqliteSubscriptionStore, Subscriptions
-from tests.unit.api.conftest import KnownClients
+from tests.unit.api.conftest import Clock, telemetry_core
 
 Run = Callable[..., Result]
 
@@ -22,7 +23,7 @@ class Sidecar:
     """The REST API on a thread of its own."""
 
     def __init__(self, path: Path) -> None:
-        self.clients = KnownClients()
+        self.telemetry = telemetry_core()
         self.store = SqliteSubscriptionStore(path)
         self.url = ""
         self._up = threading.Event()
@@ -40,13 +41,13 @@ class Sidecar:
 
     async def _serve(self) -> None:
         self._loop, self._done = asyncio.get_running_loop(), asyncio.Event()
-        subscriptions = Subscriptions(self.store, lambda in_force: None)
+        subscriptions = Subscriptions(self.store, self.telemetry.replace_subscriptions)
         await subscriptions.load()
         api = create_api(
             ApiDependencies(
                 version="9.9.9",
                 subscriptions=subscriptions,
-                clients=self.clients,
+                clients=TelemetryClientStates(self.telemetry, Clock()),
                 connections=list,
                 not_ready_because=lambda: None,
                 metrics=ReceiverMetrics(version="9.9.9"),

@@ -75,6 +75,11 @@ def test_check_of_a_good_configuration(run: Run, tmp_path: Path) -> None:
             "receiver.yaml: telemetry.max_byte: unknown key; did you mean max_bytes?",
         ),
         (
+            GOOD + "telemetry: {quirks: [{client_software_name: a, client_software_version: '('}]}",
+            "receiver.yaml: telemetry.quirks[0].client_software_version: '(' is no regular expression: "
+            "missing ): (; write it for RE2",
+        ),
+        (
             GOOD + "  - {type: nonsense}",
             'receiver.yaml: plugins[1].type: "nonsense": unknown plugin type; installed are console, otlp',
         ),

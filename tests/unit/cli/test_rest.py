@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 
 from receiver.wire.uuid import uuid_to_text
-from tests.unit.api.test_views import client, connection
+from tests.unit.api.conftest import ask, instance_id
 from tests.unit.cli.conftest import Run, Sidecar
 
 
@@ -93,9 +93,9 @@ def test_more_subscriptions_than_a_page_holds(run: Run, sidecar: Sidecar) -> Non
 def test_clients(run: Run, sidecar: Sidecar) -> None:
     empty = run("clients", "list", "--url", sidecar.url)
     assert (empty.exit_code, empty.stderr) == (0, "no clients are known\n")
-    for number in range(2100):
-        state = client(number, connection(number) if number % 2 else None)
-        sidecar.clients.by_id[state.client_instance_id] = state
+    numbers = range(2, 2102)
+    for number in numbers:
+        ask(sidecar.telemetry, number, 1000.0)
     listed = run("clients", "list", "--url", sidecar.url)
     header, first, second, *rest = listed.stdout.splitlines()
     assert len(rest) == 998
@@ -115,33 +115,17 @@ def test_clients(run: Run, sidecar: Sidecar) -> None:
             "PUSH",
         ]
     )
-    assert first.split() == [
-        "AAAAAAAAAAAAAAAAAAAAAA",
-        "orders",
-        "apache-kafka-java",
-        "4.4.0",
-        "-",
-        "60",
-        "s",
-        "3",
-        "-",
-    ]
-    assert "10.0.0.7:40001" in second
-    every = json.loads(run("clients", "list", "--limit", "3000", "-o", "json", "--url", sidecar.url).stdout)
-    assert [one["client_instance_id"] for one in every] == sorted(
-        (uuid_to_text(one) for one in sidecar.clients.by_id),
-        key=[uuid_to_text(one) for one in sorted(sidecar.clients.by_id)].index,
-    )
-    assert (
-        len(json.loads(run("clients", "list", "--limit", "1001", "-o", "json", "--url", sidecar.url).stdout))
-        == 1001
-    )
+    software = ["orders", "apache-kafka-java", "4.4.0"]
+    assert first.split() == ["AAAAAAAAAAAAAAAAAAAAAg", *software, "10.0.0.7:40002", "300", "s", "0", "-"]
+    assert "10.0.0.7:40003" in second
+    ids = [uuid_to_text(instance_id(number)) for number in numbers]
+    for limit, expected in (("3000", ids), ("1001", ids[:1001])):
+        result = run("clients", "list", "--limit", limit, "-o", "json", "--url", sidecar.url)
+        assert [one["client_instance_id"] for one in json.loads(result.stdout)] == expected
 
 
 def test_what_a_client_calls_itself_cannot_steer_the_terminal(run: Run, sidecar: Sidecar) -> None:
-    state = client(1, None)
-    object.__setattr__(state, "client_id", "a\x1b[2Jb\nc")
-    sidecar.clients.by_id[state.client_instance_id] = state
+    ask(sidecar.telemetry, 2, 1000.0, client_id="a\x1b[2Jb\nc")
     listed = run("clients", "list", "--url", sidecar.url)
     assert "\x1b" not in listed.stdout
     assert len(listed.stdout.splitlines()) == 2

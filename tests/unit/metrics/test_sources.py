@@ -5,16 +5,8 @@ from dataclasses import dataclass, field
 from receiver.host.statistics import DropReason, PluginState, PluginStatistics
 from receiver.metrics import OTHER, ListenerBytes, ReceiverMetrics, SoftwareLabels, Sources
 from receiver.telemetry.connection import Connection
-
-
-@dataclass
-class Counts:
-    """The telemetry core's counts of instances."""
-
-    instances: int = 0
-    created: int = 0
-    evicted: int = 0
-    expired: int = 0
+from receiver.telemetry.instance import ClientInstances
+from tests.unit.api.conftest import ask, connection, instance_id, telemetry_core
 
 
 @dataclass
@@ -22,7 +14,7 @@ class Now:
     """What the sources say."""
 
     connections: list[Connection] = field(default_factory=list)
-    counts: Counts = field(default_factory=Counts)
+    instances: ClientInstances = field(default_factory=lambda: ClientInstances(2))
     listeners: list[ListenerBytes] = field(default_factory=list)
     plugins: list[PluginStatistics] = field(default_factory=list)
     ready: bool = False
@@ -33,7 +25,7 @@ class Now:
         metrics.observe(
             Sources(
                 connections=lambda: self.connections,
-                instances=lambda: self.counts,
+                instances=lambda: self.instances,
                 listeners=lambda: self.listeners,
                 plugins=lambda: self.plugins,
                 ready=lambda: self.ready,
@@ -53,21 +45,12 @@ def lines(metrics: ReceiverMetrics, name: str) -> set[str]:
     }
 
 
-def connection(number: int, software: str = "kgo", version: str = "1.0") -> Connection:
-    return Connection(
-        id=str(number),
-        listener="CLIENT",
-        security_protocol="PLAINTEXT",
-        source_address="10.0.0.7",
-        source_port=40_000 + number,
-        since=0.0,
-        client_software_name=software,
-        client_software_version=version,
-    )
+def software(number: int, name: str = "kgo", version: str = "1.0") -> Connection:
+    return connection(number, client_software_name=name, client_software_version=version)
 
 
 def test_a_softwares_connections_disappear_at_zero() -> None:
-    now = Now(connections=[connection(1), connection(2), connection(3, "librdkafka", "2.16.0")])
+    now = Now(connections=[software(1), software(2), software(3, "librdkafka", "2.16.0")])
     metrics = now.metrics()
     kgo = 'connections{client_software_name="kgo",client_software_version="1.0",listener="CLIENT"}'
     librdkafka = kgo.replace("kgo", "librdkafka").replace("1.0", "2.16.0")
@@ -79,7 +62,7 @@ def test_a_softwares_connections_disappear_at_zero() -> None:
 
 
 def test_made_up_software_makes_a_bounded_number_of_series() -> None:
-    now = Now(connections=[connection(n, f"made-up-{n}", f"{n}") for n in range(1000)])
+    now = Now(connections=[software(n, f"made-up-{n}", f"{n}") for n in range(1000)])
     shown = lines(now.metrics(SoftwareLabels(max_names=5, max_versions=10)), "connections")
     assert len(shown) <= 5 * 11 + 11
     assert sum(float(line.rpartition(" ")[2]) for line in shown) == 1000
@@ -87,13 +70,22 @@ def test_made_up_software_makes_a_bounded_number_of_series() -> None:
 
 
 def test_instances_listeners_and_state() -> None:
-    now = Now(counts=Counts(instances=3, created=9, evicted=2, expired=4), ready=True)
+    now = Now(ready=True)
+    telemetry = telemetry_core(max_instances=3)
+    now.instances = telemetry.instances
+    outcomes = [ask(telemetry, number, 0.0) for number in range(2, 7)]
+    assert all(outcome.created for outcome in outcomes)
+    telemetry.forget_expired(10_000.0, 1)
+    last = telemetry.instances.find(instance_id(6))
+    assert last is not None
+    telemetry.disconnected(last.connection)
     now.listeners = [ListenerBytes(listener="CLIENT", from_clients=10, to_clients=20)]
     metrics = now.metrics()
-    assert lines(metrics, "instances") == {"instances 3.0"}
-    assert lines(metrics, "instances_created_total") == {"instances_created_total 9.0"}
+    assert lines(metrics, "instances") == {"instances 1.0"}
+    assert lines(metrics, "instances_created_total") == {"instances_created_total 5.0"}
     assert lines(metrics, "instances_evicted_total") == {"instances_evicted_total 2.0"}
-    assert lines(metrics, "instances_expired_total") == {"instances_expired_total 4.0"}
+    assert lines(metrics, "instances_expired_total") == {"instances_expired_total 1.0"}
+    assert lines(metrics, "instances_disconnected_total") == {"instances_disconnected_total 1.0"}
     assert lines(metrics, "listener_bytes_total") == {
         'listener_bytes_total{direction="from_clients",listener="CLIENT"} 10.0',
         'listener_bytes_total{direction="to_clients",listener="CLIENT"} 20.0',

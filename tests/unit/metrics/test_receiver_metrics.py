@@ -1,0 +1,118 @@
+"""What happens is counted, with the real core's outcomes, under Kafka's names of the errors."""
+
+import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+from receiver.metrics import OTHER, ReceiverMetrics, SoftwareLabels
+from receiver.telemetry.telemetry import PushOutcome
+from receiver.wire.error_codes import ErrorCode
+from receiver.wire.k72_push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from tests.unit.api.conftest import ask, connection, instance_id, telemetry_core
+from tests.unit.metrics.test_sources import lines
+
+JAVA = "apache-kafka-java"
+
+
+def otlp() -> bytes:
+    data = MetricsData()
+    resource = data.resource_metrics.add()
+    resource.resource.attributes.add(key="principal").value.string_value = "User:admin"
+    metric = resource.scope_metrics.add().metrics.add(name="org.apache.kafka.producer.x")
+    metric.gauge.data_points.add(time_unix_nano=1, as_double=1.5)
+    metric.gauge.data_points.add(time_unix_nano=1, as_double=float("nan"))
+    return data.SerializeToString()
+
+
+def test_a_get_and_its_pushes() -> None:
+    metrics, telemetry = ReceiverMetrics(version="9.9.9"), telemetry_core()
+    asked = ask(telemetry, 5, 0.0)
+    metrics.subscriptions_answered(asked, JAVA, 0.0002)
+    metrics.subscriptions_answered(ask(telemetry, 5, 1.0), JAVA, 0.0001)
+    content = otlp()
+
+    def push(subscription_id: int, now: float, metrics_bytes: bytes = b"") -> None:
+        request = PushTelemetryRequest(
+            client_instance_id=instance_id(5), subscription_id=subscription_id, metrics=metrics_bytes
+        )
+        outcome = telemetry.push_telemetry(connection(5), request, now=now, received_at_ns=1)
+        metrics.push_answered(outcome, JAVA, 0.003)
+
+    push(asked.response.subscription_id, 10.0, content)
+    push(asked.response.subscription_id, 11.0)
+    push(asked.response.subscription_id + 1, 400.0)
+    assert lines(metrics, "subscription_requests_total") == {
+        f'subscription_requests_total{{client_software_name="{JAVA}",outcome="{outcome}"}} 1.0'
+        for outcome in ("NONE", "THROTTLING_QUOTA_EXCEEDED")
+    }
+    assert lines(metrics, "pushes_total") == {
+        f'pushes_total{{client_software_name="{JAVA}",outcome="{outcome}"}} 1.0'
+        for outcome in ("NONE", "THROTTLING_QUOTA_EXCEEDED", "UNKNOWN_SUBSCRIPTION_ID")
+    }
+    assert lines(metrics, "throttled_total") == {
+        'throttled_total{request="get_telemetry_subscriptions"} 1.0',
+        'throttled_total{request="push_telemetry"} 1.0',
+    }
+    assert lines(metrics, "unknown_subscription_ids_total") == {"unknown_subscription_ids_total 1.0"}
+    assert lines(metrics, "push_bytes_total") == {f"push_bytes_total {float(len(content))}"}
+    assert lines(metrics, "push_inflated_bytes_total") == {f"push_inflated_bytes_total {float(len(content))}"}
+    assert lines(metrics, "dropped_points_total") == {'dropped_points_total{reason="not_finite"} 1.0'}
+    assert lines(metrics, "removed_labels_total") == {"removed_labels_total 1.0"}
+    assert lines(metrics, "get_seconds_count") == {"get_seconds_count 2.0"}
+    assert lines(metrics, "push_seconds_count") == {"push_seconds_count 3.0"}
+    assert 'push_seconds_bucket{le="0.005"} 3.0' in lines(metrics, "push_seconds_bucket")
+    assert 'push_seconds_bucket{le="0.0025"} 0.0' in lines(metrics, "push_seconds_bucket")
+
+
+def test_made_up_software_makes_a_bounded_number_of_series() -> None:
+    metrics = ReceiverMetrics(version="9.9.9", labels=SoftwareLabels(max_names=3))
+    outcome = PushOutcome(response=PushTelemetryResponse(), client_instance_id=instance_id(5))
+    for number in range(100):
+        metrics.push_answered(outcome, f"made-up-{number}", 0.001)
+    shown = lines(metrics, "pushes_total")
+    assert len(shown) == 4
+    assert f'pushes_total{{client_software_name="{OTHER}",outcome="NONE"}} 97.0' in shown
+
+
+def test_connections() -> None:
+    metrics = ReceiverMetrics(version="9.9.9")
+    metrics.api_versions_answered(ErrorCode.NONE)
+    metrics.api_versions_answered(ErrorCode.REBOOTSTRAP_REQUIRED)
+    metrics.connection_opened("CLIENT")
+    metrics.connection_closed("CLIENT", "client")
+    metrics.connection_refused("CLIENT", "upstream")
+    metrics.protocol_error("CLIENT", "frame_too_large")
+    metrics.upstream_connected("CLIENT", 0.002)
+    assert lines(metrics, "api_versions_total") == {
+        'api_versions_total{outcome="NONE"} 1.0',
+        'api_versions_total{outcome="REBOOTSTRAP_REQUIRED"} 1.0',
+    }
+    assert lines(metrics, "connections_opened_total") == {'connections_opened_total{listener="CLIENT"} 1.0'}
+    closed = 'connections_closed_total{listener="CLIENT",reason="client"} 1.0'
+    assert lines(metrics, "connections_closed_total") == {closed}
+    refused = 'connections_refused_total{listener="CLIENT",reason="upstream"} 1.0'
+    assert lines(metrics, "connections_refused_total") == {refused}
+    errors = 'protocol_errors_total{listener="CLIENT",reason="frame_too_large"} 1.0'
+    assert lines(metrics, "protocol_errors_total") == {errors}
+    connected = 'upstream_connect_seconds_count{listener="CLIENT"} 1.0'
+    assert lines(metrics, "upstream_connect_seconds_count") == {connected}
+
+
+def test_two_receivers_in_a_process_keep_apart() -> None:
+    one, other = ReceiverMetrics(version="1"), ReceiverMetrics(version="2")
+    one.connection_opened("CLIENT")
+    assert lines(other, "connections_opened_total") == set()
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        (None, "text/plain; version="),
+        ("*/*", "text/plain; version="),
+        ("application/openmetrics-text;version=1.0.0,text/plain;q=0.5", "application/openmetrics-text"),
+    ],
+)
+def test_the_exposition_is_what_the_scraper_prefers(accept: str | None, content_type: str) -> None:
+    text, told = ReceiverMetrics(version="9.9.9").exposition(accept)
+    assert told.startswith(content_type)
+    assert b'version="9.9.9"' in text
+    assert b"_created" not in text
