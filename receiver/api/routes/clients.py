@@ -12,7 +12,7 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field
 
 from receiver.api.dependencies import ClientState, Dependencies
-from receiver.api.pages import After, Limit, Page
+from receiver.api.pages import After, Limit, Page, in_portions
 from receiver.api.problems import Problem, ProblemError, field_error
 from receiver.wire.uuid import Uuid, uuid_from_text, uuid_to_text
 
@@ -59,7 +59,7 @@ async def list_clients(
     page = heapq.nsmallest(limit, ids)
     found = (dependencies.clients.get(one) for one in page)
     return Page(
-        items=[_view(client) for client in found if client is not None],
+        items=[_view(client) async for client in in_portions(found) if client is not None],
         next=uuid_to_text(page[-1]) if len(ids) > len(page) else None,
     )
 

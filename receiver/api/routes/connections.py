@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from receiver.api.dependencies import Dependencies
-from receiver.api.pages import After, Limit, Page
+from receiver.api.pages import After, Limit, Page, in_portions
 from receiver.api.problems import Problem, ProblemError, field_error
 from receiver.telemetry.connection import Connection
 from receiver.wire.uuid import uuid_to_text
@@ -47,7 +47,7 @@ async def list_connections(
     found = [one for one in dependencies.connections() if start is None or _order(one) > start]
     page = heapq.nsmallest(limit, found, key=_order)
     return Page(
-        items=[_view(connection) for connection in page],
+        items=[_view(connection) async for connection in in_portions(page)],
         next=_cursor(page[-1]) if len(found) > len(page) else None,
     )
 
