@@ -65,8 +65,9 @@ def label_metrics(data: bytes, labels: bytes) -> LabelledMetrics:
         The labelled metrics.
 
     Raises:
-        InvalidMetricsError: The bytes are no MetricsData, or there is no metric in them. No client sends
-            ResourceMetrics without a metric: Java and librdkafka then send nothing at all.
+        InvalidMetricsError: The bytes are no MetricsData, or there is no metric in them. A scope without
+            metrics is taken for an empty push, because franz-go sends that where nothing matches; Java and
+            librdkafka then send nothing at all.
         TooLargeError: More different Resources, or more to take out, than can be looked at one by one.
 
     Source: KIP-714, "Metrics serialization format"; opentelemetry-proto, ``metrics.proto``.
@@ -76,6 +77,8 @@ def label_metrics(data: bytes, labels: bytes) -> LabelledMetrics:
     except DecodeError as error:
         raise InvalidMetricsError("the bytes are no OTLP MetricsData") from error
     if not _has_metric(metrics):
+        if _names_a_scope(metrics):
+            return LabelledMetrics(data=b"", dropped_points=0, removed_labels=0)
         raise InvalidMetricsError("there is no metrics message in the bytes")
     if Outline.FromString(data).SerializeToString() != data:
         data = metrics.SerializeToString()
@@ -110,6 +113,14 @@ def _has_metric(metrics: MetricsData) -> bool:
     )
 
 
+def _names_a_scope(metrics: MetricsData) -> bool:
+    return any(
+        scope_metrics.HasField("scope")
+        for resource_metrics in metrics.resource_metrics
+        for scope_metrics in resource_metrics.scope_metrics
+    )
+
+
 def _one_list(data: bytes, count: int) -> Any:
     """Read a push as one list of metrics, as Java's are; None where Resources or scopes tell them apart."""
     merged = OneScope.FromString(data)
@@ -135,13 +146,10 @@ def _scrub_one_list(one_list: Any, scrubber: Scrubber) -> bool:
     resource_metrics = one_list.resource_metrics
     if resource_metrics.resource:
         resource = scrubber.scrub_resource(resource_metrics.resource[0])
-        del resource_metrics.resource[:]
-        resource_metrics.resource.append(resource)
+        resource_metrics.resource[0] = resource
     metrics = resource_metrics.scope_metrics.metrics
-    kept = scrubber.scrub_metrics(list(metrics))
-    del metrics[:]
-    metrics.extend(kept)
-    return not kept
+    scrubber.scrub_metrics(metrics)
+    return not metrics
 
 
 def _label_one_list(one_list: Any, labels: bytes) -> bytes:

@@ -11,6 +11,7 @@ import itertools
 import math
 import re
 from bisect import bisect_right
+from collections.abc import MutableSequence
 from typing import Any, Final
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
@@ -23,6 +24,9 @@ __all__ = ["MAX_SCRUBBED", "Scrubber", "may_need_scrubbing"]
 
 #: Metrics and data points in a push that Python may look at one by one.
 MAX_SCRUBBED: Final = 50_000
+
+# So many items are deleted from a list one by one; each moves all that follow.
+_FEW: Final = 64
 
 _OWNED: Final = frozenset(OWNED_LABELS)
 
@@ -82,14 +86,11 @@ class Scrubber:
         """
         _keep(metrics.resource_metrics, [self._keeps_resource(item) for item in metrics.resource_metrics])
 
-    def scrub_metrics(self, metrics: list[bytes]) -> list[bytes]:
-        """Scrub a list of encoded Metric messages, of which only suspicious ones are parsed.
+    def scrub_metrics(self, metrics: MutableSequence[bytes]) -> None:
+        """Scrub encoded Metric messages in place; only suspicious ones are parsed.
 
         Args:
-            metrics: The messages; changed.
-
-        Returns:
-            Those that are left, as they were but for what was taken out.
+            metrics: The messages.
 
         Raises:
             TooLargeError: More than :data:`MAX_SCRUBBED` metrics and data points are suspicious.
@@ -99,17 +100,20 @@ class Scrubber:
         suspects = {
             bisect_right(ends, hit.start()) for pattern in _SUSPICIOUS for hit in pattern.finditer(together)
         }
-        emptied = set()
-        for index in suspects:
+        emptied = []
+        for index in sorted(suspects):
             metric = Metric.FromString(metrics[index])
             before = self.dropped_points + self.removed_labels
             if not self._keeps_metric(metric):
-                emptied.add(index)
+                emptied.append(index)
             elif self.dropped_points + self.removed_labels > before:
                 metrics[index] = metric.SerializeToString()
-        if not emptied:
-            return metrics
-        return [metric for index, metric in enumerate(metrics) if index not in emptied]
+        if len(emptied) > _FEW:
+            gone = frozenset(emptied)
+            metrics[:] = [metric for index, metric in enumerate(metrics) if index not in gone]
+        else:
+            for index in reversed(emptied):
+                del metrics[index]
 
     def scrub_resource(self, resource: bytes) -> bytes:
         """Scrub an encoded Resource; without an owned key its bytes stay as they are."""
