@@ -350,7 +350,10 @@ class Relay:
         return client if direction is self._up else broker
 
     def _pause_between_requests(self) -> None:
-        """Stop reading from the client where a request ends, so that none is cut."""
-        if not self._session.due:
-            self._up.paused = True
-            self._up.update()
+        """Stop reading from the client where a request ends, so that none is cut.
+
+        A client that was paused in the middle of one, for the answers due to it, goes on once they are there.
+        """
+        session = self._session
+        self._up.paused = not session.due or session.congested
+        self._up.update()

@@ -127,7 +127,7 @@ def test_answers_of_ours_keep_their_place_among_the_brokers(wire: Wire) -> None:
     assert read_api_versions(answers[1], 3, 2).error_code == ErrorCode.NONE
     assert read_push(answers[2], 4) == ErrorCode.NONE
     assert answers[3].endswith(b"last" * 1000)
-    assert read_subscriptions(answers[4], 6).client_instance_id == instance
+    assert read_subscriptions(answers[4], 6).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert read_api_versions(answers[5], 0, 7).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 

@@ -1,0 +1,219 @@
+"""Relays and listeners of the real gateway on an event loop, between sockets that tests hold."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import TypeVar
+
+import uvloop
+
+from receiver.gateway.events import GatewayEvents
+from receiver.gateway.listener import Listener
+from receiver.gateway.registry import ConnectionRegistry
+from receiver.gateway.relay import CloseReason, Relay
+from receiver.metrics import ReceiverMetrics
+from receiver.plugin import Push
+from receiver.session.session import Session
+from receiver.session.upstream import Upstream
+from receiver.settings.hostport import HostPort
+from receiver.settings.model import ListenerSettings
+from receiver.telemetry.connection import Broker, Connection
+from tests.testbed.ports import LOOPBACK, free_port
+from tests.testbed.scripted_broker import NODE_ID, RANGES
+from tests.unit.session.support import Clock, connection, telemetry_core
+
+_Result = TypeVar("_Result")
+_WITHIN_S = 20.0
+MAX_FRAME_BYTES = 16 << 20
+
+
+def on_loop(main: Coroutine[None, None, _Result]) -> _Result:
+    """Run it on the loop that the receiver runs on; nothing may take for ever, and no error go unseen."""
+    unseen: list[dict[str, object]] = []
+
+    async def watched() -> _Result:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
+        return await asyncio.wait_for(main, _WITHIN_S)
+
+    result = uvloop.run(watched())
+    assert unseen == []
+    return result
+
+
+async def eventually(condition: Callable[[], bool], what: str, within_s: float = 10.0) -> None:
+    """Wait for it."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + within_s
+    while not condition():
+        assert loop.time() < deadline, f"waited in vain for {what}"
+        await asyncio.sleep(0.005)
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """Two ends of a TCP connection on loopback, non-blocking."""
+    with socket.create_server((LOOPBACK, 0)) as listening:
+        one = socket.create_connection(listening.getsockname())
+        other, _ = listening.accept()
+    one.setblocking(False)
+    other.setblocking(False)
+    return one, other
+
+
+class Gate:
+    """The parts around relays and listeners, as the composition root would join them."""
+
+    def __init__(self, *, max_push_bytes: int = 4096) -> None:
+        self.broker = Broker(id=NODE_ID)
+        self.registry = ConnectionRegistry()
+        self.metrics = ReceiverMetrics(version="0")
+        self.pushed: list[Push] = []
+        self.events = GatewayEvents(metrics=self.metrics, deliver=self.pushed.append, log_requests=False)
+        self.telemetry = telemetry_core(self.broker, max_push_bytes=max_push_bytes)
+        self.disconnected: list[Connection] = []
+        self._max_push_bytes = max_push_bytes
+
+    def make_session(self, entry: Connection, upstream: Upstream) -> Session:
+        return Session(
+            connection=entry,
+            broker=self.broker,
+            upstream=upstream,
+            telemetry=self.telemetry,
+            events=self.events,
+            clock=Clock(),
+            random_bits=lambda bits: int.from_bytes(os.urandom(4), "big") % (1 << bits),
+            max_frame_bytes=MAX_FRAME_BYTES,
+            max_push_bytes=self._max_push_bytes,
+        )
+
+    def disconnect(self, entry: Connection) -> None:
+        self.disconnected.append(entry)
+
+    def listener(
+        self, upstream_port: int, *, max_connections: int = 100, connect_timeout_ms: int = 3000
+    ) -> Listener:
+        settings = ListenerSettings(
+            name="CLIENT",
+            bind=HostPort(host=LOOPBACK, port=free_port()),
+            upstream=HostPort(host=LOOPBACK, port=upstream_port),
+            max_connections=max_connections,
+            connect_timeout_ms=connect_timeout_ms,
+        )
+        return Listener(
+            settings,
+            broker=self.broker,
+            registry=self.registry,
+            metrics=self.metrics,
+            make_session=self.make_session,
+            on_disconnect=self.disconnect,
+        )
+
+    def value(self, name: str, **labels: str) -> float:
+        """The value of one of the receiver's own metrics; 0 where there is no such series yet."""
+        return self.metrics.registry.get_sample_value(f"kafka_telemetry_{name}", labels) or 0.0
+
+
+class Relayed:
+    """A relay between a client's and a broker's socket that the test holds.
+
+    Attributes:
+        client: The client's end.
+        broker: The broker's end.
+        closed: Why the relay ended, and the error behind it; None while it goes on.
+    """
+
+    def __init__(self, gate: Gate | None = None, *, small_buffers: bool = False) -> None:
+        self.gate = gate or Gate()
+        self.closed: tuple[CloseReason, Exception | None] | None = None
+        self.client, inner_client = pair()
+        self.broker, inner_broker = pair()
+        if small_buffers:
+            for end in (self.client, inner_client, self.broker, inner_broker):
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65_536)
+        self.session = self.gate.make_session(connection(), Upstream(ranges=dict(RANGES)))
+        self.inner = (inner_client, inner_broker)
+        self.relay = Relay(
+            asyncio.get_running_loop(), connection(), inner_client, inner_broker, self.session, self._on_close
+        )
+        self.relay.start()
+
+    def _on_close(self, relay: Relay, reason: CloseReason, error: Exception | None) -> None:
+        assert self.closed is None, "closed twice"
+        self.closed = (reason, error)
+
+    async def reason(self) -> CloseReason:
+        """Wait for the relay's end."""
+        await eventually(lambda: self.closed is not None, "the relay's end")
+        assert self.closed is not None
+        for side in self.inner:
+            assert side.fileno() == -1
+        return self.closed[0]
+
+    def quiet(self) -> bool:
+        """Whether the drain may close it, once it was so for a while."""
+        return self.relay.quiet_since is not None
+
+    def close(self) -> None:
+        """Close everything."""
+        self.client.close()
+        self.broker.close()
+        self.relay.close(CloseReason.DRAINED)
+
+
+@contextlib.asynccontextmanager
+async def relayed(gate: Gate | None = None, *, small_buffers: bool = False) -> AsyncIterator[Relayed]:
+    """A relay that is closed at the end."""
+    made = Relayed(gate, small_buffers=small_buffers)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+async def send(end: socket.socket, data: bytes) -> None:
+    """Send it all."""
+    await asyncio.get_running_loop().sock_sendall(end, data)
+
+
+async def receive(end: socket.socket, count: int) -> bytes:
+    """Wait for so many bytes; fewer only at the stream's end."""
+    loop = asyncio.get_running_loop()
+    data = bytearray()
+    while len(data) < count and (chunk := await loop.sock_recv(end, min(1 << 20, count - len(data)))):
+        data += chunk
+    return bytes(data)
+
+
+async def receive_frame(end: socket.socket) -> bytes:
+    """Wait for a frame; return it without its length."""
+    length = await receive(end, 4)
+    assert len(length) == 4, "the stream ended"
+    return await receive(end, int.from_bytes(length, "big"))
+
+
+async def at_end(end: socket.socket) -> bool:
+    """Wait for the stream's end; False for a reset."""
+    try:
+        return await asyncio.get_running_loop().sock_recv(end, 1) == b""
+    except ConnectionResetError:
+        return False
+
+
+def reset(end: socket.socket) -> None:
+    """Close with a reset."""
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    end.close()
+
+
+async def is_silent(awaited: Awaitable[object], for_s: float = 0.1) -> bool:
+    """Whether nothing comes of it for a while."""
+    try:
+        await asyncio.wait_for(awaited, for_s)
+    except TimeoutError:
+        return True
+    return False

@@ -1,0 +1,340 @@
+"""The relay between two real sockets: bytes, ends, resets and back-pressure."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import struct
+
+import pytest
+
+from receiver.gateway.relay import BUFFER_BYTES, CloseReason
+from tests.testbed.scripted_broker import Answers, framed, parse, produce_frame
+from tests.unit.gateway.support import (
+    Gate,
+    Relayed,
+    at_end,
+    eventually,
+    is_silent,
+    on_loop,
+    receive,
+    receive_frame,
+    relayed,
+    reset,
+    send,
+)
+from tests.unit.session.support import (
+    api_versions,
+    correlation_id_of,
+    get_subscriptions,
+    read_api_versions,
+    read_subscriptions,
+)
+
+
+async def exchange(wire: Relayed, request: bytes, answers: Answers) -> bytes:
+    """The client sends one request, the broker answers it; return what the client gets."""
+    await send(wire.client, request)
+    answer = answers.to(await receive_frame(wire.broker))
+    assert answer is not None
+    await send(wire.broker, framed(answer))
+    return await receive_frame(wire.client)
+
+
+def test_bytes_pass_both_ways_and_ours_are_answered() -> None:
+    async def main() -> None:
+        answers = Answers()
+        async with relayed() as wire:
+            assert (await exchange(wire, produce_frame(1, b"x" * 100), answers)).endswith(b"x" * 100)
+            assert read_api_versions(await exchange(wire, api_versions(3), answers), 3).error_code == 0
+            assert read_subscriptions(await exchange(wire, get_subscriptions(), answers)).error_code == 0
+            assert wire.relay.traffic[0] == len(
+                produce_frame(1, b"x" * 100) + api_versions(3) + get_subscriptions()
+            )
+
+    on_loop(main())
+
+
+@pytest.mark.parametrize("size", [1, BUFFER_BYTES - 4, BUFFER_BYTES + 1, 10 * BUFFER_BYTES])
+def test_any_size_passes_whole(size: int) -> None:
+    async def main() -> None:
+        async with relayed() as wire:
+            data = produce_frame(1, bytes(range(256)) * (size // 256) + b"!")
+            for source, sink in ((wire.client, wire.broker), (wire.broker, wire.client)):
+                _, arrived = await asyncio.gather(send(source, data), receive(sink, len(data)))
+                assert arrived == data
+
+    on_loop(main())
+
+
+def test_a_clients_end_reaches_the_broker_and_the_rest_still_the_client() -> None:
+    async def main() -> None:
+        async with relayed() as wire:
+            await send(wire.client, produce_frame(1, b"last words"))
+            wire.client.shutdown(1)
+            assert parse(await receive_frame(wire.broker)).body.endswith(b"last words")
+            assert await at_end(wire.broker)
+            await send(wire.broker, framed(b"\0\0\0\1answer"))
+            assert await receive_frame(wire.client) == b"\0\0\0\1answer"
+            wire.broker.close()
+            assert await at_end(wire.client)
+            assert await wire.reason() is CloseReason.BROKER_CLOSED
+
+    on_loop(main())
+
+
+def test_a_brokers_end_reaches_the_client_and_the_rest_still_the_broker() -> None:
+    async def main() -> None:
+        async with relayed() as wire:
+            await send(wire.broker, framed(b"\0\0\0\1last words"))
+            wire.broker.shutdown(1)
+            assert await receive_frame(wire.client) == b"\0\0\0\1last words"
+            assert await at_end(wire.client)
+            await send(wire.client, produce_frame(1, b"more"))
+            assert parse(await receive_frame(wire.broker)).body.endswith(b"more")
+            wire.client.close()
+            assert await at_end(wire.broker)
+            assert await wire.reason() is CloseReason.CLIENT_CLOSED
+
+    on_loop(main())
+
+
+def test_a_frame_that_is_cut_by_the_end_arrives_as_far_as_it_goes() -> None:
+    async def main() -> None:
+        async with relayed() as wire:
+            await send(wire.client, produce_frame(1, bytes(1000))[:500])
+            wire.client.shutdown(1)
+            assert await receive(wire.broker, 2000) == produce_frame(1, bytes(1000))[:500]
+
+    on_loop(main())
+
+
+@pytest.mark.parametrize("resets", ["client", "broker"])
+def test_a_reset_goes_on_as_a_reset(resets: str) -> None:
+    async def main() -> None:
+        async with relayed() as wire:
+            await send(wire.client, produce_frame(1))
+            await receive_frame(wire.broker)
+            gone, left = (wire.client, wire.broker) if resets == "client" else (wire.broker, wire.client)
+            reset(gone)
+            assert not await at_end(left)
+            assert await wire.reason() == f"{resets}_reset"
+
+    on_loop(main())
+
+
+@pytest.mark.parametrize("slow", ["client", "broker"])
+def test_a_slow_reader_slows_its_peer_and_loses_nothing(slow: str) -> None:
+    async def main() -> None:
+        async with relayed(small_buffers=True) as wire:
+            source, sink = (wire.broker, wire.client) if slow == "client" else (wire.client, wire.broker)
+            frame = produce_frame(1, bytes(range(256)) * 4000)
+            sender = asyncio.create_task(send(source, frame * 5))
+            direction = wire.relay._down if slow == "client" else wire.relay._up
+            before = -1
+            while before != direction.bytes_read:  # until nobody reads any more
+                before = direction.bytes_read
+                await asyncio.sleep(0.2)
+            assert before < 3 * BUFFER_BYTES
+            assert len(direction._backlog) <= BUFFER_BYTES
+            assert not sender.done()
+            arrived = await receive(sink, 5 * len(frame))
+            await sender
+            assert hashlib.sha256(arrived).digest() == hashlib.sha256(frame * 5).digest()
+
+    on_loop(main())
+
+
+def test_the_end_after_a_slow_reader_comes_behind_the_last_byte() -> None:
+    async def main() -> None:
+        async with relayed(small_buffers=True) as wire:
+            frame = framed(b"\0\0\0\1" + bytes(1_000_000))
+            sender = asyncio.create_task(send(wire.broker, frame))
+            await asyncio.sleep(0.05)
+            reader = asyncio.create_task(receive(wire.client, len(frame)))
+            await sender
+            wire.broker.close()
+            assert len(await reader) == len(frame)
+            assert await at_end(wire.client)
+            wire.client.close()
+            await wire.reason()
+
+    on_loop(main())
+
+
+def test_a_client_that_is_gone_while_its_answer_waits_is_noticed() -> None:
+    async def main() -> None:
+        async with relayed(small_buffers=True) as wire:
+            sender = asyncio.create_task(send(wire.broker, framed(b"\0\0\0\1" + bytes(5_000_000))))
+            await eventually(lambda: bool(wire.relay._down._backlog), "a backlog")
+            reset(wire.client)
+            assert await wire.reason() is CloseReason.CLIENT_RESET
+            with pytest.raises((ConnectionResetError, BrokenPipeError)):
+                await sender
+
+    on_loop(main())
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"GET / HTTP/1.1\r\n\r\n", struct.pack(">i", -1), struct.pack(">i", 2**31 - 1)]
+)
+def test_garbage_from_the_client_closes_both_sides(garbage: bytes) -> None:
+    async def main() -> None:
+        async with relayed() as wire:
+            await send(wire.client, garbage)
+            assert await wire.reason() is CloseReason.CLIENT_PROTOCOL_ERROR
+            assert await at_end(wire.broker)
+
+    on_loop(main())
+
+
+def test_garbage_from_the_broker_closes_both_sides() -> None:
+    async def main() -> None:
+        async with relayed() as wire:
+            await send(wire.broker, struct.pack(">i", -5) + b"what")
+            assert await wire.reason() is CloseReason.BROKER_PROTOCOL_ERROR
+            assert await at_end(wire.client)
+
+    on_loop(main())
+
+
+def test_a_mistake_of_ours_ends_the_connection_and_says_so() -> None:
+    async def main() -> None:
+        gate = Gate()
+
+        def broken(*_: object, **__: object) -> None:
+            raise ZeroDivisionError("ours")
+
+        gate.events.api_versions_answered = broken  # type: ignore[method-assign]
+        async with relayed(gate) as wire:
+            await send(wire.client, api_versions(3))
+            answer = Answers().to(await receive_frame(wire.broker))
+            assert answer is not None
+            await send(wire.broker, framed(answer))
+            assert await wire.reason() is CloseReason.INTERNAL_ERROR
+            assert wire.closed is not None
+            assert isinstance(wire.closed[1], ZeroDivisionError)
+
+    on_loop(main())
+
+
+def test_a_refused_software_gets_its_answer_and_then_the_end() -> None:
+    async def main() -> None:
+        answers = Answers()
+        async with relayed() as wire:
+            refused = api_versions(3, client_software_name="not valid!")
+            await send(wire.client, refused + produce_frame(2, b"too late"))
+            marker = answers.to(await receive_frame(wire.broker))
+            assert marker is not None
+            await send(wire.broker, framed(marker))
+            answer = await receive_frame(wire.client)
+            assert read_api_versions(answer, 3).error_code == 42
+            assert await wire.reason() is CloseReason.INVALID_REQUEST
+            assert await receive(wire.broker, 1) == b""
+
+    on_loop(main())
+
+
+def test_a_client_with_too_many_answers_due_is_not_read_from_until_they_come() -> None:
+    async def main() -> None:
+        answers = Answers()
+        async with relayed() as wire:
+            one = api_versions(3)
+            for _ in range(64):
+                await send(wire.client, one)
+                await receive_frame(wire.broker)
+            await send(wire.client, produce_frame(9, b"waits"))
+            assert wire.session.congested
+            read = wire.relay.traffic[0]
+            assert await is_silent(receive(wire.broker, 1))
+            assert wire.relay.traffic[0] == read
+            answer = answers.to(one[4:])
+            assert answer is not None
+            # The markers' ids are the session's own, so the answers are made from what it awaits.
+            for _ in range(64):
+                awaited = wire.session._responses.awaited
+                assert awaited is not None
+                await send(wire.broker, framed(struct.pack(">i", awaited) + answer[4:]))
+                await receive_frame(wire.client)
+            assert parse(await receive_frame(wire.broker)).body.endswith(b"waits")
+
+    on_loop(main())
+
+
+# -- drain --------------------------------------------------------------------------------------------
+
+
+def test_a_request_that_the_drain_cuts_in_two_is_completed_and_answered() -> None:
+    async def main() -> None:
+        request = produce_frame(1, bytes(1000))
+        async with relayed() as wire:
+            await send(wire.client, request[:300])
+            assert await receive(wire.broker, 300) == request[:300]
+            wire.relay.drain()
+            assert not wire.quiet()
+            await send(wire.client, request[300:] + produce_frame(2, b"too late"))
+            assert await receive(wire.broker, len(request) - 300) == request[300:]
+            assert wire.quiet()
+            assert await is_silent(receive(wire.broker, 1))
+            await send(wire.broker, framed(b"\0\0\0\1answer"))
+            assert await receive_frame(wire.client) == b"\0\0\0\1answer"
+
+    on_loop(main())
+
+
+@pytest.mark.parametrize("cut", [1, 3, 5, 9])
+@pytest.mark.parametrize(
+    "request_", [produce_frame(1, bytes(100)), get_subscriptions()], ids=["passed", "watched"]
+)
+def test_a_request_cut_in_its_head_is_completed(request_: bytes, cut: int) -> None:
+    async def main() -> None:
+        async with relayed() as wire:
+            await send(wire.client, request_[:cut])
+            await eventually(lambda: wire.relay.traffic[0] == cut, "the first part")
+            wire.relay.drain()
+            await send(wire.client, request_[cut:] + produce_frame(2))
+            answer = Answers().to(await receive_frame(wire.broker))
+            assert answer is not None
+            await send(wire.broker, framed(answer))
+            assert correlation_id_of(await receive_frame(wire.client)) == parse(request_[4:]).correlation_id
+            assert await is_silent(receive(wire.broker, 1), 0.02)
+
+    on_loop(main())
+
+
+def test_an_answer_of_ours_in_flight_is_waited_for() -> None:
+    async def main() -> None:
+        async with relayed() as wire:
+            await send(wire.client, get_subscriptions())
+            marker = await receive_frame(wire.broker)
+            wire.relay.drain()
+            assert not wire.quiet()
+            answer = Answers().to(marker)
+            assert answer is not None
+            await send(wire.broker, framed(answer))
+            assert read_subscriptions(await receive_frame(wire.client)).error_code == 0
+            assert wire.quiet()
+
+    on_loop(main())
+
+
+def test_a_request_that_is_cut_while_its_client_is_paused_is_completed_too() -> None:
+    async def main() -> None:
+        answers = Answers()
+        async with relayed() as wire:
+            request = produce_frame(9, b"half" * 100)
+            # One send, so that the relay reads the answers' worth and half a request at once.
+            await send(wire.client, api_versions(3) * 64 + request[:100])
+            markers = [await receive_frame(wire.broker) for _ in range(64)]
+            assert await receive(wire.broker, 100) == request[:100]
+            assert wire.session.congested
+            wire.relay.drain()
+            for marker in markers:
+                answer = answers.to(marker)
+                assert answer is not None
+                await send(wire.broker, framed(answer))
+                await receive_frame(wire.client)
+            await send(wire.client, request[100:])
+            assert await receive(wire.broker, len(request) - 100) == request[100:]
+
+    on_loop(main())
