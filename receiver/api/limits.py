@@ -114,7 +114,9 @@ async def _bounded(request: Request) -> bytes:
 
 def _too_large() -> ProblemError:
     # The rest of the body is not read, so the connection cannot be used again.
-    return ProblemError(413, f"the body may have {MAX_BODY_BYTES} bytes", headers={"connection": "close"})
+    return ProblemError(
+        413, f"the body may have at most {MAX_BODY_BYTES} bytes", headers={"connection": "close"}
+    )
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

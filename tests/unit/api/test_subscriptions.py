@@ -1,5 +1,6 @@
 """Subscriptions over REST: the outer contract, durability, conditions, and wrong requests."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -176,6 +177,20 @@ def test_a_large_body_of_unknown_length_is_read_no_further_than_the_limit(api: A
         problem_of(answer, 413)
         assert answer.headers["connection"] == "close"
         assert sent <= MAX_BODY_BYTES + 20_000
+
+    api.run(scenario)
+
+
+def test_a_body_that_does_not_arrive(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("receiver.api.limits._BODY_TIMEOUT_S", 0.05)
+
+    async def stalled() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        headers = {"content-type": "application/json"}
+        problem_of(await rest.put("/v1/subscriptions/s", content=stalled(), headers=headers), 408)
 
     api.run(scenario)
 
