@@ -28,8 +28,9 @@ __all__ = ["CODECS", "CODEC_NAMES", "NotInflatableError", "TooLargeError", "Unkn
 CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 CODEC_NAMES: Final = {codec: name for name, codec in CODECS.items()}
 
-# Bytes that a decompressor gives at a time.
+# Bytes that a decompressor gives at a time, and gets at a time.
 _CHUNK: Final = 1 << 18
+_PIECE: Final = 1 << 16
 # Members or frames in a row; each costs a new decompressor. Clients send one.
 _MAX_FRAMES: Final = 64
 # Blocks in one push, besides one for every 4 KiB of the cap; clients' blocks hold 32 KiB and more.
@@ -116,26 +117,29 @@ class _Gzip:
 def _framed(name: str, decompressor: Callable[[], Any], data: bytes | memoryview, limit: int) -> bytes:
     chunks: list[bytes] = []
     room = limit
-    rest: bytes | memoryview = data
-    for _ in range(_MAX_FRAMES):
-        frame = decompressor()
-        try:
-            while True:
-                chunk = frame.decompress(rest, max_length=min(room + 1, _CHUNK))
-                rest = b""
+    position = 0
+    try:
+        for _ in range(_MAX_FRAMES):
+            frame = decompressor()
+            hungry = True
+            while not frame.eof:
+                # In pieces, because decompressors copy what they have not used yet.
+                piece = data[position : position + _PIECE] if hungry else b""
+                if hungry and not piece:
+                    raise NotInflatableError(f"the {name} data is cut off")
+                position += len(piece)
+                most = min(room + 1, _CHUNK)
+                chunk = frame.decompress(piece, max_length=most)
+                hungry = len(chunk) < most and frame.needs_input
                 room -= len(chunk)
                 if room < 0:
                     raise _too_large(limit)
                 chunks.append(chunk)
-                if frame.eof:
-                    break
-                if not chunk and frame.needs_input:
-                    raise NotInflatableError(f"the {name} data is cut off")
-            rest = frame.unused_data
-        except (zlib.error, RuntimeError, EOFError) as error:
-            raise NotInflatableError(f"the bytes are no {name} data") from error
-        if not rest:
-            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            position -= len(frame.unused_data or b"")
+            if position == len(data):
+                return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    except (zlib.error, RuntimeError) as error:
+        raise NotInflatableError(f"the bytes are no {name} data") from error
     raise NotInflatableError(f"the {name} data has more than {_MAX_FRAMES} parts")
 
 

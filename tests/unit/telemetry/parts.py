@@ -1,0 +1,126 @@
+"""What the telemetry core's tests are made of: connections, subscriptions, pushes, captured payloads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
+
+from receiver.settings.model import TelemetrySettings
+from receiver.telemetry.connection import Broker, Connection
+from receiver.telemetry.subscription import ClientFacts, Subscription, SubscriptionSet
+from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome, SubscriptionsOutcome
+from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from receiver.wire.k72_push_telemetry import PushTelemetryRequest
+from receiver.wire.uuid import ZERO_UUID, Uuid, uuid_from_text
+
+PAYLOADS = Path(__file__).parents[2] / "data" / "payloads"
+JAVA_PRODUCER = "java44-producer-star-01"
+JAVA_CONSUMER = "java44-consumer-star-01"
+ALL_PAYLOADS = sorted(path.stem for path in PAYLOADS.glob("*.bin"))
+
+#: An id that a real client had.
+INSTANCE = uuid_from_text("7wk08yJMQAOK9PUGl2Zmrg")
+RECEIVED_AT_NS = 1_795_255_024_788_074_000
+
+
+def payload(name: str) -> bytes:
+    return (PAYLOADS / f"{name}.bin").read_bytes()
+
+
+def connection(**changes: Any) -> Connection:
+    facts: dict[str, Any] = {
+        "id": "c1",
+        "listener": "CLIENT",
+        "security_protocol": "PLAINTEXT",
+        "source_address": "10.0.0.7",
+        "source_port": 51234,
+        "since": 1_795_255_000.0,
+        "client_id": "java-producer",
+        "client_software_name": "apache-kafka-java",
+        "client_software_version": "4.4.0",
+    }
+    return Connection(**(facts | changes))
+
+
+def client(**changes: str) -> ClientFacts:
+    facts = {
+        "client_instance_id": "7wk08yJMQAOK9PUGl2Zmrg",
+        "client_id": "java-producer",
+        "client_software_name": "apache-kafka-java",
+        "client_software_version": "4.4.0",
+        "client_source_address": "10.0.0.7",
+        "client_source_port": "51234",
+    }
+    return ClientFacts(**(facts | changes))
+
+
+def subscription(
+    name: str = "all",
+    metrics: tuple[str, ...] = ("*",),
+    interval_ms: int = 10_000,
+    match: Mapping[str, str] | None = None,
+) -> Subscription:
+    return Subscription(name, metrics, interval_ms, match or {})
+
+
+class Client:
+    """A client at one telemetry core: keeps its id and subscription id as real ones do."""
+
+    def __init__(
+        self,
+        *subscriptions: Subscription,
+        settings: TelemetrySettings | None = None,
+        connected: Connection | None = None,
+    ) -> None:
+        self.broker = Broker(id=1, cluster_id="5L6g3nShT-eMCtK--X86sw")
+        self.telemetry = ClientTelemetry(
+            settings=settings or TelemetrySettings(),
+            broker=self.broker,
+            subscriptions=SubscriptionSet(subscriptions),
+            random_bytes=os.urandom,
+        )
+        self.connection = connected or connection()
+        self.id: Uuid = ZERO_UUID
+        self.subscription_id = 0
+
+    def get(self, now: float, **changes: Any) -> SubscriptionsOutcome:
+        request = GetTelemetrySubscriptionsRequest(**({"client_instance_id": self.id} | changes))
+        outcome = self.telemetry.get_telemetry_subscriptions(self.connection, request, now=now)
+        if outcome.response.error_code == 0:
+            self.id = outcome.client_instance_id
+            self.subscription_id = outcome.response.subscription_id
+        return outcome
+
+    def push(self, now: float, metrics: Any = b"", **changes: Any) -> PushOutcome:
+        request = PushTelemetryRequest(
+            **(
+                {
+                    "client_instance_id": self.id,
+                    "subscription_id": self.subscription_id,
+                    "metrics": metrics,
+                }
+                | changes
+            )
+        )
+        return self.telemetry.push_telemetry(self.connection, request, now=now, received_at_ns=RECEIVED_AT_NS)
+
+
+def all_metrics(data: MetricsData) -> Iterator[Metric]:
+    for resource_metrics in data.resource_metrics:
+        for scope_metrics in resource_metrics.scope_metrics:
+            yield from scope_metrics.metrics
+
+
+def labels_of(data: MetricsData) -> list[dict[str, str]]:
+    """The attributes of each Resource; fails where a key is there twice."""
+    found = []
+    for resource_metrics in data.resource_metrics:
+        attributes = resource_metrics.resource.attributes
+        labels = {attribute.key: attribute.value.string_value for attribute in attributes}
+        assert len(labels) == len(attributes)
+        found.append(labels)
+    return found

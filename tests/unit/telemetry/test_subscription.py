@@ -1,0 +1,246 @@
+"""Subscriptions: what is valid, which clients match, what they are asked, under which id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from receiver.telemetry.subscription import (
+    MAX_METRICS,
+    MAX_PREFIXES,
+    MAX_SUBSCRIPTIONS,
+    Subscription,
+    SubscriptionError,
+    SubscriptionSet,
+    subscription_id,
+)
+from receiver.wire.uuid import ZERO_UUID, uuid_from_text
+from tests.unit.telemetry.parts import INSTANCE, client, subscription
+
+GOOD: dict[str, Any] = {"name": "a", "metrics": ("*",), "interval_ms": 1000, "match": {}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "says"),
+    [
+        ({"name": ""}, "name", "one character or more"),
+        ({"name": None}, "name", "is no name"),
+        ({"name": "n" * 256}, "name", "has 256 characters"),
+        ({"name": "a\nb"}, "name", "control character"),
+        ({"name": "a\ud800"}, "name", "control character"),
+        ({"metrics": "org.apache.kafka."}, "metrics", "is not a list"),
+        ({"metrics": 7}, "metrics", "is not a list"),
+        ({"metrics": tuple("m" + str(n) for n in range(MAX_METRICS + 1))}, "metrics", "at most 256"),
+        ({"metrics": ("ok.", "org.apache.kafka.*")}, "metrics[1]", "write 'org.apache.kafka.'"),
+        ({"metrics": ("a b",)}, "metrics[0]", "letters A to Z"),
+        ({"metrics": ("a,b",)}, "metrics[0]", "is no prefix"),
+        ({"metrics": ("m" * 256,)}, "metrics[0]", "at most 255"),
+        ({"metrics": (3,)}, "metrics[0]", "is no prefix"),
+        ({"interval_ms": 99}, "interval_ms", "give 100 to 3600000"),
+        ({"interval_ms": 3_600_001}, "interval_ms", "give 100 to 3600000"),
+        ({"interval_ms": True}, "interval_ms", "whole number"),
+        ({"interval_ms": 1000.5}, "interval_ms", "whole number"),
+        ({"match": ["client_id=a"]}, "match", "patterns by selector"),
+        ({"match": {"client_group": "a"}}, "match.client_group", "use one of client_instance_id, client_id"),
+        ({"match": {"client_id": "(a"}}, "match.client_id", "missing )"),
+        ({"match": {"client_id": "(?=a)"}}, "match.client_id", "RE2"),
+        ({"match": {"client_id": r"(a)\1"}}, "match.client_id", "RE2"),
+        ({"match": {"client_id": "((a{100}){100}){100}"}}, "match.client_id", "regular expression"),
+        ({"match": {"client_id": r"\pL{900}"}}, "match.client_id", "too large"),
+        ({"match": {"client_id": "a" * 1025}}, "match.client_id", "at most 1024"),
+        ({"match": {"client_id": "\ud800"}}, "match.client_id", "Unicode"),
+        ({"match": {"client_id": 5}}, "match.client_id", "is not a text"),
+    ],
+)
+def test_what_is_wrong_is_named_with_field_and_fix(changes: dict[str, Any], field: str, says: str) -> None:
+    with pytest.raises(SubscriptionError) as caught:
+        Subscription(**(GOOD | changes))
+    error = caught.value
+    assert error.field == field
+    assert str(error).startswith(f"{field}: {error.value} {error.problem}; {error.fix}")
+    assert says in str(error)
+    assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "n" * 255},
+        {"name": "../ Zugänge (öst)"},
+        {"metrics": ()},
+        {"metrics": ("",)},
+        {"metrics": ["a."]},
+        {"metrics": ("m" * 255, "a-b/c_d.0")},
+        {"interval_ms": 100},
+        {"interval_ms": 3_600_000},
+        {"match": {"client_id": "a" * 1024}},
+    ],
+)
+def test_bounds_are_valid(changes: dict[str, Any]) -> None:
+    Subscription(**(GOOD | changes))
+
+
+def test_a_subscription_does_not_change_with_what_it_was_made_from() -> None:
+    match, metrics = {"client_id": "a"}, ["x."]
+    one = Subscription("a", metrics, 1000, match)  # type: ignore[arg-type]
+    match["client_id"] = "b"
+    metrics.append("y.")
+    assert one.match == {"client_id": "a"}
+    assert one.metrics == ("x.",)
+    with pytest.raises(TypeError):
+        one.match["client_id"] = "c"  # type: ignore[index]
+    assert one == Subscription("a", ("x.",), 1000, {"client_id": "a"})
+    assert hash(one) == hash(Subscription("a", ("x.",), 1000, {"client_id": "a"}))
+
+
+@pytest.mark.parametrize(
+    ("match", "changes", "matches"),
+    [
+        ({}, {}, True),
+        ({"client_software_name": "apache-kafka-java"}, {}, True),
+        ({"client_software_name": "apache-kafka"}, {}, False),
+        ({"client_software_name": "kafka-java"}, {}, False),
+        ({"client_software_name": "apache.*"}, {}, True),
+        ({"client_software_version": r"4\.[34]\..*"}, {}, True),
+        ({"client_software_version": r"4\.[34]"}, {}, False),
+        ({"client_id": "a|java-producer"}, {}, True),
+        ({"client_id": ".*"}, {"client_id": ""}, True),
+        ({"client_id": ".+"}, {"client_id": ""}, False),
+        ({"client_id": "j.va.*"}, {"client_id": "jäva\ud800"}, True),
+        ({"client_instance_id": "7wk08yJMQAOK9PUGl2Zmrg"}, {}, True),
+        ({"client_instance_id": "7wk08.*"}, {"client_instance_id": "8wk08yJMQAOK9PUGl2Zmrg"}, False),
+        ({"client_source_address": r"10\..*"}, {}, True),
+        ({"client_source_address": r"10.0.0"}, {}, False),
+        ({"client_source_port": "51234"}, {}, True),
+        ({"client_source_port": "5123"}, {}, False),
+        ({"client_id": "java-.*", "client_software_name": "librdkafka"}, {}, False),
+        ({"client_id": "java-.*", "client_software_name": "apache-kafka-java"}, {}, True),
+    ],
+)
+def test_every_selector_must_match_the_whole_value(
+    match: dict[str, str], changes: dict[str, str], matches: bool
+) -> None:
+    assert subscription(match=match).matches(client(**changes)) is matches
+
+
+@pytest.mark.parametrize(
+    ("subscriptions", "prefixes", "interval_ms", "matched"),
+    [
+        ([], (), 300_000, ()),
+        ([subscription("a", (), 5000)], (), 5000, ("a",)),
+        ([subscription("a", ("z.", "b.", "z."), 5000)], ("b.", "z."), 5000, ("a",)),
+        (
+            [subscription("b", ("a.b.",), 5000), subscription("a", ("a.", "c."), 7000)],
+            ("a.", "a.b.", "c."),
+            5000,
+            ("a", "b"),
+        ),
+        ([subscription("a", ("a.",)), subscription("b", ("*",), 20_000)], ("",), 10_000, ("a", "b")),
+        ([subscription("a", ("",))], ("",), 10_000, ("a",)),
+        ([subscription("a", ("a.",), 3_600_000)], ("a.",), 3_600_000, ("a",)),
+        (
+            [subscription("a", ("a.",), 500, {"client_id": "other"}), subscription("b", ("b.",), 700)],
+            ("b.",),
+            700,
+            ("b",),
+        ),
+    ],
+)
+def test_a_client_is_asked_the_union_at_the_smallest_interval(
+    subscriptions: list[Subscription],
+    prefixes: tuple[str, ...],
+    interval_ms: int,
+    matched: tuple[str, ...],
+) -> None:
+    assignment = SubscriptionSet(subscriptions).assignment(client())
+    assert (assignment.prefixes, assignment.interval_ms, assignment.matched) == (
+        prefixes,
+        interval_ms,
+        matched,
+    )
+
+
+def test_the_default_interval_is_the_operators() -> None:
+    assert SubscriptionSet().assignment(client(), default_interval_ms=60_000).interval_ms == 60_000
+
+
+# What a real Kafka 4.4 broker answered; "*" is its form of "every metric".
+KAFKA_SAID = [
+    ("7wk08yJMQAOK9PUGl2Zmrg", (), 300_000, 68205702),
+    ("SMgaE2smSYS4SWPURMk5Mg", ("",), 1000, -303711288),
+    ("NCM7qa_WQHqn7EFN64VwCA", ("",), 1000, -451413969),
+    ("Lxw_M3RkRXe3WU1FHBC5Sg", ("",), 1000, -1027982094),
+    ("VLxBgjzMQiCFAFQy513FSA", ("",), 1000, 950411361),
+]
+
+
+@pytest.mark.parametrize(("instance", "prefixes", "interval_ms", "expected"), KAFKA_SAID)
+def test_the_subscription_id_is_the_one_that_kafka_gives(
+    instance: str, prefixes: tuple[str, ...], interval_ms: int, expected: int
+) -> None:
+    assert subscription_id(uuid_from_text(instance), prefixes, interval_ms) == expected
+
+
+# Computed once: another value would make clients of a mixed fleet of sidecars start over at each failover.
+@pytest.mark.parametrize(
+    ("prefixes", "interval_ms", "expected"),
+    [
+        (("org.apache.kafka.producer.",), 60_000, 322720440),
+        (("org.apache.kafka.consumer.", "org.apache.kafka.producer."), 60_000, -1319663660),
+    ],
+)
+def test_the_subscription_id_is_the_same_everywhere(
+    prefixes: tuple[str, ...], interval_ms: int, expected: int
+) -> None:
+    assert subscription_id(INSTANCE, prefixes, interval_ms) == expected
+
+
+def test_the_subscription_id_depends_on_all_of_its_parts_and_is_an_int32() -> None:
+    ids = {
+        subscription_id(instance, prefixes, interval_ms)
+        for instance in (INSTANCE, ZERO_UUID)
+        for prefixes in ((), ("",), ("a.",), ("a.", "b."), ("a.b.",))
+        for interval_ms in (100, 1000, 1001)
+    }
+    assert len(ids) == 30
+    assert all(-(2**31) <= one < 2**31 for one in ids)
+
+
+def test_the_order_of_subscriptions_changes_nothing() -> None:
+    one, two = subscription("a", ("x.", "b."), 5000), subscription("b", ("a.",), 6000)
+    first, second = SubscriptionSet([one, two]), SubscriptionSet([two, one])
+    assert first.subscriptions == second.subscriptions == (one, two)
+    assert first.version == second.version
+    assert first.assignment(client()) == second.assignment(client())
+    assert len(first) == 2
+    assert first.get("b") is two
+    assert first.get("c") is None
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        subscription("b"),
+        subscription(metrics=("a.",)),
+        subscription(interval_ms=10_001),
+        subscription(match={"client_id": "a"}),
+    ],
+)
+def test_the_version_tells_contents_apart(changed: Subscription) -> None:
+    assert SubscriptionSet([changed]).version != SubscriptionSet([subscription()]).version
+    assert SubscriptionSet([subscription()]).version == SubscriptionSet([subscription()]).version
+
+
+def test_a_set_is_bounded_and_has_each_name_once() -> None:
+    with pytest.raises(SubscriptionError, match="'a' is there twice"):
+        SubscriptionSet([subscription("a"), subscription("b"), subscription("a", ("x.",))])
+    many = [subscription(str(n)) for n in range(MAX_SUBSCRIPTIONS + 1)]
+    with pytest.raises(SubscriptionError, match="keep at most 1000"):
+        SubscriptionSet(many)
+    SubscriptionSet(many[1:])
+    wide = [subscription(str(n), tuple(f"m{n}.{k}" for k in range(250))) for n in range(4)]
+    SubscriptionSet(wide)
+    assert MAX_PREFIXES == 1000
+    with pytest.raises(SubscriptionError, match="1001 different prefixes"):
+        SubscriptionSet([*wide, subscription("more", ("more.",))])
