@@ -37,6 +37,7 @@ _BACKLOG: Final = 1024
 _ACCEPTS_PER_TURN: Final = 64
 _OUT_OF_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE_OUT_OF_FILES_S: Final = 0.5
+_ENDED_BY_BROKER: Final = frozenset({CloseReason.BROKER_CLOSED, CloseReason.BROKER_RESET})
 _QUIET_S: Final = 1.0  # longer than a consumer's fetch.max.wait.ms of 500 ms: its answer still comes
 _DRAIN_CHECK_S: Final = 0.05
 
@@ -202,6 +203,9 @@ class Listener:
             raise
         except OSError as error:
             _reset(client)
+            if error.errno in _OUT_OF_FILES:
+                self._refuse("out_of_files", error.strerror or str(error))
+                return
             reason = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
             self._refuse("upstream", f"{self.settings.upstream}: {reason}")
             if self._socket is not None:
@@ -227,6 +231,8 @@ class Listener:
         self._traffic_of_closed = (from_clients + up, from_broker + down)
         self._metrics.connection_closed(self.settings.name, reason)
         self._on_disconnect(connection)
+        if reason in _ENDED_BY_BROKER and self._socket is not None:
+            self._watch.check()
         if reason is CloseReason.INTERNAL_ERROR:
             _log.error("closed by a mistake of ours", exc_info=error, **connection_fields(connection))
         elif error is not None:

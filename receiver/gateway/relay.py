@@ -230,6 +230,7 @@ class Relay:
         "_closed",
         "_down",
         "_draining",
+        "_ended_first",
         "_half_closed",
         "_last_moved",
         "_loop",
@@ -254,6 +255,7 @@ class Relay:
         self._session = session
         self._on_close = on_close
         self._half_closed: TimerHandle | None = None
+        self._ended_first: CloseReason | None = None
         self._closed = False
         self._draining = False
         self._last_moved = 0.0
@@ -324,11 +326,14 @@ class Relay:
 
     def ended(self, direction: _Direction) -> None:
         """One side has closed its half: the other has a while to close its own."""
+        if self._ended_first is None:
+            self._ended_first = self._reason_of(
+                direction, CloseReason.CLIENT_CLOSED, CloseReason.BROKER_CLOSED
+            )
         if self._up.finished and self._down.finished:
-            self.close(self._reason_of(direction, CloseReason.CLIENT_CLOSED, CloseReason.BROKER_CLOSED))
+            self.close(self._ended_first)
         elif self._half_closed is None:
-            reason = self._reason_of(direction, CloseReason.CLIENT_CLOSED, CloseReason.BROKER_CLOSED)
-            self._half_closed = self._loop.call_later(_HALF_CLOSED_S, self.close, reason)
+            self._half_closed = self._loop.call_later(_HALF_CLOSED_S, self.close, self._ended_first)
 
     def reset_by(self, direction: _Direction) -> None:
         """The source of this direction is gone: its peer sees a reset too."""

@@ -1,6 +1,7 @@
 """The watch over one upstream: whether the broker answers, what it speaks, which cluster it belongs to.
 
-Owns the loop that asks until there is an answer, at the start and after each failure to connect.
+Owns the loop that asks until there is an answer: at the start, after each failure to connect, and after the
+broker ended a connection, which may be the first sign of its own end.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ __all__ = ["UpstreamWatch"]
 
 #: How long to wait before asking again, in seconds; the last one for ever.
 _RETRY_AFTER_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
+
+#: How long to wait before asking a broker that ended a connection, in seconds. It bounds what a client can
+#: cause whose connections a healthy broker ends.
+_CHECK_AFTER_S: Final = 1.0
 
 
 class UpstreamWatch:
@@ -47,20 +52,28 @@ class UpstreamWatch:
 
     def start(self) -> None:
         """Begin to ask, unless it is being asked already."""
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.get_running_loop().create_task(self._ask_until_answered())
+        self._ask(after_s=0.0)
 
     def failed(self, problem: str) -> None:
         """Take note that a connection to the broker failed, and ask until it answers again."""
         self.problem = problem
-        self.start()
+        self._ask(after_s=0.0)
+
+    def check(self) -> None:
+        """Ask in a moment whether the broker still answers."""
+        self._ask(after_s=_CHECK_AFTER_S)
 
     def stop(self) -> None:
         """Ask no more."""
         if self._asking is not None:
             self._asking.cancel()
 
-    async def _ask_until_answered(self) -> None:
+    def _ask(self, *, after_s: float) -> None:
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.get_running_loop().create_task(self._ask_until_answered(after_s))
+
+    async def _ask_until_answered(self, after_s: float) -> None:
+        await asyncio.sleep(after_s)
         for attempt in itertools.count():
             try:
                 cluster_id = await probe(
@@ -74,9 +87,10 @@ class UpstreamWatch:
                 self._warnings.warning("the broker does not answer", problem=self.problem)
                 await asyncio.sleep(_RETRY_AFTER_S[min(attempt, len(_RETRY_AFTER_S) - 1)])
                 continue
-            self.problem = None
             self._take_cluster_id(cluster_id)
-            self._log.info("the broker answers", cluster_id=self._broker.cluster_id)
+            if self.problem is not None:
+                self.problem = None
+                self._log.info("the broker answers", cluster_id=self._broker.cluster_id)
             return
 
     def _take_cluster_id(self, cluster_id: str | None) -> None:

@@ -78,7 +78,7 @@ def test_a_clients_end_reaches_the_broker_and_the_rest_still_the_client() -> Non
             assert await receive_frame(wire.client) == b"\0\0\0\1answer"
             wire.broker.close()
             assert await at_end(wire.client)
-            assert await wire.reason() is CloseReason.BROKER_CLOSED
+            assert await wire.reason() is CloseReason.CLIENT_CLOSED
 
     on_loop(main())
 
@@ -94,7 +94,7 @@ def test_a_brokers_end_reaches_the_client_and_the_rest_still_the_broker() -> Non
             assert parse(await receive_frame(wire.broker)).body.endswith(b"more")
             wire.client.close()
             assert await at_end(wire.broker)
-            assert await wire.reason() is CloseReason.CLIENT_CLOSED
+            assert await wire.reason() is CloseReason.BROKER_CLOSED
 
     on_loop(main())
 
