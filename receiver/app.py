@@ -42,6 +42,7 @@ from receiver.settings.model import ListenerSettings, ReceiverSettings
 from receiver.store import SqliteSubscriptionStore, StoreError, Subscriptions
 from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.errors import QuirkError
+from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 
@@ -51,8 +52,7 @@ __all__ = ["Application", "run"]
 #: client's bytes wait; Python's default of 5 ms would be seen in their latency.
 _SWITCH_INTERVAL_S: Final = 0.001
 
-_FORGET_EVERY_S: Final = 1.0
-_FORGOTTEN_AT_A_TIME: Final = 1000
+_FORGOTTEN_AT_A_SCRAPE: Final = 1000
 
 #: What a running receiver can't change: sockets, files and threads hang on it.
 _FIXED_KEYS: Final = ("broker", "listeners", "subscriptions", "rest", "plugins")
@@ -125,10 +125,8 @@ class Application:
                 loop.add_signal_handler(number, self._stop, number)
             loop.add_signal_handler(signal.SIGHUP, self._reload)
             self._started = True
-            forgetting = loop.create_task(self._forget_expired())
             _log.info("started", broker_id=self._broker.id, rest=str(self._settings.rest.bind))
             await self._stopping.wait()
-            forgetting.cancel()
         finally:
             await self._shut_down()
 
@@ -179,7 +177,7 @@ class Application:
     def _sources(self) -> Sources:
         return Sources(
             connections=self._registry.snapshot,
-            instances=lambda: self._telemetry.instances,
+            instances=self._instances,
             listeners=lambda: [
                 ListenerBytes(
                     listener=listener.settings.name,
@@ -193,18 +191,18 @@ class Application:
             draining=lambda: self._draining,
         )
 
+    def _instances(self) -> ClientInstances:
+        # Requests forget silent instances as they come; this does where none come. A timer could, but while one
+        # is pending each of the event loop's waits arms a timer in the kernel too.
+        self._telemetry.forget_expired(self._clock.monotonic(), _FORGOTTEN_AT_A_SCRAPE)
+        return self._telemetry.instances
+
     # -- the life -------------------------------------------------------------------------------------
 
     def _stop(self, number: signal.Signals) -> None:
         _log.info("stopping", signal=signal.Signals(number).name, drain_s=self._settings.drain.timeout_s)
         self._draining = True
         self._stopping.set()
-
-    async def _forget_expired(self) -> None:
-        """Forget silent client instances also while no client asks for anything."""
-        while True:
-            await asyncio.sleep(_FORGET_EVERY_S)
-            self._telemetry.forget_expired(self._clock.monotonic(), _FORGOTTEN_AT_A_TIME)
 
     async def _shut_down(self) -> None:
         self._draining = True

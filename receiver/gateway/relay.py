@@ -23,6 +23,7 @@ from typing import Final
 from receiver.session.session import Session
 from receiver.telemetry.connection import Connection
 from receiver.wire.errors import WireError
+from receiver.wire.framing import FrameRewriter
 
 __all__ = ["BUFFER_BYTES", "CloseReason", "Relay"]
 
@@ -67,10 +68,11 @@ class _Direction:
     __slots__ = (
         "_backlog",
         "_loop",
+        "_passing",
         "_reading",
         "_recv_into",
         "_relay",
-        "_rewrite",
+        "_rewriter",
         "_send",
         "_sink",
         "_source",
@@ -86,13 +88,14 @@ class _Direction:
         loop: AbstractEventLoop,
         source: socket.socket,
         sink: socket.socket,
-        rewrite: Callable[[memoryview], memoryview | bytes],
+        rewriter: FrameRewriter,
     ) -> None:
         self._relay = relay
         self._loop = loop
         self._source = source
         self._sink = sink
-        self._rewrite = rewrite
+        self._rewriter = rewriter
+        self._passing = rewriter.passing
         self._recv_into: Callable[[bytearray], int] = source.recv_into
         self._send = sink.send
         self._backlog: bytes | memoryview = b""
@@ -136,15 +139,20 @@ class _Direction:
             return
         self.bytes_read += count
         chunk = _view[:count]
-        try:
-            out = self._rewrite(chunk)
-        except WireError as error:
-            self._relay.refuse(self, error)
-            return
-        except Exception as error:  # our own mistake must end this connection, not the loop's callback
-            self._relay.fail(error)
-            return
-        if out:
+        out: memoryview | bytes = chunk
+        passed = self._passing(chunk)
+        rewritten = passed != count
+        if rewritten:
+            try:
+                out = self._rewriter.rewrite(chunk, passed)
+            except WireError as error:
+                self._relay.refuse(self, error)
+                return
+            except Exception as error:  # our own mistake must end this connection, not the loop's callback
+                self._relay.fail(error)
+                return
+            count = len(out)
+        if count:
             try:
                 sent = self._send(out)
             except (BlockingIOError, InterruptedError):
@@ -152,11 +160,11 @@ class _Direction:
             except OSError:
                 self._relay.reset_by(self._relay.opposite(self))
                 return
-            if sent != len(out):
+            if sent != count:
                 self._backlog = bytes(out[sent:])
                 self._loop.add_writer(self._sink, self._writable)
                 self.update()
-        if out is not chunk or self.supervised:
+        if rewritten or self.supervised:
             self._relay.moved()
 
     def read_at_most(self, limit: Callable[[], int]) -> None:
@@ -260,8 +268,8 @@ class Relay:
         self._draining = False
         self._last_moved = 0.0
         self.connection = connection
-        self._up = _Direction(self, loop, client, broker, session.from_client)
-        self._down = _Direction(self, loop, broker, client, session.from_broker)
+        self._up = _Direction(self, loop, client, broker, session.requests)
+        self._down = _Direction(self, loop, broker, client, session.responses)
 
     def start(self) -> None:
         """Begin to move bytes."""

@@ -123,6 +123,8 @@ class Session:
         max_push_bytes: Longest compressed push that the core takes; more of it is not kept.
 
     Attributes:
+        requests: What becomes of the client's bytes; for a hot loop, else :meth:`from_client`.
+        responses: What becomes of the broker's bytes; for a hot loop, else :meth:`from_broker`.
         closing: Set once the connection has to be closed after what was returned so far has been sent.
     """
 
@@ -137,11 +139,11 @@ class Session:
         "_opaque",
         "_pending",
         "_random_bits",
-        "_requests",
-        "_responses",
         "_telemetry",
         "_upstream",
         "closing",
+        "requests",
+        "responses",
     )
 
     def __init__(
@@ -164,13 +166,13 @@ class Session:
         self._events = events
         self._clock = clock
         self._random_bits = random_bits
-        self._requests = RequestRewriter(
+        self.requests = RequestRewriter(
             self._replace_request,
             watched=WATCHED_KEYS,
             max_frame_bytes=max_frame_bytes,
             max_watched_bytes=max_push_bytes + _MAX_AROUND_METRICS,
         )
-        self._responses = ResponseRewriter(
+        self.responses = ResponseRewriter(
             self._replace_response, max_frame_bytes=_GREATEST_INT32, max_watched_bytes=_MAX_ANSWER_BYTES
         )
         self._pending: list[_Pending] = []
@@ -186,7 +188,7 @@ class Session:
         Raises:
             WireError: The client sent what no broker would read on from; the connection has to be closed.
         """
-        return self._requests.feed(chunk)
+        return self.requests.feed(chunk)
 
     def from_broker(self, chunk: memoryview) -> memoryview | bytes:
         """Take what the broker sent; return what goes to the client (``chunk`` itself where all passes).
@@ -194,7 +196,7 @@ class Session:
         Raises:
             WireError: The broker sent what is no answer; the connection has to be closed.
         """
-        return self._responses.feed(chunk)
+        return self.responses.feed(chunk)
 
     @property
     def congested(self) -> bool:
@@ -204,7 +206,7 @@ class Session:
     @property
     def due(self) -> int:
         """How many more bytes the client has to send to end the request at hand; 0 between two requests."""
-        return self._requests.due
+        return self.requests.due
 
     @property
     def awaiting(self) -> bool:
@@ -242,11 +244,11 @@ class Session:
             refusal = decision
             if refusal.close:
                 # A broker reads no further either, so nothing behind this request may have an effect.
-                self._requests.stop_passing()
+                self.requests.stop_passing()
 
             def refuse(_: bytes) -> bytes:
                 if refusal.close:
-                    self._responses.stop_passing()
+                    self.responses.stop_passing()
                     self.closing = True
                 self._events.api_versions_answered(self._connection, header, refusal.error_code)
                 return frame(response_header(header), refusal.body)
@@ -286,14 +288,14 @@ class Session:
         correlation_id = -1 - self._random_bits(31)
         self._pending.append(_Pending(correlation_id=correlation_id, held_bytes=held_bytes, answer=answer))
         self._held_bytes += held_bytes
-        self._responses.awaited = self._pending[0].correlation_id
+        self.responses.awaited = self._pending[0].correlation_id
         return correlation_id
 
     def _watch_no_longer(self) -> None:
-        self._requests.stop_watching()
+        self.requests.stop_watching()
         self._opaque = True
         if not self._pending:
-            self._responses.stop_watching()
+            self.responses.stop_watching()
 
     def _learn_client_id(self, header: RequestHeader) -> None:
         if header.client_id is not None:
@@ -308,9 +310,9 @@ class Session:
             )
         pending = self._pending.pop(0)
         self._held_bytes -= pending.held_bytes
-        self._responses.awaited = self._pending[0].correlation_id if self._pending else None
+        self.responses.awaited = self._pending[0].correlation_id if self._pending else None
         if self._opaque and not self._pending:
-            self._responses.stop_watching()
+            self.responses.stop_watching()
         return pending.answer(response)
 
     def _edit_api_versions(self, header: RequestHeader, forwarded: int, response: bytes) -> bytes:

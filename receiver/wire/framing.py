@@ -26,6 +26,10 @@ LENGTH_BYTES: Final = 4
 #: The shortest request: API key, API version, correlation id (request header v0).
 _LEAST_REQUEST: Final = 8
 
+#: Of ``_skip``: everything passes from here on, or nothing of what comes next does.
+_ENDLESS: Final = 1 << 62
+_NONE: Final = -1
+
 #: The shortest response: a correlation id (response header v0).
 _LEAST_RESPONSE: Final = 4
 
@@ -79,7 +83,7 @@ class FrameRewriter(ABC):
         # An incomplete head, or a watched frame that is still arriving; made only when there is one, as
         # most connections are idle most of the time.
         self._held: bytearray | None = None
-        self._skip = 0  # bytes to come of a frame that passes
+        self._skip = 0  # bytes to come of a frame that passes; _NONE while what comes does not just pass
         self._swallow = 0  # bytes to come of a watched frame that are not kept
         self._over = False  # whether the rest of the stream is looked at no more
         self._passes = True  # and what becomes of it then
@@ -87,8 +91,10 @@ class FrameRewriter(ABC):
     @property
     def due(self) -> int:
         """How many more bytes can be taken without beginning another frame; 0 between two frames."""
-        if self._skip or self._swallow:
-            return self._skip or self._swallow
+        if self._over:
+            return 0
+        if self._skip > 0 or self._swallow:
+            return self._swallow or self._skip
         held = self._held
         if not held:
             return 0
@@ -100,58 +106,57 @@ class FrameRewriter(ABC):
     def stop_watching(self) -> None:
         """Let everything from here on pass as it is, without a look at its frames."""
         self._over = True
+        self._skip = _ENDLESS
 
     def stop_passing(self) -> None:
         """Let nothing from here on pass."""
         self._over = True
         self._passes = False
+        self._skip = _NONE
 
     def feed(self, chunk: memoryview) -> memoryview | bytes:
         """Take what arrived and return what goes out: the chunk itself where nobody watches any of it.
 
+        This is :meth:`passing` and :meth:`rewrite` together; a hot loop calls them itself.
+
         Raises:
             WireError: A length that no frame can have.
         """
-        if self._over:
-            return chunk if self._passes else b""
-        if not self._held and not self._swallow:
-            position = self._scan(chunk, 0)
-            if position == len(chunk):
-                return chunk
-        else:
-            position = 0
-        return self._rewrite(chunk, position)
+        passed = self.passing(chunk)
+        return chunk if passed == len(chunk) else self.rewrite(chunk, passed)
 
     @abstractmethod
-    def _scan(self, chunk: memoryview, position: int) -> int:
-        """Return where the first frame begins that doesn't just pass, or the chunk's end."""
+    def passing(self, chunk: memoryview) -> int:
+        """Take the beginning of what arrived and return how many bytes of it go out as they are.
+
+        Where that is less than all, :meth:`rewrite` has to take the rest.
+        """
 
     @abstractmethod
     def _watches(self, head: bytearray) -> bool:
         """Whether the frame with this head is watched."""
 
-    def _rewrite(self, chunk: memoryview, position: int) -> bytes:
+    def rewrite(self, chunk: memoryview, position: int) -> bytes:
+        """Take the rest of a chunk of which the bytes before ``position`` pass; return what goes out of all.
+
+        Raises:
+            WireError: A length that no frame can have.
+        """
         out: list[memoryview | bytes] = [chunk[:position]]
         end = len(chunk)
-        while position < end:
+        while position < end and not self._over:
             held = self._held
             if held is not None and self._swallow:
                 swallowed = min(self._swallow, end - position)
                 self._swallow -= swallowed
                 position += swallowed
-                if self._swallow:
-                    break
-                out.append(self._deliver(held))
+                if not self._swallow:
+                    out.append(self._deliver(held))
             else:
                 position = self._hold(chunk, position, out)
-            if self._over:  # the frame just replaced was the last one with a meaning for us
-                if self._passes:
-                    out.append(chunk[position:])
-                break
-            if not self._held and not self._swallow and position < end:
-                passed = self._scan(chunk, position)
-                out.append(chunk[position:passed])
-                position = passed
+            passed = self.passing(chunk[position:])
+            out.append(chunk[position : position + passed])
+            position += passed
         return b"".join(out)
 
     def _hold(self, chunk: memoryview, position: int, out: list[memoryview | bytes]) -> int:
@@ -159,6 +164,7 @@ class FrameRewriter(ABC):
         held = self._held
         if held is None:
             held = self._held = bytearray()
+            self._skip = _NONE
         if len(held) < self._HEAD_BYTES:
             taken = min(self._HEAD_BYTES - len(held), len(chunk) - position)
             held += chunk[position : position + taken]
@@ -185,6 +191,7 @@ class FrameRewriter(ABC):
 
     def _deliver(self, held: bytearray) -> bytes:
         self._held = None
+        self._skip = 0
         (length,) = _LENGTH.unpack_from(held)
         return self._replace(bytes(held[LENGTH_BYTES:]), length)
 
@@ -218,9 +225,12 @@ class RequestRewriter(FrameRewriter):
         super().__init__(replace, max_frame_bytes=max_frame_bytes, max_watched_bytes=max_watched_bytes)
         self._watched = watched
 
-    def _scan(self, chunk: memoryview, position: int) -> int:
+    def passing(self, chunk: memoryview) -> int:
+        """See the base; one comparison for each frame."""
+        position = self._skip
+        if position < 0:
+            return 0
         end = len(chunk)
-        position += self._skip
         last = end - 6
         if position <= last:
             watched = self._watched
@@ -258,9 +268,12 @@ class ResponseRewriter(FrameRewriter):
         super().__init__(replace, max_frame_bytes=max_frame_bytes, max_watched_bytes=max_watched_bytes)
         self.awaited: int | None = None
 
-    def _scan(self, chunk: memoryview, position: int) -> int:
+    def passing(self, chunk: memoryview) -> int:
+        """See the base; lengths alone while no response is awaited."""
+        position = self._skip
+        if position < 0:
+            return 0
         end = len(chunk)
-        position += self._skip
         last = end - 8
         if position <= last:
             awaited = self.awaited
