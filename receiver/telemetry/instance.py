@@ -150,7 +150,7 @@ class ClientInstance:
 
     def is_over(self, now: float) -> bool:
         """Say whether its time is over."""
-        return now - self.last_request_at >= self.lifetime_s
+        return now - self.last_request_at >= self.lifetime_s - _TOLERANCE_S
 
     def assign(
         self,

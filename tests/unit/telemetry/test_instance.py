@@ -1,0 +1,384 @@
+"""The rules of client instances, one by one, and what is remembered for how long."""
+
+from __future__ import annotations
+
+import pytest
+
+from receiver.telemetry.connection import Connection
+from receiver.telemetry.instance import ClientInstance, ClientInstances
+from receiver.telemetry.quirks import Treatment
+from receiver.telemetry.subscription import ClientFacts, SubscriptionSet
+from receiver.wire.error_codes import ErrorCode
+from receiver.wire.uuid import Uuid
+from tests.unit.telemetry.parts import INSTANCE, connection, subscription
+
+NONE = ErrorCode.NONE
+THROTTLED = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+UNKNOWN_ID = ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+INVALID = ErrorCode.INVALID_REQUEST
+BAD_CODEC = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+BAD_RECORD = ErrorCode.INVALID_RECORD
+
+INTERVAL_S = 10.0
+TEN_SECONDS = SubscriptionSet([subscription(interval_ms=10_000)])
+
+
+def assigned(instance: ClientInstance, subscriptions: SubscriptionSet = TEN_SECONDS) -> ClientInstance:
+    facts = ClientFacts.of(instance.id, instance.connection)
+    instance.assign(facts, subscriptions, Treatment(compression=(4,)), default_interval_ms=300_000)
+    return instance
+
+
+def new(now: float = 0.0) -> ClientInstance:
+    return assigned(ClientInstance(INSTANCE, connection(), now))
+
+
+def push(
+    instance: ClientInstance, now: float, *, terminating: bool = False, wrong_id: bool = False
+) -> ErrorCode:
+    """Push something valid."""
+    identifier = instance.subscription_id + (1 if wrong_id else 0)
+    error = instance.let_push_through(identifier, now, terminating=terminating)
+    if error is NONE:
+        instance.accept_push(now, 0, terminating=terminating)
+    return error
+
+
+def test_a_new_instance_may_do_anything_first() -> None:
+    assert new().get(0) is NONE
+    assert push(new(), 0) is NONE
+    assert push(new(), 0, terminating=True) is NONE
+    assert push(new(), 0, wrong_id=True) is UNKNOWN_ID
+
+
+@pytest.mark.parametrize(
+    ("after_s", "answer"), [(0.0, THROTTLED), (9.999, THROTTLED), (10.0, NONE), (11.0, NONE)]
+)
+@pytest.mark.parametrize("start", [0.0, 1000.1, 123456.789])
+def test_a_get_waits_for_the_interval_since_the_last_get(
+    start: float, after_s: float, answer: ErrorCode
+) -> None:
+    instance = new()
+    assert instance.get(start) is NONE
+    assert instance.get(start + after_s) is answer
+
+
+@pytest.mark.parametrize(("after_s", "answer"), [(0.0, THROTTLED), (9.999, THROTTLED), (10.0, NONE)])
+def test_a_get_waits_for_the_interval_since_the_last_push(after_s: float, answer: ErrorCode) -> None:
+    instance = new()
+    assert instance.get(0) is NONE
+    assert push(instance, 15) is NONE
+    assert instance.get(15 + after_s) is answer
+
+
+def test_a_get_that_is_throttled_changes_nothing() -> None:
+    instance = new()
+    instance.get(0)
+    assert instance.get(9) is THROTTLED
+    assert instance.get(10) is NONE
+
+
+@pytest.mark.parametrize("after_s", [0.0, 5.0, 15.0])
+def test_the_first_push_after_a_get_may_come_any_time(after_s: float) -> None:
+    instance = new()
+    instance.get(100)
+    assert push(instance, 100 + after_s) is NONE
+
+
+def test_a_get_makes_the_next_push_due_even_between_two_others() -> None:
+    instance = new()
+    instance.get(0)
+    assert push(instance, 5) is NONE
+    assert instance.get(15) is NONE
+    assert push(instance, 15) is NONE
+    assert push(instance, 15) is THROTTLED
+
+
+@pytest.mark.parametrize(
+    ("after_s", "answer"), [(0.0, THROTTLED), (9.999, THROTTLED), (10.0, NONE), (25.0, NONE)]
+)
+def test_every_other_push_waits_for_the_interval_since_the_last(after_s: float, answer: ErrorCode) -> None:
+    instance = new()
+    instance.get(0)
+    push(instance, 5)
+    assert push(instance, 5 + after_s) is answer
+
+
+def test_a_throttled_get_does_not_make_a_push_due() -> None:
+    instance = new()
+    instance.get(0)
+    push(instance, 5)
+    assert instance.get(6) is THROTTLED
+    assert push(instance, 7) is THROTTLED
+
+
+def test_a_throttled_push_changes_nothing() -> None:
+    instance = new()
+    instance.get(0)
+    push(instance, 5)
+    for now in (6, 9, 14.9):
+        assert push(instance, now) is THROTTLED
+    assert push(instance, 15) is NONE
+
+
+def test_a_terminating_push_may_come_any_time_once() -> None:
+    instance = new()
+    instance.get(0)
+    push(instance, 1)
+    assert push(instance, 2, terminating=True) is NONE
+    assert instance.terminating
+    assert push(instance, 3) is INVALID
+    assert push(instance, 100) is INVALID
+    assert push(instance, 100, terminating=True) is INVALID
+
+
+def test_a_terminating_push_that_is_refused_does_not_count_as_one() -> None:
+    instance = new()
+    instance.get(0)
+    assert push(instance, 1, terminating=True, wrong_id=True) is UNKNOWN_ID
+    assert not instance.terminating
+    assert instance.get(1) is NONE
+    assert push(instance, 1, terminating=True) is NONE
+
+
+def test_a_refused_push_after_terminating_does_not_take_it_back() -> None:
+    instance = new()
+    assert push(instance, 0, terminating=True) is NONE
+    assert push(instance, 100) is INVALID
+    assert push(instance, 200) is INVALID
+    assert instance.get(200) is NONE
+    assert push(instance, 201) is INVALID
+
+
+def test_an_early_terminating_push_goes_on_to_the_other_checks() -> None:
+    instance = new()
+    instance.get(0)
+    push(instance, 5)
+    assert push(instance, 6, terminating=True, wrong_id=True) is UNKNOWN_ID
+    # It was not let through by the interval, so the interval runs on from the push before.
+    assert push(instance, 15) is NONE
+
+
+@pytest.mark.parametrize("error", [UNKNOWN_ID, BAD_CODEC])
+def test_after_some_errors_a_client_asks_at_once(error: ErrorCode) -> None:
+    instance = new()
+    instance.get(0)
+    assert instance.let_push_through(instance.subscription_id, 5, terminating=False) is NONE
+    instance.refuse(error)
+    assert instance.get(5) is NONE
+    assert instance.get(5) is THROTTLED
+    assert push(instance, 5) is NONE
+
+
+@pytest.mark.parametrize("error", [BAD_RECORD, ErrorCode.TELEMETRY_TOO_LARGE, THROTTLED, INVALID])
+def test_after_other_errors_a_client_waits(error: ErrorCode) -> None:
+    instance = new()
+    instance.get(0)
+    assert instance.let_push_through(instance.subscription_id, 5, terminating=False) is NONE
+    instance.refuse(error)
+    assert instance.get(6) is THROTTLED
+    assert instance.get(15) is NONE
+
+
+def test_only_the_last_error_counts() -> None:
+    instance = new()
+    instance.get(0)
+    assert push(instance, 5, wrong_id=True) is UNKNOWN_ID
+    assert push(instance, 6) is THROTTLED
+    assert instance.get(6) is THROTTLED
+
+
+def test_a_refused_push_counts_for_the_interval() -> None:
+    instance = new()
+    instance.get(0)
+    assert push(instance, 5, wrong_id=True) is UNKNOWN_ID
+    assert push(instance, 6, wrong_id=True) is THROTTLED
+
+
+def test_other_subscriptions_are_told_at_once() -> None:
+    instance = new()
+    instance.get(0)
+    push(instance, 5)
+    before = instance.subscription_id
+    assigned(instance, SubscriptionSet([subscription(interval_ms=60_000)]))
+    assert instance.subscription_id != before
+    # The push on its way under the old id is not throttled by an interval that nobody told the client.
+    assert instance.let_push_through(before, 6, terminating=False) is UNKNOWN_ID
+    assert instance.get(6) is NONE
+    assert instance.get(7) is THROTTLED
+
+
+def test_other_subscriptions_may_be_asked_for_without_a_push_between() -> None:
+    instance = new()
+    instance.get(0)
+    assigned(instance, SubscriptionSet([subscription(interval_ms=60_000)]))
+    assert instance.get(1) is NONE
+    assert instance.get(2) is THROTTLED
+
+
+def test_another_matching_of_the_same_subscriptions_does_not_end_the_interval() -> None:
+    instance = new()
+    instance.get(0)
+    assigned(instance)
+    assert instance.get(1) is THROTTLED
+
+
+def test_terminating_outlives_a_change_of_subscriptions() -> None:
+    instance = new()
+    push(instance, 0, terminating=True)
+    assigned(instance, SubscriptionSet([subscription(interval_ms=60_000)]))
+    assert push(instance, 1) is INVALID
+
+
+def test_what_is_shown_of_an_instance() -> None:
+    instance = new(now=3.0)
+    assert (instance.created_at, instance.last_get_at, instance.last_push_at) == (3.0, None, None)
+    instance.get(4)
+    assert instance.let_push_through(instance.subscription_id, 5, terminating=False) is NONE
+    instance.accept_push(5, 77, terminating=False)
+    push(instance, 6)
+    assert (instance.last_get_at, instance.last_push_at, instance.last_push_received_at_ns) == (4, 5, 77)
+    assert (instance.pushes_accepted, instance.last_error) == (1, THROTTLED)
+    assert instance.text_id == "7wk08yJMQAOK9PUGl2Zmrg"
+    assert instance.assignment.matched == ("all",)
+    assert instance.requested_metrics == ("",)
+
+
+# -- all of them --------------------------------------------------------------------------------------
+
+
+def uuid(number: int) -> Uuid:
+    return Uuid(number.to_bytes(16, "big"))
+
+
+def keep(
+    instances: ClientInstances,
+    number: int,
+    now: float,
+    *,
+    interval_ms: int = 10_000,
+    used_by: Connection | None = None,
+) -> ClientInstance:
+    """Use an instance as a request does."""
+    used_by = used_by or connection(id=f"c{number}")
+    instance = instances.look_up(uuid(number), now)
+    if instance is None:
+        subscriptions = SubscriptionSet([subscription(interval_ms=interval_ms)])
+        instance = assigned(ClientInstance(uuid(number), used_by, now), subscriptions)
+    instances.keep(instance, used_by, now)
+    used_by.client_instance_id = instance.id
+    return instance
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "lifetime_s"), [(100, 60), (20_000, 60), (20_001, 60.003), (300_000, 900)]
+)
+def test_an_instance_is_remembered_for_three_intervals_and_a_minute_at_least(
+    interval_ms: int, lifetime_s: float
+) -> None:
+    instances = ClientInstances(10)
+    first = keep(instances, 1, 100.0, interval_ms=interval_ms)
+    assert instances.look_up(uuid(1), 100.0 + lifetime_s - 0.001) is first
+    assert instances.look_up(uuid(1), 100.0 + lifetime_s) is None
+    assert len(instances) == 0
+    assert instances.statistics.expired == 1
+
+
+def test_every_request_starts_its_time_anew() -> None:
+    instances = ClientInstances(10)
+    first = keep(instances, 1, 0)
+    assert keep(instances, 1, 59) is first
+    assert keep(instances, 1, 118) is first
+    assert keep(instances, 1, 178) is not first
+    assert instances.statistics.created == 2
+
+
+def test_expired_instances_go_a_few_at_a_time_whatever_their_lifetimes() -> None:
+    instances = ClientInstances(1000)
+    for number in range(1, 31):
+        # Those that live long asked first and must hold up none of the others.
+        keep(instances, number, number / 100, interval_ms=3_600_000 if number <= 10 else 1000 * number)
+    for number in range(31, 41):
+        before = len(instances)
+        keep(instances, number, 200)
+        assert before - len(instances) + 1 <= 4
+    assert sorted(int.from_bytes(i.id, "big") for i in instances) == [*range(1, 11), *range(31, 41)]
+    assert instances.statistics.expired == 20
+
+
+def test_everything_can_be_forgotten_without_a_request() -> None:
+    instances = ClientInstances(1000)
+    for number in range(100):
+        keep(instances, number + 2, 0, interval_ms=100 + number)
+    assert instances.forget_expired(59.9, 1000) == 0
+    assert instances.forget_expired(60, 30) == 30
+    assert instances.forget_expired(60, 1000) == 70
+    assert len(instances) == 0
+    assert instances._by_lifetime == {}
+
+
+def test_an_interval_that_changes_changes_the_lifetime() -> None:
+    instances = ClientInstances(10)
+    instance = keep(instances, 1, 0, interval_ms=3_600_000)
+    assigned(instance)
+    instances.keep(instance, instance.connection, 1)
+    assert instances.forget_expired(61, 10) == 1
+
+
+def test_the_least_recently_used_goes_first() -> None:
+    instances = ClientInstances(3)
+    for number in (1, 2, 3):
+        keep(instances, number, number)
+    keep(instances, 1, 4)
+    keep(instances, 4, 5)
+    assert [int.from_bytes(instance.id, "big") for instance in instances] == [3, 1, 4]
+    assert instances.find(uuid(2)) is None
+    assert len(instances) == 3
+    statistics = instances.statistics
+    assert (statistics.created, statistics.evicted, statistics.expired) == (4, 1, 0)
+
+
+def test_looking_does_not_count_as_use() -> None:
+    instances = ClientInstances(2)
+    first = keep(instances, 1, 1)
+    keep(instances, 2, 2)
+    assert instances.find(uuid(1)) is first
+    assert next(iter(instances)) is first
+    keep(instances, 3, 3)
+    assert instances.find(uuid(1)) is None
+
+
+def test_a_connection_that_ends_takes_its_instance_along() -> None:
+    instances = ClientInstances(10)
+    one, two = connection(id="one"), connection(id="two")
+    keep(instances, 1, 0, used_by=one)
+    keep(instances, 2, 0, used_by=two)
+    instances.disconnected(connection(id="never asked"))
+    instances.disconnected(one)
+    instances.disconnected(one)
+    assert [instance.id for instance in instances] == [uuid(2)]
+    assert instances.statistics.disconnected == 1
+    assert instances.forget_expired(1000, 10) == 1
+
+
+def test_an_instance_that_went_over_to_another_connection_stays() -> None:
+    instances = ClientInstances(10)
+    one, two = connection(id="one"), connection(id="two")
+    instance = keep(instances, 1, 0, used_by=one)
+    assert keep(instances, 1, 1, used_by=two) is instance
+    instances.disconnected(one)
+    assert instances.find(uuid(1)) is instance
+    assert instance.connection is two
+    instances.disconnected(two)
+    assert instances.find(uuid(1)) is None
+
+
+def test_iterating_is_not_disturbed_by_changes() -> None:
+    instances = ClientInstances(2)
+    keep(instances, 1, 0)
+    keep(instances, 2, 0)
+    seen: list[Uuid] = []
+    for instance in instances:
+        keep(instances, 10 + len(seen), 1)
+        seen.append(instance.id)
+    assert seen == [uuid(1), uuid(2)]

@@ -1,0 +1,468 @@
+"""What becomes of the OTLP bytes of a push."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    Gauge,
+    Metric,
+    MetricsData,
+    NumberDataPoint,
+    ResourceMetrics,
+    ScopeMetrics,
+)
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+
+from receiver.telemetry import otlp, scrub
+from receiver.telemetry.connection import Broker
+from receiver.telemetry.errors import InvalidMetricsError, TooLargeError
+from receiver.telemetry.labels import OWNED_LABELS, label_bytes, label_facts, length_delimited
+from receiver.telemetry.otlp import LabelledMetrics, label_metrics
+from tests.unit.telemetry.parts import ALL_PAYLOADS, all_metrics, connection, labels_of, payload
+
+FACTS = label_facts("7wk08yJMQAOK9PUGl2Zmrg", connection(), Broker(id=3, cluster_id="5L6g3nShT-eMCtK--X86sw"))
+LABELS = label_bytes(FACTS)
+EXPECTED = {
+    "client_id": "java-producer",
+    "client_instance_id": "7wk08yJMQAOK9PUGl2Zmrg",
+    "client_software_name": "apache-kafka-java",
+    "client_software_version": "4.4.0",
+    "client_source_address": "10.0.0.7",
+    "client_source_port": "51234",
+    "principal": "User:ANONYMOUS",
+    "broker_id": "3",
+    "listener": "CLIENT",
+    "security_protocol": "PLAINTEXT",
+    "cluster_id": "5L6g3nShT-eMCtK--X86sw",
+}
+
+
+def attribute(key: str, value: str = "forged") -> KeyValue:
+    return KeyValue(key=key, value=AnyValue(string_value=value))
+
+
+def gauge(name: str, *values: float, attributes: tuple[str, ...] = ()) -> Metric:
+    metric = Metric(name=name)
+    for value in values:
+        point = metric.gauge.data_points.add(attributes=[attribute(key) for key in attributes])
+        if type(value) is int:
+            point.as_int = value
+        else:
+            point.as_double = value
+    return metric
+
+
+def resource_metrics(*metrics: Metric, scope: str | None = None, **attributes: str) -> ResourceMetrics:
+    scope_metrics = ScopeMetrics(metrics=metrics)
+    if scope is not None:
+        scope_metrics.scope.name = scope
+    made = ResourceMetrics(scope_metrics=[scope_metrics])
+    if attributes:
+        made.resource.attributes.extend(attribute(key, value) for key, value in attributes.items())
+    return made
+
+
+def in_all(metric: bytes) -> bytes:
+    """Put an encoded Metric into a MetricsData."""
+    return length_delimited(b"\x0a", length_delimited(b"\x12", length_delimited(b"\x12", metric)))
+
+
+def push(*parts: ResourceMetrics) -> bytes:
+    return MetricsData(resource_metrics=parts).SerializeToString()
+
+
+def label(data: bytes) -> tuple[LabelledMetrics, MetricsData]:
+    labelled = label_metrics(data, LABELS)
+    return labelled, MetricsData.FromString(labelled.data)
+
+
+@pytest.mark.parametrize("name", ALL_PAYLOADS)
+def test_what_real_clients_send(name: str) -> None:
+    sent = MetricsData.FromString(payload(name))
+    labelled, received = label(payload(name))
+    wanted = [
+        metric
+        for metric in all_metrics(sent)
+        if not any(
+            not math.isfinite(point.as_double) for point in getattr(metric, kind_of(metric)).data_points
+        )
+    ]
+    assert list(all_metrics(received)) == wanted
+    assert labelled.dropped_points == len(list(all_metrics(sent))) - len(wanted)
+    assert labelled.removed_labels == 0
+    assert len(received.resource_metrics) == 1
+    own = {
+        attribute.key: attribute.value.string_value
+        for attribute in sent.resource_metrics[0].resource.attributes
+    }
+    assert labels_of(received) == [own | EXPECTED]
+    assert [s.scope for s in received.resource_metrics[0].scope_metrics] == [
+        s.scope for s in sent.resource_metrics[0].scope_metrics
+    ]
+
+
+def kind_of(metric: Metric) -> str:
+    kind = metric.WhichOneof("data")
+    assert kind is not None
+    return str(kind)
+
+
+def test_java_sends_values_that_are_no_numbers() -> None:
+    assert label(payload("java44-producer-star-01"))[0].dropped_points == 4
+    assert label(payload("java44-consumer-star-01"))[0].dropped_points == 15
+
+
+def test_a_java_push_shrinks_by_what_it_repeats() -> None:
+    sent = payload("java44-consumer-star-01")
+    assert len(label(sent)[0].data) < len(sent) / 2
+
+
+def test_the_cluster_is_left_out_while_it_is_not_known_and_an_empty_client_id_is_not() -> None:
+    facts = label_facts("7wk08yJMQAOK9PUGl2Zmrg", connection(client_id=""), Broker(id=3))
+    labelled = label_metrics(push(resource_metrics(gauge("a", 1.0))), label_bytes(facts))
+    (labels,) = labels_of(MetricsData.FromString(labelled.data))
+    assert labels == {key: value for key, value in EXPECTED.items() if key != "cluster_id"} | {
+        "client_id": ""
+    }
+    assert tuple(EXPECTED) == OWNED_LABELS
+
+
+def test_labels_of_any_length_and_character() -> None:
+    for length in (1, 126, 127, 128, 200, 16_383, 16_384, 40_000):
+        facts = label_facts("x", connection(client_id="ö" * (length // 2) + "\ud800"), Broker(id=1))
+        labelled = label_metrics(push(resource_metrics(gauge("a", 1.0))), label_bytes(facts))
+        (labels,) = labels_of(MetricsData.FromString(labelled.data))
+        assert labels["client_id"] == "ö" * (length // 2) + "?"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x00",
+        b"\xff\xff",
+        b"garbage that is no protobuf",
+        push(resource_metrics(gauge("a", 1.0)))[:-1],
+        b"\x0a\x02\x0a\xff",
+        # A name that is no UTF-8.
+        length_delimited(b"\x0a", length_delimited(b"\x12", length_delimited(b"\x12", b"\x0a\x01\xff"))),
+    ],
+)
+def test_what_is_no_protobuf(data: bytes) -> None:
+    with pytest.raises(InvalidMetricsError, match="no OTLP MetricsData"):
+        label_metrics(data, LABELS)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x7a\x02hi",
+        b"\x08\x01",
+        b"\x0a\x00",
+        b"\x0a\x02\x12\x00",
+        b"\x0a\x00" * 100,
+        push(ResourceMetrics(schema_url="s")),
+    ],
+)
+def test_protobuf_without_a_metric(data: bytes) -> None:
+    with pytest.raises(InvalidMetricsError, match="no metrics message"):
+        label_metrics(data, LABELS)
+
+
+def test_a_scope_without_metrics_is_an_empty_push_as_franz_go_sends_it() -> None:
+    sent = b"\n\x12\x12\x10\n\x0e\n\x03kgo\x12\x07v1.22.2"
+    assert label_metrics(sent, LABELS) == LabelledMetrics(data=b"", dropped_points=0, removed_labels=0)
+
+
+@pytest.mark.parametrize("bad", [math.nan, -math.nan, math.inf, -math.inf])
+def test_values_that_are_no_numbers_are_dropped_and_counted(bad: float) -> None:
+    total = Metric(name="sum")
+    total.sum.data_points.add(as_double=bad)
+    total.sum.data_points.add(as_double=2.0)
+    total.sum.is_monotonic = True
+    labelled, received = label(
+        push(
+            resource_metrics(gauge("only", bad)),
+            resource_metrics(gauge("some", bad, 1.0, bad, 7), total),
+            resource_metrics(gauge("none", 3.0)),
+        )
+    )
+    assert labelled.dropped_points == 4
+    kept = {metric.name: metric for metric in all_metrics(received)}
+    assert list(kept) == ["some", "sum", "none"]
+    assert [point.as_double or point.as_int for point in kept["some"].gauge.data_points] == [1.0, 7]
+    assert [point.as_double for point in kept["sum"].sum.data_points] == [2.0]
+    assert kept["sum"].sum.is_monotonic
+
+
+def test_nothing_is_left_where_nothing_was_a_number() -> None:
+    labelled = label_metrics(
+        push(resource_metrics(gauge("a", math.nan)), resource_metrics(gauge("b", math.inf))), LABELS
+    )
+    assert labelled == LabelledMetrics(data=b"", dropped_points=2, removed_labels=0)
+    scoped = push(resource_metrics(gauge("a", math.nan), scope="s"))
+    assert label_metrics(scoped, LABELS) == LabelledMetrics(data=b"", dropped_points=1, removed_labels=0)
+
+
+@pytest.mark.parametrize(
+    "value", [0.0, -0.0, 5e-324, 1.7976931348623157e308, -1.7976931348623157e308, 33554432.0]
+)
+def test_every_number_stays(value: float) -> None:
+    labelled, received = label(push(resource_metrics(gauge("a", value))))
+    assert labelled.dropped_points == 0
+    (metric,) = all_metrics(received)
+    assert math.copysign(1, metric.gauge.data_points[0].as_double) == math.copysign(1, value)
+    assert metric.gauge.data_points[0].as_double == value
+
+
+def test_a_metric_that_was_empty_before_stays() -> None:
+    _, received = label(push(resource_metrics(Metric(name="a"), gauge("b"), gauge("c", math.nan, 1.0))))
+    assert [metric.name for metric in all_metrics(received)] == ["a", "b", "c"]
+
+
+def test_histograms_are_not_looked_at() -> None:
+    metric = Metric(name="h")
+    metric.histogram.data_points.add(sum=math.nan, count=3, explicit_bounds=[1.0], bucket_counts=[1, 2])
+    labelled, received = label(push(resource_metrics(metric, gauge("a", math.nan))))
+    assert labelled.dropped_points == 1
+    (kept,) = all_metrics(received)
+    assert kept.histogram.data_points[0].count == 3
+
+
+NAN = b"\x21\x00\x00\x00\x00\x00\x00\xf8\x7f"
+
+
+# NaN as as_double, whose tag is written in every number of bytes that a parser takes.
+@pytest.mark.parametrize(
+    "tag", [b"\x21", b"\xa1\x00", b"\xa1\x80\x00", b"\xa1\x80\x80\x00", b"\xa1\x80\x80\x80\x00"]
+)
+@pytest.mark.parametrize("scope", [b"", b"\x0a\x03\x0a\x01s"])
+def test_no_way_of_writing_the_tag_gets_nan_through(tag: bytes, scope: bytes) -> None:
+    point = tag + b"\x00\x00\x00\x00\x00\x00\xf8\x7f"
+    assert math.isnan(NumberDataPoint.FromString(point).as_double)
+    metric = length_delimited(b"\x2a", length_delimited(b"\x0a", point)) + b"\x0a\x01m"
+    data = length_delimited(b"\x0a", length_delimited(b"\x12", scope + length_delimited(b"\x12", metric)))
+    assert label_metrics(data, LABELS) == LabelledMetrics(data=b"", dropped_points=1, removed_labels=0)
+
+
+def test_a_hit_that_hides_another_is_no_way_out() -> None:
+    # The time's last byte looks like a value's tag, and the real tag lies inside what would be its bytes.
+    point = NumberDataPoint(as_double=math.nan, time_unix_nano=0x21 << 56)
+    hidden = point.SerializeToString()
+    assert hidden.index(b"\x21") < hidden.rindex(b"\x21") < hidden.index(b"\x21") + 9
+    data = push(resource_metrics(Metric(name="a", gauge=Gauge(data_points=[point]))))
+    assert label_metrics(data, LABELS).dropped_points == 1
+
+
+OWNED = pytest.mark.parametrize("key", OWNED_LABELS)
+
+
+@OWNED
+@pytest.mark.parametrize("scope", [None, "s"])
+def test_a_clients_own_value_is_never_believed(key: str, scope: str | None) -> None:
+    parts = [
+        resource_metrics(
+            gauge("a", 1.0, attributes=("topic", key)),
+            gauge("b", 2),
+            scope=scope,
+            group_id="g",
+            **{key: "forged"},
+        )
+    ] * 3
+    labelled, received = label(push(*parts))
+    assert labelled.removed_labels == (4 if scope is None else 6)
+    assert b"forged" not in labelled.data.replace(b"topic\x12\x08\x0a\x06forged", b"")
+    assert labels_of(received) == [{"group_id": "g"} | EXPECTED]
+    assert [[a.key for p in m.gauge.data_points for a in p.attributes] for m in all_metrics(received)] == [
+        ["topic"],
+        [],
+    ] * 3
+
+
+def in_scope(key: str) -> ResourceMetrics:
+    made = resource_metrics(gauge("a", 1.0), scope="s")
+    made.scope_metrics[0].scope.attributes.append(attribute(key))
+    return made
+
+
+def in_exemplar(key: str) -> ResourceMetrics:
+    metric = gauge("a", 1.0)
+    metric.gauge.data_points[0].exemplars.add(filtered_attributes=[attribute(key)], as_int=1)
+    return resource_metrics(metric)
+
+
+def in_kind(kind: str) -> Callable[[str], ResourceMetrics]:
+    def make(key: str) -> ResourceMetrics:
+        metric = Metric(name="a")
+        getattr(metric, kind).data_points.add(attributes=[attribute(key)])
+        return resource_metrics(metric)
+
+    return make
+
+
+PLACES: dict[str, Callable[[str], ResourceMetrics]] = {
+    "resource": lambda key: resource_metrics(gauge("a", 1.0), **{key: "forged"}),
+    "scope": in_scope,
+    "exemplar": in_exemplar,
+} | {kind: in_kind(kind) for kind in ("gauge", "sum", "histogram", "exponential_histogram", "summary")}
+
+
+@OWNED
+@pytest.mark.parametrize("place", PLACES)
+def test_there_is_no_place_to_hide_an_owned_label(key: str, place: str) -> None:
+    labelled, received = label(push(PLACES[place](key)))
+    assert labelled.removed_labels == 1
+    assert b"forged" not in labelled.data
+    assert labels_of(received) == [EXPECTED]
+
+
+@pytest.mark.parametrize(
+    "key", ["client_rack", "client_idx", "Client_id", "the_listener", "principals", "node_id"]
+)
+def test_other_attributes_are_the_clients_own(key: str) -> None:
+    labelled, received = label(push(resource_metrics(gauge("a", 1.0, attributes=(key,)), **{key: "mine"})))
+    assert labelled.removed_labels == 0
+    assert labels_of(received) == [{key: "mine"} | EXPECTED]
+
+
+def test_equal_resources_are_merged_in_order_of_appearance() -> None:
+    labelled, received = label(
+        push(
+            resource_metrics(gauge("a", 1.0), group_id="x"),
+            resource_metrics(gauge("b", 1.0), scope="s", group_id="y"),
+            resource_metrics(gauge("c", 1.0), group_id="x"),
+            resource_metrics(gauge("d", 1.0)),
+            ResourceMetrics(resource=Resource(), scope_metrics=[ScopeMetrics(metrics=[gauge("e", 1.0)])]),
+        )
+    )
+    assert labelled.data
+    assert labels_of(received) == [{"group_id": "x"} | EXPECTED, {"group_id": "y"} | EXPECTED, EXPECTED]
+    assert [
+        [metric.name for s in part.scope_metrics for metric in s.metrics]
+        for part in received.resource_metrics
+    ] == [
+        ["a", "c"],
+        ["b"],
+        ["d", "e"],
+    ]
+
+
+def test_scopes_and_schemas_are_kept_apart() -> None:
+    one = resource_metrics(gauge("a", 1.0), scope="s1", group_id="x")
+    two = resource_metrics(gauge("b", 1.0), scope="s2", group_id="x")
+    two.scope_metrics[0].schema_url = "https://example.com/two"
+    other_schema = resource_metrics(gauge("c", 1.0), group_id="x")
+    other_schema.schema_url = "https://example.com/other"
+    _, received = label(push(one, two))
+    assert [(s.scope.name, s.schema_url) for s in received.resource_metrics[0].scope_metrics] == [
+        ("s1", ""),
+        ("s2", "https://example.com/two"),
+    ]
+    _, received = label(push(one, other_schema, two))
+    assert [(part.schema_url, len(part.scope_metrics)) for part in received.resource_metrics] == [
+        ("", 2),
+        ("https://example.com/other", 1),
+    ]
+
+
+def test_unknown_fields_are_kept_and_their_resources_not_merged() -> None:
+    unknown = b"\xfa\x3e\x07unknown"
+    plain = resource_metrics(gauge("a", 1.0), group_id="x").SerializeToString()
+    point = NumberDataPoint(as_double=1.0).SerializeToString() + unknown
+    deep = length_delimited(b"\x12", length_delimited(b"\x2a", length_delimited(b"\x0a", point)))
+    data = (
+        length_delimited(b"\x0a", plain)
+        + length_delimited(b"\x0a", plain + unknown)
+        + length_delimited(b"\x0a", length_delimited(b"\x12", deep))
+        + length_delimited(b"\x0a", plain)
+        + unknown
+    )
+    labelled, received = label(data)
+    assert labelled.data.count(b"unknown") == 3
+    assert labelled.data.endswith(unknown)
+    assert [len(part.scope_metrics) for part in received.resource_metrics] == [2, 1, 1]
+    labelled, received = label(length_delimited(b"\x0a", plain) * 2 + unknown)
+    assert labelled.data.endswith(unknown)
+    assert len(received.resource_metrics) == 1
+    scope_unknown = length_delimited(b"\x0a", length_delimited(b"\x12", deep + unknown)) * 2
+    labelled, received = label(scope_unknown)
+    assert labelled.data.count(b"unknown") == 4
+    assert [len(part.scope_metrics) for part in received.resource_metrics] == [2]
+
+
+def test_a_resource_in_pieces_is_one_resource() -> None:
+    pieces = [
+        length_delimited(b"\x0a", length_delimited(b"\x0a", attribute(key, "v").SerializeToString()))
+        for key in ("group_id", "client_id", "client_rack")
+    ]
+    scope_metrics = length_delimited(b"\x12", ScopeMetrics(metrics=[gauge("a", 1.0)]).SerializeToString())
+    data = length_delimited(b"\x0a", pieces[0] + scope_metrics + pieces[1] + pieces[2])
+    labelled, received = label(data)
+    assert labels_of(received) == [{"group_id": "v", "client_rack": "v"} | EXPECTED]
+    assert labelled.removed_labels == 1
+    # Two pieces in one and none in the other are not one each.
+    both = length_delimited(b"\x0a", pieces[0] + pieces[0] + scope_metrics) + length_delimited(
+        b"\x0a", scope_metrics
+    )
+    received = MetricsData.FromString(label_metrics(both, LABELS).data)
+    assert len(received.resource_metrics) == 2
+
+
+def test_lengths_and_tags_in_more_bytes_than_they_need() -> None:
+    canonical = push(
+        resource_metrics(gauge("a", 1.0), group_id="x"), resource_metrics(gauge("b", 1.0), group_id="x")
+    )
+    first, second = (part.SerializeToString() for part in MetricsData.FromString(canonical).resource_metrics)
+    odd = b"\x8a\x00" + bytes([len(first) | 0x80, 0]) + first + length_delimited(b"\x8a\x80\x00", second)
+    assert MetricsData.FromString(odd) == MetricsData.FromString(canonical)
+    assert label_metrics(odd, LABELS) == label_metrics(canonical, LABELS)
+
+
+def test_very_many_different_resources_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(otlp, "MAX_RESOURCES", 5)
+    parts = [resource_metrics(gauge("a", 1.0), group_id=str(number)) for number in range(6)]
+    assert len(label(push(*parts[:5]))[1].resource_metrics) == 5
+    with pytest.raises(TooLargeError, match="more than 5 ResourceMetrics"):
+        label_metrics(push(*parts), LABELS)
+    assert len(label(push(*parts[:1] * 100))[1].resource_metrics) == 1
+
+
+@pytest.mark.parametrize("scope", [None, "s"])
+def test_very_much_to_look_at_is_too_much(monkeypatch: pytest.MonkeyPatch, scope: str | None) -> None:
+    monkeypatch.setattr(scrub, "MAX_SCRUBBED", 10)
+
+    def many(points: int) -> bytes:
+        return push(resource_metrics(gauge("a", *[math.nan] * points), scope=scope))
+
+    assert label(many(9))[0].dropped_points == 9
+    with pytest.raises(TooLargeError, match="more than 10 metrics and data points"):
+        label_metrics(many(10), LABELS)
+
+
+def test_dropping_very_many_takes_little_time() -> None:
+    parts = [
+        resource_metrics(gauge(f"m{number}", math.nan if number % 2 else 1.0)) for number in range(20_000)
+    ]
+    labelled, received = label(push(*parts))
+    assert labelled.dropped_points == 10_000
+    assert [metric.name for metric in all_metrics(received)] == [
+        f"m{number}" for number in range(0, 20_000, 2)
+    ]
+
+
+def test_deep_nesting_is_refused_and_not_followed() -> None:
+    for depth in (30, 50, 10_000):
+        value = b""
+        for _ in range(depth):
+            value = length_delimited(b"\x2a", length_delimited(b"\x0a", value))
+        point = length_delimited(b"\x3a", b"\x0a\x01k" + length_delimited(b"\x12", value)) + NAN
+        metric = length_delimited(b"\x2a", length_delimited(b"\x0a", point))
+        data = push(resource_metrics(gauge("a", 1.0), scope="s")) + in_all(metric)
+        if depth == 30:
+            assert label(data)[0].dropped_points == 1
+        else:
+            with pytest.raises(InvalidMetricsError):
+                label_metrics(data, LABELS)

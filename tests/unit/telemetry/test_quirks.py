@@ -1,0 +1,180 @@
+"""Which clients are treated in their own way, and how."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from receiver.settings.model import QuirkSettings
+from receiver.telemetry.quirks import BUILT_IN_QUIRKS, QuirkError, Quirks, software_identities
+
+OFFERED = (4, 3, 1, 2)
+GZIP_FIRST = (1, 3, 2, 4)
+ALL = ("",)
+PRODUCER = ("org.apache.kafka.producer.",)
+CONSUMER = ("org.apache.kafka.consumer.",)
+KAFKA = ("org.apache.kafka.",)
+
+QUIRKS = Quirks(compression=OFFERED)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "compression"),
+    [
+        ("apache-kafka-java", "4.4.0", OFFERED),
+        ("apache-kafka-java", "4.2.0", OFFERED),
+        ("apache-kafka-java", "4.1.0", OFFERED),
+        ("apache-kafka-java", "4.0.1", OFFERED),
+        ("apache-kafka-java", "4.0.0", GZIP_FIRST),
+        ("apache-kafka-java", "3.9.2", OFFERED),
+        ("apache-kafka-java", "3.9.1", GZIP_FIRST),
+        ("apache-kafka-java", "3.7.0", GZIP_FIRST),
+        ("apache-kafka-java", "7.9.1-ccs", GZIP_FIRST),
+        ("apache-kafka-java", "8.0.0-ce", GZIP_FIRST),
+        ("apache-kafka-java", "8.1.0-ccs", OFFERED),
+        ("apache-kafka-java", "unknown", OFFERED),
+        ("librdkafka", "3.7.0", OFFERED),
+        ("unknown", "unknown", OFFERED),
+    ],
+)
+def test_java_that_dies_without_a_library_is_offered_gzip_first(
+    name: str, version: str, compression: tuple[int, ...]
+) -> None:
+    assert QUIRKS.treatment(name, version).compression == compression
+
+
+@pytest.mark.parametrize("version", ["2.5.0", "2.5.1", "2.5.2"])
+@pytest.mark.parametrize(
+    ("wanted", "requested"),
+    [
+        ((), ()),
+        (ALL, ALL),
+        (KAFKA, KAFKA),
+        # A consumer would abort over this, and a producer looks the same.
+        (PRODUCER, ()),
+        (CONSUMER, ()),
+        ((*CONSUMER, *PRODUCER), KAFKA),
+        (("org.apache.kafka.consumer.connection.", "org.apache.kafka.producer.connection."), KAFKA),
+        (("org.apache.kafka.consumer.fetch.manager.", "org.apache.kafka.consumer.poll."), ()),
+        (("my.app.",), ()),
+        (("my.app.", *KAFKA), ALL),
+    ],
+)
+def test_librdkafka_2_5_is_asked_only_for_what_it_has(
+    version: str, wanted: tuple[str, ...], requested: tuple[str, ...]
+) -> None:
+    assert QUIRKS.treatment("librdkafka", version).requested(wanted) == requested
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "one_prefix"),
+    [
+        ("librdkafka", "2.5.3", True),
+        ("librdkafka", "2.10.0", True),
+        ("librdkafka", "2.10.1", False),
+        ("librdkafka", "2.16.0", False),
+        ("confluent-kafka-python", "2.10.0-rdkafka-2.10.0", True),
+        ("confluent-kafka-python", "2.16.1-rdkafka-2.16.0", False),
+        ("my-application", "2.16.1-rdkafka-2.8.0", True),
+        ("my-application", "1.0-librdkafka-v2.8.0", True),
+        ("confluent-kafka-dotnet", "2.6.1", True),
+        ("kgo", "2.6.1", False),
+    ],
+)
+def test_librdkafka_that_misreads_prefixes_is_asked_for_one(
+    name: str, version: str, one_prefix: bool
+) -> None:
+    requested = QUIRKS.treatment(name, version).requested((*CONSUMER, *PRODUCER))
+    assert requested == (KAFKA if one_prefix else (*CONSUMER, *PRODUCER))
+    assert QUIRKS.treatment(name, version).requested(PRODUCER) == PRODUCER
+
+
+def test_the_library_inside_is_what_counts() -> None:
+    assert software_identities("confluent-kafka-python", "2.16.1-rdkafka-2.16.0") == (
+        ("confluent-kafka-python", "2.16.1-rdkafka-2.16.0"),
+        ("librdkafka", "2.16.0"),
+    )
+    assert software_identities("apache-kafka-java", "4.4.0") == (("apache-kafka-java", "4.4.0"),)
+    assert QUIRKS.treatment("confluent-kafka-python", "9.9.9-rdkafka-2.5.0").requested(PRODUCER) == ()
+
+
+@pytest.mark.parametrize(
+    ("has", "wanted", "requested"),
+    [
+        ((), ALL, ()),
+        (("a.b.", "c."), ALL, ("a.b.", "c.")),
+        (("a.b.", "c."), ("a.",), ("a.b.",)),
+        (("a.b.", "c."), ("a.b.c.d", "c.", "x."), ("a.b.c.d", "c.")),
+        (("a.b.",), ("a.c.",), ()),
+        (("",), ("a.",), ("a.",)),
+    ],
+)
+def test_an_operator_may_name_what_a_client_has(
+    has: tuple[str, ...], wanted: tuple[str, ...], requested: tuple[str, ...]
+) -> None:
+    quirks = Quirks(
+        [QuirkSettings(client_software_name="mine", metrics=has, reason="it says so")], compression=OFFERED
+    )
+    treatment = quirks.treatment("mine", "1")
+    assert treatment.requested(wanted) == requested
+    assert treatment.reasons == ("it says so",)
+    assert quirks.treatment("mine-too", "1").requested(wanted) == wanted
+
+
+def test_the_operators_rules_come_first_and_each_thing_is_decided_once() -> None:
+    quirks = Quirks(
+        [
+            QuirkSettings(
+                client_software_name=".*java", client_software_version=r"3\.9\..*", compression=("lz4",)
+            ),
+            QuirkSettings(client_software_name="apache-kafka-java", compression=()),
+            QuirkSettings(
+                client_software_name="apache.*", client_software_version=">=3,<4", metrics=("org.",)
+            ),
+        ],
+        compression=OFFERED,
+    )
+    assert quirks.treatment("apache-kafka-java", "3.9.1").compression == (3,)
+    assert quirks.treatment("apache-kafka-java", "3.8.0").compression == ()
+    assert quirks.treatment("apache-kafka-java", "3.8.0").requested(ALL) == ("org.",)
+    assert quirks.treatment("apache-kafka-java", "4.4.0").requested(ALL) == ALL
+    assert len(quirks.treatment("apache-kafka-java", "3.9.1").reasons) == 4
+
+
+@pytest.mark.parametrize(
+    ("rule", "field"),
+    [
+        (
+            {"client_software_name": "(a", "client_software_version": ".*"},
+            "telemetry.quirks[1].client_software_name",
+        ),
+        (
+            {"client_software_name": "a", "client_software_version": "(a"},
+            "telemetry.quirks[1].client_software_version",
+        ),
+        (
+            {"client_software_name": "a", "client_software_version": ">=x"},
+            "telemetry.quirks[1].client_software_version",
+        ),
+    ],
+)
+def test_a_wrong_rule_is_named(rule: dict[str, Any], field: str) -> None:
+    unchecked = QuirkSettings.model_construct(**rule, compression=None, metrics=None, reason="")
+    with pytest.raises(QuirkError) as caught:
+        Quirks([QuirkSettings(client_software_name="ok"), unchecked], compression=OFFERED)
+    assert caught.value.field == field
+    assert str(caught.value).startswith(field)
+
+
+def test_every_built_in_rule_says_why_and_can_apply() -> None:
+    for quirk in BUILT_IN_QUIRKS:
+        assert quirk.reason
+        assert quirk.compression is not None or quirk.one_prefix or quirk.kinds
+
+
+def test_made_up_names_do_not_pile_up() -> None:
+    quirks = Quirks(compression=OFFERED)
+    for number in range(2000):
+        assert quirks.treatment(f"made-up-{number}\ud800", "1\ud800").compression == OFFERED
+    assert len(quirks._known) <= 256

@@ -1,0 +1,493 @@
+"""The two RPCs, end to end within the core: the ladder of checks, and what plugins are handed."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from typing import Any
+
+import cramjam
+import lz4.frame
+import pytest
+import zstandard
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+from receiver.plugin import OTLP_CONTENT_TYPE
+from receiver.settings.model import QuirkSettings, TelemetrySettings
+from receiver.telemetry.connection import Broker
+from receiver.telemetry.errors import QuirkError
+from receiver.telemetry.subscription import SubscriptionSet, subscription_id
+from receiver.telemetry.telemetry import ClientTelemetry
+from receiver.wire import k71_get_telemetry_subscriptions, k72_push_telemetry
+from receiver.wire.error_codes import ErrorCode
+from receiver.wire.primitives import Reader
+from receiver.wire.uuid import ONE_UUID, RESERVED_UUIDS, ZERO_UUID, Uuid, uuid_to_text
+from tests.unit.telemetry.parts import (
+    ALL_PAYLOADS,
+    INSTANCE,
+    RECEIVED_AT_NS,
+    Client,
+    connection,
+    labels_of,
+    payload,
+    subscription,
+)
+from tests.unit.telemetry.zstd_parts import rle_frame
+from tests.unit.wire.corpus import Captured, decode_header, load
+
+E = ErrorCode
+SMALL = payload("ck-producer-star-01")
+
+
+def ready(*, interval_ms: int = 10_000, **settings: Any) -> Client:
+    """A client that has its subscription since second 0."""
+    client = Client(subscription(interval_ms=interval_ms), settings=TelemetrySettings(**settings))
+    assert client.get(0).response.error_code == E.NONE
+    return client
+
+
+# -- GetTelemetrySubscriptions ------------------------------------------------------------------------
+
+
+def test_a_client_without_an_id_gets_one() -> None:
+    client = Client(subscription(metrics=("b.", "a."), interval_ms=5000))
+    outcome = client.get(0)
+    assert outcome.created
+    assert outcome.client_instance_id not in RESERVED_UUIDS
+    assert client.connection.client_instance_id == outcome.client_instance_id
+    assert outcome.response == k71_get_telemetry_subscriptions.GetTelemetrySubscriptionsResponse(
+        throttle_time_ms=0,
+        error_code=E.NONE,
+        client_instance_id=outcome.client_instance_id,
+        subscription_id=subscription_id(outcome.client_instance_id, ("a.", "b."), 5000),
+        accepted_compression_types=(4, 3, 1, 2),
+        push_interval_ms=5000,
+        telemetry_max_bytes=1_048_576,
+        delta_temporality=True,
+        requested_metrics=("a.", "b."),
+    )
+    # Another client without an id is another instance, also on the same connection.
+    client.id = ZERO_UUID
+    assert client.get(0).client_instance_id != outcome.client_instance_id
+
+
+def test_an_id_that_is_taken_is_not_given_again() -> None:
+    drawn = [bytes(range(16)), bytes(range(16)), bytes(range(1, 17))]
+    telemetry = ClientTelemetry(
+        settings=TelemetrySettings(),
+        broker=Broker(id=1),
+        subscriptions=SubscriptionSet(),
+        random_bytes=lambda size: drawn.pop(0)[:size],
+    )
+    request = k71_get_telemetry_subscriptions.GetTelemetrySubscriptionsRequest()
+    ids = {
+        telemetry.get_telemetry_subscriptions(connection(), request, now=0).client_instance_id
+        for _ in range(2)
+    }
+    assert len(ids) == 2
+
+
+@pytest.mark.parametrize("given", [INSTANCE, ONE_UUID, Uuid(b"\xff" * 16)])
+def test_a_given_id_is_kept_and_created_where_it_is_not_known(given: Uuid) -> None:
+    client = Client()
+    client.id = given
+    outcome = client.get(0)
+    assert (outcome.created, outcome.client_instance_id) == (True, given)
+    assert outcome.response.client_instance_id == given
+    assert outcome.response.requested_metrics == ()
+    assert outcome.response.push_interval_ms == 300_000
+    assert not client.get(300).created
+
+
+def test_every_metric_is_asked_for_by_an_empty_prefix() -> None:
+    assert ready().get(100).response.requested_metrics == ("",)
+
+
+def test_a_get_that_is_too_early_says_nothing_but_the_error() -> None:
+    client = ready()
+    outcome = client.get(9)
+    assert outcome.response == k71_get_telemetry_subscriptions.GetTelemetrySubscriptionsResponse(
+        error_code=E.THROTTLING_QUOTA_EXCEEDED
+    )
+    assert not outcome.created
+
+
+def test_the_operators_settings_are_answered() -> None:
+    client = Client(
+        settings=TelemetrySettings(
+            max_bytes=4096, compression=("gzip",), default_interval_ms=1000, delta_temporality=False
+        )
+    )
+    response = client.get(0).response
+    assert response.telemetry_max_bytes == 4096
+    assert response.accepted_compression_types == (1,)
+    assert response.push_interval_ms == 1000
+    assert response.delta_temporality is False
+
+
+def test_quirks_shape_what_is_asked_and_its_id() -> None:
+    old = connection(
+        client_software_name="confluent-kafka-python", client_software_version="2.5.0-rdkafka-2.5.0"
+    )
+    client = Client(subscription(metrics=("org.apache.kafka.producer.",)), connected=old)
+    response = client.get(0).response
+    assert response.requested_metrics == ()
+    assert response.subscription_id == subscription_id(client.id, (), 10_000)
+    instance = client.telemetry.instances.find(client.id)
+    assert instance is not None
+    assert "librdkafka #4833" in instance.treatment.reasons[0]
+    assert instance.assignment.matched == ("all",)
+
+
+def test_a_wrong_rule_stops_the_start() -> None:
+    rule = QuirkSettings.model_construct(
+        client_software_name="(", client_software_version=".*", compression=None, metrics=None, reason=""
+    )
+    with pytest.raises(QuirkError, match=r"telemetry\.quirks\[0\]\.client_software_name"):
+        Client(settings=TelemetrySettings.model_construct(**dict(TelemetrySettings()) | {"quirks": (rule,)}))
+
+
+# -- PushTelemetry: the ladder ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reserved", sorted(RESERVED_UUIDS))
+def test_a_push_without_an_id_is_invalid(reserved: Uuid) -> None:
+    client = ready()
+    outcome = client.push(1, SMALL, client_instance_id=reserved)
+    assert outcome.response.error_code == E.INVALID_REQUEST
+    assert outcome.problem == "the client instance id is zero or reserved"
+    assert client.telemetry.instances.find(reserved) is None
+    assert client.connection.client_instance_id == client.id
+
+
+# Each of these is refused for everything from its own rung on: the first rung that holds is the answer.
+LADDER: list[tuple[ErrorCode, dict[str, Any]]] = [
+    (E.UNKNOWN_SUBSCRIPTION_ID, {"subscription_id": 1}),
+    (E.UNSUPPORTED_COMPRESSION_TYPE, {"compression_type": 9}),
+    (E.TELEMETRY_TOO_LARGE, {"metrics": bytes(5000)}),
+    (E.INVALID_RECORD, {"metrics": b"not gzip", "compression_type": 1}),
+]
+
+
+@pytest.mark.parametrize("first", range(len(LADDER)))
+def test_the_first_rung_that_holds_is_the_answer(first: int) -> None:
+    client = ready(max_bytes=4096)
+    changes: dict[str, Any] = {}
+    for _, wrong in reversed(LADDER[first:]):
+        changes |= wrong
+    outcome = client.push(1, **changes)
+    assert outcome.response.error_code == LADDER[first][0]
+    assert outcome.response.throttle_time_ms == 0
+    assert outcome.push is None
+    assert outcome.problem
+    # The rungs above all of these: too early, then terminated.
+    assert client.push(2, **changes).response.error_code == E.THROTTLING_QUOTA_EXCEEDED
+    assert client.push(3, SMALL, terminating=True).response.error_code == E.NONE
+    assert client.push(4, **changes).response.error_code == E.INVALID_REQUEST
+
+
+def test_an_unknown_instance_that_pushes_under_the_right_id_is_welcome() -> None:
+    client = ready()
+    elsewhere = Client(subscription(), connected=connection(id="another broker"))
+    elsewhere.id, elsewhere.subscription_id = client.id, client.subscription_id
+    outcome = elsewhere.push(0, SMALL)
+    assert outcome.response.error_code == E.NONE
+    assert outcome.push is not None
+    assert elsewhere.push(1, SMALL).response.error_code == E.THROTTLING_QUOTA_EXCEEDED
+
+
+def test_a_push_may_come_over_another_connection_than_the_get() -> None:
+    client = ready()
+    got_over = client.connection
+    client.connection = connection(id="c2", source_port=4)
+    outcome = client.push(1, SMALL)
+    assert outcome.push is not None
+    assert outcome.push.context.connection_id == "c2"
+    assert outcome.push.context.source_port == 4
+    client.telemetry.disconnected(got_over)
+    assert client.push(11, SMALL).response.error_code == E.NONE
+    client.telemetry.disconnected(client.connection)
+    assert len(client.telemetry.instances) == 0
+
+
+@pytest.mark.parametrize("metrics", [None, b"", memoryview(b"")])
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+def test_empty_is_empty_whatever_the_codec_says(metrics: Any, codec: int) -> None:
+    client = ready()
+    outcome = client.push(1, metrics, compression_type=codec, terminating=True)
+    assert outcome.response.error_code == E.NONE
+    assert (outcome.push, outcome.problem, outcome.wire_bytes, outcome.inflated_bytes) == (None, None, 0, 0)
+    assert client.push(20).response.error_code == E.INVALID_REQUEST
+
+
+COMPRESSED = {
+    0: bytes,
+    1: gzip.compress,
+    2: lambda data: bytes(cramjam.snappy.compress_raw(data)),
+    3: lz4.frame.compress,
+    4: zstandard.compress,
+}
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_compressed_nothing_is_empty_as_java_sends_it(codec: int) -> None:
+    outcome = ready().push(1, COMPRESSED[codec](b""), compression_type=codec)
+    assert outcome.response.error_code == E.NONE
+    assert outcome.push is None
+    assert outcome.wire_bytes > 0
+    assert outcome.inflated_bytes == 0
+
+
+def test_the_header_of_xerial_alone_is_empty() -> None:
+    header = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+    assert ready().push(1, header, compression_type=2).response.error_code == E.NONE
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_the_limits_on_size_are_exact(codec: int) -> None:
+    compressed = COMPRESSED[codec](SMALL)
+    limits = {"max_bytes": max(1024, len(compressed)), "max_inflated_bytes": len(SMALL)}
+    outcome = ready(**limits).push(1, compressed, compression_type=codec)
+    assert outcome.response.error_code == E.NONE
+    assert (outcome.wire_bytes, outcome.inflated_bytes) == (len(compressed), len(SMALL))
+    limits["max_inflated_bytes"] -= 1
+    outcome = ready(**limits).push(1, compressed, compression_type=codec)
+    assert outcome.response.error_code == E.TELEMETRY_TOO_LARGE
+    assert outcome.problem == f"inflates to more than {len(SMALL) - 1} bytes"
+    assert outcome.wire_bytes == len(compressed)
+
+
+def test_the_limit_on_the_wire() -> None:
+    client = ready(max_bytes=len(SMALL) - 1)
+    outcome = client.push(1, SMALL)
+    assert outcome.response.error_code == E.TELEMETRY_TOO_LARGE
+    assert outcome.problem == "1448 bytes are more than 1447 allowed"
+    assert client.get(2).response.error_code == E.THROTTLING_QUOTA_EXCEEDED
+
+
+def test_a_bomb_is_too_large_and_not_invalid() -> None:
+    outcome = ready().push(1, rle_frame(10 << 30), compression_type=4)
+    assert outcome.response.error_code == E.TELEMETRY_TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    ("metrics", "codec", "problem"),
+    [
+        (b"garbage", 0, "the bytes are no OTLP MetricsData"),
+        (b"\x7a\x02hi", 0, "there is no metrics message in the bytes"),
+        (b"garbage", 1, "the bytes are no gzip data"),
+        (gzip.compress(SMALL)[:-1], 1, "the gzip data is cut off"),
+        (b"garbage", 2, "the bytes are no snappy data"),
+        (b"garbage", 3, "the bytes are no lz4 data"),
+        (b"garbage", 4, "the bytes are no zstd data"),
+        (SMALL, 4, "the bytes are no zstd data"),
+        (gzip.compress(b"secret"), 1, "the bytes are no OTLP MetricsData"),
+    ],
+)
+def test_what_is_no_record_is_said_without_its_bytes(metrics: bytes, codec: int, problem: str) -> None:
+    outcome = ready().push(1, metrics, compression_type=codec)
+    assert outcome.response.error_code == E.INVALID_RECORD
+    assert outcome.problem == problem
+    assert outcome.push is None
+
+
+@pytest.mark.parametrize("codec", [5, 127, -1, -128])
+def test_an_unknown_codec_sends_the_client_to_ask_again(codec: int) -> None:
+    client = ready()
+    outcome = client.push(1, SMALL, compression_type=codec)
+    assert outcome.response.error_code == E.UNSUPPORTED_COMPRESSION_TYPE
+    assert outcome.problem == f"compression type {codec} is unknown"
+    assert client.get(2).response.error_code == E.NONE
+    assert client.push(3, SMALL).response.error_code == E.NONE
+
+
+# -- the life of a client -----------------------------------------------------------------------------
+
+
+def test_a_client_from_start_to_end() -> None:
+    client = ready()
+    assert client.push(7, SMALL).response.error_code == E.NONE
+    assert client.push(17, SMALL).response.error_code == E.NONE
+    assert client.push(26.9, SMALL).response.error_code == E.THROTTLING_QUOTA_EXCEEDED
+    assert client.push(27, SMALL).response.error_code == E.NONE
+    last = client.push(28, SMALL, terminating=True)
+    assert last.response.error_code == E.NONE
+    assert last.push is not None
+    assert last.push.payload.terminating
+    assert client.push(38, SMALL).response.error_code == E.INVALID_REQUEST
+    instance = client.telemetry.instances.find(client.id)
+    assert instance is not None
+    assert (instance.pushes_accepted, instance.terminating) == (4, True)
+    assert instance.last_push_received_at_ns == RECEIVED_AT_NS
+
+
+def test_other_subscriptions_reach_a_client_with_its_next_request() -> None:
+    client = ready()
+    assert client.push(5, SMALL).response.error_code == E.NONE
+    old = client.telemetry.subscriptions
+    client.telemetry.replace_subscriptions(SubscriptionSet([subscription(interval_ms=1000)]))
+    assert client.telemetry.subscriptions is not old
+    assert client.push(6, SMALL).response.error_code == E.UNKNOWN_SUBSCRIPTION_ID
+    outcome = client.get(6)
+    assert outcome.response.error_code == E.NONE
+    assert outcome.response.push_interval_ms == 1000
+    assert not outcome.created
+    assert client.push(6.5, SMALL).response.error_code == E.NONE
+    assert client.push(7.5, SMALL).response.error_code == E.NONE
+
+
+def test_subscriptions_of_others_do_not_disturb_a_client() -> None:
+    client = ready()
+    assert client.push(5, SMALL).response.error_code == E.NONE
+    both = SubscriptionSet([subscription(), subscription("else", ("a.",), 100, {"client_id": "else"})])
+    client.telemetry.replace_subscriptions(both)
+    assert client.push(15, SMALL).response.error_code == E.NONE
+    assert client.push(16, SMALL).response.error_code == E.THROTTLING_QUOTA_EXCEEDED
+
+
+def test_a_client_that_told_its_name_late_is_matched_by_it_at_its_next_get() -> None:
+    client = Client(
+        subscription(match={"client_software_name": "apache-kafka-java"}),
+        connected=connection(client_software_name="unknown"),
+    )
+    assert client.get(0).response.requested_metrics == ()
+    client.connection.client_software_name = "apache-kafka-java"
+    # At a push its old id is still right: it could not know of another.
+    assert client.push(1, SMALL).response.error_code == E.NONE
+    assert client.get(2).response.error_code == E.THROTTLING_QUOTA_EXCEEDED
+    response = client.get(301).response
+    assert response.requested_metrics == ("",)
+    assert response.push_interval_ms == 10_000
+    assert client.push(302, SMALL).response.error_code == E.NONE
+    assert client.get(312).response.error_code == E.NONE
+
+
+def test_instances_are_bounded_and_forgotten() -> None:
+    client = Client(subscription(), settings=TelemetrySettings(max_instances=3))
+    for _ in range(5):
+        client.id = ZERO_UUID
+        client.get(0)
+    instances = client.telemetry.instances
+    assert len(instances) == 3
+    assert (instances.statistics.created, instances.statistics.evicted) == (5, 2)
+    assert client.telemetry.forget_expired(59, 10) == 0
+    assert client.telemetry.forget_expired(60, 10) == 3
+    # It comes back, and is created anew.
+    assert client.get(61).created
+
+
+def test_settings_may_change_while_clients_are_there() -> None:
+    client = ready()
+    client.push(1, SMALL)
+    settings = TelemetrySettings(compression=("gzip",), max_bytes=1024, max_inflated_bytes=1024)
+    client.telemetry.replace_settings(settings)
+    assert client.get(2).response.accepted_compression_types == (1,)
+    assert client.push(3, SMALL).response.error_code == E.TELEMETRY_TOO_LARGE
+
+
+# -- what plugins are handed --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ALL_PAYLOADS)
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_captured_payloads_arrive_with_all_labels(name: str, codec: int) -> None:
+    client = ready()
+    outcome = client.push(1, memoryview(COMPRESSED[codec](payload(name))), compression_type=codec)
+    assert outcome.response == k72_push_telemetry.PushTelemetryResponse()
+    assert outcome.inflated_bytes == len(payload(name))
+    assert outcome.push is not None
+    received = outcome.push.payload.metrics
+    sent = MetricsData.FromString(payload(name))
+    own = {a.key: a.value.string_value for a in sent.resource_metrics[0].resource.attributes}
+    assert labels_of(received) == [
+        own
+        | {
+            "client_id": "java-producer",
+            "client_instance_id": uuid_to_text(client.id),
+            "client_software_name": "apache-kafka-java",
+            "client_software_version": "4.4.0",
+            "client_source_address": "10.0.0.7",
+            "client_source_port": "51234",
+            "principal": "User:ANONYMOUS",
+            "broker_id": "1",
+            "listener": "CLIENT",
+            "security_protocol": "PLAINTEXT",
+            "cluster_id": "5L6g3nShT-eMCtK--X86sw",
+        }
+    ]
+
+
+def test_the_context_says_who_pushed() -> None:
+    client = ready()
+    outcome = client.push(1, SMALL)
+    assert outcome.push is not None
+    context, load_ = outcome.push.context, outcome.push.payload
+    assert (context.connection_id, context.listener, context.security_protocol) == (
+        "c1",
+        "CLIENT",
+        "PLAINTEXT",
+    )
+    assert (context.source_address, context.source_port, context.principal) == (
+        "10.0.0.7",
+        51234,
+        "User:ANONYMOUS",
+    )
+    assert (context.client_id, context.client_software_name) == ("java-producer", "apache-kafka-java")
+    assert (context.client_software_version, context.broker_id) == ("4.4.0", 1)
+    assert (context.cluster_id, context.subscription_id) == ("5L6g3nShT-eMCtK--X86sw", client.subscription_id)
+    assert (context.push_interval_ms, context.received_at_ns) == (10_000, RECEIVED_AT_NS)
+    assert load_.client_instance_id == uuid_to_text(client.id)
+    assert load_.content_type == OTLP_CONTENT_TYPE
+    assert not load_.terminating
+
+
+def test_labels_follow_what_the_connection_and_the_broker_become() -> None:
+    client = ready()
+    client.broker.cluster_id = None
+    before = client.push(1, SMALL).push
+    client.broker.cluster_id = "learned"
+    client.connection.principal = "User:alice"
+    after = client.push(11, SMALL).push
+    assert before is not None
+    assert after is not None
+    assert "cluster_id" not in labels_of(before.payload.metrics)[0]
+    assert labels_of(after.payload.metrics)[0]["cluster_id"] == "learned"
+    assert labels_of(after.payload.metrics)[0]["principal"] == "User:alice"
+
+
+def test_what_was_dropped_and_removed_is_counted() -> None:
+    outcome = ready().push(1, payload("java44-consumer-star-01"))
+    assert (outcome.dropped_points, outcome.removed_labels) == (15, 0)
+    data = MetricsData()
+    part = data.resource_metrics.add()
+    part.resource.attributes.add(key="principal").value.string_value = "forged"
+    part.scope_metrics.add().metrics.add(name="a").gauge.data_points.add(as_int=1)
+    outcome = ready().push(1, data.SerializeToString())
+    assert (outcome.dropped_points, outcome.removed_labels) == (0, 1)
+
+
+PUSHES = [frame for frame in load() if frame.key == 72 and frame.is_request]
+
+
+@pytest.mark.parametrize("frame", PUSHES, ids=lambda frame: frame.file)
+def test_captured_requests_are_taken_as_kafka_took_them(frame: Captured) -> None:
+    reader = Reader(frame.data)
+    header = decode_header(reader, frame)
+    request = k72_push_telemetry.decode_request(reader, frame.version)
+    telemetry = ClientTelemetry(
+        settings=TelemetrySettings(),
+        broker=Broker(id=1),
+        subscriptions=SubscriptionSet([subscription(interval_ms=1000)]),
+        random_bytes=os.urandom,
+    )
+    connected = connection(client_id=header.client_id)
+    outcome = telemetry.push_telemetry(connected, request, now=0, received_at_ns=RECEIVED_AT_NS)
+    assert outcome.response.error_code == E.NONE
+    assert connected.client_instance_id == request.client_instance_id
+    if frame.label.startswith("franz"):
+        # It was asked for "*", which franz-go matches nothing with.
+        assert outcome.push is None
+    else:
+        assert outcome.push is not None
+        assert outcome.push.payload.terminating is request.terminating
+        assert labels_of(outcome.push.payload.metrics)[0]["client_id"] == frame.client_id
