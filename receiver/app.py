@@ -192,8 +192,8 @@ class Application:
         )
 
     def _instances(self) -> ClientInstances:
-        # Requests forget silent instances as they come; this does where none come. A timer could, but while one
-        # is pending each of the event loop's waits arms a timer in the kernel too.
+        # Requests forget silent instances as they come; this does where none come. A timer could, but while
+        # one is pending each of the event loop's waits arms a timer in the kernel too.
         self._telemetry.forget_expired(self._clock.monotonic(), _FORGOTTEN_AT_A_SCRAPE)
         return self._telemetry.instances
 

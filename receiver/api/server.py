@@ -155,8 +155,8 @@ def _dated(app: ASGIApp) -> ASGIApp:
 class _Server(uvicorn.Server):
     """uvicorn's server, without its signal handlers and its clock, that tells when it is up.
 
-    uvicorn looks ten times a second whether it should end, and what the date is. While a timer is pending, each
-    of the event loop's waits arms a timer in the kernel too, which every client's request pays for.
+    uvicorn looks ten times a second whether it should end, and what the date is. While a timer is pending,
+    each of the event loop's waits arms a timer in the kernel too, which every client's request pays for.
     """
 
     def __init__(self, config: uvicorn.Config) -> None:
