@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 
 from hypothesis import given
@@ -67,8 +68,6 @@ def test_arbitrary_bytes_raise_nothing_but_a_wire_error(chunks: list[bytes]) -> 
     rewrite = RequestRewriter(
         replacement, watched=WATCHED, max_frame_bytes=10_000, max_watched_bytes=MAX_WATCHED
     )
-    try:
+    with contextlib.suppress(WireError):
         for chunk in chunks:
             rewrite.feed(memoryview(chunk))
-    except WireError as error:
-        assert "a frame length" in str(error)
