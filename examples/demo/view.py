@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
-from examples.demo.arrivals import Arrivals
+from examples.demo.arrivals import Arrivals, ClientArrivals
 
 __all__ = ["table"]
 
@@ -27,10 +27,11 @@ def table(
         caption: The line under the table.
     """
     drawn = Table(title="Who pushes what: from the collector and GET /v1/clients", caption=caption)
-    for heading in ("client id", "software", "from", "principal"):
-        drawn.add_column(heading, no_wrap=heading == "client id")
-    for heading in ("pushes", "metrics", "points", "request latency avg"):
-        drawn.add_column(heading, justify="right")
+    drawn.add_column("client id", no_wrap=True)
+    drawn.add_column("software, from", overflow="fold", min_width=24)
+    for heading in ("pushes", "metrics", "points"):
+        drawn.add_column(heading, justify="right", no_wrap=True)
+    drawn.add_column("latency", justify="right", no_wrap=True)
     drawn.add_column("labels")
     for client_id in client_ids:
         arrived, known = arrivals[client_id], clients.get(client_id, {})
@@ -38,15 +39,22 @@ def table(
         latency = arrived.latency_ms
         drawn.add_row(
             client_id,
-            f"{labels['client_software_name']} {labels['client_software_version']}" if labels else "...",
-            f"{labels['client_source_address']}:{labels['client_source_port']}" if labels else "",
-            str(labels.get("principal", "")),
+            _origin(labels) if labels else "...",
             str(known.get("pushes", "")),
             str(len(arrived.names)),
             str(arrived.points),
-            "" if latency is None else f"{latency:.2f} ms",
-            "all"
-            if arrived.complete
-            else ("none yet" if not labels else f"without {sorted(arrived.missing)}"),
+            "" if latency is None else f"{latency:.1f} ms",
+            _verdict(arrived),
         )
     return drawn
+
+
+def _origin(labels: Mapping[str, object]) -> str:
+    software = f"{labels.get('client_software_name')} {labels.get('client_software_version')}"
+    return f"{software}\n{labels.get('client_source_address')}:{labels.get('client_source_port')}"
+
+
+def _verdict(arrived: ClientArrivals) -> str:
+    if arrived.complete:
+        return "all"
+    return f"without {sorted(arrived.missing)}" if arrived.labels else "none yet"
