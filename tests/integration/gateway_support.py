@@ -1,0 +1,273 @@
+"""The real sidecar in front of a scripted broker, and raw clients that misbehave as told."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.testbed.ports import LOOPBACK, free_port
+from tests.testbed.process import wait_until
+from tests.testbed.scripted_broker import API_VERSIONS, request_frame
+from tests.testbed.sidecar import Sidecar
+
+TIMEOUT_S = 15.0
+
+GET, PUSH = 71, 72
+ZERO_ID = bytes(16)
+
+
+class GatewaySidecar(Sidecar):
+    """A sidecar whose start need not wait for its broker.
+
+    Args:
+        config: Its configuration.
+        wait_for_broker: Whether it counts as started when it is ready, or when it lives.
+    """
+
+    def __init__(self, config: Mapping[str, Any], *, wait_for_broker: bool = True) -> None:
+        super().__init__(config)
+        self._wait_for_broker = wait_for_broker
+
+    def is_ready(self) -> bool:
+        """Whether it is as far as its start waits for."""
+        return self.status("/readyz" if self._wait_for_broker else "/livez") == httpx.codes.OK
+
+    def status(self, path: str) -> int:
+        """The HTTP status of a path; 0 where nobody answers."""
+        try:
+            return self.http.get(path).status_code
+        except httpx.TransportError:
+            return 0
+
+    def readiness(self) -> tuple[int, str]:
+        """What ``/readyz`` says: its status, and why it isn't ready."""
+        response = self.http.get("/readyz")
+        return response.status_code, response.json().get("detail", "")
+
+    def connections(self, listener: str = "CLIENT") -> list[dict[str, Any]]:
+        """The registry of connections as REST shows it, those of one listener."""
+        response = self.http.get("/v1/connections", params={"limit": 1000})
+        response.raise_for_status()
+        return [one for one in response.json()["items"] if one["listener"] == listener]
+
+    def clients(self) -> list[dict[str, Any]]:
+        """The client instances as REST shows them."""
+        response = self.http.get("/v1/clients", params={"limit": 1000})
+        response.raise_for_status()
+        items: list[dict[str, Any]] = response.json()["items"]
+        return items
+
+    def series(self, name: str) -> dict[tuple[tuple[str, str], ...], float]:
+        """The series of a metric of its own, by their labels in order."""
+        text = self.http.get("/metrics").text
+        return {
+            tuple(sorted(sample.labels.items())): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == f"kafka_telemetry_{name}"
+        }
+
+    def value(self, name: str, **labels: str) -> float:
+        """The value of one series; 0 where there is none."""
+        return self.series(name).get(tuple(sorted(labels.items())), 0.0)
+
+    def wait_for_log(self, text: str) -> None:
+        """Wait until it has logged it."""
+        wait_until(
+            lambda: text in self.log_text(), timeout_s=TIMEOUT_S, what=f"{text!r} in the sidecar's log"
+        )
+
+    def wait_for_no_connections(self) -> None:
+        """Wait until the registry has no connection of CLIENT."""
+        wait_until(lambda: not self.connections(), timeout_s=TIMEOUT_S, what="an empty registry")
+
+    def open_files(self) -> int:
+        """How many files the process has open."""
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+
+    def resident_bytes(self) -> int:
+        """Memory that the process holds, its own pages alone."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def config(upstream_port: int, **more: Any) -> dict[str, Any]:
+    """A configuration with one listener; ``more`` are further sections."""
+    return {
+        "broker": {"id": 1},
+        "listeners": [listener("CLIENT", upstream_port)],
+        "rest": {"bind": f"{LOOPBACK}:{free_port()}"},
+        **more,
+    }
+
+
+def listener(name: str, upstream_port: int, **more: Any) -> dict[str, Any]:
+    """A listener's section."""
+    return {
+        "name": name,
+        "bind": f"{LOOPBACK}:{free_port()}",
+        "upstream": f"{LOOPBACK}:{upstream_port}",
+        **more,
+    }
+
+
+class Raw:
+    """A client's socket; closed on leaving the context."""
+
+    def __init__(self, port: int, *, timeout_s: float = TIMEOUT_S, receive_buffer: int | None = None) -> None:
+        self.socket = socket.socket()
+        if receive_buffer is not None:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self.socket.settimeout(timeout_s)
+        self.socket.connect((LOOPBACK, port))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.socket.close()
+
+    @property
+    def port(self) -> int:
+        """Its own port."""
+        return int(self.socket.getsockname()[1])
+
+    def send(self, data: bytes) -> None:
+        """Send it all."""
+        self.socket.sendall(data)
+
+    def read(self, count: int) -> bytes:
+        """Wait for so many bytes; fewer only at the stream's end."""
+        data = bytearray()
+        while len(data) < count and (chunk := self.socket.recv(min(count - len(data), 1 << 20))):
+            data += chunk
+        return bytes(data)
+
+    def frame(self) -> bytes:
+        """Wait for a frame; return it without its length.
+
+        Raises:
+            EOFError: The stream has ended.
+        """
+        length = self.read(4)
+        if len(length) < 4:
+            raise EOFError(f"the stream ended after {len(length)} bytes of a frame's length")
+        return self.read(int.from_bytes(length, "big"))
+
+    def exchange(self, request: bytes) -> bytes:
+        """Send a request, wait for its answer."""
+        self.send(request)
+        return self.frame()
+
+    def fate(self) -> str:
+        """Read until the end: how does it come, as an ``end`` or as a ``reset``?"""
+        try:
+            while self.socket.recv(1 << 16):
+                pass
+        except ConnectionResetError:
+            return "reset"
+        return "end"
+
+    def end(self) -> None:
+        """Say that nothing more will be sent (FIN)."""
+        self.socket.shutdown(socket.SHUT_WR)
+
+    def reset(self) -> None:
+        """Close with a reset."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+
+
+def refusal(port: int) -> tuple[str, float]:
+    """Connect and ask something: how the connection ends, and after how many seconds."""
+    started = time.monotonic()
+    try:
+        with Raw(port) as raw:
+            raw.send(api_versions(3))
+            fate = raw.fate()
+    except (ConnectionResetError, BrokenPipeError):
+        fate = "reset"
+    except ConnectionRefusedError:
+        fate = "refused"
+    return fate, time.monotonic() - started
+
+
+def api_versions(
+    version: int,
+    correlation_id: int = 1,
+    *,
+    client_id: str = "raw",
+    software: tuple[str, str] = ("raw", "1.0"),
+) -> bytes:
+    """An ApiVersions request of version 0 or 3."""
+    if version == 0:
+        return request_frame(API_VERSIONS, 0, correlation_id, client_id=client_id)
+    strings = b"".join(bytes([len(text) + 1]) + text.encode() for text in software)
+    return request_frame(API_VERSIONS, version, correlation_id, b"\0" + strings + b"\0", client_id)
+
+
+def get_subscriptions(
+    instance: bytes = ZERO_ID, correlation_id: int = 71, *, client_id: str = "raw"
+) -> bytes:
+    """A GetTelemetrySubscriptions v0 request."""
+    return request_frame(GET, 0, correlation_id, b"\0" + instance + b"\0", client_id)
+
+
+def push(
+    instance: bytes,
+    subscription_id: int,
+    metrics: bytes = b"",
+    correlation_id: int = 72,
+    *,
+    terminating: bool = False,
+) -> bytes:
+    """A PushTelemetry v0 request, uncompressed."""
+    length, size = bytearray(), len(metrics) + 1
+    while size > 0x7F:
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    length.append(size)
+    body = instance + struct.pack(">i?b", subscription_id, terminating, 0) + bytes(length) + metrics
+    return request_frame(PUSH, 0, correlation_id, b"\0" + body + b"\0")
+
+
+def read_get(answer: bytes) -> tuple[int, bytes, int]:
+    """Of an answer to GetTelemetrySubscriptions: error code, client instance id, subscription id."""
+    error_code, instance, subscription_id = struct.unpack_from(">h16si", answer, 9)
+    return error_code, instance, subscription_id
+
+
+def error_of_push(answer: bytes) -> int:
+    """Of an answer to PushTelemetry: the error code."""
+    return int(struct.unpack_from(">h", answer, 9)[0])
+
+
+@contextlib.contextmanager
+def in_background(work: Callable[[], None]) -> Iterator[threading.Thread]:
+    """Run it in a thread, whose end is waited for; a connection that is closed under it ends it quietly."""
+
+    def run() -> None:
+        with contextlib.suppress(OSError):
+            work()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        thread.join(TIMEOUT_S)
+        if thread.is_alive():
+            raise TimeoutError("work in the background does not end")
