@@ -144,9 +144,9 @@ def _is_one_resource(resource_metrics: Any, count: int) -> bool:
 def _scrub_one_list(one_list: Any, scrubber: Scrubber) -> bool:
     """Scrub what :func:`_one_list` gave, in place; say whether no metric is left."""
     resource_metrics = one_list.resource_metrics
-    if resource_metrics.resource:
-        resource = scrubber.scrub_resource(resource_metrics.resource[0])
-        resource_metrics.resource[0] = resource
+    resources = resource_metrics.resource
+    if resources:
+        resources[0] = scrubber.scrub_resource(resources[0], len(resources))
     metrics = resource_metrics.scope_metrics.metrics
     scrubber.scrub_metrics(metrics)
     return not metrics

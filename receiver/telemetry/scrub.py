@@ -115,14 +115,16 @@ class Scrubber:
             for index in reversed(emptied):
                 del metrics[index]
 
-    def scrub_resource(self, resource: bytes) -> bytes:
-        """Scrub an encoded Resource; without an owned key its bytes stay as they are."""
+    def scrub_resource(self, resource: bytes, occurrences: int) -> bytes:
+        """Scrub an encoded Resource that a push has so many times; without an owned key it stays as it is."""
         if not may_need_scrubbing(resource):
             return resource
         parsed = Resource.FromString(resource)
         before = self.removed_labels
         self._remove_labels(parsed.attributes)
-        return parsed.SerializeToString() if self.removed_labels > before else resource
+        removed = self.removed_labels - before
+        self.removed_labels += removed * (occurrences - 1)
+        return parsed.SerializeToString() if removed else resource
 
     def _keeps_resource(self, resource_metrics: Any) -> bool:
         self._remove_labels(resource_metrics.resource.attributes)

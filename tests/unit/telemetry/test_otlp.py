@@ -273,7 +273,7 @@ def test_a_clients_own_value_is_never_believed(key: str, scope: str | None) -> N
         )
     ] * 3
     labelled, received = label(push(*parts))
-    assert labelled.removed_labels == (4 if scope is None else 6)
+    assert labelled.removed_labels == 6
     assert b"forged" not in labelled.data.replace(b"topic\x12\x08\x0a\x06forged", b"")
     assert labels_of(received) == [{"group_id": "g"} | EXPECTED]
     assert [[a.key for p in m.gauge.data_points for a in p.attributes] for m in all_metrics(received)] == [

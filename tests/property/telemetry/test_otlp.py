@@ -1,0 +1,158 @@
+"""Labelling against an oracle that takes every message apart, however a push is written down."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
+
+from receiver.telemetry.connection import Broker
+from receiver.telemetry.errors import InvalidMetricsError
+from receiver.telemetry.labels import OWNED_LABELS, label_bytes, label_facts
+from receiver.telemetry.otlp import label_metrics
+from tests.property.telemetry.strategies import odd_encodings, pushes
+from tests.unit.telemetry.parts import JAVA_PRODUCER, all_metrics, connection, payload
+
+LABELS = label_bytes(label_facts("id", connection(), Broker(id=1, cluster_id="c")))
+
+
+def text(message: Any) -> bytes:
+    """The same bytes for the same message, also where a value is NaN."""
+    return bytes(message.SerializeToString(deterministic=True))
+
+
+def without_owned(attributes: Any) -> int:
+    kept = [attribute for attribute in attributes if attribute.key not in OWNED_LABELS]
+    removed = len(attributes) - len(kept)
+    del attributes[:]
+    attributes.extend(kept)
+    return removed
+
+
+def scrubbed(metric: Metric) -> tuple[Metric | None, int, int]:
+    """What is left of a metric, the points dropped and the attributes removed."""
+    kind = metric.WhichOneof("data")
+    if kind is None:
+        return metric, 0, 0
+    points = getattr(metric, kind).data_points
+    removed = sum(without_owned(point.attributes) for point in points)
+    if kind == "histogram":
+        return metric, 0, removed
+    kept = [p for p in points if p.WhichOneof("value") != "as_double" or math.isfinite(p.as_double)]
+    dropped = len(points) - len(kept)
+    del points[:]
+    points.extend(kept)
+    return (None if dropped and not kept else metric), dropped, removed
+
+
+def taken_apart(push: MetricsData) -> tuple[list[tuple[bytes, ...]], int, int, set[tuple[bytes, str]]]:
+    """Where each metric is from and what it is, what was taken out, and the Resources there are."""
+    found: list[tuple[bytes, ...]] = []
+    resources: set[tuple[bytes, str]] = set()
+    dropped = removed = 0
+    for resource_metrics in push.resource_metrics:
+        removed += without_owned(resource_metrics.resource.attributes)
+        origin = (text(resource_metrics.resource), resource_metrics.schema_url)
+        wanted = not resource_metrics.scope_metrics
+        for scope_metrics in resource_metrics.scope_metrics:
+            removed += without_owned(scope_metrics.scope.attributes)
+            before = len(found)
+            had = len(scope_metrics.metrics)
+            for metric in scope_metrics.metrics:
+                left, points, labels = scrubbed(metric)
+                dropped += points
+                removed += labels
+                if left is not None:
+                    found.append(
+                        (
+                            origin[0],
+                            origin[1].encode(),
+                            text(scope_metrics.scope),
+                            scope_metrics.schema_url.encode(),
+                            text(left),
+                        )
+                    )
+            wanted |= len(found) > before or not had
+        if wanted:
+            resources.add(origin)
+    return sorted(found), dropped, removed, resources
+
+
+def received(data: bytes) -> tuple[list[tuple[bytes, ...]], list[tuple[bytes, str]]]:
+    """The same of a labelled push, whose labels must be whole and once in each Resource."""
+    push = MetricsData.FromString(data)
+    origins = []
+    for resource_metrics in push.resource_metrics:
+        attributes = resource_metrics.resource.attributes
+        labels = [attribute.key for attribute in attributes[-len(OWNED_LABELS) :]]
+        assert labels == list(OWNED_LABELS)
+        del attributes[-len(OWNED_LABELS) :]
+        assert not without_owned(attributes)
+        origins.append((text(resource_metrics.resource), resource_metrics.schema_url))
+    found, dropped, removed, _ = taken_apart(push)
+    assert (dropped, removed) == (0, 0)
+    return found, origins
+
+
+@given(st.one_of(odd_encodings(), pushes.map(lambda push: (push, text(push)))))
+def test_labelling_is_what_an_oracle_says(case: tuple[MetricsData, bytes]) -> None:
+    push, data = case
+    read = MetricsData.FromString(data)
+    has_unknown = b"\xfa\x3e\x01u" in data
+    if not has_unknown:
+        assert text(read) == text(push)
+    had_metric = any(True for _ in all_metrics(push))
+    names_scope = any(s.HasField("scope") for r in push.resource_metrics for s in r.scope_metrics)
+    if not had_metric and not names_scope:
+        if data:
+            try:
+                label_metrics(data, LABELS)
+            except InvalidMetricsError:
+                return
+            raise AssertionError("taken without a metric")
+        return
+    labelled = label_metrics(data, LABELS)
+    expected, dropped, removed, resources = taken_apart(push)
+    if not had_metric:
+        assert labelled.data == b""
+        return
+    assert (labelled.dropped_points, labelled.removed_labels) == (dropped, removed)
+    if not expected:
+        assert labelled.data == b""
+        return
+    found, origins = received(labelled.data)
+    if has_unknown:
+        # Unknown fields make the same thing look different; how much of it there is stays.
+        assert len(found) == len(expected)
+        assert labelled.data.count(b"\xfa\x3e\x01u") <= data.count(b"\xfa\x3e\x01u")
+    else:
+        assert found == expected
+        assert len(origins) == len(set(origins))
+        assert set(origins) == resources
+
+
+@given(st.data())
+def test_a_damaged_push_is_taken_or_refused(data: st.DataObject) -> None:
+    whole = bytearray(payload(JAVA_PRODUCER))
+    for _ in range(data.draw(st.integers(1, 8))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        labelled = label_metrics(bytes(whole), LABELS)
+    except InvalidMetricsError:
+        return
+    if labelled.data:
+        received(labelled.data)
+
+
+@given(st.binary(min_size=1, max_size=300))
+@example(b"\x0a\x02\x12\x00")
+def test_any_bytes_are_taken_or_refused(data: bytes) -> None:
+    try:
+        labelled = label_metrics(data, LABELS)
+    except InvalidMetricsError:
+        return
+    if labelled.data:
+        received(labelled.data)
