@@ -6,8 +6,10 @@ Owns nothing of when; that is the session's.
 from __future__ import annotations
 
 from struct import Struct
+from typing import Final
 
 from receiver.wire import api_keys, k18_api_versions, k71_get_telemetry_subscriptions, k72_push_telemetry
+from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
 from receiver.wire.framing import frame
 from receiver.wire.headers import (
@@ -18,11 +20,24 @@ from receiver.wire.headers import (
     response_header_version,
 )
 from receiver.wire.k18_api_versions import ApiVersionsRequest
-from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
-from receiver.wire.k72_push_telemetry import PushTelemetryRequest
+from receiver.wire.k71_get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from receiver.wire.k72_push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from receiver.wire.primitives import Reader
 
-__all__ = ["api_versions_request", "decode_telemetry", "response_header", "under"]
+__all__ = [
+    "api_versions_request",
+    "decode_telemetry",
+    "response_header",
+    "telemetry_error",
+    "under",
+    "unknown_version_request",
+]
+
+#: A version that ApiVersions will never have.
+_UNKNOWN_VERSION: Final = 32_767
 
 _CORRELATION_ID = Struct(">i")
 
@@ -80,6 +95,30 @@ def api_versions_request(
         client_id=header.client_id,
     )
     return frame(encode_request_header(rewritten), k18_api_versions.encode_request(body, version))
+
+
+def unknown_version_request(header: RequestHeader, correlation_id: int) -> bytes:
+    """Write an ApiVersions request that a broker answers and otherwise takes no notice of (KIP-511)."""
+    unknown = RequestHeader(
+        api_key=api_keys.API_VERSIONS,
+        api_version=_UNKNOWN_VERSION,
+        correlation_id=correlation_id,
+        client_id=header.client_id,
+    )
+    # Kafka reads the header of a version that it lacks like that of its greatest, which is flexible; a broker
+    # from before that stops behind the client id.
+    return encode_request_header(unknown, version=2)
+
+
+def telemetry_error(header: RequestHeader, error_code: ErrorCode) -> bytes:
+    """Write the body of an answer to a telemetry request that says nothing but an error."""
+    if header.api_key == api_keys.PUSH_TELEMETRY:
+        return k72_push_telemetry.encode_response(
+            PushTelemetryResponse(error_code=error_code), header.api_version
+        )
+    return k71_get_telemetry_subscriptions.encode_response(
+        GetTelemetrySubscriptionsResponse(error_code=error_code), header.api_version
+    )
 
 
 def response_header(header: RequestHeader) -> bytes:

@@ -12,8 +12,12 @@ Everything passes byte for byte, but for these requests:
 counting answers goes wrong. A request that we answer is therefore exchanged for a *marker*, a tiny request
 whose answer is exchanged for ours: the order is then the broker's own. The marker of a telemetry request is
 Metadata for no topics, which a broker answers to authenticated connections only: so the broker decides who
-may push, and a push counts when the marker's answer is there. The marker of an ApiVersions request is
-ApiVersions version 0, which is answered to anybody, as the request itself is.
+may push, and a push counts when the marker's answer is there. Between SaslHandshake and the end of
+authentication a broker answers anything, with ILLEGAL_SASL_STATE, before it closes: so an answer that is an
+error is passed on as that error, and nothing is decided. The marker of an ApiVersions request is ApiVersions
+in a version that nobody has. It is answered to anybody, as the request itself is, and changes nothing with
+the broker: a version that it had would count as the one ApiVersions that it takes before SaslHandshake, and
+a client that falls back from a newer version could not log in.
 
 **Correlation ids.** A marker never carries the client's correlation id but a random one from the half of the
 range that no client uses. A client that guesses or repeats ids could otherwise make the answer to another of
@@ -29,7 +33,14 @@ from typing import Final, Protocol
 
 from receiver.session.api_versions import Answer, answer_body, decide
 from receiver.session.events import SessionEvents
-from receiver.session.messages import api_versions_request, decode_telemetry, response_header, under
+from receiver.session.messages import (
+    api_versions_request,
+    decode_telemetry,
+    response_header,
+    telemetry_error,
+    under,
+    unknown_version_request,
+)
 from receiver.session.upstream import LEARNED_KEYS, Upstream
 from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.telemetry import ClientTelemetry
@@ -253,7 +264,7 @@ class Session:
                 self._events.api_versions_answered(self._connection, header, refusal.error_code)
                 return frame(response_header(header), refusal.body)
 
-            return api_versions_request(header, self._expect(refuse, len(request)), 0, ApiVersionsRequest())
+            return frame(unknown_version_request(header, self._expect(refuse, len(request))))
 
         asked = body if body is not None else ApiVersionsRequest()
         if asked.client_software_name:
@@ -336,6 +347,8 @@ class Session:
         response: bytes,
         version: int,
     ) -> bytes:
+        if k03_metadata.is_error(_at_body(response, version), version):
+            return frame(response_header(header), telemetry_error(header, ErrorCode.ILLEGAL_SASL_STATE))
         self._learn_cluster_id(response, version)
         started = self._clock.monotonic()
         if isinstance(request, PushTelemetryRequest):
@@ -354,6 +367,11 @@ class Session:
 
     def _learn_cluster_id(self, response: bytes, version: int) -> None:
         if self._broker.cluster_id is None:
-            reader = Reader(response)
-            decode_response_header(reader, response_header_version(api_keys.METADATA, version))
-            self._broker.cluster_id = k03_metadata.decode_cluster_id(reader, version)
+            self._broker.cluster_id = k03_metadata.decode_cluster_id(_at_body(response, version), version)
+
+
+def _at_body(response: bytes, version: int) -> Reader:
+    """Return a reader at the body of an answer to Metadata."""
+    reader = Reader(response)
+    decode_response_header(reader, response_header_version(api_keys.METADATA, version))
+    return reader

@@ -20,7 +20,7 @@ from typing import Final
 
 from receiver.wire.primitives import Reader, Writer
 
-__all__ = ["SUPPORTED_VERSIONS", "decode_cluster_id", "encode_no_topics_request"]
+__all__ = ["SUPPORTED_VERSIONS", "decode_cluster_id", "encode_no_topics_request", "is_error"]
 
 #: The versions that this module reads and writes. Version 0 cannot ask for no topics.
 SUPPORTED_VERSIONS: Final = range(1, 14)
@@ -83,22 +83,58 @@ def decode_cluster_id(reader: Reader, version: int) -> str | None:
     _check_version(version)
     if version < _FIRST_WITH_CLUSTER_ID:
         return None
-    if version >= _FIRST_WITH_THROTTLE_TIME:
-        reader.int32("ThrottleTimeMs")
+    brokers = _brokers(reader, version)
     if version >= _FIRST_FLEXIBLE:
-        for _ in range(reader.compact_array_length("Brokers", item_size=11)):
+        for _ in range(brokers):
             reader.int32("NodeId")
             reader.compact_string("Host")
             reader.int32("Port")
             reader.compact_nullable_string("Rack")
             reader.tagged_fields("Broker's tagged fields")
         return reader.compact_nullable_string("ClusterId")
-    for _ in range(reader.array_length("Brokers", item_size=12)):
+    for _ in range(brokers):
         reader.int32("NodeId")
         reader.string("Host")
         reader.int32("Port")
         reader.nullable_string("Rack")
     return reader.nullable_string("ClusterId")
+
+
+def is_error(reader: Reader, version: int) -> bool:
+    """Tell whether a response is one of an error, by what it lacks: before version 13 it has no error code.
+
+    A broker refuses Metadata as a whole before authentication is over, and its answer then names neither a
+    broker nor a cluster. One that has just started may not know of any broker yet, but knows its cluster.
+
+    Args:
+        reader: At the body.
+        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
+
+    Returns:
+        Whether neither a broker nor the cluster is named; in version 1, whether no broker is.
+
+    Raises:
+        WireError: The bytes are no such body.
+        ValueError: The version is not supported.
+
+    Source: Kafka's MetadataRequest.getErrorResponse; KIP-152 for when a request is refused.
+    """
+    _check_version(version)
+    if _brokers(reader, version):
+        return False
+    if version < _FIRST_WITH_CLUSTER_ID:
+        return True
+    if version >= _FIRST_FLEXIBLE:
+        return reader.compact_nullable_string("ClusterId") is None
+    return reader.nullable_string("ClusterId") is None
+
+
+def _brokers(reader: Reader, version: int) -> int:
+    if version >= _FIRST_WITH_THROTTLE_TIME:
+        reader.int32("ThrottleTimeMs")
+    if version >= _FIRST_FLEXIBLE:
+        return reader.compact_array_length("Brokers", item_size=11)
+    return reader.array_length("Brokers", item_size=12)
 
 
 def _check_version(version: int) -> None:

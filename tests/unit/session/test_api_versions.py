@@ -138,6 +138,18 @@ def test_the_wrong_broker_is_noticed_whatever_the_broker_knows(
     assert read_api_versions(wire.exchange(api_versions(5, 2)), 5, 2).error_code == ErrorCode.NONE
 
 
+@pytest.mark.parametrize(
+    "refused",
+    [api_versions(99), api_versions(5, node_id=NODE_ID), api_versions(3, client_software_name="a b")],
+)
+def test_what_is_answered_here_does_not_count_with_the_broker(wire: Wire, refused: bytes) -> None:
+    # Before SaslHandshake a broker takes one ApiVersions of a version that it knows: a marker must not use it
+    # up, or a client that falls back could not log in.
+    wire.send(refused)
+    (marker,) = wire.forwarded()
+    assert (marker.api_key, marker.api_version) == (API_VERSIONS, 32_767)
+
+
 def test_a_cluster_that_nobody_named_can_not_be_wrong(wiring: Wiring) -> None:
     wire = wiring(ranges=broker_up_to(4), learned=broker_up_to(4), cluster_id=None)
     request = api_versions(5, cluster_id="any", node_id=NODE_ID)

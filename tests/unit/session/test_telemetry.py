@@ -71,6 +71,20 @@ def test_an_unauthenticated_client_is_cut_off_by_the_broker_and_has_pushed_nothi
     assert wire.events.pushes == []
 
 
+def test_a_client_in_the_middle_of_authentication_is_told_so_and_has_pushed_nothing(wire: Wire) -> None:
+    # Between SaslHandshake and the end of authentication Kafka answers anything with ILLEGAL_SASL_STATE;
+    # Metadata has no error code before version 13, only nothing in it.
+    wire.send(get_subscriptions() + push(ZERO_UUID, 1, OTLP))
+    for marker in wire.forwarded():
+        wire.receive(framed(marker.data[4:8] + bytes(4) + b"\xff\xff" + b"\xff" * 4 + bytes(4)))
+    got, pushed = wire.received()
+    assert read_subscriptions(got).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert read_push(pushed) == ErrorCode.ILLEGAL_SASL_STATE
+    assert wire.events.subscriptions == []
+    assert wire.events.pushes == []
+    assert wire.connection.client_instance_id is None
+
+
 @pytest.mark.parametrize(
     ("metadata", "marker"),
     [((0, 13), 2), ((0, 1), 1), ((2, 9), 2), ((4, 13), 4), ((9, 13), 9), ((12, 13), 12), ((13, 99), 13)],

@@ -65,3 +65,34 @@ def test_other_versions(version: int) -> None:
         k03_metadata.encode_no_topics_request(version)
     with pytest.raises(ValueError, match=f"Metadata version {version} is not one of 1 to 13"):
         k03_metadata.decode_cluster_id(Reader(b""), version)
+
+
+#: What Kafka 4.4 answers between SaslHandshake and the end of authentication (ILLEGAL_SASL_STATE).
+ERRORS = {
+    1: "00000000" + "ffffffff" + "00000000",
+    2: "00000000" + "ffff" + "ffffffff" + "00000000",
+    9: "00000000" + "01" + "00" + "ffffffff" + "01" + "80000000" + "00",
+    13: "00000000" + "01" + "00" + "ffffffff" + "01" + "0022" + "00",
+}
+
+
+@pytest.mark.parametrize(("version", "body"), ERRORS.items())
+def test_an_error_names_neither_a_broker_nor_a_cluster(version: int, body: str) -> None:
+    assert k03_metadata.is_error(Reader(bytes.fromhex(body)), version)
+
+
+@pytest.mark.parametrize("version", [version for version, (_, cluster_id) in RESPONSES.items() if cluster_id])
+def test_an_answer_is_no_error(version: int) -> None:
+    body, _ = RESPONSES[version]
+    assert not k03_metadata.is_error(Reader(bytes.fromhex(body)), version)
+
+
+@pytest.mark.parametrize(
+    ("version", "body"),
+    [
+        (2, "00000000" + "000178" + "ffffffff" + "00000000"),
+        (12, "00000000" + "01" + "0278" + "ffffffff" + "01" + "00"),
+    ],
+)
+def test_a_broker_that_knows_of_no_broker_yet_is_no_error(version: int, body: str) -> None:
+    assert not k03_metadata.is_error(Reader(bytes.fromhex(body)), version)
