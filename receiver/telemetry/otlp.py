@@ -73,31 +73,32 @@ def label_metrics(data: bytes, labels: bytes) -> LabelledMetrics:
     Source: KIP-714, "Metrics serialization format"; opentelemetry-proto, ``metrics.proto``.
     """
     try:
-        metrics = MetricsData.FromString(data)
+        count = len(MetricsData.FromString(data).resource_metrics)
     except DecodeError as error:
         raise InvalidMetricsError("the bytes are no OTLP MetricsData") from error
-    if not _has_metric(metrics):
-        if _names_a_scope(metrics):
-            return LabelledMetrics(data=b"", dropped_points=0, removed_labels=0)
-        raise InvalidMetricsError("there is no metrics message in the bytes")
     if Outline.FromString(data).SerializeToString() != data:
-        data = metrics.SerializeToString()
-    count = len(metrics.resource_metrics)
+        data = MetricsData.FromString(data).SerializeToString()
+    merged = OneScope.FromString(data)
+    scope_metrics = merged.resource_metrics.scope_metrics
+    if not scope_metrics.metrics:
+        if not scope_metrics.scope:
+            raise InvalidMetricsError("there is no metrics message in the bytes")
+        return LabelledMetrics(data=b"", dropped_points=0, removed_labels=0)
     scrubber = Scrubber()
-    one_list = _one_list(data, count)
-    if not may_need_scrubbing(data):
-        empty = False
-    elif one_list is not None:
-        empty = _scrub_one_list(one_list, scrubber)
-    else:
-        scrubber.scrub(metrics)
-        data = metrics.SerializeToString()
-        count = len(metrics.resource_metrics)
-        empty = not _has_metric(metrics)
-    if empty:
+    one_list = _is_one_list(merged.resource_metrics, count)
+    if may_need_scrubbing(data):
+        if one_list:
+            _scrub_one_list(merged.resource_metrics, scrubber)
+        else:
+            metrics = MetricsData.FromString(data)
+            scrubber.scrub(metrics)
+            data = metrics.SerializeToString()
+            count = len(metrics.resource_metrics)
+            merged = OneScope.FromString(data)
+    if not merged.resource_metrics.scope_metrics.metrics:
         data = b""
-    elif one_list is not None:
-        data = _label_one_list(one_list, labels)
+    elif one_list:
+        data = _label_one_list(merged, labels)
     else:
         data = _label_each_resource(data, count, labels)
     return LabelledMetrics(
@@ -105,31 +106,15 @@ def label_metrics(data: bytes, labels: bytes) -> LabelledMetrics:
     )
 
 
-def _has_metric(metrics: MetricsData) -> bool:
-    return any(
-        scope_metrics.metrics
-        for resource_metrics in metrics.resource_metrics
-        for scope_metrics in resource_metrics.scope_metrics
+def _is_one_list(resource_metrics: Any, count: int) -> bool:
+    """Say whether neither Resources nor scopes tell metrics apart, as Java's are not told apart."""
+    scope_metrics = resource_metrics.scope_metrics
+    return (
+        _is_one_resource(resource_metrics, count)
+        and not scope_metrics.scope
+        and not scope_metrics.schema_url
+        and not _has_unknown_fields(scope_metrics)
     )
-
-
-def _names_a_scope(metrics: MetricsData) -> bool:
-    return any(
-        scope_metrics.HasField("scope")
-        for resource_metrics in metrics.resource_metrics
-        for scope_metrics in resource_metrics.scope_metrics
-    )
-
-
-def _one_list(data: bytes, count: int) -> Any:
-    """Read a push as one list of metrics, as Java's are; None where Resources or scopes tell them apart."""
-    merged = OneScope.FromString(data)
-    if not _is_one_resource(merged.resource_metrics, count):
-        return None
-    scope_metrics = merged.resource_metrics.scope_metrics
-    if scope_metrics.scope or scope_metrics.schema_url or _has_unknown_fields(scope_metrics):
-        return None
-    return merged
 
 
 def _is_one_resource(resource_metrics: Any, count: int) -> bool:
@@ -141,15 +126,11 @@ def _is_one_resource(resource_metrics: Any, count: int) -> bool:
     return same and not resource_metrics.schema_url and not _has_unknown_fields(resource_metrics)
 
 
-def _scrub_one_list(one_list: Any, scrubber: Scrubber) -> bool:
-    """Scrub what :func:`_one_list` gave, in place; say whether no metric is left."""
-    resource_metrics = one_list.resource_metrics
+def _scrub_one_list(resource_metrics: Any, scrubber: Scrubber) -> None:
     resources = resource_metrics.resource
     if resources:
         resources[0] = scrubber.scrub_resource(resources[0], len(resources))
-    metrics = resource_metrics.scope_metrics.metrics
-    scrubber.scrub_metrics(metrics)
-    return not metrics
+    scrubber.scrub_metrics(resource_metrics.scope_metrics.metrics)
 
 
 def _label_one_list(one_list: Any, labels: bytes) -> bytes:

@@ -22,7 +22,7 @@ from receiver.telemetry.labels import OWNED_LABELS
 
 __all__ = ["MAX_SCRUBBED", "Scrubber", "may_need_scrubbing"]
 
-#: Metrics and data points in a push that Python may look at one by one.
+#: Messages in a push that Python may look at one by one.
 MAX_SCRUBBED: Final = 50_000
 
 # So many items are deleted from a list one by one; each moves all that follow.
@@ -82,7 +82,7 @@ class Scrubber:
         """Scrub a whole push in place.
 
         Raises:
-            TooLargeError: There are more than :data:`MAX_SCRUBBED` metrics and data points.
+            TooLargeError: There are more than :data:`MAX_SCRUBBED` messages to look at.
         """
         _keep(metrics.resource_metrics, [self._keeps_resource(item) for item in metrics.resource_metrics])
 
@@ -93,16 +93,17 @@ class Scrubber:
             metrics: The messages.
 
         Raises:
-            TooLargeError: More than :data:`MAX_SCRUBBED` metrics and data points are suspicious.
+            TooLargeError: More than :data:`MAX_SCRUBBED` messages are suspicious.
         """
-        together = b"".join(metrics)
-        ends = list(itertools.accumulate(map(len, metrics)))
+        apart = list(metrics)
+        together = b"".join(apart)
+        ends = list(itertools.accumulate(map(len, apart)))
         suspects = {
             bisect_right(ends, hit.start()) for pattern in _SUSPICIOUS for hit in pattern.finditer(together)
         }
         emptied = []
         for index in sorted(suspects):
-            metric = Metric.FromString(metrics[index])
+            metric = Metric.FromString(apart[index])
             before = self.dropped_points + self.removed_labels
             if not self._keeps_metric(metric):
                 emptied.append(index)
@@ -127,11 +128,13 @@ class Scrubber:
         return parsed.SerializeToString() if removed else resource
 
     def _keeps_resource(self, resource_metrics: Any) -> bool:
+        self._look_at(1)
         self._remove_labels(resource_metrics.resource.attributes)
         kept = [self._keeps_scope(item) for item in resource_metrics.scope_metrics]
         return _keep(resource_metrics.scope_metrics, kept)
 
     def _keeps_scope(self, scope_metrics: Any) -> bool:
+        self._look_at(1)
         self._remove_labels(scope_metrics.scope.attributes)
         kept = [self._keeps_metric(item) for item in scope_metrics.metrics]
         return _keep(scope_metrics.metrics, kept)
@@ -164,7 +167,7 @@ class Scrubber:
     def _look_at(self, messages: int) -> None:
         self._looked_at += messages
         if self._looked_at > MAX_SCRUBBED:
-            raise TooLargeError(f"has more than {MAX_SCRUBBED} metrics and data points to look at")
+            raise TooLargeError(f"has more than {MAX_SCRUBBED} messages to look at")
 
 
 def _keep(items: Any, kept: list[bool]) -> bool:
