@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import cramjam
+import lz4.frame
+import zstandard
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.subscription import ClientFacts, Subscription, SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome, SubscriptionsOutcome
+from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.uuid import ZERO_UUID, Uuid, uuid_from_text
@@ -107,6 +112,23 @@ class Client:
             )
         )
         return self.telemetry.push_telemetry(self.connection, request, now=now, received_at_ns=RECEIVED_AT_NS)
+
+
+#: Each codec as clients use it.
+COMPRESSED: dict[int, Callable[[bytes], bytes]] = {
+    0: bytes,
+    1: gzip.compress,
+    2: lambda data: bytes(cramjam.snappy.compress_raw(data)),
+    3: lz4.frame.compress,
+    4: zstandard.compress,
+}
+
+
+def ready(*, interval_ms: int = 10_000, **settings: Any) -> Client:
+    """A client that has its subscription since second 0."""
+    client = Client(subscription(interval_ms=interval_ms), settings=TelemetrySettings(**settings))
+    assert client.get(0).response.error_code == ErrorCode.NONE
+    return client
 
 
 def all_metrics(data: MetricsData) -> Iterator[Metric]:

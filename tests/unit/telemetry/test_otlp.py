@@ -1,16 +1,13 @@
-"""What becomes of the OTLP bytes of a push."""
+"""What a valid push is, and how it is put together with labels."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import time
-from collections.abc import Callable
 
 import pytest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
-    Gauge,
     Metric,
     MetricsData,
     NumberDataPoint,
@@ -19,67 +16,23 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from receiver.telemetry import otlp, scrub
+from receiver.telemetry import otlp
 from receiver.telemetry.connection import Broker
 from receiver.telemetry.errors import InvalidMetricsError, TooLargeError
 from receiver.telemetry.labels import OWNED_LABELS, label_bytes, label_facts, length_delimited
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
+from tests.unit.telemetry.otlp_parts import (
+    EXPECTED,
+    LABELS,
+    NAN,
+    attribute,
+    gauge,
+    in_all,
+    label,
+    push,
+    resource_metrics,
+)
 from tests.unit.telemetry.parts import ALL_PAYLOADS, all_metrics, connection, labels_of, payload
-
-FACTS = label_facts("7wk08yJMQAOK9PUGl2Zmrg", connection(), Broker(id=3, cluster_id="5L6g3nShT-eMCtK--X86sw"))
-LABELS = label_bytes(FACTS)
-EXPECTED = {
-    "client_id": "java-producer",
-    "client_instance_id": "7wk08yJMQAOK9PUGl2Zmrg",
-    "client_software_name": "apache-kafka-java",
-    "client_software_version": "4.4.0",
-    "client_source_address": "10.0.0.7",
-    "client_source_port": "51234",
-    "principal": "User:ANONYMOUS",
-    "broker_id": "3",
-    "listener": "CLIENT",
-    "security_protocol": "PLAINTEXT",
-    "cluster_id": "5L6g3nShT-eMCtK--X86sw",
-}
-
-
-def attribute(key: str, value: str = "forged") -> KeyValue:
-    return KeyValue(key=key, value=AnyValue(string_value=value))
-
-
-def gauge(name: str, *values: float, attributes: tuple[str, ...] = ()) -> Metric:
-    metric = Metric(name=name)
-    for value in values:
-        point = metric.gauge.data_points.add(attributes=[attribute(key) for key in attributes])
-        if type(value) is int:
-            point.as_int = value
-        else:
-            point.as_double = value
-    return metric
-
-
-def resource_metrics(*metrics: Metric, scope: str | None = None, **attributes: str) -> ResourceMetrics:
-    scope_metrics = ScopeMetrics(metrics=metrics)
-    if scope is not None:
-        scope_metrics.scope.name = scope
-    made = ResourceMetrics(scope_metrics=[scope_metrics])
-    if attributes:
-        made.resource.attributes.extend(attribute(key, value) for key, value in attributes.items())
-    return made
-
-
-def in_all(metric: bytes) -> bytes:
-    """Put an encoded Metric into a MetricsData."""
-    return length_delimited(b"\x0a", length_delimited(b"\x12", length_delimited(b"\x12", metric)))
-
-
-def push(*parts: ResourceMetrics) -> bytes:
-    return MetricsData(resource_metrics=parts).SerializeToString()
-
-
-def label(data: bytes) -> tuple[LabelledMetrics, MetricsData]:
-    labelled = label_metrics(data, LABELS)
-    return labelled, MetricsData.FromString(labelled.data)
 
 
 @pytest.mark.parametrize("name", ALL_PAYLOADS)
@@ -177,157 +130,6 @@ def test_protobuf_without_a_metric(data: bytes) -> None:
 def test_a_scope_without_metrics_is_an_empty_push_as_franz_go_sends_it() -> None:
     sent = b"\n\x12\x12\x10\n\x0e\n\x03kgo\x12\x07v1.22.2"
     assert label_metrics(sent, LABELS) == LabelledMetrics(data=b"", dropped_points=0, removed_labels=0)
-
-
-@pytest.mark.parametrize("bad", [math.nan, -math.nan, math.inf, -math.inf])
-def test_values_that_are_no_numbers_are_dropped_and_counted(bad: float) -> None:
-    total = Metric(name="sum")
-    total.sum.data_points.add(as_double=bad)
-    total.sum.data_points.add(as_double=2.0)
-    total.sum.is_monotonic = True
-    labelled, received = label(
-        push(
-            resource_metrics(gauge("only", bad)),
-            resource_metrics(gauge("some", bad, 1.0, bad, 7), total),
-            resource_metrics(gauge("none", 3.0)),
-        )
-    )
-    assert labelled.dropped_points == 4
-    kept = {metric.name: metric for metric in all_metrics(received)}
-    assert list(kept) == ["some", "sum", "none"]
-    assert [point.as_double or point.as_int for point in kept["some"].gauge.data_points] == [1.0, 7]
-    assert [point.as_double for point in kept["sum"].sum.data_points] == [2.0]
-    assert kept["sum"].sum.is_monotonic
-
-
-def test_nothing_is_left_where_nothing_was_a_number() -> None:
-    labelled = label_metrics(
-        push(resource_metrics(gauge("a", math.nan)), resource_metrics(gauge("b", math.inf))), LABELS
-    )
-    assert labelled == LabelledMetrics(data=b"", dropped_points=2, removed_labels=0)
-    scoped = push(resource_metrics(gauge("a", math.nan), scope="s"))
-    assert label_metrics(scoped, LABELS) == LabelledMetrics(data=b"", dropped_points=1, removed_labels=0)
-
-
-@pytest.mark.parametrize(
-    "value", [0.0, -0.0, 5e-324, 1.7976931348623157e308, -1.7976931348623157e308, 33554432.0]
-)
-def test_every_number_stays(value: float) -> None:
-    labelled, received = label(push(resource_metrics(gauge("a", value))))
-    assert labelled.dropped_points == 0
-    (metric,) = all_metrics(received)
-    assert math.copysign(1, metric.gauge.data_points[0].as_double) == math.copysign(1, value)
-    assert metric.gauge.data_points[0].as_double == value
-
-
-def test_a_metric_that_was_empty_before_stays() -> None:
-    _, received = label(push(resource_metrics(Metric(name="a"), gauge("b"), gauge("c", math.nan, 1.0))))
-    assert [metric.name for metric in all_metrics(received)] == ["a", "b", "c"]
-
-
-def test_histograms_are_not_looked_at() -> None:
-    metric = Metric(name="h")
-    metric.histogram.data_points.add(sum=math.nan, count=3, explicit_bounds=[1.0], bucket_counts=[1, 2])
-    labelled, received = label(push(resource_metrics(metric, gauge("a", math.nan))))
-    assert labelled.dropped_points == 1
-    (kept,) = all_metrics(received)
-    assert kept.histogram.data_points[0].count == 3
-
-
-NAN = b"\x21\x00\x00\x00\x00\x00\x00\xf8\x7f"
-
-
-# NaN as as_double, whose tag is written in every number of bytes that a parser takes.
-@pytest.mark.parametrize(
-    "tag", [b"\x21", b"\xa1\x00", b"\xa1\x80\x00", b"\xa1\x80\x80\x00", b"\xa1\x80\x80\x80\x00"]
-)
-@pytest.mark.parametrize("scope", [b"", b"\x0a\x03\x0a\x01s"])
-def test_no_way_of_writing_the_tag_gets_nan_through(tag: bytes, scope: bytes) -> None:
-    point = tag + b"\x00\x00\x00\x00\x00\x00\xf8\x7f"
-    assert math.isnan(NumberDataPoint.FromString(point).as_double)
-    metric = length_delimited(b"\x2a", length_delimited(b"\x0a", point)) + b"\x0a\x01m"
-    data = length_delimited(b"\x0a", length_delimited(b"\x12", scope + length_delimited(b"\x12", metric)))
-    assert label_metrics(data, LABELS) == LabelledMetrics(data=b"", dropped_points=1, removed_labels=0)
-
-
-def test_a_hit_that_hides_another_is_no_way_out() -> None:
-    # The time's last byte looks like a value's tag, and the real tag lies inside what would be its bytes.
-    point = NumberDataPoint(as_double=math.nan, time_unix_nano=0x21 << 56)
-    hidden = point.SerializeToString()
-    assert hidden.index(b"\x21") < hidden.rindex(b"\x21") < hidden.index(b"\x21") + 9
-    data = push(resource_metrics(Metric(name="a", gauge=Gauge(data_points=[point]))))
-    assert label_metrics(data, LABELS).dropped_points == 1
-
-
-OWNED = pytest.mark.parametrize("key", OWNED_LABELS)
-
-
-@OWNED
-@pytest.mark.parametrize("scope", [None, "s"])
-def test_a_clients_own_value_is_never_believed(key: str, scope: str | None) -> None:
-    parts = [
-        resource_metrics(
-            gauge("a", 1.0, attributes=("topic", key)),
-            gauge("b", 2),
-            scope=scope,
-            group_id="g",
-            **{key: "forged"},
-        )
-    ] * 3
-    labelled, received = label(push(*parts))
-    assert labelled.removed_labels == 6
-    assert b"forged" not in labelled.data.replace(b"topic\x12\x08\x0a\x06forged", b"")
-    assert labels_of(received) == [{"group_id": "g"} | EXPECTED]
-    assert [[a.key for p in m.gauge.data_points for a in p.attributes] for m in all_metrics(received)] == [
-        ["topic"],
-        [],
-    ] * 3
-
-
-def in_scope(key: str) -> ResourceMetrics:
-    made = resource_metrics(gauge("a", 1.0), scope="s")
-    made.scope_metrics[0].scope.attributes.append(attribute(key))
-    return made
-
-
-def in_exemplar(key: str) -> ResourceMetrics:
-    metric = gauge("a", 1.0)
-    metric.gauge.data_points[0].exemplars.add(filtered_attributes=[attribute(key)], as_int=1)
-    return resource_metrics(metric)
-
-
-def in_kind(kind: str) -> Callable[[str], ResourceMetrics]:
-    def make(key: str) -> ResourceMetrics:
-        metric = Metric(name="a")
-        getattr(metric, kind).data_points.add(attributes=[attribute(key)])
-        return resource_metrics(metric)
-
-    return make
-
-
-PLACES: dict[str, Callable[[str], ResourceMetrics]] = {
-    "resource": lambda key: resource_metrics(gauge("a", 1.0), **{key: "forged"}),
-    "scope": in_scope,
-    "exemplar": in_exemplar,
-} | {kind: in_kind(kind) for kind in ("gauge", "sum", "histogram", "exponential_histogram", "summary")}
-
-
-@OWNED
-@pytest.mark.parametrize("place", PLACES)
-def test_there_is_no_place_to_hide_an_owned_label(key: str, place: str) -> None:
-    labelled, received = label(push(PLACES[place](key)))
-    assert labelled.removed_labels == 1
-    assert b"forged" not in labelled.data
-    assert labels_of(received) == [EXPECTED]
-
-
-@pytest.mark.parametrize(
-    "key", ["client_rack", "client_idx", "Client_id", "the_listener", "principals", "node_id"]
-)
-def test_other_attributes_are_the_clients_own(key: str) -> None:
-    labelled, received = label(push(resource_metrics(gauge("a", 1.0, attributes=(key,)), **{key: "mine"})))
-    assert labelled.removed_labels == 0
-    assert labels_of(received) == [{key: "mine"} | EXPECTED]
 
 
 def test_equal_resources_are_merged_in_order_of_appearance() -> None:
@@ -430,29 +232,6 @@ def test_very_many_different_resources_are_too_many(monkeypatch: pytest.MonkeyPa
     with pytest.raises(TooLargeError, match="more than 5 ResourceMetrics"):
         label_metrics(push(*parts), LABELS)
     assert len(label(push(*parts[:1] * 100))[1].resource_metrics) == 1
-
-
-@pytest.mark.parametrize("scope", [None, "s"])
-def test_very_much_to_look_at_is_too_much(monkeypatch: pytest.MonkeyPatch, scope: str | None) -> None:
-    monkeypatch.setattr(scrub, "MAX_SCRUBBED", 10 if scope is None else 12)
-
-    def many(points: int) -> bytes:
-        return push(resource_metrics(gauge("a", *[math.nan] * points), scope=scope))
-
-    assert label(many(9))[0].dropped_points == 9
-    with pytest.raises(TooLargeError, match="messages to look at"):
-        label_metrics(many(10), LABELS)
-
-
-def test_dropping_very_many_takes_little_time() -> None:
-    parts = [
-        resource_metrics(gauge(f"m{number}", math.nan if number % 2 else 1.0)) for number in range(20_000)
-    ]
-    labelled, received = label(push(*parts))
-    assert labelled.dropped_points == 10_000
-    assert [metric.name for metric in all_metrics(received)] == [
-        f"m{number}" for number in range(0, 20_000, 2)
-    ]
 
 
 EMPTY_POINTS = b"\x0a\x00" * (1 << 20)
