@@ -123,14 +123,22 @@ def listener(name: str, upstream_port: int, **more: Any) -> dict[str, Any]:
 
 
 class Raw:
-    """A client's socket; closed on leaving the context."""
+    """A client's socket; closed on leaving the context.
+
+    Raises:
+        OSError: It can't connect, or was reset before it had.
+    """
 
     def __init__(self, port: int, *, timeout_s: float = TIMEOUT_S, receive_buffer: int | None = None) -> None:
         self.socket = socket.socket()
         if receive_buffer is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(timeout_s)
-        self.socket.connect((LOOPBACK, port))
+        try:
+            self.socket.connect((LOOPBACK, port))
+        except BaseException:
+            self.socket.close()
+            raise
 
     def __enter__(self) -> Self:
         return self

@@ -159,10 +159,15 @@ def test_a_broker_that_dies_takes_its_clients_and_readiness_with_it() -> None:
 
 def test_what_is_no_broker_is_named() -> None:
     broker = ScriptedBroker()
-    broker.script = lambda peer: peer.socket.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    def http(peer: Peer) -> None:
+        next(peer.frames())
+        peer.socket.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    broker.script = http
     with broker, GatewaySidecar(config(broker.port), wait_for_broker=False) as sidecar:
         wait_until(lambda: "not Kafka's" in sidecar.readiness()[1], timeout_s=TIMEOUT_S, what="the reason")
-        broker.script = lambda peer: None
+        broker.script = lambda peer: void(next(peer.frames()))
         wait_until(lambda: "speak TLS?" in sidecar.readiness()[1], timeout_s=TIMEOUT_S, what="the reason")
         broker.script = Peer.serve
         wait_until(lambda: sidecar.readiness()[0] == 200, timeout_s=TIMEOUT_S, what="readiness")
@@ -233,13 +238,14 @@ def test_a_broker_that_never_answers_telemetry_leaves_it_unanswered(
 ) -> None:
     over = threading.Event()
     upstream.script = lambda peer: void(over.wait(TIMEOUT_S))
-    before = len(gateway.clients())
+    before = gateway.series("subscription_requests_total")
     with Raw(gateway.port(), timeout_s=0.3) as raw:
         raw.send(get_subscriptions())
         with pytest.raises(TimeoutError):
             raw.read(1)
     over.set()
-    assert len(gateway.clients()) == before
+    gateway.wait_for_no_connections()
+    assert gateway.series("subscription_requests_total") == before
 
 
 def test_both_halves_of_a_connection_end_on_their_own(
@@ -433,8 +439,10 @@ def test_a_sidecar_out_of_files_goes_on_and_recovers(left: int) -> None:
         served = [opened.enter_context(Raw(sidecar.port())) for _ in range(5)]
         for raw in served:
             raw.exchange(produce_frame(1))
-        refused = opened.enter_context(Raw(sidecar.port(), timeout_s=0.5))
-        with pytest.raises((TimeoutError, EOFError, ConnectionResetError)):
+        with (
+            pytest.raises((TimeoutError, EOFError, ConnectionResetError)),
+            Raw(sidecar.port(), timeout_s=0.5) as refused,
+        ):
             refused.exchange(produce_frame(1))
         sidecar.wait_for_log("out_of_files")
         used = cpu_seconds(sidecar.pid)
@@ -444,7 +452,6 @@ def test_a_sidecar_out_of_files_goes_on_and_recovers(left: int) -> None:
         for raw in served:
             assert raw.exchange(produce_frame(2, b"still")).endswith(b"still")
         served[0].socket.close()
-        refused.socket.close()
         wait_until(lambda: len(sidecar.connections()) <= 4, timeout_s=TIMEOUT_S, what="a free place")
         time.sleep(0.6)
         works(sidecar)
