@@ -1,0 +1,43 @@
+"""The two peers, alive while the suite runs. They are its own: cases change subscriptions of everybody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance.peer import KafkaPeer, ReceiverPeer
+from tests.conformance.sasl import BROKER_PROPERTIES
+from tests.testbed.broker import KafkaBroker
+from tests.testbed.ports import free_port
+from tests.testbed.sidecar import Sidecar, config_for
+
+
+@pytest.fixture(scope="package")
+def kafka() -> Iterator[KafkaPeer]:
+    """A real broker with a telemetry plugin."""
+    with KafkaBroker(telemetry_plugin=True, sasl=True, properties=BROKER_PROPERTIES) as broker:
+        broker.create_topic(KafkaPeer.topic)
+        peer = KafkaPeer(broker)
+        peer.subscribe_all()
+        yield peer
+
+
+@pytest.fixture(scope="package")
+def receiver() -> Iterator[ReceiverPeer]:
+    """The receiver in front of a real broker without one."""
+    with KafkaBroker(
+        advertised_client_port=free_port(),
+        sasl=True,
+        advertised_sasl_port=free_port(),
+        properties=BROKER_PROPERTIES,
+    ) as broker:
+        broker.create_topic(ReceiverPeer.topic)
+        config = config_for(broker)
+        for listener in config["listeners"]:
+            if listener["name"] == "SASL":
+                listener["security_protocol"] = "SASL_PLAINTEXT"
+        with Sidecar(config) as sidecar:
+            peer = ReceiverPeer(sidecar)
+            peer.subscribe_all()
+            yield peer

@@ -1,0 +1,31 @@
+"""The protocol notes say what the table of differences says, and nothing else of that kind."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.conformance.differences import DIFFERENCES
+
+_NOTES = Path(__file__).parents[2] / "docs" / "protocol.md"
+
+
+def _section(title: str) -> str:
+    return _NOTES.read_text().split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def test_the_notes_and_the_table_agree() -> None:
+    documented = re.findall(
+        r"^### (.+)\n\n- Kafka 4\.4: (.+)\n- The receiver: (.+)\n- Why: (.+)$",
+        _section("Differences from Kafka"),
+        re.MULTILINE,
+    )
+    assert documented == [
+        (difference.name, difference.kafka, difference.receiver, difference.reason)
+        for difference in DIFFERENCES
+    ]
+
+
+def test_every_difference_has_its_own_heading() -> None:
+    headings = re.findall(r"^### (.+)$", _section("Differences from Kafka"), re.MULTILINE)
+    assert headings == [difference.name for difference in DIFFERENCES]
