@@ -10,13 +10,22 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks import load_generator, passthrough, relays
+import httpx
+
+from benchmarks import core, idle, load_generator, passthrough, pushes, relays
 from benchmarks.figures import RESULTS, Results
 from benchmarks.processes import ProcessError, Running, allow_files, free_port, on_cores, running
+from tests.testbed.parts import NotSetUpError
+from tests.testbed.process import StartError
 
 OPEN_FILES = 16_384
 SUBJECT = "sidecar"
 BUSY = 0.5
+PARTS = ("core", "pushes", "idle", "pass-through")
+PASS_THROUGH_ROUNDS = 7
+PUSH_ROUNDS = 5
+CORE_ROUNDS = 21
+QUICK_CONNECTIONS = 1_000
 
 
 def arguments() -> argparse.Namespace:
@@ -26,22 +35,35 @@ def arguments() -> argparse.Namespace:
         "--quick", action="store_true", help="fewer and shorter rounds: noisier, a minute in all"
     )
     parser.add_argument(
-        "--rounds", type=int, help="rounds of pass-through, in each placement (default 11; 3 with --quick)"
+        "--part",
+        action="append",
+        default=[],
+        choices=PARTS,
+        help="only this part of the benchmarks; may be repeated",
+    )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        help=f"rounds of pass-through and of pushes, in each placement (default {PASS_THROUGH_ROUNDS} and "
+        f"{PUSH_ROUNDS}; with --quick 3 and 1)",
     )
     parser.add_argument(
         "--only",
         action="append",
         default=[],
         metavar="TEXT",
-        help="only the shapes of traffic with TEXT in their name, as '64 kB' or 'in flight'; may be repeated",
+        help="pass-through: only the shapes of traffic with TEXT in their name, as '64 kB' or 'in flight'; "
+        "may be repeated",
     )
     parser.add_argument(
         "--proxy-command",
         metavar="TEMPLATE",
-        help="measure any other relay in place of the sidecar: a command with {listen} and {upstream} in it "
+        help="pass-through and memory: measure any other relay in place of the sidecar, by a command with {listen} and {upstream} in it "
         "(host:port each; no shell); {folder} is a temporary folder",
     )
-    parser.add_argument("--no-sidecar", action="store_true", help="direct and HAProxy only")
+    parser.add_argument(
+        "--no-sidecar", action="store_true", help="pass-through and memory: direct and HAProxy only"
+    )
     parser.add_argument("--check", action="store_true", help="exit with status 1 unless every goal is met")
     parser.add_argument(
         "--results", type=Path, default=RESULTS / "latest.json", help="where to keep the JSON"
@@ -58,10 +80,31 @@ def fake_broker(folder: Path) -> Iterator[tuple[str, Running]]:
         yield listen, process
 
 
-def pass_through(options: argparse.Namespace, folder: Path, results: Results) -> None:
-    """Measure pass-through, print its table and add its figures."""
-    missing = ""
+def measured_core(options: argparse.Namespace, results: Results) -> None:
+    """Measure the telemetry core in this process, print its table and add its figure."""
+    print("core: every captured push")
+    costs = core.measure(rounds=5 if options.quick else CORE_ROUNDS)
+    print(f"\nThe core by push, in one process\n{core.describe(costs)}\n")
+    core.record(costs, results)
+    results.figures += core.figures(costs)
+
+
+def measured_pushes(options: argparse.Namespace, folder: Path, results: Results) -> None:
+    """Measure pushes on the wire, print their table and add their figures."""
+    rounds = options.rounds or (1 if options.quick else PUSH_ROUNDS)
+    seen = pushes.measure(folder, rounds=rounds, quick=options.quick)
+    print(f"\nA get and a push on the wire\n{pushes.describe(seen)}\n")
+    pushes.record(seen, results)
+    results.figures += pushes.figures(seen)
+
+
+@contextlib.contextmanager
+def beside_each_other(
+    options: argparse.Namespace, folder: Path
+) -> Iterator[tuple[Running, list[relays.Relay], str]]:
+    """Run the load server and the relays in front of it; the third value says why the sidecar is missing."""
     with contextlib.ExitStack() as stack:
+        missing = ""
         upstream, broker = stack.enter_context(fake_broker(folder))
         measured = [
             stack.enter_context(relays.direct(upstream)),
@@ -75,8 +118,25 @@ def pass_through(options: argparse.Namespace, folder: Path, results: Results) ->
             missing = "left out by --no-sidecar"
         else:
             measured.append(stack.enter_context(relays.sidecar(upstream, folder)))
+        yield broker, measured, missing
+
+
+def measured_idle(options: argparse.Namespace, folder: Path, results: Results) -> None:
+    """Measure the memory of idle connections, print its table and add its figure."""
+    connections = QUICK_CONNECTIONS if options.quick else idle.CONNECTIONS
+    print(f"idle: {connections:,} connections")
+    with beside_each_other(options, folder) as (_, measured, missing):
+        memory = idle.measure(measured, connections=connections)
+    print(f"\nMemory of idle connections\n{idle.describe(memory)}\n")
+    idle.record(memory, results)
+    results.figures += idle.figures(memory, SUBJECT, why_missing=missing)
+
+
+def measured_pass_through(options: argparse.Namespace, folder: Path, results: Results) -> None:
+    """Measure pass-through, print its tables and add its figures."""
+    with beside_each_other(options, folder) as (broker, measured, missing):
         processes = [broker, *(relay.process for relay in measured if relay.process)]
-        rounds = options.rounds or (3 if options.quick else 11)
+        rounds = options.rounds or (3 if options.quick else PASS_THROUGH_ROUNDS)
         timings = {}
         everywhere = os.sched_getaffinity(0)
         for placement, cores in ((passthrough.ONE_CORE, {max(everywhere)}), (passthrough.FREE, everywhere)):
@@ -99,9 +159,26 @@ def main() -> int:
     results = Results()
     try:
         allow_files(OPEN_FILES)
-        with tempfile.TemporaryDirectory(prefix="kafka-telemetry-bench-") as folder:
-            pass_through(options, Path(folder), results)
-    except (load_generator.LoadError, ProcessError, relays.RelayMissingError) as error:
+        wanted = options.part or PARTS
+        with tempfile.TemporaryDirectory(prefix="kafka-telemetry-bench-") as name:
+            folder = Path(name)
+            if "core" in wanted:
+                measured_core(options, results)
+            if "pushes" in wanted:
+                measured_pushes(options, folder, results)
+            if "idle" in wanted:
+                measured_idle(options, folder, results)
+            if "pass-through" in wanted:
+                measured_pass_through(options, folder, results)
+    except (
+        core.CoreError,
+        httpx.HTTPError,
+        load_generator.LoadError,
+        NotSetUpError,
+        ProcessError,
+        relays.RelayMissingError,
+        StartError,
+    ) as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 2
     results.write(options.results)

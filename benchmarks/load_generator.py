@@ -6,18 +6,22 @@ proxy on two cores would be part of the figure.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.testbed.cache import cache_folder
+
 SOURCE = Path(__file__).parent / "load"
 BUILD_SECONDS = 300
+_DONE_SECONDS = 10.0
 
 
 class LoadError(RuntimeError):
@@ -49,12 +53,23 @@ class Timing:
     p999_us: float
 
 
-def cache_folder() -> Path:
-    """Return the user's cache folder of this project, made if missing."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = base / "kafka-client-telemetry"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushTiming:
+    """What one run of the pushing clients saw: pairs of GetTelemetrySubscriptions and PushTelemetry.
+
+    Attributes:
+        pairs: timed pairs, without the warm-up; every push of them was accepted.
+        wall_seconds: from the first timed pair to the last answer.
+        cpu_seconds: CPU time that each watched process had meanwhile, by process id.
+        p50_us: median time from the get's writing to the push's answer, in microseconds.
+        p99_us: the same, 99th percentile.
+    """
+
+    pairs: int
+    wall_seconds: float
+    cpu_seconds: Mapping[int, float]
+    p50_us: float
+    p99_us: float
 
 
 def build() -> Path:
@@ -152,3 +167,83 @@ def time_requests(
         p99_us=seen["latency_us"]["p99"],
         p999_us=seen["latency_us"]["p99.9"],
     )
+
+
+def time_pushes(
+    target: str,
+    *,
+    payload: Path,
+    codec: str,
+    connections: int,
+    pairs: int,
+    warmup: int,
+    cpu_of: Sequence[int],
+) -> PushTiming:
+    """Time pairs of a get and a push against ``target`` (host:port), whose push interval is 100 ms.
+
+    Args:
+        target: a broker or the sidecar.
+        payload: file with the Metrics field's bytes, compressed already.
+        codec: what they are compressed with.
+        connections: each is a client instance of its own, which pushes once in an interval.
+        pairs: how many are timed, over all connections.
+        warmup: pairs before those.
+        cpu_of: process ids to watch.
+
+    Raises:
+        LoadError: a connection failed, or a push was not accepted.
+    """
+    arguments = [
+        f"--target={target}",
+        f"--payload={payload}",
+        f"--codec={codec}",
+        f"--connections={connections}",
+        f"--count={pairs}",
+        f"--warmup={warmup}",
+        f"--cpu-of={','.join(map(str, cpu_of))}",
+    ]
+    seen = run("push", arguments)
+    if seen["pushes_by_error_code"] != {"0": pairs}:
+        raise LoadError(f"{target} did not accept every push: {seen['pushes_by_error_code']} (by error code)")
+    return PushTiming(
+        pairs=seen["pairs"],
+        wall_seconds=seen["wall_seconds"],
+        cpu_seconds={int(pid): times["total"] for pid, times in seen["cpu_seconds_by_pid"].items()},
+        p50_us=seen["pair_latency_us"]["p50"],
+        p99_us=seen["pair_latency_us"]["p99"],
+    )
+
+
+@contextlib.contextmanager
+def idle_connections(target: str, *, connections: int, seconds: float) -> Iterator[None]:
+    """Hold connections to ``target`` (host:port), each of which had one ApiVersions answered.
+
+    Args:
+        target: where to connect to.
+        connections: how many.
+        seconds: how long they are held, and so how long the ``with`` block may take.
+
+    Raises:
+        LoadError: a connection failed, or was closed before its time.
+    """
+    command = [
+        str(build()),
+        "idle",
+        f"--target={target}",
+        f"--connections={connections}",
+        f"--seconds={seconds}",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        connected = process.stdout.readline()
+        if connected:
+            yield
+        rest, problem = process.communicate(timeout=seconds + _DONE_SECONDS)
+    finally:
+        process.kill()
+        process.wait()
+    if process.returncode != 0:
+        raise LoadError(f"load idle --target {target}: {problem.strip()}")
+    if closed := json.loads(rest)["closed"]:
+        raise LoadError(f"{target} closed {closed} of {connections} idle connections")

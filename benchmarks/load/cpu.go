@@ -58,6 +58,19 @@ func cpuOf(processes []int) (cpuTimes, error) {
 	return sum, nil
 }
 
+// cpuOfEach is cpuOf for one process at a time.
+func cpuOfEach(processes []int) (map[int]cpuTimes, error) {
+	each := map[int]cpuTimes{}
+	for _, pid := range processes {
+		times, err := cpuOf([]int{pid})
+		if err != nil {
+			return nil, err
+		}
+		each[pid] = times
+	}
+	return each, nil
+}
+
 func (c cpuTimes) since(before cpuTimes) cpuTimes {
 	return cpuTimes{c.Total - before.Total, c.User - before.User, c.System - before.System}
 }

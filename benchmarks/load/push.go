@@ -24,7 +24,7 @@ type pushReport struct {
 	Gets           map[string]int     `json:"gets_by_error_code"`
 	Pushes         map[string]int     `json:"pushes_by_error_code"`
 	LatencyUs      map[string]float64 `json:"pair_latency_us"`
-	CPUSeconds     cpuTimes           `json:"cpu_seconds"`
+	CPUSeconds     map[int]cpuTimes   `json:"cpu_seconds_by_pid"`
 }
 
 // pairs is what the connections share: how far they are, and what they saw within the measured part.
@@ -50,7 +50,7 @@ func push(flags *flag.FlagSet, arguments []string) error {
 	count := flags.Int("count", 10000, "pairs of a get and a push to measure, over all connections")
 	warmup := flags.Int("warmup", 1000, "pairs before those")
 	fresh := flags.Bool("fresh", false, "a new client instance for every pair, and no pause for the push interval")
-	cpu := flags.String("cpu-of", "", "process ids, comma separated, whose CPU time over the measured pairs is reported")
+	cpu := flags.String("cpu-of", "", "process ids, comma separated, whose CPU time over the measured pairs is reported for each")
 	_ = flags.Parse(arguments)
 	codecs := map[string]byte{"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 	number, known := codecs[*codec]
@@ -72,12 +72,12 @@ func push(flags *flag.FlagSet, arguments []string) error {
 	}); err != nil {
 		return fmt.Errorf("--target %s: %w", *target, err)
 	}
-	var before cpuTimes
+	var before map[int]cpuTimes
 	p := &pairs{warmup: *warmup, count: *count, payload: payload, codec: number, fresh: *fresh,
 		ended: make(chan error, *connections+1), latencies: make([]time.Duration, 0, *count),
 		gets: map[uint16]int{}, pushes: map[uint16]int{}}
 	p.begin = func() (err error) {
-		before, err = cpuOf(watched)
+		before, err = cpuOfEach(watched)
 		p.started = time.Now()
 		return err
 	}
@@ -97,14 +97,17 @@ func push(flags *flag.FlagSet, arguments []string) error {
 		return err
 	}
 	wall := time.Since(p.started).Seconds()
-	after, err := cpuOf(watched)
+	after, err := cpuOfEach(watched)
 	if err != nil {
 		return err
+	}
+	for pid, times := range after {
+		after[pid] = times.since(before[pid])
 	}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	return report(pushReport{Pairs: *count, WallSeconds: wall, PairsPerSecond: float64(*count) / wall, PayloadBytes: len(payload),
-		Gets: named(p.gets), Pushes: named(p.pushes), LatencyUs: percentiles(p.latencies), CPUSeconds: after.since(before)})
+		Gets: named(p.gets), Pushes: named(p.pushes), LatencyUs: percentiles(p.latencies), CPUSeconds: after})
 }
 
 func named(counts map[uint16]int) map[string]int {
