@@ -58,8 +58,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--proxy-command",
         metavar="TEMPLATE",
-        help="pass-through and memory: measure any other relay in place of the sidecar, by a command with {listen} and {upstream} in it "
-        "(host:port each; no shell); {folder} is a temporary folder",
+        help="pass-through and memory: measure any other relay in place of the sidecar, by a command with "
+        "{listen} and {upstream} in it (host:port each; no shell); {folder} is a temporary folder",
     )
     parser.add_argument(
         "--no-sidecar", action="store_true", help="pass-through and memory: direct and HAProxy only"
