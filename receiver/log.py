@@ -60,7 +60,8 @@ class RateLimitedLog:
         clock: Callable[[], float] = time.monotonic,
         fields: Mapping[str, Any] | None = None,
     ) -> None:
-        self._log = structlog.get_logger(name).bind(**(fields or {}))
+        # Not bound here: a bound logger would keep the form and the level that were configured until now.
+        self._log = structlog.get_logger(name, **(fields or {}))
         self._every_s = every_s
         self._clock = clock
         self._last: dict[str, float] = {}

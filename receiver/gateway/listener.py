@@ -18,6 +18,7 @@ from typing import Final
 import structlog
 
 from receiver.gateway.events import connection_fields
+from receiver.gateway.probe import reason_of
 from receiver.gateway.registry import ConnectionRegistry
 from receiver.gateway.relay import CloseReason, Relay
 from receiver.gateway.upstream_watch import UpstreamWatch
@@ -167,7 +168,7 @@ class Listener:
         if listening is None:
             return
         loop.remove_reader(listening)
-        self._refuse("out_of_files", error.strerror or str(error))
+        self._refuse("out_of_files", reason_of(error))
 
         def resume() -> None:
             if self._socket is not None:
@@ -204,9 +205,9 @@ class Listener:
         except OSError as error:
             _reset(client)
             if error.errno in _OUT_OF_FILES:
-                self._refuse("out_of_files", error.strerror or str(error))
+                self._refuse("out_of_files", reason_of(error))
                 return
-            reason = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
+            reason = "no answer in time" if error.errno is None else reason_of(error)
             self._refuse("upstream", f"{self.settings.upstream}: {reason}")
             if self._socket is not None:
                 self._watch.failed(reason)
@@ -275,7 +276,7 @@ async def _bind(settings: ListenerSettings) -> socket.socket:
             raise
     except OSError as error:
         raise ListenerError(
-            f"listener {settings.name}: can't listen on {settings.bind}: {error.strerror or error}"
+            f"listener {settings.name}: can't listen on {settings.bind}: {reason_of(error)}"
         ) from error
     return listening
 

@@ -7,6 +7,8 @@ client comes, and when it is back after it was away.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from struct import Struct
 from typing import Final
 
@@ -24,7 +26,7 @@ from receiver.wire.headers import (
 )
 from receiver.wire.primitives import Reader
 
-__all__ = ["ProbeError", "probe"]
+__all__ = ["ProbeError", "probe", "reason_of"]
 
 _CLIENT_ID: Final = "kafka-client-telemetry"
 _MAX_ANSWER_BYTES: Final = 4_194_304
@@ -33,6 +35,13 @@ _LENGTH = Struct(">i")
 
 class ProbeError(Exception):
     """The upstream is not there, or what is there is no Kafka broker. The message is for the operator."""
+
+
+def reason_of(error: OSError) -> str:
+    """Say in the system's words why a connection can't be made, without the address: that is known."""
+    if error.errno is None or isinstance(error, socket.gaierror):
+        return error.strerror or str(error)
+    return os.strerror(error.errno)
 
 
 async def probe(
@@ -66,7 +75,7 @@ async def probe(
             "the connection was closed before an answer; does that listener speak TLS?"
         ) from None
     except OSError as error:
-        raise ProbeError(error.strerror or str(error)) from None
+        raise ProbeError(reason_of(error)) from None
     except WireError as error:
         raise ProbeError(f"the answer is not Kafka's: {error}") from None
 

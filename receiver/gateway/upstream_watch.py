@@ -44,7 +44,7 @@ class UpstreamWatch:
         self._settings = settings
         self._broker = broker
         self._fields = {"listener": settings.name, "upstream": str(settings.upstream)}
-        self._log = structlog.get_logger("receiver.gateway").bind(**self._fields)
+        self._log = structlog.get_logger("receiver.gateway", **self._fields)
         self._warnings = RateLimitedLog("receiver.gateway", fields=self._fields)
         self._asking: asyncio.Task[None] | None = None
         self.upstream = Upstream()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import signal
 import socket
 import struct
 import threading
@@ -49,6 +51,19 @@ class GatewaySidecar(Sidecar):
             return self.http.get(path).status_code
         except httpx.TransportError:
             return 0
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._started().signal(number)
+
+    def wait(self, timeout_s: float = TIMEOUT_S) -> int:
+        """Wait for its end; return its exit status."""
+        return self._started().wait(timeout_s)
+
+    def logged(self, event: str) -> list[dict[str, Any]]:
+        """The lines of its log (JSON) that say this happened."""
+        lines = [json.loads(line) for line in self.log_text().splitlines() if line.startswith("{")]
+        return [line for line in lines if line.get("event") == event]
 
     def readiness(self) -> tuple[int, str]:
         """What ``/readyz`` says: its status, and why it isn't ready."""

@@ -1,0 +1,265 @@
+"""The sidecar's life: how it starts or says why not, what signals do, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from tests.integration.gateway_support import (
+    TIMEOUT_S,
+    GatewaySidecar,
+    Raw,
+    api_versions,
+    config,
+    get_subscriptions,
+    listener,
+    read_get,
+    refusal,
+)
+from tests.testbed.ports import LOOPBACK
+from tests.testbed.process import StartError, wait_until
+from tests.testbed.scripted_broker import METADATA, Peer, ScriptedBroker, parse, produce_frame
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as started:
+        yield started
+
+
+def delayed(seconds: float, *, api_key: int) -> Any:
+    """A script that answers like a broker, requests of one key so much later."""
+
+    def script(peer: Peer) -> None:
+        for data in peer.frames():
+            if parse(data).api_key == api_key:
+                time.sleep(seconds)
+            peer.answer(data)
+
+    return script
+
+
+def codecs_of(answer: bytes) -> tuple[int, ...]:
+    """Of an answer to GetTelemetrySubscriptions: the codecs that the client may use."""
+    return tuple(answer[32 : 32 + answer[31] - 1])
+
+
+# -- SIGTERM ------------------------------------------------------------------------------------------
+
+
+def test_sigterm_lets_an_answer_of_ours_arrive(broker: ScriptedBroker) -> None:
+    with GatewaySidecar(config(broker.port)) as sidecar:
+        broker.script = delayed(1.5, api_key=METADATA)
+        with Raw(sidecar.port()) as raw, Raw(sidecar.port()) as idle:
+            idle.exchange(produce_frame(1))
+            raw.send(get_subscriptions())
+            wait_until(lambda: len(sidecar.connections()) == 2, timeout_s=TIMEOUT_S, what="connections")
+            sidecar.signal(signal.SIGTERM)
+            started = time.monotonic()
+            wait_until(lambda: sidecar.readiness()[0] == 503, timeout_s=1, what="readiness's end")
+            assert sidecar.readiness()[1] == "the receiver is stopping"
+            assert sidecar.status("/livez") == 200
+            assert sidecar.value("draining") == 1
+            assert refusal(sidecar.port())[0] == "refused"
+            assert read_get(raw.frame())[0] == 0
+            assert raw.fate() == "end"
+            assert idle.fate() == "end"
+        assert sidecar.wait() == 0
+        assert 1 < time.monotonic() - started < 6
+        assert sidecar.logged("stopped")
+
+
+def test_sigterm_lets_an_answer_of_the_brokers_arrive(broker: ScriptedBroker) -> None:
+    with GatewaySidecar(config(broker.port)) as sidecar:
+        broker.script = delayed(0.6, api_key=0)
+        with Raw(sidecar.port()) as raw:
+            raw.send(produce_frame(1, b"answered late"))
+            wait_until(lambda: len(sidecar.connections()) == 1, timeout_s=TIMEOUT_S, what="a connection")
+            sidecar.signal(signal.SIGTERM)
+            assert raw.frame().endswith(b"answered late")
+            assert raw.fate() == "end"
+        assert sidecar.wait() == 0
+
+
+@pytest.mark.parametrize(
+    "request_", [produce_frame(1, bytes(1000)), get_subscriptions()], ids=["passed", "ours"]
+)
+def test_sigterm_lets_a_request_end_that_it_cuts_in_two(broker: ScriptedBroker, request_: bytes) -> None:
+    with GatewaySidecar(config(broker.port)) as sidecar, Raw(sidecar.port()) as raw:
+        raw.exchange(produce_frame(7))
+        raw.send(request_[:20])
+        counted = len(produce_frame(7)) + 20
+        labels = {"listener": "CLIENT", "direction": "from_clients"}
+        wait_until(
+            lambda: sidecar.value("listener_bytes_total", **labels) == counted,
+            timeout_s=TIMEOUT_S,
+            what="the first half",
+        )
+        sidecar.signal(signal.SIGTERM)
+        wait_until(lambda: sidecar.value("draining") == 1, timeout_s=TIMEOUT_S, what="the drain")
+        time.sleep(1.2)  # longer than a connection may be quiet between two requests
+        raw.send(request_[20:] + produce_frame(9, b"taken by nobody"))
+        assert struct.unpack_from(">i", raw.frame())[0] == parse(request_[4:]).correlation_id
+        assert raw.fate() in {"end", "reset"}  # a reset where the request that nobody took was there already
+        assert sidecar.wait() == 0
+    assert 9 not in {seen.correlation_id for peer in broker.peers for seen in peer.answers.seen}
+
+
+def test_a_drain_ends_in_time_whatever_the_broker_does(broker: ScriptedBroker) -> None:
+    over = threading.Event()
+    with GatewaySidecar(config(broker.port, drain={"timeout_s": 1.0})) as sidecar:
+        broker.script = lambda peer: over.wait(TIMEOUT_S)  # type: ignore[assignment]
+        with Raw(sidecar.port()) as raw:
+            raw.send(get_subscriptions())
+            wait_until(lambda: len(sidecar.connections()) == 1, timeout_s=TIMEOUT_S, what="a connection")
+            started = time.monotonic()
+            sidecar.signal(signal.SIGTERM)
+            assert raw.fate() in {"end", "reset"}
+        assert sidecar.wait() == 0
+        assert 0.9 < time.monotonic() - started < 4
+    over.set()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_idle_connections_do_not_hold_up_the_end(broker: ScriptedBroker, number: signal.Signals) -> None:
+    with GatewaySidecar(config(broker.port)) as sidecar, Raw(sidecar.port()) as raw:
+        raw.exchange(api_versions(3))
+        started = time.monotonic()
+        sidecar.signal(number)
+        assert raw.fate() == "end"
+        assert sidecar.wait() == 0
+        assert time.monotonic() - started < 5
+
+
+def test_a_second_sigterm_cuts_nothing_off(broker: ScriptedBroker) -> None:
+    with GatewaySidecar(config(broker.port)) as sidecar:
+        broker.script = delayed(1.0, api_key=METADATA)
+        with Raw(sidecar.port()) as raw:
+            raw.send(get_subscriptions())
+            wait_until(lambda: len(sidecar.connections()) == 1, timeout_s=TIMEOUT_S, what="a connection")
+            for _ in range(3):
+                sidecar.signal(signal.SIGTERM)
+                time.sleep(0.1)
+            assert read_get(raw.frame())[0] == 0
+        assert sidecar.wait() == 0
+
+
+def test_subscriptions_survive_the_end(broker: ScriptedBroker) -> None:
+    with GatewaySidecar(config(broker.port)) as sidecar:
+        sidecar.put_subscription("kept", ["org.apache.kafka.producer."], 5000)
+        for end in (sidecar.terminate, sidecar.kill):
+            end()
+            sidecar.start()
+            with Raw(sidecar.port()) as raw:
+                assert b"org.apache.kafka.producer." in raw.exchange(get_subscriptions())
+
+
+# -- SIGHUP -------------------------------------------------------------------------------------------
+
+
+def test_sighup_takes_over_what_it_can_and_names_the_rest(broker: ScriptedBroker) -> None:
+    settings = config(broker.port)
+    with GatewaySidecar(settings) as sidecar, Raw(sidecar.port()) as raw:
+        assert codecs_of(raw.exchange(get_subscriptions())) == (4, 3, 1, 2)
+        assert not sidecar.logged("request answered")
+
+        settings["telemetry"] = {"compression": ["gzip"], "max_bytes": 2048}
+        settings["log"] = {"requests": True}
+        settings["listeners"].append(listener("LATER", broker.port))
+        settings["broker"]["id"] = 2
+        sidecar.reload()
+        wait_until(
+            lambda: bool(sidecar.logged("the configuration is re-read")), timeout_s=TIMEOUT_S, what="it"
+        )
+        (said,) = sidecar.logged("the configuration is re-read")
+        assert said["needs_a_restart"] == ["broker", "listeners", "telemetry.max_bytes"]
+
+        assert codecs_of(raw.exchange(get_subscriptions())) == (1,)
+        assert refusal(sidecar.port("LATER"))[0] == "refused"
+        assert sidecar.logged("request answered")
+
+        settings["log"] = {"level": "error"}
+        sidecar.reload()
+        wait_until(lambda: not _logs(sidecar), timeout_s=TIMEOUT_S, what="silence")
+
+
+def test_sighup_changes_every_line_of_the_log(broker: ScriptedBroker) -> None:
+    """Also those of loggers that were made before it."""
+    settings = config(broker.port)
+    with GatewaySidecar(settings) as sidecar:
+        settings["log"] = {"format": "console"}
+        sidecar.reload()
+        sidecar.wait_for_log("the configuration is re-read")
+        before = len(sidecar.log_text())
+        broker.stop()
+        refusal(sidecar.port())
+        sidecar.wait_for_log("the broker does not answer")
+        broker.start()
+        sidecar.wait_for_log("connection refused")
+        wait_until(lambda: sidecar.readiness()[0] == 200, timeout_s=TIMEOUT_S, what="readiness")
+        assert "{" not in sidecar.log_text()[before:]
+
+
+def _logs(sidecar: GatewaySidecar) -> bool:
+    before = len(sidecar.log_text())
+    with Raw(sidecar.port()) as raw:
+        raw.exchange(api_versions(3))
+    return len(sidecar.log_text()) > before
+
+
+@pytest.mark.parametrize(
+    ("section", "value", "named"),
+    [("telemetry", {"max_bytes": "much"}, "telemetry.max_bytes"), ("listners", [], "listners")],
+)
+def test_a_wrong_file_at_sighup_changes_nothing_and_is_named(
+    broker: ScriptedBroker, section: str, value: object, named: str
+) -> None:
+    settings = config(broker.port, log={"requests": True})
+    with GatewaySidecar(settings) as sidecar, Raw(sidecar.port()) as raw:
+        settings["log"] = {"requests": False}
+        settings[section] = value
+        sidecar.reload()
+        wait_until(
+            lambda: bool(sidecar.logged("the configuration is not re-read")), timeout_s=TIMEOUT_S, what="it"
+        )
+        (said,) = sidecar.logged("the configuration is not re-read")
+        assert named in said["problem"]
+        raw.exchange(get_subscriptions())
+        assert sidecar.logged("request answered"), "the old settings are in force"
+
+
+# -- starts that fail ---------------------------------------------------------------------------------
+
+
+def test_an_address_that_is_taken_is_named_and_ends_the_start(broker: ScriptedBroker) -> None:
+    with closing(socket.socket()) as other:
+        other.bind((LOOPBACK, 0))
+        address = f"{LOOPBACK}:{other.getsockname()[1]}"
+        settings = config(broker.port)
+        settings["listeners"].append(listener("TAKEN", broker.port) | {"bind": address})
+        # REST is there before the listeners are.
+        with contextlib.suppress(StartError), GatewaySidecar(settings, wait_for_broker=False) as sidecar:
+            assert sidecar.wait() == 1
+            (said,) = sidecar.logged("can't start")
+            assert said["problem"] == f"listener TAKEN: can't listen on {address}: Address already in use"
+            assert "Traceback" not in sidecar.log_text()
+
+
+def test_a_rest_address_that_is_taken_is_named_and_ends_the_start(broker: ScriptedBroker) -> None:
+    with closing(socket.socket()) as other:
+        other.bind((LOOPBACK, 0))
+        settings = config(broker.port)
+        settings["rest"]["bind"] = address = f"{LOOPBACK}:{other.getsockname()[1]}"
+        expected = rf"status 1 at its start(.|\n)*rest\.bind: {address}: cannot listen there: .*can't start"
+        with pytest.raises(StartError, match=expected) as raised, GatewaySidecar(settings):
+            pass
+        assert "Traceback" not in str(raised.value)
