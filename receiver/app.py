@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Final
 
 import structlog
-import uvloop
 
 from receiver.api import ApiDependencies, RestServer, ServerError, create_api
 from receiver.api.client_states import TelemetryClientStates
+from receiver.gateway.event_loop import run as run_event_loop
 from receiver.gateway.events import GatewayEvents
 from receiver.gateway.gateway import Gateway
 from receiver.gateway.listener import Listener, ListenerError
@@ -272,7 +272,7 @@ def run(settings: ReceiverSettings, config_path: Path) -> int:
         return 0
 
     try:
-        return uvloop.run(main())
+        return run_event_loop(main())
     except (PluginConfigError, QuirkError) as error:
         _log.error("can't start", problem=str(error))
         return 2

@@ -17,6 +17,7 @@ from typing import Final
 
 import structlog
 
+from receiver.gateway.event_loop import running_loop
 from receiver.gateway.events import connection_fields
 from receiver.gateway.probe import reason_of
 from receiver.gateway.registry import ConnectionRegistry
@@ -194,7 +195,7 @@ class Listener:
         task.add_done_callback(self._connecting.discard)
 
     async def _connect(self, client: socket.socket, connection: Connection) -> None:
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         started = loop.time()
         try:
             async with asyncio.timeout(self.settings.connect_timeout_ms / 1000):

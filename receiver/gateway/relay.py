@@ -2,7 +2,7 @@
 
 Owns flow control, half-close and the end of a connection; what the bytes become is the session's.
 
-It works on non-blocking sockets and the loop's readiness callbacks rather than on asyncio transports. One
+It works on non-blocking sockets and the loop's direct callbacks rather than on asyncio transports. One
 recv into a buffer that all connections share, one walk over it, one send out of the same buffer: nothing is
 copied unless the other side can't take it all, and an idle connection owns no buffer. This is what holds
 pass-through to a TCP proxy's cost (docs/benchmarks.md).
@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import socket
 import struct
-from asyncio import AbstractEventLoop, TimerHandle
+from asyncio import TimerHandle
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
+from receiver.gateway.event_loop import DirectEventLoop
 from receiver.session.session import Session
 from receiver.telemetry.connection import Connection
-from receiver.wire.errors import WireError
-from receiver.wire.framing import FrameRewriter
+from receiver.wire.framing import END_OF_REQUESTS, BrokenStreamError, FrameRewriter
 
 __all__ = ["BUFFER_BYTES", "CloseReason", "Relay"]
 
@@ -33,6 +33,9 @@ BUFFER_BYTES: Final = 262_144
 #: How long one direction may stay open after the other has ended, in seconds. A Kafka client or broker that
 #: closes does so in both directions; only a peer that is gone for good leaves a connection half-open.
 _HALF_CLOSED_S: Final = 60.0
+
+#: How long a broker may take to answer what came before malformed bytes, in seconds.
+_REFUSED_S: Final = 5.0
 
 #: Makes close() send a reset, as the other side got one.
 _RESET = struct.pack("ii", 1, 0)
@@ -85,7 +88,7 @@ class _Direction:
     def __init__(
         self,
         relay: Relay,
-        loop: AbstractEventLoop,
+        loop: DirectEventLoop,
         source: socket.socket,
         sink: socket.socket,
         rewriter: FrameRewriter,
@@ -120,52 +123,58 @@ class _Direction:
         wanted = not (self.ended or self.paused or self._backlog)
         if wanted != self._reading:
             self._reading = wanted
-            if wanted:
-                self._loop.add_reader(self._source, self.readable)
-            else:
-                self._loop.remove_reader(self._source)
+            self._loop.set_direct_reader(self._source.fileno(), self.readable if wanted else None)
 
-    def readable(self) -> None:
-        """Move what there is, once: the loop calls again where there is more, after everybody else's turn."""
+    def readable(self) -> bool:
+        """Move what there is, at most one buffer; say whether there may be more."""
         try:
             count = self._recv_into(_buffer)
-        except (BlockingIOError, InterruptedError):
-            return
+        except BlockingIOError:
+            return False
         except OSError:
             self._relay.reset_by(self)
-            return
+            return False
         if not count:
             self._end()
-            return
+            return False
         self.bytes_read += count
         chunk = _view[:count]
-        out: memoryview | bytes = chunk
         passed = self._passing(chunk)
-        rewritten = passed != count
-        if rewritten:
-            try:
-                out = self._rewriter.rewrite(chunk, passed)
-            except WireError as error:
-                self._relay.refuse(self, error)
-                return
-            except Exception as error:  # our own mistake must end this connection, not the loop's callback
-                self._relay.fail(error)
-                return
-            count = len(out)
-        if count:
-            try:
-                sent = self._send(out)
-            except (BlockingIOError, InterruptedError):
-                sent = 0
-            except OSError:
-                self._relay.reset_by(self._relay.opposite(self))
-                return
-            if sent != count:
-                self._backlog = bytes(out[sent:])
-                self._loop.add_writer(self._sink, self._writable)
-                self.update()
-        if rewritten or self.supervised:
+        if passed == count:
+            self.give(chunk)
+        else:
+            self._rewrite(chunk, passed)
+        if self.supervised:
             self._relay.moved()
+            return True
+        return count == BUFFER_BYTES
+
+    def _rewrite(self, chunk: memoryview, passed: int) -> None:
+        try:
+            out = self._rewriter.rewrite(chunk, passed)
+        except BrokenStreamError as error:
+            self._relay.refuse(self, error)
+            return
+        except Exception as error:  # our own mistake must end this connection, not the loop's callback
+            self._relay.fail(error)
+            return
+        if out:
+            self.give(out)
+        self._relay.moved()
+
+    def give(self, out: memoryview | bytes) -> None:
+        """Send to the sink; what it can't take now is kept, and the source has to wait for it."""
+        try:
+            sent = self._send(out)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._relay.reset_by(self._relay.opposite(self))
+            return
+        if sent != len(out):
+            self._backlog = bytes(out[sent:])
+            self._loop.set_direct_writer(self._sink.fileno(), self._writable)
+            self.update()
 
     def read_at_most(self, limit: Callable[[], int]) -> None:
         """From here on, read no more at a time than ``limit`` says, and tell the relay of every chunk."""
@@ -176,25 +185,26 @@ class _Direction:
         self._recv_into = recv_into
         self.supervised = True
 
-    def _writable(self) -> None:
+    def _writable(self) -> bool:
         try:
             sent = self._send(self._backlog)
-        except (BlockingIOError, InterruptedError):
-            return
+        except BlockingIOError:
+            return False
         except OSError:
             self._relay.reset_by(self._relay.opposite(self))
-            return
+            return False
         self._backlog = memoryview(self._backlog)[sent:]
         if self._backlog:
-            return
+            return True
         self._backlog = b""
-        self._loop.remove_writer(self._sink)
+        self._loop.set_direct_writer(self._sink.fileno(), None)
         self.update()
         if self.ended:
             self._shut_down()
             self._relay.ended(self)
         else:
             self._relay.moved()
+        return False
 
     def _end(self) -> None:
         self.ended = True
@@ -211,8 +221,8 @@ class _Direction:
 
     def detach(self) -> None:
         """Take no more notice of either socket."""
-        self._loop.remove_reader(self._source)
-        self._loop.remove_writer(self._sink)
+        self._loop.set_direct_reader(self._source.fileno(), None)
+        self._loop.set_direct_writer(self._sink.fileno(), None)
         self._backlog = b""
         self.ended = True
 
@@ -243,6 +253,7 @@ class Relay:
         "_last_moved",
         "_loop",
         "_on_close",
+        "_refused",
         "_session",
         "_up",
         "connection",
@@ -250,7 +261,7 @@ class Relay:
 
     def __init__(
         self,
-        loop: AbstractEventLoop,
+        loop: DirectEventLoop,
         connection: Connection,
         client: socket.socket,
         broker: socket.socket,
@@ -264,6 +275,7 @@ class Relay:
         self._on_close = on_close
         self._half_closed: TimerHandle | None = None
         self._ended_first: CloseReason | None = None
+        self._refused: BrokenStreamError | None = None
         self._closed = False
         self._draining = False
         self._last_moved = 0.0
@@ -338,22 +350,40 @@ class Relay:
             self._ended_first = self._reason_of(
                 direction, CloseReason.CLIENT_CLOSED, CloseReason.BROKER_CLOSED
             )
-        if self._up.finished and self._down.finished:
-            self.close(self._ended_first)
+        if self._down.finished and (self._up.finished or self._refused is not None):
+            self._close_as_ended()
         elif self._half_closed is None:
-            self._half_closed = self._loop.call_later(_HALF_CLOSED_S, self.close, self._ended_first)
+            self._half_closed = self._loop.call_later(_HALF_CLOSED_S, self._close_as_ended)
+
+    def _close_as_ended(self) -> None:
+        if self._ended_first is not None:
+            self.close(self._ended_first, self._refused)
 
     def reset_by(self, direction: _Direction) -> None:
         """The source of this direction is gone: its peer sees a reset too."""
+        if self._refused is not None:
+            self._close_as_ended()
+            return
         reason = self._reason_of(direction, CloseReason.CLIENT_RESET, CloseReason.BROKER_RESET)
         self.close(reason, reset=True)
 
-    def refuse(self, direction: _Direction, error: WireError) -> None:
-        """The source of this direction sent what can't be read on from."""
-        self.close(
-            self._reason_of(direction, CloseReason.CLIENT_PROTOCOL_ERROR, CloseReason.BROKER_PROTOCOL_ERROR),
-            error,
-        )
+    def refuse(self, direction: _Direction, error: BrokenStreamError) -> None:
+        """The source of this direction sent what can't be read on from.
+
+        A broker answers the requests in front of such bytes and then closes. So it gets some of its own: its
+        answers still go out, in order, and its end is the connection's.
+        """
+        if direction is self._down:
+            self._down.give(error.before)
+            self.close(CloseReason.BROKER_PROTOCOL_ERROR, error)
+            return
+        self._refused = error
+        self._ended_first = CloseReason.CLIENT_PROTOCOL_ERROR
+        self._up.give(error.before + END_OF_REQUESTS)
+        if not self._closed:
+            self._up.paused = True
+            self._up.update()
+            self._half_closed = self._loop.call_later(_REFUSED_S, self._close_as_ended)
 
     def fail(self, error: Exception) -> None:
         """We made a mistake."""

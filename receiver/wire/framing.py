@@ -18,7 +18,15 @@ from typing import Final
 
 from receiver.wire.errors import WireError
 
-__all__ = ["LENGTH_BYTES", "FrameRewriter", "RequestRewriter", "ResponseRewriter", "frame"]
+__all__ = [
+    "END_OF_REQUESTS",
+    "LENGTH_BYTES",
+    "BrokenStreamError",
+    "FrameRewriter",
+    "RequestRewriter",
+    "ResponseRewriter",
+    "frame",
+]
 
 #: Bytes of the length before each frame.
 LENGTH_BYTES: Final = 4
@@ -41,6 +49,22 @@ _RESPONSE_HEAD = Struct(">ii")
 _unpack_length = _LENGTH.unpack_from
 _unpack_request_head = _REQUEST_HEAD.unpack_from
 _unpack_response_head = _RESPONSE_HEAD.unpack_from
+
+
+#: What no broker reads on from: the length -1. It answers what came before, and closes.
+END_OF_REQUESTS: Final = b"\xff\xff\xff\xff"
+
+
+class BrokenStreamError(WireError):
+    """A stream that can't be read on from; nothing of it passes any more.
+
+    Attributes:
+        before: What goes out of the frames in front of the broken one.
+    """
+
+    def __init__(self, error: WireError, *, before: bytes) -> None:
+        super().__init__(expected=error.expected, offset=error.offset, found=error.found)
+        self.before = before
 
 
 def frame(*parts: bytes) -> bytes:
@@ -120,7 +144,7 @@ class FrameRewriter(ABC):
         This is :meth:`passing` and :meth:`rewrite` together; a hot loop calls them itself.
 
         Raises:
-            WireError: A length that no frame can have.
+            BrokenStreamError: A length that no frame can have, or a watched frame that can't be read.
         """
         passed = self.passing(chunk)
         return chunk if passed == len(chunk) else self.rewrite(chunk, passed)
@@ -140,23 +164,27 @@ class FrameRewriter(ABC):
         """Take the rest of a chunk of which the bytes before ``position`` pass; return what goes out of all.
 
         Raises:
-            WireError: A length that no frame can have.
+            BrokenStreamError: A length that no frame can have, or a watched frame that can't be read.
         """
         out: list[memoryview | bytes] = [chunk[:position]]
         end = len(chunk)
-        while position < end and not self._over:
-            held = self._held
-            if held is not None and self._swallow:
-                swallowed = min(self._swallow, end - position)
-                self._swallow -= swallowed
-                position += swallowed
-                if not self._swallow:
-                    out.append(self._deliver(held))
-            else:
-                position = self._hold(chunk, position, out)
-            passed = self.passing(chunk[position:])
-            out.append(chunk[position : position + passed])
-            position += passed
+        try:
+            while position < end and not self._over:
+                held = self._held
+                if held is not None and self._swallow:
+                    swallowed = min(self._swallow, end - position)
+                    self._swallow -= swallowed
+                    position += swallowed
+                    if not self._swallow:
+                        out.append(self._deliver(held))
+                else:
+                    position = self._hold(chunk, position, out)
+                passed = self.passing(chunk[position:])
+                out.append(chunk[position : position + passed])
+                position += passed
+        except WireError as error:
+            self.stop_passing()
+            raise BrokenStreamError(error, before=b"".join(out)) from error
         return b"".join(out)
 
     def _hold(self, chunk: memoryview, position: int, out: list[memoryview | bytes]) -> int:

@@ -10,8 +10,7 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import TypeVar
 
-import uvloop
-
+from receiver.gateway.event_loop import run, running_loop
 from receiver.gateway.events import GatewayEvents
 from receiver.gateway.listener import Listener
 from receiver.gateway.registry import ConnectionRegistry
@@ -40,7 +39,7 @@ def on_loop(main: Coroutine[None, None, _Result]) -> _Result:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
         return await asyncio.wait_for(main, _WITHIN_S)
 
-    result = uvloop.run(watched())
+    result = run(watched())
     assert unseen == []
     return result
 
@@ -138,7 +137,7 @@ class Relayed:
         self.session = self.gate.make_session(connection(), Upstream(ranges=dict(RANGES)))
         self.inner = (inner_client, inner_broker)
         self.relay = Relay(
-            asyncio.get_running_loop(), connection(), inner_client, inner_broker, self.session, self._on_close
+            running_loop(), connection(), inner_client, inner_broker, self.session, self._on_close
         )
         self.relay.start()
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import socket
 import struct
 
 import pytest
 
 from receiver.gateway.relay import BUFFER_BYTES, CloseReason
+from receiver.wire.framing import END_OF_REQUESTS
 from tests.testbed.scripted_broker import Answers, framed, parse, produce_frame
 from tests.unit.gateway.support import (
     Gate,
@@ -178,12 +180,31 @@ def test_a_client_that_is_gone_while_its_answer_waits_is_noticed() -> None:
 @pytest.mark.parametrize(
     "garbage", [b"GET / HTTP/1.1\r\n\r\n", struct.pack(">i", -1), struct.pack(">i", 2**31 - 1)]
 )
-def test_garbage_from_the_client_closes_both_sides(garbage: bytes) -> None:
+def test_garbage_from_the_client_ends_the_connection_after_the_answers_in_front_of_it(garbage: bytes) -> None:
     async def main() -> None:
         async with relayed() as wire:
-            await send(wire.client, garbage)
+            await send(wire.client, produce_frame(1, b"good") + garbage)
+            assert (await receive_frame(wire.broker)).endswith(b"good")
+            assert await receive(wire.broker, 4) == END_OF_REQUESTS
+            await send(wire.broker, framed(b"\0\0\0\1answer"))
+            assert (await receive_frame(wire.client)).endswith(b"answer")
+            wire.broker.shutdown(socket.SHUT_WR)
             assert await wire.reason() is CloseReason.CLIENT_PROTOCOL_ERROR
-            assert await at_end(wire.broker)
+            assert await at_end(wire.client)
+
+    on_loop(main())
+
+
+def test_a_broker_that_does_not_close_after_garbage_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("receiver.gateway.relay._REFUSED_S", 0.1)
+
+    async def main() -> None:
+        async with relayed() as wire:
+            await send(wire.client, struct.pack(">i", -1))
+            assert await wire.reason() is CloseReason.CLIENT_PROTOCOL_ERROR
+            assert await at_end(wire.client)
 
     on_loop(main())
 

@@ -1,0 +1,213 @@
+"""The event loop: direct callbacks beside asyncio's own business."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+
+import pytest
+
+from receiver.gateway.event_loop import run, running_loop
+from tests.unit.gateway.support import on_loop, pair, reset
+
+
+def test_a_direct_callback_is_called_as_often_as_bytes_arrive() -> None:
+    async def main() -> None:
+        one, other = pair()
+        seen: list[bytes] = []
+        loop = running_loop()
+
+        def readable() -> bool:
+            seen.append(one.recv(2))
+            return True
+
+        def drained() -> bool:
+            try:
+                return readable()
+            except BlockingIOError:
+                return False
+
+        loop.set_direct_reader(one.fileno(), drained)
+        for data in (b"abcde", b"f"):
+            other.sendall(data)
+            await asyncio.sleep(0.02)
+        loop.set_direct_reader(one.fileno(), None)
+        other.sendall(b"unseen")
+        await asyncio.sleep(0.02)
+        assert b"".join(seen) == b"abcdef"
+        one.close()
+        other.close()
+
+    on_loop(main())
+
+
+def test_a_reset_that_comes_with_data_is_seen_after_the_data() -> None:
+    async def main() -> None:
+        one, other = pair()
+        seen: list[bytes | None] = []
+        loop = running_loop()
+
+        def readable() -> bool:
+            try:
+                seen.append(one.recv(100))
+            except ConnectionResetError:
+                seen.append(None)
+                loop.set_direct_reader(one.fileno(), None)
+            return False
+
+        # Both are there before the loop looks for the first time: one event for the two.
+        other.sendall(b"answer")
+        reset(other)
+        await asyncio.sleep(0.02)
+        loop.set_direct_reader(one.fileno(), readable)
+        await asyncio.sleep(0.05)
+        # The system may throw the data away with the reset; what must not be missed is the reset.
+        assert seen[-1] is None
+        one.close()
+
+    on_loop(main())
+
+
+def test_the_end_that_comes_with_data_is_seen_after_the_data() -> None:
+    async def main() -> None:
+        one, other = pair()
+        seen: list[bytes] = []
+        loop = running_loop()
+
+        def readable() -> bool:
+            seen.append(one.recv(100))
+            if not seen[-1]:
+                loop.set_direct_reader(one.fileno(), None)
+            return False
+
+        other.sendall(b"answer")
+        other.shutdown(socket.SHUT_WR)
+        await asyncio.sleep(0.01)
+        loop.set_direct_reader(one.fileno(), readable)
+        await asyncio.sleep(0.05)
+        assert seen == [b"answer", b""]
+        one.close()
+        other.close()
+
+    on_loop(main())
+
+
+def test_one_socket_can_have_a_reader_and_a_writer() -> None:
+    async def main() -> None:
+        one, other = pair()
+        loop = running_loop()
+        read: list[bytes] = []
+        written = asyncio.Event()
+
+        def readable() -> bool:
+            try:
+                read.append(one.recv(100))
+            except BlockingIOError:
+                return False
+            return True
+
+        def writable() -> bool:
+            one.send(b"out")
+            loop.set_direct_writer(one.fileno(), None)
+            written.set()
+            return False
+
+        loop.set_direct_reader(one.fileno(), readable)
+        loop.set_direct_writer(one.fileno(), writable)
+        await asyncio.wait_for(written.wait(), 5)
+        other.sendall(b"in")
+        await asyncio.sleep(0.02)
+        assert read == [b"in"]
+        assert other.recv(100) == b"out"
+        loop.set_direct_reader(one.fileno(), None)
+        one.close()
+        other.close()
+
+    on_loop(main())
+
+
+def test_timers_tasks_and_threads_are_served_while_direct_callbacks_are_busy() -> None:
+    async def main() -> None:
+        one, other = pair()
+        loop = running_loop()
+        rounds = 0
+
+        def bounce() -> bool:
+            nonlocal rounds
+            rounds += 1
+            one.recv(1)
+            other.send(b"x")  # so the socket is always readable again
+            return False
+
+        loop.set_direct_reader(one.fileno(), bounce)
+        other.send(b"x")
+        await asyncio.sleep(0.05)
+        assert rounds > 10
+        told = asyncio.Event()
+        thread = threading.Thread(target=lambda: loop.call_soon_threadsafe(told.set))
+        thread.start()
+        await asyncio.wait_for(told.wait(), 5)
+        thread.join()
+        assert await asyncio.create_task(asyncio.sleep(0.01, "done")) == "done"
+        loop.set_direct_reader(one.fileno(), None)
+        one.close()
+        other.close()
+
+    on_loop(main())
+
+
+def test_what_a_direct_callback_asks_of_asyncio_happens() -> None:
+    async def main() -> None:
+        one, other = pair()
+        loop = running_loop()
+        soon, later = asyncio.Event(), asyncio.Event()
+
+        def readable() -> bool:
+            one.recv(100)
+            loop.call_soon(soon.set)
+            loop.call_later(0.01, later.set)
+            return False
+
+        loop.set_direct_reader(one.fileno(), readable)
+        threading.Timer(0.05, other.send, (b"x",)).start()
+        await soon.wait()
+        await later.wait()
+        loop.set_direct_reader(one.fileno(), None)
+        one.close()
+        other.close()
+
+    on_loop(main())
+
+
+def test_a_failing_direct_callback_is_reported_and_ends_nothing() -> None:
+    reports: list[str] = []
+
+    async def main() -> None:
+        one, other = pair()
+        loop = running_loop()
+        loop.set_exception_handler(lambda _, context: reports.append(repr(context["exception"])))
+
+        def readable() -> bool:
+            one.recv(100)
+            raise ValueError("a mistake")
+
+        loop.set_direct_reader(one.fileno(), readable)
+        other.send(b"x")
+        await asyncio.sleep(0.02)
+        other.send(b"x")
+        await asyncio.sleep(0.02)
+        loop.set_direct_reader(one.fileno(), None)
+        one.close()
+        other.close()
+
+    run(main())
+    assert reports == ["ValueError('a mistake')"] * 2
+
+
+def test_the_gateway_says_which_loop_it_needs() -> None:
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match="needs a DirectEventLoop"):
+            running_loop()
+
+    asyncio.run(main())
