@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 
+from receiver.log import RateLimitedLog
 from receiver.metrics import ReceiverMetrics
 from receiver.plugin import Push
 from receiver.telemetry.connection import Connection
@@ -55,6 +56,7 @@ class GatewayEvents:
     ) -> None:
         self._metrics = metrics
         self._deliver = deliver
+        self._warnings = RateLimitedLog("receiver.gateway")
         self.log_requests = log_requests
 
     def api_versions_answered(self, connection: Connection, header: RequestHeader, error_code: int) -> None:
@@ -94,6 +96,13 @@ class GatewayEvents:
                 problem=outcome.problem,
                 core_us=round(seconds * 1e6),
             )
+
+    def unauthenticated_telemetry(self, connection: Connection, header: RequestHeader) -> None:
+        """Count and log a telemetry request that came before authentication was over."""
+        self._metrics.protocol_error(connection.listener, "unauthenticated_telemetry")
+        self._warnings.warning(
+            "telemetry before authentication", api=api_name(header.api_key), **connection_fields(connection)
+        )
 
     def _log_request(
         self, connection: Connection, header: RequestHeader, error_code: int, **facts: object

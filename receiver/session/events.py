@@ -29,3 +29,6 @@ class SessionEvents(Protocol):
         self, connection: Connection, header: RequestHeader, outcome: PushOutcome, seconds: float
     ) -> None:
         """A PushTelemetry request was answered; the core took ``seconds`` for it."""
+
+    def unauthenticated_telemetry(self, connection: Connection, header: RequestHeader) -> None:
+        """A telemetry request came before authentication was over; nothing was decided about it."""

@@ -267,12 +267,9 @@ class Session:
             return frame(unknown_version_request(header, self._expect(refuse, len(request))))
 
         asked = body if body is not None else ApiVersionsRequest()
-        if asked.client_software_name:
-            self._connection.client_software_name = asked.client_software_name
-            self._connection.client_software_version = asked.client_software_version
         forwarded = decision.version
         correlation_id = self._expect(
-            lambda answer: self._edit_api_versions(header, forwarded, answer), len(request)
+            lambda answer: self._edit_api_versions(header, asked, forwarded, answer), len(request)
         )
         if forwarded == version:
             return frame(under(correlation_id, request))
@@ -312,6 +309,12 @@ class Session:
         if header.client_id is not None:
             self._connection.client_id = header.client_id
 
+    def _learn_software(self, request: ApiVersionsRequest) -> None:
+        # Not before the broker took it: Kafka 4.4 refuses names that KIP-511 allows.
+        if request.client_software_name:
+            self._connection.client_software_name = request.client_software_name
+            self._connection.client_software_version = request.client_software_version
+
     # -- answers --------------------------------------------------------------------------------------
 
     def _replace_response(self, response: bytes, length: int) -> bytes:
@@ -326,7 +329,9 @@ class Session:
             self.responses.stop_watching()
         return pending.answer(response)
 
-    def _edit_api_versions(self, header: RequestHeader, forwarded: int, response: bytes) -> bytes:
+    def _edit_api_versions(
+        self, header: RequestHeader, asked: ApiVersionsRequest, forwarded: int, response: bytes
+    ) -> bytes:
         body = response[_CORRELATION_ID.size :]
         error_code = k18_api_versions.read_error_code(body)
         if error_code == ErrorCode.UNSUPPORTED_VERSION:
@@ -336,6 +341,7 @@ class Session:
         else:
             if error_code == ErrorCode.NONE:
                 self._upstream.learn(k18_api_versions.read_ranges(body, forwarded, LEARNED_KEYS))
+                self._learn_software(asked)
             body = answer_body(body, asked=header.api_version, forwarded=forwarded)
         self._events.api_versions_answered(self._connection, header, error_code)
         return frame(response_header(header), body)
@@ -348,6 +354,7 @@ class Session:
         version: int,
     ) -> bytes:
         if k03_metadata.is_error(_at_body(response, version), version):
+            self._events.unauthenticated_telemetry(self._connection, header)
             return frame(response_header(header), telemetry_error(header, ErrorCode.ILLEGAL_SASL_STATE))
         self._learn_cluster_id(response, version)
         started = self._clock.monotonic()

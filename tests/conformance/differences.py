@@ -196,57 +196,6 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
             "SaslHandshake v0 without authentication, then get": {2: (_GET, _GET_OF_NOTHING)},
         },
     ),
-    Difference(
-        name="Malformed bytes right behind requests",
-        kafka="Answers every request in front of them, then closes the connection.",
-        receiver=(
-            "Closes the connection at once; requests that arrived together with the malformed bytes are not "
-            "passed on, and answers that are outstanding are lost."
-        ),
-        reason=(
-            "Who sends such bytes is no Kafka client, or a broken one: it sees a closed connection in either "
-            "case, and may not take what was not answered for done."
-        ),
-        lines={
-            **{
-                f"garbage right behind {what}": {1: (answer, "closed")}
-                for what, answer in (
-                    ("metadata", _METADATA),
-                    ("a get", _GET),
-                    ("ApiVersions", _ALL_KEYS),
-                    ("ApiVersions of a newer client", "UNSUPPORTED_VERSION, 1 keys (18: 0-5)"),
-                    ("produce", "Produce: NONE"),
-                )
-            },
-            "garbage right behind a pipeline": {
-                1: (_METADATA, "closed"),
-                2: (_ALL_KEYS, "closed"),
-                3: (_GET, "nothing"),
-                4: ("UNKNOWN_SUBSCRIPTION_ID", "nothing"),
-                5: ("Produce: NONE", "nothing"),
-                6: ("closed", "nothing"),
-            },
-            "a get cut by a byte behind a pipeline": {
-                1: (_METADATA, "closed"),
-                2: (_ALL_KEYS, "closed"),
-                3: (_GET, "nothing"),
-                4: ("closed", "nothing"),
-                5: ("closed", "nothing"),
-            },
-            "a get of version 9 behind a pipeline": {
-                1: (_METADATA, "closed"),
-                2: ("Produce: NONE", "closed"),
-                3: ("closed", "nothing"),
-                4: ("closed", "nothing"),
-            },
-            "ApiVersions cut by a byte behind a pipeline": {
-                1: (_METADATA, "closed"),
-                2: (_GET, "closed"),
-                3: ("closed", "nothing"),
-                4: ("closed", "nothing"),
-            },
-        },
-    ),
 )
 
 

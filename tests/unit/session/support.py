@@ -75,6 +75,7 @@ class Events:
     api_versions: list[tuple[RequestHeader, int]] = field(default_factory=list)
     subscriptions: list[tuple[RequestHeader, SubscriptionsOutcome]] = field(default_factory=list)
     pushes: list[tuple[RequestHeader, PushOutcome]] = field(default_factory=list)
+    unauthenticated: list[RequestHeader] = field(default_factory=list)
 
     def api_versions_answered(self, connection: Connection, header: RequestHeader, error_code: int) -> None:
         self.api_versions.append((header, error_code))
@@ -88,6 +89,9 @@ class Events:
         self, connection: Connection, header: RequestHeader, outcome: PushOutcome, seconds: float
     ) -> None:
         self.pushes.append((header, outcome))
+
+    def unauthenticated_telemetry(self, connection: Connection, header: RequestHeader) -> None:
+        self.unauthenticated.append(header)
 
 
 def telemetry_core(broker: Broker, *, max_push_bytes: int = MAX_PUSH_BYTES) -> ClientTelemetry:

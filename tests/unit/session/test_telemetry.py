@@ -82,6 +82,7 @@ def test_a_client_in_the_middle_of_authentication_is_told_so_and_has_pushed_noth
     assert read_push(pushed) == ErrorCode.ILLEGAL_SASL_STATE
     assert wire.events.subscriptions == []
     assert wire.events.pushes == []
+    assert [header.api_key for header in wire.events.unauthenticated] == [71, 72]
     assert wire.connection.client_instance_id is None
 
 
