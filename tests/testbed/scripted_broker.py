@@ -229,9 +229,12 @@ class Peer:
         return bytes(data)
 
     def frames(self) -> Iterator[bytes]:
-        """Every frame that comes, without its length, until the stream's end."""
+        """Every frame that comes, without its length, until the stream's end or a length below zero."""
         while len(length := self.read(4)) == 4:
-            yield self.read(int.from_bytes(length, "big"))
+            size = int.from_bytes(length, "big", signed=True)
+            if size < 0:
+                return
+            yield self.read(size)
 
     def serve(self) -> None:
         """Answer as a broker does, until the client ends."""
