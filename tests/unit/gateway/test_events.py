@@ -1,0 +1,134 @@
+"""What the gateway does with what happens: metrics, the request log, the plugins."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from receiver.gateway.events import connection_fields
+from receiver.telemetry.connection import UNKNOWN
+from receiver.wire.uuid import uuid_to_text
+from tests.unit.gateway.support import Gate
+from tests.unit.session.support import (
+    Wire,
+    api_versions,
+    connection,
+    get_subscriptions,
+    push,
+    read_push,
+    read_subscriptions,
+)
+from tests.unit.session.test_telemetry import OTLP
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()
+
+
+@pytest.fixture
+def wire(gate: Gate) -> Wire:
+    """A session that tells the gateway's events."""
+    wire = Wire()
+    wire.session._events = gate.events
+    return wire
+
+
+def test_every_answer_is_counted_by_outcome_and_software(gate: Gate, wire: Wire) -> None:
+    wire.exchange(api_versions(3, client_software_name="librdkafka"))
+    wire.exchange(api_versions(99))
+    got = read_subscriptions(wire.exchange(get_subscriptions()))
+    wire.exchange(get_subscriptions(got.client_instance_id))
+    wire.exchange(push(got.client_instance_id, got.subscription_id, OTLP))
+    wire.exchange(push(got.client_instance_id, 1 + got.subscription_id % 1000, OTLP, terminating=True))
+    assert gate.value("api_versions_total", outcome="NONE") == 1
+    assert gate.value("api_versions_total", outcome="UNSUPPORTED_VERSION") == 1
+    for outcome in ("NONE", "THROTTLING_QUOTA_EXCEEDED"):
+        labels = {"outcome": outcome, "client_software_name": "librdkafka"}
+        assert gate.value("subscription_requests_total", **labels) == 1
+    assert gate.value("pushes_total", outcome="NONE", client_software_name="librdkafka") == 1
+    assert gate.value("unknown_subscription_ids_total") == 1
+
+
+def test_only_a_push_that_was_taken_goes_to_the_plugins(gate: Gate, wire: Wire) -> None:
+    got = read_subscriptions(wire.exchange(get_subscriptions()))
+    for metrics, error_code, pushed in (
+        (b"\xff no protobuf", 87, 0),
+        (OTLP, 0, 1),
+        (b"", 0, 1),
+        (OTLP, 89, 1),
+    ):
+        if error_code == 0:
+            wire.clock.now += 10
+        assert (
+            read_push(wire.exchange(push(got.client_instance_id, got.subscription_id, metrics))) == error_code
+        )
+        assert len(gate.pushed) == pushed
+    assert gate.pushed[0].context.client_id == "raw"
+    assert not gate.pushed[0].payload.terminating
+
+
+def test_the_request_log_is_off_unless_asked_for(gate: Gate, wire: Wire) -> None:
+    with capture_logs() as log:
+        wire.exchange(api_versions(3))
+        wire.exchange(get_subscriptions())
+    assert log == []
+
+
+def test_the_request_log_carries_the_clients_information(gate: Gate, wire: Wire) -> None:
+    gate.events.log_requests = True
+    with capture_logs() as log:
+        wire.exchange(api_versions(3, 5))
+        got = read_subscriptions(wire.exchange(get_subscriptions()))
+        wire.exchange(push(got.client_instance_id, got.subscription_id, OTLP))
+    asked, got_line, pushed = log
+    instance = uuid_to_text(got.client_instance_id)
+    information = {
+        "connection": "1",
+        "listener": "CLIENT",
+        "security_protocol": "PLAINTEXT",
+        "principal": "User:ANONYMOUS",
+        "source": "192.0.2.7:50000",
+        "client_id": "raw",
+        "client_software_name": "raw",
+        "client_software_version": "1.0",
+    }
+    assert (
+        asked.items()
+        >= {
+            **information,
+            "event": "request answered",
+            "api": "ApiVersions",
+            "api_version": 3,
+            "correlation_id": 5,
+            "error": "NONE",
+            "client_instance_id": None,
+        }.items()
+    )
+    assert (
+        got_line.items()
+        >= {
+            **information,
+            "api": "GetTelemetrySubscriptions",
+            "subscription_id": got.subscription_id,
+            "client_instance_id": instance,
+        }.items()
+    )
+    assert (
+        pushed.items()
+        >= {
+            **information,
+            "api": "PushTelemetry",
+            "error": "NONE",
+            "bytes": len(OTLP),
+            "inflated_bytes": len(OTLP),
+            "client_instance_id": instance,
+        }.items()
+    )
+    assert OTLP not in str(log).encode()
+
+
+def test_a_connection_that_said_nothing_is_shown_as_unknown() -> None:
+    fields = connection_fields(connection())
+    assert fields["client_software_name"] == UNKNOWN
+    assert fields["client_instance_id"] is None

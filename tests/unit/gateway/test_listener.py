@@ -1,0 +1,297 @@
+"""A listener: whom it admits, whom it resets, what it counts, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from structlog.testing import capture_logs
+
+from receiver.gateway.gateway import Gateway
+from receiver.gateway.listener import Listener, ListenerError
+from tests.testbed.ports import LOOPBACK, free_port
+from tests.testbed.scripted_broker import Peer, ScriptedBroker, framed, produce_frame
+from tests.unit.gateway.support import Gate, at_end, eventually, on_loop, receive, receive_frame, send
+from tests.unit.session.support import get_subscriptions, read_subscriptions
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as started:
+        yield started
+
+
+@contextlib.asynccontextmanager
+async def opened(listener: Listener) -> AsyncIterator[Listener]:
+    await listener.open()
+    try:
+        yield listener
+    finally:
+        listener.stop_accepting()
+        await listener.drain(0.0)
+
+
+@contextlib.asynccontextmanager
+async def connected(listener: Listener) -> AsyncIterator[socket.socket]:
+    bind = listener.settings.bind
+    with socket.socket() as client:
+        client.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(client, (bind.host, bind.port))
+        yield client
+
+
+async def is_reset(listener: Listener) -> bool:
+    """Whether a connection is reset; that may come before connecting has ended."""
+    try:
+        async with connected(listener) as client:
+            return not await at_end(client)
+    except ConnectionResetError:
+        return True
+
+
+def test_a_connection_is_entered_counted_and_struck_again(broker: ScriptedBroker) -> None:
+    async def main() -> None:
+        gate = Gate()
+        async with opened(gate.listener(broker.port)) as listener:
+            async with connected(listener) as client:
+                await send(client, get_subscriptions())
+                assert read_subscriptions(await receive_frame(client)).error_code == 0
+                (entry,) = gate.registry.snapshot()
+                assert len(gate.registry) == 1
+                assert (entry.source_address, entry.source_port) == client.getsockname()
+                assert (entry.listener, entry.client_id) == ("CLIENT", "raw")
+                assert gate.value("connections_opened_total", listener="CLIENT") == 1
+                assert listener.traffic[0] == len(get_subscriptions())
+            await eventually(lambda: not len(gate.registry), "the entry's end")
+            assert gate.disconnected == [entry]
+            assert listener.traffic[0] == len(get_subscriptions()), (
+                "what closed connections carried counts on"
+            )
+            closed = gate.value("connections_closed_total", listener="CLIENT", reason="client_closed")
+            assert closed == 1
+        assert gate.value("upstream_connect_seconds_count", listener="CLIENT") == 1
+
+    on_loop(main())
+
+
+def test_every_connection_has_an_id_of_its_own(broker: ScriptedBroker) -> None:
+    async def main() -> None:
+        gate = Gate()
+        async with (
+            opened(gate.listener(broker.port)) as one,
+            opened(gate.listener(broker.port)) as other,
+            connected(one),
+            connected(other),
+            connected(one),
+        ):
+            await eventually(lambda: len(gate.registry) == 3, "three connections")
+            assert len({entry.id for entry in gate.registry.snapshot()}) == 3
+
+    on_loop(main())
+
+
+def test_a_client_is_reset_while_the_broker_is_down() -> None:
+    async def main() -> None:
+        gate = Gate()
+        port = free_port()
+        with capture_logs() as log:
+            async with opened(gate.listener(port)) as listener:
+                for _ in range(3):
+                    assert await is_reset(listener)
+                assert listener.upstream_problem == "Connection refused"
+        assert gate.value("connections_refused_total", listener="CLIENT", reason="upstream") == 3
+        (said,) = [line for line in log if line["event"] == "connection refused"]
+        assert said["problem"] == f"{LOOPBACK}:{port}: Connection refused"
+        assert len(gate.registry) == 0
+
+    on_loop(main())
+
+
+def test_a_client_is_reset_when_connecting_takes_too_long() -> None:
+    async def main() -> None:
+        gate = Gate()
+        with socket.create_server((LOOPBACK, 0), backlog=0) as full, contextlib.ExitStack() as others:
+            address = full.getsockname()
+            for _ in range(3):  # more than the backlog: whoever comes next gets no answer
+                other = others.enter_context(socket.socket())
+                other.setblocking(False)
+                other.connect_ex(address)
+            async with opened(gate.listener(address[1], connect_timeout_ms=200)) as listener:
+                assert await is_reset(listener)
+                assert listener.upstream_problem is not None
+        assert gate.value("connections_refused_total", listener="CLIENT", reason="upstream") == 1
+
+    on_loop(main())
+
+
+def test_a_host_without_an_address_is_named() -> None:
+    async def main() -> None:
+        gate = Gate()
+        listener = gate.listener(1)
+        upstream = listener.settings.upstream.__class__(host="no.such.host.invalid", port=1)
+        listener = Listener(
+            listener.settings.model_copy(update={"upstream": upstream}),
+            broker=gate.broker,
+            registry=gate.registry,
+            metrics=gate.metrics,
+            make_session=gate.make_session,
+            on_disconnect=gate.disconnect,
+        )
+        async with opened(listener):
+            assert await is_reset(listener)
+            assert listener.upstream_problem is not None
+            assert "name" in listener.upstream_problem.lower()  # "Name or service not known", or alike
+
+    on_loop(main())
+
+
+def test_one_connection_too_many_is_reset_and_a_place_is_free_again(broker: ScriptedBroker) -> None:
+    async def main() -> None:
+        gate = Gate()
+        async with opened(gate.listener(broker.port, max_connections=2)) as listener, connected(listener):
+            async with connected(listener):
+                await eventually(lambda: len(gate.registry) == 2, "two connections")
+                assert await is_reset(listener)
+                assert gate.value("connections_refused_total", listener="CLIENT", reason="limit") == 1
+            await eventually(lambda: len(gate.registry) == 1, "a free place")
+            async with connected(listener) as again:
+                await send(again, produce_frame(1, b"in"))
+                assert (await receive_frame(again)).endswith(b"in")
+
+    on_loop(main())
+
+
+def test_a_drain_closes_what_is_idle_and_accepts_nobody(broker: ScriptedBroker) -> None:
+    async def main() -> None:
+        gate = Gate()
+        loop = asyncio.get_running_loop()
+        async with opened(gate.listener(broker.port)) as listener, connected(listener) as client:
+            await send(client, produce_frame(1))
+            await receive_frame(client)
+            started = loop.time()
+            listener.stop_accepting()
+            with pytest.raises(ConnectionRefusedError):
+                async with connected(listener):
+                    pass
+            await listener.drain(started + 10)
+            assert 0.9 < loop.time() - started < 5
+            assert await at_end(client)
+            assert gate.value("connections_closed_total", listener="CLIENT", reason="drained") == 1
+
+    on_loop(main())
+
+
+def test_a_drain_waits_for_an_answer_of_ours(broker: ScriptedBroker) -> None:
+    async def main() -> None:
+        gate = Gate()
+        loop = asyncio.get_running_loop()
+
+        def slowly(peer: Peer) -> None:
+            for data in peer.frames():
+                peer.ended.wait(1.3)
+                peer.answer(data)
+
+        async with opened(gate.listener(broker.port)) as listener, connected(listener) as client:
+            await eventually(lambda: listener.upstream_problem is None, "the broker's answer")
+            broker.script = slowly
+            async with connected(listener) as slow:
+                await send(slow, get_subscriptions())
+                await eventually(lambda: listener.traffic[0] > 0, "the request")
+                listener.stop_accepting()
+                drained = asyncio.create_task(listener.drain(loop.time() + 10))
+                assert read_subscriptions(await receive_frame(slow)).error_code == 0
+                await drained
+            assert await at_end(client)
+
+    on_loop(main())
+
+
+def test_a_drain_cuts_off_whoever_is_only_being_connected() -> None:
+    async def main() -> None:
+        gate = Gate()
+        with socket.create_server((LOOPBACK, 0), backlog=0) as full, contextlib.ExitStack() as others:
+            address = full.getsockname()
+            for _ in range(3):
+                other = others.enter_context(socket.socket())
+                other.setblocking(False)
+                other.connect_ex(address)
+            async with (
+                opened(gate.listener(address[1], connect_timeout_ms=60_000)) as listener,
+                connected(listener) as client,
+            ):
+                await asyncio.sleep(0.05)
+                listener.stop_accepting()
+                await listener.drain(asyncio.get_running_loop().time() + 5)
+                assert not await at_end(client)
+
+    on_loop(main())
+
+
+def test_a_client_that_leaves_while_it_is_connected_leaves_nothing_behind(broker: ScriptedBroker) -> None:
+    async def main() -> None:
+        gate = Gate()
+        async with opened(gate.listener(broker.port)) as listener:
+            for _ in range(50):
+                async with connected(listener) as client:
+                    client.close()
+            await eventually(
+                lambda: (
+                    gate.value("connections_opened_total", listener="CLIENT") == 50 and not len(gate.registry)
+                ),
+                "fifty connections' end",
+            )
+
+    on_loop(main())
+
+
+def test_no_listener_stays_open_where_one_can_not_be(broker: ScriptedBroker) -> None:
+    async def main() -> None:
+        gate = Gate()
+        with socket.create_server((LOOPBACK, 0)) as taken:
+            good, bad = gate.listener(broker.port), gate.listener(broker.port)
+            port = taken.getsockname()[1]
+            bind = bad.settings.bind.__class__(host=LOOPBACK, port=port)
+            bad.settings = bad.settings.model_copy(update={"bind": bind})
+            expected = f"listener CLIENT: can't listen on {LOOPBACK}:{port}: Address already in use"
+            with pytest.raises(ListenerError, match=expected):
+                await Gateway([good, bad]).open()
+            with pytest.raises(ConnectionRefusedError):
+                async with connected(good):
+                    pass
+
+    on_loop(main())
+
+
+def test_the_gateway_names_every_listener_whose_broker_is_not_there(broker: ScriptedBroker) -> None:
+    async def main() -> None:
+        gate = Gate()
+        gateway = Gateway([gate.listener(broker.port), gate.listener(port := free_port())])
+        await gateway.open()
+        expected = [f"listener CLIENT: broker {LOOPBACK}:{port}: Connection refused"]
+        await eventually(lambda: gateway.problems() == expected, "one problem")
+        gateway.stop_accepting()
+        await gateway.drain(0.0)
+
+    on_loop(main())
+
+
+def test_malformed_bytes_are_counted_and_logged_once_in_a_while(broker: ScriptedBroker) -> None:
+    async def main() -> None:
+        gate = Gate()
+        with capture_logs() as log:
+            async with opened(gate.listener(broker.port)) as listener:
+                for _ in range(3):
+                    async with connected(listener) as client:
+                        await send(client, framed(b"")[:4] + b"garbage")
+                        await receive(client, 1)
+                await eventually(lambda: not len(gate.registry), "their end")
+        labels = {"listener": "CLIENT", "reason": "client_protocol_error"}
+        assert gate.value("protocol_errors_total", **labels) == 3
+        (said,) = [line for line in log if line["event"] == "closed for malformed bytes"]
+        assert said["problem"].startswith("expected a frame length from 8 to")
+        assert said["source"].startswith(LOOPBACK)
+
+    on_loop(main())

@@ -1,0 +1,207 @@
+"""The watch over an upstream: what it learns, what it says is wrong, and when it asks again."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from structlog.testing import capture_logs
+
+from receiver.gateway.probe import ProbeError, probe
+from receiver.gateway.upstream_watch import UpstreamWatch
+from receiver.session.upstream import Upstream
+from receiver.settings.hostport import HostPort
+from receiver.telemetry.connection import Broker
+from tests.testbed.ports import LOOPBACK, free_port
+from tests.testbed.scripted_broker import (
+    API_VERSIONS,
+    CLUSTER_ID,
+    METADATA,
+    NODE_ID,
+    RANGES,
+    Peer,
+    ScriptedBroker,
+    framed,
+)
+from tests.unit.gateway.support import Gate, eventually, on_loop
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as started:
+        yield started
+
+
+async def ask(
+    port: int, *, ask_cluster_id: bool = True, timeout_s: float = 5.0
+) -> tuple[str | None, Upstream]:
+    upstream = Upstream()
+    cluster_id = await probe(
+        HostPort(host=LOOPBACK, port=port), upstream, ask_cluster_id=ask_cluster_id, timeout_s=timeout_s
+    )
+    return cluster_id, upstream
+
+
+def test_a_probe_learns_versions_and_cluster(broker: ScriptedBroker) -> None:
+    cluster_id, upstream = on_loop(ask(broker.port))
+    assert cluster_id == CLUSTER_ID
+    assert upstream.ranges == {key: RANGES[key] for key in (METADATA, API_VERSIONS)}
+    assert broker.peers[0].ended.wait(5)
+
+
+def test_a_probe_asks_no_listener_with_sasl_for_the_cluster(broker: ScriptedBroker) -> None:
+    cluster_id, upstream = on_loop(ask(broker.port, ask_cluster_id=False))
+    assert cluster_id is None
+    assert upstream.ranges
+    assert [request.api_key for request in broker.peers[0].answers.seen] == [API_VERSIONS]
+
+
+@pytest.mark.parametrize("metadata", [(0, 13), (4, 8), (9, 12), (13, 20)])
+def test_a_probe_asks_for_metadata_in_a_version_that_the_broker_has(metadata: tuple[int, int]) -> None:
+    with ScriptedBroker(ranges={**RANGES, METADATA: metadata}) as broker:
+        cluster_id, _ = on_loop(ask(broker.port))
+        assert cluster_id == CLUSTER_ID
+
+
+def after_the_question(then: Callable[[Peer], None]) -> Callable[[Peer], None]:
+    def script(peer: Peer) -> None:
+        next(peer.frames())
+        then(peer)
+
+    return script
+
+
+ANSWERS: dict[str, tuple[Callable[[Peer], None], str]] = {
+    "nothing and the end": (lambda peer: None, "does that listener speak TLS"),
+    "a part and the end": (lambda peer: peer.socket.sendall(b"\0\0\1\0abc"), "does that listener speak TLS"),
+    "a reset": (Peer.reset, "Connection reset by peer"),
+    "HTTP": (lambda peer: peer.socket.sendall(b"HTTP/1.1 400 Bad\r\n\r\n"), "the answer is not Kafka's"),
+    "a TLS alert": (
+        lambda peer: peer.socket.sendall(bytes.fromhex("15030300020250") + bytes(30)),
+        "the answer is not Kafka's",
+    ),
+    "a negative length": (lambda peer: peer.socket.sendall(b"\xff" * 8), "the answer is not Kafka's"),
+    "an empty answer": (lambda peer: peer.socket.sendall(framed(b"")), "the answer is not Kafka's"),
+    "a cut answer": (lambda peer: peer.socket.sendall(framed(bytes(8))), "the answer is not Kafka's"),
+    "an error": (
+        lambda peer: peer.socket.sendall(framed(struct.pack(">ihi", 0, 42, 0))),
+        "answered ApiVersions with INVALID_REQUEST",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_probe_says_what_is_wrong(broker: ScriptedBroker, name: str) -> None:
+    then, expected = ANSWERS[name]
+    broker.script = after_the_question(then)
+    with pytest.raises(ProbeError, match=expected):
+        on_loop(ask(broker.port))
+
+
+def test_a_probe_waits_no_longer_than_it_may(broker: ScriptedBroker) -> None:
+    over = threading.Event()
+    broker.script = after_the_question(lambda peer: void(over.wait(10)))
+    with pytest.raises(ProbeError, match=r"^no answer within 0\.2 s$"):
+        on_loop(ask(broker.port, timeout_s=0.2))
+    over.set()
+
+
+def void(_: object) -> None:
+    """Make a script of something that returns a value."""
+
+
+def test_a_refusal_is_told_in_the_systems_words() -> None:
+    with pytest.raises(ProbeError, match=r"^Connection refused$"):
+        on_loop(ask(free_port()))
+
+
+def watch(port: int, broker: Broker | None = None) -> UpstreamWatch:
+    return UpstreamWatch(Gate().listener(port).settings, broker or Broker(id=NODE_ID))
+
+
+def test_a_watch_asks_until_there_is_an_answer() -> None:
+    async def main() -> None:
+        broker = ScriptedBroker()
+        known = Broker(id=NODE_ID)
+        watching = watch(broker.port, known)
+        assert watching.problem == "not asked yet"
+        with capture_logs() as log:
+            watching.start()
+            await eventually(lambda: watching.problem == "Connection refused", "a refusal")
+            with broker:
+                await eventually(lambda: watching.problem is None, "the broker")
+        watching.stop()
+        assert known.cluster_id == CLUSTER_ID
+        assert watching.upstream.ranges
+        assert [line["event"] for line in log] == ["the broker does not answer", "the broker answers"]
+
+    on_loop(main())
+
+
+def test_a_watch_hears_of_failures_and_of_the_brokers_return(broker: ScriptedBroker) -> None:
+    async def main() -> None:
+        watching = watch(broker.port)
+        watching.start()
+        await eventually(lambda: watching.problem is None, "the broker")
+        watching.failed("Connection refused")
+        assert watching.problem == "Connection refused"
+        await eventually(lambda: watching.problem is None, "the broker again")
+        watching.stop()
+
+    on_loop(main())
+
+
+def test_a_check_finds_a_broker_that_is_gone_and_is_quiet_about_one_that_is_not(
+    broker: ScriptedBroker,
+) -> None:
+    async def main() -> None:
+        watching = watch(broker.port)
+        watching.start()
+        await eventually(lambda: watching.problem is None, "the broker")
+        asked = len(broker.peers)
+        with capture_logs() as log:
+            for _ in range(100):
+                watching.check()
+            await eventually(lambda: len(broker.peers) > asked, "a check")
+            await asyncio.sleep(0.1)
+            assert len(broker.peers) == asked + 1, "a hundred ends of connections are one question"
+            assert log == []
+            broker.stop()
+            watching.check()
+            await eventually(lambda: watching.problem is not None, "the broker's end")
+        assert [line["event"] for line in log] == ["the broker does not answer"]
+        watching.stop()
+
+    on_loop(main())
+
+
+def test_a_configured_cluster_that_is_not_the_brokers_is_said_to_be_wrong(broker: ScriptedBroker) -> None:
+    async def main() -> None:
+        known = Broker(id=NODE_ID, cluster_id="configured")
+        watching = watch(broker.port, known)
+        with capture_logs() as log:
+            watching.start()
+            await eventually(lambda: watching.problem is None, "the broker")
+        watching.stop()
+        assert known.cluster_id == "configured"
+        (said,) = [line for line in log if "broker.cluster_id" in line["event"]]
+        assert (said["configured"], said["broker_says"]) == ("configured", CLUSTER_ID)
+
+    on_loop(main())
+
+
+def test_a_stopped_watch_asks_no_more() -> None:
+    async def main() -> None:
+        with socket.create_server((LOOPBACK, 0)) as silent:
+            watching = watch(silent.getsockname()[1])
+            watching.start()
+            await asyncio.sleep(0.05)
+            watching.stop()
+            await asyncio.sleep(0.05)
+            assert len(asyncio.all_tasks()) <= 2  # this test's own
+
+    on_loop(main())
