@@ -6,13 +6,12 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome, SubscriptionsOutcome
-
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
+from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome, SubscriptionsOutcome
 from receiver.wire import (
     api_keys,
     k18_api_versions,
