@@ -1,7 +1,7 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each target sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-property test-integration test-conformance lint bench docs lock clean
+.PHONY: help setup demo test test-unit test-property test-integration test-conformance lint bench fuzz docs lock clean
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -49,6 +49,9 @@ lint: $(STAMP) ## Lint, formatting, types, import layers
 bench: setup ## Measure pass-through, pushes and memory beside HAProxy and a real broker (about ten minutes)
 	@$(BIN)/python -m tests.testbed setup --parts haproxy
 	@$(BIN)/python -m benchmarks
+
+fuzz: $(STAMP) ## Run the property tests with a hundred times as many examples (about an hour)
+	@FUZZ=1 $(PYTEST) tests/property --timeout 0
 
 docs: $(STAMP) ## Write the generated parts of docs/ anew
 	@$(BIN)/kafka-telemetry config reference > docs/configuration.md
