@@ -186,7 +186,7 @@ def main() -> int:
     if results.load_before > BUSY:
         print(
             f"\nThe machine had other work (load average {results.load_before:.1f} before the run): "
-            "throughput, latency and large requests are unreliable; CPU of small requests on one core is not."
+            "no figure is reliable, CPU included; look at how far the rounds are apart."
         )
     print(f"\nEvery single measurement: {options.results}")
     missed = [figure for figure in results.figures if figure.verdict not in {"", "met"}]

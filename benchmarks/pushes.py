@@ -120,13 +120,15 @@ class Pushes:
 
     Attributes:
         rounds: by situation, client and contender.
-        warming: the plugin broker's CPU by pair while it warmed up, in microseconds, for each step of pairs.
+        warming: each contender's CPU by pair over its first pairs, in microseconds, by pairs done. Every step is
+            500 new connections with four pairs each, new client instances included: another situation than
+            the three, to be compared among contenders only.
         idle_percent: CPU of each process while nobody asked for anything, in percent of a core.
         dropped: pushes that the exporting sidecar could not export, from its metrics.
     """
 
     rounds: dict[str, dict[str, dict[str, list[Round]]]]
-    warming: dict[int, float]
+    warming: dict[str, dict[int, float]]
     idle_percent: dict[str, float]
     dropped: int
 
@@ -210,9 +212,9 @@ def _running(name: str, broker: KafkaBroker) -> Running:
     return Running(name=name, pid=broker.pid, log=broker.data.parent / "broker.log")
 
 
-def _warm_up(contenders: Sequence[Contender], payload: Path, *, pairs: int) -> dict[int, float]:
-    """Let the Java processes compile what is hot; return what the plugin broker's pairs cost on the way."""
-    warming = {}
+def _warm_up(contenders: Sequence[Contender], payload: Path, *, pairs: int) -> dict[str, dict[int, float]]:
+    """Let the Java processes compile what is hot; return what pairs cost on the way."""
+    warming: dict[str, dict[int, float]] = {contender.name: {} for contender in contenders}
     for contender in contenders:
         for done in range(0, pairs if contender.name != EXPORTING else _WARM_UP_STEP, _WARM_UP_STEP):
             timing = time_pushes(
@@ -224,8 +226,7 @@ def _warm_up(contenders: Sequence[Contender], payload: Path, *, pairs: int) -> d
                 warmup=0,
                 cpu_of=[contender.process.pid],
             )
-            if contender.name == BROKER:
-                warming[done + _WARM_UP_STEP] = _round(contender, timing).cpu_us
+            warming[contender.name][done + _WARM_UP_STEP] = _round(contender, timing).cpu_us
     return warming
 
 
@@ -342,12 +343,15 @@ def describe(pushes: Pushes) -> str:
         "p50 us",
         "p99 us",
     )
-    warming = ", ".join(f"{pairs:,}: {us:.0f}" for pairs, us in pushes.warming.items())
+    warming = "\n".join(
+        f"  {name}: {', '.join(f'{pairs:,}: {us:.0f}' for pairs, us in steps.items())}"
+        for name, steps in pushes.warming.items()
+    )
     idle = ", ".join(f"{name} {percent:.1f} %" for name, percent in pushes.idle_percent.items())
     return "\n".join(
         (
             table(head, rows),
-            f"CPU of the broker with the no-op plugin as it warmed up, us by pair after so many: {warming}",
+            f"CPU us by pair (Java) over the first pairs, in steps of 500 new connections each, free:\n{warming}",
             f"CPU of a core without any request: {idle}",
             f"Pushes that the exporting sidecar dropped: {pushes.dropped}",
         )
