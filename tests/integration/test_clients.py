@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import libversion
 
-from tests.integration.gateway_support import GatewaySidecar, Raw
+from tests.integration.gateway.support import GatewaySidecar, Raw
 from tests.testbed import parts
 from tests.testbed.broker import SASL_USERS, KafkaBroker
 from tests.testbed.clients import Client, FranzClient, JavaClient, LibrdkafkaClient, Mode, Sasl

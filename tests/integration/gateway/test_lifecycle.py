@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.gateway_support import (
+from tests.integration.gateway.support import (
     TIMEOUT_S,
     GatewaySidecar,
     Raw,

@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import wait_until
-from tests.testbed.scripted_broker import API_VERSIONS, request_frame
+from tests.testbed.scripted_broker import API_VERSIONS, ScriptedBroker, produce_frame, request_frame
 from tests.testbed.sidecar import Sidecar
 
 TIMEOUT_S = 15.0
@@ -294,3 +294,26 @@ def in_background(work: Callable[[], None]) -> Iterator[threading.Thread]:
         thread.join(TIMEOUT_S)
         if thread.is_alive():
             raise TimeoutError("work in the background does not end")
+
+
+def void(_: object) -> None:
+    """Make a script of something that returns a value."""
+
+
+def all_that_came_of(broker: ScriptedBroker, first: bytes) -> list[int]:
+    """The API keys that the broker saw on the latest connection whose first request ends with this."""
+    peer = next(
+        peer
+        for peer in reversed(broker.peers)
+        if peer.answers.seen and peer.answers.seen[0].data.endswith(first)
+    )
+    assert peer.ended.wait(TIMEOUT_S)
+    return [request.api_key for request in peer.answers.seen]
+
+
+def works(sidecar: GatewaySidecar) -> None:
+    """A client is served whole: passed, edited and answered requests."""
+    with Raw(sidecar.port()) as raw:
+        assert raw.exchange(api_versions(3))[4:6] == b"\0\0"
+        assert raw.exchange(produce_frame(2, b"echo")).endswith(b"echo")
+        assert read_get(raw.exchange(get_subscriptions()))[0] == 0
