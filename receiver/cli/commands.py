@@ -78,12 +78,12 @@ def serve(
         ),
     ],
 ) -> None:
-    r"""Run the sidecar in front of a broker until SIGTERM or SIGINT.
+    """Run the sidecar in front of a broker until SIGTERM or SIGINT.
 
     Every key of the file can be given as an environment variable too, which goes over the file:
     KAFKA_TELEMETRY_ and the key's path with two underscores between the parts.
 
-    \b
+    \u0008
     Examples:
       kafka-telemetry serve --config receiver.yaml
       KAFKA_TELEMETRY_BROKER__ID=2 kafka-telemetry serve --config receiver.yaml
@@ -101,11 +101,11 @@ def serve(
 def check(
     file: Annotated[Path, typer.Argument(help="The YAML file.", metavar="FILE")],
 ) -> None:
-    r"""Check a configuration, with the environment's variables over it, and start nothing.
+    """Check a configuration, with the environment's variables over it, and start nothing.
 
     Exit status 2, and one line that names the key, the value and the fix, when something is wrong.
 
-    \b
+    \u0008
     Example:
       kafka-telemetry config check receiver.yaml
     """
@@ -117,9 +117,9 @@ def check(
 
 @config_app.command("reference")
 def print_reference() -> None:
-    r"""Print every key with its type, default, bounds and environment variable, as Markdown.
+    """Print every key with its type, default, bounds and environment variable, as Markdown.
 
-    \b
+    \u0008
     Example:
       kafka-telemetry config reference > docs/configuration.md
     """

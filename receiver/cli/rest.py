@@ -39,9 +39,9 @@ clients_app = typer.Typer(help="The clients that are known.", no_args_is_help=Tr
 
 @subscriptions_app.command("list")
 def list_subscriptions(url: _Url = DEFAULT_URL, output: _Output = OutputFormat.TABLE) -> None:
-    r"""List the subscriptions.
+    """List the subscriptions.
 
-    \b
+    \u0008
     Examples:
       kafka-telemetry subscriptions list
       kafka-telemetry subscriptions list --output json
@@ -53,9 +53,9 @@ def list_subscriptions(url: _Url = DEFAULT_URL, output: _Output = OutputFormat.T
 
 @subscriptions_app.command("show")
 def show_subscription(name: _Name, url: _Url = DEFAULT_URL, output: _Output = OutputFormat.TABLE) -> None:
-    r"""Show one subscription.
+    """Show one subscription.
 
-    \b
+    \u0008
     Example:
       kafka-telemetry subscriptions show producers
     """
@@ -102,16 +102,16 @@ def put_subscription(
     url: _Url = DEFAULT_URL,
     output: _Output = OutputFormat.TABLE,
 ) -> None:
-    r"""Create a subscription, or replace the one of its name. It is in force for every client's next request.
+    """Create a subscription, or replace the one of its name. It is in force for every client's next request.
 
     Selectors: client_instance_id, client_id, client_software_name, client_software_version,
     client_source_address, client_source_port. Without any, the subscription is for every client.
 
-    \b
+    \u0008
     Examples:
       kafka-telemetry subscriptions put all --metric '*'
-      kafka-telemetry subscriptions put producers --metric org.apache.kafka.producer. \
-          --interval-ms 60000 --match client_software_name=apache-kafka-java
+      kafka-telemetry subscriptions put producers --metric org.apache.kafka.producer. --interval-ms 60000
+      kafka-telemetry subscriptions put java --metric '*' --match client_software_name=apache-kafka-java
       kafka-telemetry subscriptions put producers --file producers.json
     """
     if file is not None:
@@ -136,9 +136,9 @@ def put_subscription(
 
 @subscriptions_app.command("delete")
 def delete_subscription(name: _Name, url: _Url = DEFAULT_URL) -> None:
-    r"""Delete a subscription. Clients are asked for what is left from their next request on.
+    """Delete a subscription. Clients are asked for what is left from their next request on.
 
-    \b
+    \u0008
     Example:
       kafka-telemetry subscriptions delete producers
     """
@@ -153,9 +153,9 @@ def list_clients(
     url: _Url = DEFAULT_URL,
     output: _Output = OutputFormat.TABLE,
 ) -> None:
-    r"""List the client instances that have asked for subscriptions or pushed metrics.
+    """List the client instances that have asked for subscriptions or pushed metrics.
 
-    \b
+    \u0008
     Examples:
       kafka-telemetry clients list
       kafka-telemetry clients list --limit 10000 --output json

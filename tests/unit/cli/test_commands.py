@@ -49,7 +49,8 @@ def test_every_command_has_help_with_an_example(run: Run) -> None:
         result = run(*path, "--help")
         assert result.exit_code == 0
         assert "Example" in result.stdout
-        assert f"  kafka-telemetry {' '.join(path)}" in result.stdout
+        assert "\\b" not in result.stdout
+        assert f"\n    kafka-telemetry {' '.join(path)}" in result.stdout
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["serve"], ["config", "check"], ["serve", "--nonsense"]])
