@@ -116,7 +116,7 @@ def _untyped(text: str) -> Any:
     # would take a part of many a password for syntax.
     try:
         return json.loads(text, parse_constant=_refuse_constant)
-    except ValueError:
+    except (ValueError, RecursionError):
         if not text.startswith(("[", "{")):
             return text
     try:

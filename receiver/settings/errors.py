@@ -94,7 +94,8 @@ def problem_of(error: ValidationError, model: type[BaseModel]) -> Problem:
 
 def _shown(detail: ErrorDetails, model: type[BaseModel], loc: Loc) -> str | None:
     value = detail["input"]
-    if detail["type"] in {"missing", "extra_forbidden"} or not may_show(type_at(model, loc)):
+    # Without a path the value is the whole of the settings, secrets included.
+    if not loc or detail["type"] in {"missing", "extra_forbidden"} or not may_show(type_at(model, loc)):
         return None
     if isinstance(value, dict | list | tuple):
         return None

@@ -7,7 +7,7 @@ It must say each problem on one line and must not start anything.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,11 @@ def load(path: Path | None, environ: Mapping[str, str]) -> ReceiverSettings:
     document = _read(path) if path is not None else {}
     merged, origins = merge(document, environ, ReceiverSettings)
     source = path.name if path is not None else "environment"
+    broken = _not_unicode(merged, ())
+    if broken is not None:
+        variable = _origin(broken, origins)
+        where = ("environment", variable) if variable else (source, key_text(broken))
+        raise SettingsError(*where, "not Unicode: half a character, or a byte that is not UTF-8")
     try:
         # Strictly, as JSON: lists become tuples and texts paths, but "1" is no integer and true is no 1.
         return ReceiverSettings.model_validate_json(json.dumps(merged), strict=True)
@@ -60,6 +65,21 @@ def _origin(loc: Loc, origins: Mapping[Loc, str]) -> str | None:
             rest = key_text(loc[length:])
             return f"{variable}: {rest}" if rest else variable
     return None
+
+
+def _not_unicode(value: Any, loc: Loc) -> Loc | None:
+    # Python reads such text from an escape or a variable's bytes; JSON has no form for it.
+    if isinstance(value, str):
+        return None if value.isascii() or value.encode(errors="ignore").decode() == value else loc
+    entries: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        if any(_not_unicode(key, loc) is not None for key in value):
+            return loc
+        entries = value.items()
+    elif isinstance(value, list):
+        entries = enumerate(value)
+    found = (_not_unicode(below, (*loc, key)) for key, below in entries)
+    return next((broken for broken in found if broken is not None), None)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -349,3 +349,21 @@ def test_no_message_and_no_repr_shows_a_plugins_settings(tmp_path: Path) -> None
     assert "hunter2" not in failure(tmp_path, MINIMAL + "plugins: [{headers: hunter2}]")
     assert "hunter2" not in failure(tmp_path, MINIMAL, {"KAFKA_TELEMETRY_PLUGINS__0": "hunter2"})
     assert "hunter2" not in failure(tmp_path, MINIMAL + "pasword: hunter2")
+
+
+def test_text_that_is_not_unicode_is_named_and_shows_nothing_else(tmp_path: Path) -> None:
+    plugins = "plugins: [{headers: {authorization: hunter2}, type: otlp}]\n"
+    broken = 'subscriptions: {path: "\\uD800"}\n'
+    problem = "not Unicode: half a character, or a byte that is not UTF-8"
+    assert failure(tmp_path, plugins + MINIMAL + broken) == f"receiver.yaml: subscriptions.path: {problem}"
+    name = "KAFKA_TELEMETRY_BROKER__CLUSTER_ID"
+    assert failure(tmp_path, plugins + MINIMAL, {name: "\udcff"}) == f"environment: {name}: {problem}"
+    secret = MINIMAL + 'plugins: [{type: otlp, headers: {authorization: "hunter2\\uD800"}}]'
+    assert failure(tmp_path, secret) == f"receiver.yaml: plugins[0].headers.authorization: {problem}"
+
+
+def test_a_deeply_nested_variable_is_no_crash(tmp_path: Path) -> None:
+    load(
+        write(tmp_path, MINIMAL),
+        {"KAFKA_TELEMETRY_PLUGINS__0__ENDPOINT": "[" * 90_000, "KAFKA_TELEMETRY_PLUGINS__0__TYPE": "otlp"},
+    )
