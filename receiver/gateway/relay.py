@@ -164,6 +164,9 @@ class _Direction:
 
     def give(self, out: memoryview | bytes) -> None:
         """Send to the sink; what it can't take now is kept, and the source has to wait for it."""
+        if self._backlog:
+            self._backlog = bytes(self._backlog) + out
+            return
         try:
             sent = self._send(out)
         except BlockingIOError:
@@ -332,6 +335,8 @@ class Relay:
     def moved(self) -> None:
         """Look at what the session wants after bytes were moved."""
         session = self._session
+        if answers := session.take_answers():
+            self._down.give(answers)
         if session.closing:
             self._up.paused = True
             self._up.update()
@@ -340,8 +345,9 @@ class Relay:
         elif self._draining:
             self._last_moved = self._loop.time()
             self._pause_between_requests()
-        elif self._up.paused != session.congested:
-            self._up.paused = session.congested
+        else:
+            # A client that doesn't read its answers is not read from either.
+            self._up.paused = session.congested or not self._down.flushed
             self._up.update()
 
     def ended(self, direction: _Direction) -> None:
@@ -377,6 +383,7 @@ class Relay:
             self._down.give(error.before)
             self.close(CloseReason.BROKER_PROTOCOL_ERROR, error)
             return
+        self._down.give(self._session.take_answers())
         self._refused = error
         self._ended_first = CloseReason.CLIENT_PROTOCOL_ERROR
         self._up.give(error.before + END_OF_REQUESTS)

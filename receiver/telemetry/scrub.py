@@ -20,10 +20,12 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from receiver.telemetry.errors import TooLargeError
 from receiver.telemetry.labels import OWNED_LABELS
 
-__all__ = ["MAX_SCRUBBED", "Scrubber", "may_need_scrubbing"]
+__all__ = ["MAX_ATTRIBUTES", "MAX_SCRUBBED", "Scrubber", "may_need_scrubbing"]
 
 #: Messages in a push that Python may look at one by one.
 MAX_SCRUBBED: Final = 50_000
+#: And attributes of them.
+MAX_ATTRIBUTES: Final = 200_000
 
 # So many items are deleted from a list one by one; each moves all that follow.
 _FEW: Final = 64
@@ -71,18 +73,20 @@ class Scrubber:
         removed_labels: Attributes removed so far.
     """
 
-    __slots__ = ("_looked_at", "dropped_points", "removed_labels")
+    __slots__ = ("_attributes", "_looked_at", "dropped_points", "removed_labels")
 
     def __init__(self) -> None:
         self.dropped_points = 0
         self.removed_labels = 0
         self._looked_at = 0
+        self._attributes = 0
 
     def scrub(self, metrics: MetricsData) -> None:
         """Scrub a whole push in place.
 
         Raises:
-            TooLargeError: There are more than :data:`MAX_SCRUBBED` messages to look at.
+            TooLargeError: There are more than :data:`MAX_SCRUBBED` messages to look at, or more than
+                :data:`MAX_ATTRIBUTES` attributes.
         """
         _keep(metrics.resource_metrics, [self._keeps_resource(item) for item in metrics.resource_metrics])
 
@@ -93,7 +97,8 @@ class Scrubber:
             metrics: The messages.
 
         Raises:
-            TooLargeError: More than :data:`MAX_SCRUBBED` messages are suspicious.
+            TooLargeError: More than :data:`MAX_SCRUBBED` messages are suspicious, or have more than
+                :data:`MAX_ATTRIBUTES` attributes.
         """
         apart = list(metrics)
         together = b"".join(apart)
@@ -117,7 +122,11 @@ class Scrubber:
                 del metrics[index]
 
     def scrub_resource(self, resource: bytes, occurrences: int) -> bytes:
-        """Scrub an encoded Resource that a push has so many times; without an owned key it stays as it is."""
+        """Scrub an encoded Resource that a push has so many times; without an owned key it stays as it is.
+
+        Raises:
+            TooLargeError: It has more than :data:`MAX_ATTRIBUTES` attributes.
+        """
         if not may_need_scrubbing(resource):
             return resource
         parsed = Resource.FromString(resource)
@@ -159,10 +168,16 @@ class Scrubber:
         return _keep(points, kept)
 
     def _remove_labels(self, attributes: Any) -> None:
-        for index in range(len(attributes) - 1, -1, -1):
-            if attributes[index].key in _OWNED:
-                del attributes[index]
-                self.removed_labels += 1
+        # Not one by one: each deletion moves all that follow.
+        self._look_at_attributes(len(attributes))
+        kept = [attribute.key not in _OWNED for attribute in attributes]
+        self.removed_labels += kept.count(False)
+        _keep(attributes, kept)
+
+    def _look_at_attributes(self, attributes: int) -> None:
+        self._attributes += attributes
+        if self._attributes > MAX_ATTRIBUTES:
+            raise TooLargeError(f"has more than {MAX_ATTRIBUTES} attributes to look at")
 
     def _look_at(self, messages: int) -> None:
         self._looked_at += messages

@@ -82,6 +82,9 @@ class FrameRewriter(ABC):
             shorter than its length, the rest was swallowed.
         max_frame_bytes: Longest frame that may be announced.
         max_watched_bytes: Most that is kept of a watched frame.
+
+    Attributes:
+        frames: How many frames have begun; a watched one counts from when it is handed over.
     """
 
     __slots__ = (
@@ -93,6 +96,7 @@ class FrameRewriter(ABC):
         "_replace",
         "_skip",
         "_swallow",
+        "frames",
     )
 
     _HEAD_BYTES: int
@@ -101,6 +105,7 @@ class FrameRewriter(ABC):
     def __init__(
         self, replace: Callable[[bytes, int], bytes], *, max_frame_bytes: int, max_watched_bytes: int
     ) -> None:
+        self.frames = 0
         self._replace = replace
         self._max_frame_bytes = max_frame_bytes
         self._max_watched_bytes = max_watched_bytes
@@ -157,7 +162,7 @@ class FrameRewriter(ABC):
         """
 
     @abstractmethod
-    def _watches(self, head: bytearray) -> bool:
+    def _watches(self, head: bytearray | memoryview, offset: int = 0) -> bool:
         """Whether the frame with this head is watched."""
 
     def rewrite(self, chunk: memoryview, position: int) -> bytes:
@@ -191,6 +196,18 @@ class FrameRewriter(ABC):
         """Take more of the frame at hand; hand it on once its kind (or, if watched, its whole) is there."""
         held = self._held
         if held is None:
+            if len(chunk) - position >= self._HEAD_BYTES:
+                length = self._check_length(chunk, position)
+                after = position + LENGTH_BYTES + length
+                if (
+                    after <= len(chunk)
+                    and length <= self._max_watched_bytes
+                    and self._watches(chunk, position)
+                ):
+                    self._skip = 0
+                    self.frames += 1
+                    out.append(self._replace(bytes(chunk[position + LENGTH_BYTES : after]), length))
+                    return after
             held = self._held = bytearray()
             self._skip = _NONE
         if len(held) < self._HEAD_BYTES:
@@ -203,6 +220,7 @@ class FrameRewriter(ABC):
                 return position
         length = self._check_length(held)
         if not self._watches(held):
+            self.frames += 1
             out.append(bytes(held))
             self._skip = LENGTH_BYTES + length - len(held)
             self._held = None
@@ -220,11 +238,12 @@ class FrameRewriter(ABC):
     def _deliver(self, held: bytearray) -> bytes:
         self._held = None
         self._skip = 0
+        self.frames += 1
         (length,) = _LENGTH.unpack_from(held)
         return self._replace(bytes(held[LENGTH_BYTES:]), length)
 
-    def _check_length(self, head: bytearray) -> int:
-        length: int = _LENGTH.unpack_from(head)[0]
+    def _check_length(self, head: bytearray | memoryview, offset: int = 0) -> int:
+        length: int = _LENGTH.unpack_from(head, offset)[0]
         if not self._LEAST_LENGTH <= length <= self._max_frame_bytes:
             raise WireError(
                 expected=f"a frame length from {self._LEAST_LENGTH} to {self._max_frame_bytes}",
@@ -263,19 +282,22 @@ class RequestRewriter(FrameRewriter):
         if position <= last:
             watched = self._watched
             longest = self._max_frame_bytes
+            frames = self.frames
             while position <= last:
                 length, api_key = _unpack_request_head(chunk, position)
                 if api_key in watched or length > longest or length < 8:
                     break
                 position += length + 4
+                frames += 1
+            self.frames = frames
         if position >= end:
             self._skip = position - end
             return end
         self._skip = 0
         return position
 
-    def _watches(self, head: bytearray) -> bool:
-        return _REQUEST_HEAD.unpack_from(head)[1] in self._watched
+    def _watches(self, head: bytearray | memoryview, offset: int = 0) -> bool:
+        return _REQUEST_HEAD.unpack_from(head, offset)[1] in self._watched
 
 
 class ResponseRewriter(FrameRewriter):
@@ -305,23 +327,27 @@ class ResponseRewriter(FrameRewriter):
         last = end - 8
         if position <= last:
             awaited = self.awaited
+            frames = self.frames
             if awaited is None:
                 while position <= last:
                     (length,) = _unpack_length(chunk, position)
                     if length < 4:
                         break
                     position += length + 4
+                    frames += 1
             else:
                 while position <= last:
                     length, correlation_id = _unpack_response_head(chunk, position)
                     if correlation_id == awaited or length < 4:
                         break
                     position += length + 4
+                    frames += 1
+            self.frames = frames
         if position >= end:
             self._skip = position - end
             return end
         self._skip = 0
         return position
 
-    def _watches(self, head: bytearray) -> bool:
-        return bool(_RESPONSE_HEAD.unpack_from(head)[1] == self.awaited)
+    def _watches(self, head: bytearray | memoryview, offset: int = 0) -> bool:
+        return bool(_RESPONSE_HEAD.unpack_from(head, offset)[1] == self.awaited)

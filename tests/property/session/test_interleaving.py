@@ -160,7 +160,9 @@ def test_the_client_sees_what_a_broker_would_answer(
     assert [data for data in at_broker if parse(data).api_key not in {API_VERSIONS, METADATA}] == [
         request[4:] for request in requests if parse(request[4:]).api_key not in {API_VERSIONS, 71, 72}
     ]
-    assert [_place(data) for data in at_broker] == [_place(request[4:]) for request in requests]
+    # Telemetry is not there where nothing was in flight; what is there stands where the client sent it.
+    places = iter([_place(request[4:]) for request in requests])
+    assert all(_place(data) in places for data in at_broker)
     assert not wire.awaits()
     assert wire.session.due == 0
 

@@ -104,12 +104,12 @@ def telemetry_core(broker: Broker, *, max_push_bytes: int = MAX_PUSH_BYTES) -> C
     )
 
 
-def connection() -> Connection:
+def connection(security_protocol: str = "PLAINTEXT") -> Connection:
     """A connection as the gateway enters it."""
     return Connection(
         id="1",
         listener="CLIENT",
-        security_protocol="PLAINTEXT",
+        security_protocol=security_protocol,
         source_address="192.0.2.7",
         source_port=50_000,
         since=0.0,
@@ -131,11 +131,12 @@ class Wire:
         learned: Mapping[int, tuple[int, int]] | None = RANGES,
         cluster_id: str | None = CLUSTER_ID,
         max_push_bytes: int = MAX_PUSH_BYTES,
+        security_protocol: str = "PLAINTEXT",
     ) -> None:
         self.arrival = arrival
         self.broker = Broker(id=NODE_ID, cluster_id=cluster_id)
         self.upstream = Upstream(ranges=dict(learned or {}))
-        self.connection = connection()
+        self.connection = connection(security_protocol)
         self.clock = Clock()
         self.events = Events()
         self.telemetry = telemetry_core(self.broker, max_push_bytes=max_push_bytes)
@@ -171,6 +172,7 @@ class Wire:
         for piece in _pieces(data, self.arrival):
             buffer = bytearray(piece)
             self.to_broker += self.session.from_client(memoryview(buffer))
+            self.to_client += self.session.take_answers()
             buffer[:] = b"\xee" * len(buffer)
 
     def forwarded(self) -> list[Request]:

@@ -49,8 +49,8 @@ def test_a_client_gets_subscriptions_and_pushes(wire: Wire) -> None:
     assert outcome.push is not None
     assert wire.connection.client_instance_id == instance
     assert wire.connection.client_id == "raw"
-    # The broker saw two tiny markers, and nothing of the telemetry.
-    assert [request.api_key for request in wire.seen()] == [METADATA, METADATA]
+    # The broker saw a tiny marker or two, and nothing of the telemetry.
+    assert {request.api_key for request in wire.seen()} == {METADATA}
     assert all(len(request.data) < 40 for request in wire.seen())
 
 
@@ -65,9 +65,9 @@ def test_nothing_is_decided_before_the_broker_has_answered_the_marker(wire: Wire
 
 
 def test_an_unauthenticated_client_is_cut_off_by_the_broker_and_has_pushed_nothing(wire: Wire) -> None:
-    instance, subscription_id = subscribed(wire)
-    wire.send(push(instance, subscription_id, OTLP))
+    wire.send(push(ZERO_UUID, 1, OTLP))
     # The broker closes the connection instead of answering the marker: nobody calls the session again.
+    assert wire.awaits()
     assert wire.events.pushes == []
 
 
