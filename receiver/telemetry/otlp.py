@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
-from google.protobuf.unknown_fields import UnknownFieldSet
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from receiver.telemetry.errors import InvalidMetricsError, TooLargeError
@@ -85,7 +84,8 @@ def label_metrics(data: bytes, labels: bytes) -> LabelledMetrics:
             raise InvalidMetricsError("there is no metrics message in the bytes")
         return LabelledMetrics(data=b"", dropped_points=0, removed_labels=0)
     scrubber = Scrubber()
-    one_list = _is_one_list(merged.resource_metrics, count)
+    plain = not _has_unknown_fields(merged)
+    one_list = plain and _is_one_list(merged.resource_metrics, count)
     if may_need_scrubbing(data):
         if one_list:
             _scrub_one_list(merged.resource_metrics, scrubber)
@@ -100,7 +100,7 @@ def label_metrics(data: bytes, labels: bytes) -> LabelledMetrics:
     elif one_list:
         data = _label_one_list(merged, labels)
     else:
-        data = _label_each_resource(data, count, labels)
+        data = _label_each_resource(data, count, labels, plain=plain)
     return LabelledMetrics(
         data=data, dropped_points=scrubber.dropped_points, removed_labels=scrubber.removed_labels
     )
@@ -110,10 +110,7 @@ def _is_one_list(resource_metrics: Any, count: int) -> bool:
     """Say whether neither Resources nor scopes tell metrics apart, as Java's are not told apart."""
     scope_metrics = resource_metrics.scope_metrics
     return (
-        _is_one_resource(resource_metrics, count)
-        and not scope_metrics.scope
-        and not scope_metrics.schema_url
-        and not _has_unknown_fields(scope_metrics)
+        _is_one_resource(resource_metrics, count) and not scope_metrics.scope and not scope_metrics.schema_url
     )
 
 
@@ -123,7 +120,7 @@ def _is_one_resource(resource_metrics: Any, count: int) -> bool:
     # Either none has a Resource or each has. None and an empty one are the same too, but nobody sends such a
     # mix.
     same = not resources or (len(resources) == count and len(set(resources)) == 1)
-    return same and not resource_metrics.schema_url and not _has_unknown_fields(resource_metrics)
+    return same and not resource_metrics.schema_url
 
 
 def _scrub_one_list(resource_metrics: Any, scrubber: Scrubber) -> None:
@@ -137,20 +134,19 @@ def _label_one_list(one_list: Any, labels: bytes) -> bytes:
     resource_metrics = one_list.resource_metrics
     resource = resource_metrics.resource[0] if resource_metrics.resource else b""
     body = length_delimited(_SCOPE_METRICS_TAG, resource_metrics.scope_metrics.SerializeToString())
-    return _resource_metrics(resource + labels, body) + _other_fields(one_list)
+    return _resource_metrics(resource + labels, body)
 
 
-def _label_each_resource(data: bytes, count: int, labels: bytes) -> bytes:
-    merged = OneResource.FromString(data)
-    resource_metrics = merged.resource_metrics
-    if not _is_one_resource(resource_metrics, count):
-        return _label_groups(data, count, labels)
+def _label_each_resource(data: bytes, count: int, labels: bytes, *, plain: bool) -> bytes:
+    resource_metrics = OneResource.FromString(data).resource_metrics
+    if not (plain and _is_one_resource(resource_metrics, count)):
+        return _label_groups(data, count, labels, plain=plain)
     resource = resource_metrics.resource[0] if resource_metrics.resource else b""
     resource_metrics.ClearField("resource")
-    return _resource_metrics(resource + labels, resource_metrics.SerializeToString()) + _other_fields(merged)
+    return _resource_metrics(resource + labels, resource_metrics.SerializeToString())
 
 
-def _label_groups(data: bytes, count: int, labels: bytes) -> bytes:
+def _label_groups(data: bytes, count: int, labels: bytes, *, plain: bool) -> bytes:
     """Merge the ResourceMetrics that have equal Resources, in order of appearance."""
     if count > MAX_RESOURCES:
         raise TooLargeError(f"has more than {MAX_RESOURCES} ResourceMetrics of different Resources")
@@ -159,7 +155,7 @@ def _label_groups(data: bytes, count: int, labels: bytes) -> bytes:
     for index, resource_metrics in enumerate(outline.resource_metrics):
         key = (
             (index,)
-            if _has_unknown_fields(resource_metrics)
+            if not plain and _has_unknown_fields(_without_scopes(resource_metrics))
             else (resource_metrics.resource, resource_metrics.schema_url)
         )
         group = groups.setdefault(key, resource_metrics)
@@ -170,20 +166,28 @@ def _label_groups(data: bytes, count: int, labels: bytes) -> bytes:
         resource = group.resource + labels
         group.ClearField("resource")
         parts.append(_resource_metrics(resource, group.SerializeToString()))
-    return b"".join(parts) + _other_fields(outline)
+    # What is left of the push are fields beside its ResourceMetrics, unknown to us.
+    outline.ClearField("resource_metrics")
+    return b"".join(parts) + bytes(outline.SerializeToString())
 
 
 def _resource_metrics(resource: bytes, others: bytes) -> bytes:
     return length_delimited(_RESOURCE_METRICS_TAG, length_delimited(_RESOURCE_TAG, resource) + others)
 
 
+def _without_scopes(resource_metrics: Any) -> Any:
+    alone = type(resource_metrics)()
+    alone.CopyFrom(resource_metrics)
+    alone.ClearField("scope_metrics")
+    return alone
+
+
 def _has_unknown_fields(message: Any) -> bool:
-    return len(UnknownFieldSet(message)) > 0
+    """Say whether a message, or one inside it, has fields that we do not know.
 
-
-def _other_fields(metrics_data: Any) -> bytes:
-    """Return what a MetricsData has besides its ResourceMetrics, which are given up."""
-    if not _has_unknown_fields(metrics_data):
-        return b""
-    metrics_data.ClearField("resource_metrics")
-    return bytes(metrics_data.SerializeToString())
+    By its size without them: to list them makes a Python object of each, and a push may have millions.
+    """
+    known = type(message)()
+    known.CopyFrom(message)
+    known.DiscardUnknownFields()
+    return bool(known.ByteSize() != message.ByteSize())

@@ -157,7 +157,9 @@ class Scrubber:
         self._look_at(len(points))
         for point in points:
             self._remove_labels(point.attributes)
-            for exemplar in getattr(point, "exemplars", ()):
+            exemplars = getattr(point, "exemplars", ())
+            self._look_at(len(exemplars))
+            for exemplar in exemplars:
                 self._remove_labels(exemplar.filtered_attributes)
         if kind not in ("gauge", "sum"):
             return True

@@ -189,6 +189,31 @@ def test_very_much_to_look_at_is_too_much(monkeypatch: pytest.MonkeyPatch, scope
         label_metrics(many(10), LABELS)
 
 
+@pytest.mark.parametrize("where", ["resource", "point"])
+def test_very_many_attributes_are_too_much(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    monkeypatch.setattr(scrub, "MAX_ATTRIBUTES", 100)
+
+    def many(attributes: int) -> bytes:
+        pushed = resource_metrics(gauge("a", 1.0))
+        point = pushed.scope_metrics[0].metrics[0].gauge.data_points[0]
+        holder = pushed.resource if where == "resource" else point
+        holder.attributes.extend(attribute("client_id", "forged") for _ in range(attributes))
+        return push(pushed)
+
+    assert label(many(100))[0].removed_labels == 100
+    with pytest.raises(TooLargeError, match="attributes to look at"):
+        label_metrics(many(101), LABELS)
+
+
+def test_very_many_exemplars_are_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scrub, "MAX_SCRUBBED", 100)
+    pushed = resource_metrics(gauge("a", 1.0, attributes=("client_id",)))
+    for _ in range(100):
+        pushed.scope_metrics[0].metrics[0].gauge.data_points[0].exemplars.add()
+    with pytest.raises(TooLargeError, match="messages to look at"):
+        label_metrics(push(pushed), LABELS)
+
+
 def test_dropping_very_many_takes_little_time() -> None:
     parts = [
         resource_metrics(gauge(f"m{number}", math.nan if number % 2 else 1.0)) for number in range(20_000)
