@@ -25,7 +25,6 @@ PARTS = ("core", "pushes", "idle", "pass-through")
 PASS_THROUGH_ROUNDS = 7
 PUSH_ROUNDS = 5
 CORE_ROUNDS = 21
-QUICK_CONNECTIONS = 1_000
 
 
 def arguments() -> argparse.Namespace:
@@ -123,10 +122,9 @@ def beside_each_other(
 
 def measured_idle(options: argparse.Namespace, folder: Path, results: Results) -> None:
     """Measure the memory of idle connections, print its table and add its figure."""
-    connections = QUICK_CONNECTIONS if options.quick else idle.CONNECTIONS
-    print(f"idle: {connections:,} connections")
+    print(f"idle: {idle.CONNECTIONS:,} connections")
     with beside_each_other(options, folder) as (_, measured, missing):
-        memory = idle.measure(measured, connections=connections)
+        memory = idle.measure(measured)
     print(f"\nMemory of idle connections\n{idle.describe(memory)}\n")
     idle.record(memory, results)
     results.figures += idle.figures(memory, SUBJECT, why_missing=missing)

@@ -3,7 +3,7 @@
 Owns the number of connections and the goal. Counted is what the process alone holds in RAM; the kernel's
 socket buffers belong to no process and are left out.
 
-A process has free room in its heap when it starts, and the first connections hide in it: a thousand may seem to
+A process has free room in its heap when it starts, and the first connections hide in it: a thousand seem to
 cost nothing. So the cost of one is what the second half of the connections adds to the first half. Beside it
 stands an upper bound that no such effect touches: the whole process divided by all connections.
 """
@@ -56,17 +56,16 @@ class Memory:
         return self.open / self.connections / 1024
 
 
-def measure(relays: Sequence[Relay], *, connections: int = CONNECTIONS) -> Mapping[str, Memory]:
+def measure(relays: Sequence[Relay]) -> Mapping[str, Memory]:
     """Open idle connections through each relay, each with one ApiVersions answered; the keys are their names.
 
     Args:
         relays: running, in front of the load server; those without a process are left out.
-        connections: how many.
 
     Raises:
         LoadError: a connection failed, or was closed before its time.
     """
-    return {relay.name: _memory(relay, connections) for relay in relays if relay.process is not None}
+    return {relay.name: _memory(relay, CONNECTIONS) for relay in relays if relay.process is not None}
 
 
 def _memory(relay: Relay, connections: int) -> Memory:
@@ -93,7 +92,7 @@ def figures(memory: Mapping[str, Memory], subject: str, *, why_missing: str = ""
     beside = memory.get("haproxy")
     return [
         Figure(
-            name=f"memory by idle connection, {seen.connections if seen else CONNECTIONS:,} connections",
+            name=f"memory by idle connection, {CONNECTIONS:,} connections",
             value=seen.kib_by_connection if seen else None,
             unit="KiB",
             at_most=KIB_GOAL,

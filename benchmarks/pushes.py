@@ -120,9 +120,9 @@ class Pushes:
 
     Attributes:
         rounds: by situation, client and contender.
-        warming: each contender's CPU by pair over its first pairs, in microseconds, by pairs done. Every step is
-            500 new connections with four pairs each, new client instances included: another situation than
-            the three, to be compared among contenders only.
+        warming: each contender's CPU by pair over its first pairs, in microseconds, by pairs done. Every step
+            is 500 new connections with four pairs each, new client instances included: another situation
+            than the three, to be compared among contenders only.
         idle_percent: CPU of each process while nobody asked for anything, in percent of a core.
         dropped: pushes that the exporting sidecar could not export, from its metrics.
     """
@@ -351,7 +351,7 @@ def describe(pushes: Pushes) -> str:
     return "\n".join(
         (
             table(head, rows),
-            f"CPU us by pair (Java) over the first pairs, in steps of 500 new connections each, free:\n{warming}",
+            f"CPU us by pair (Java) over the first pairs, free, in steps of 500 new connections:\n{warming}",
             f"CPU of a core without any request: {idle}",
             f"Pushes that the exporting sidecar dropped: {pushes.dropped}",
         )
