@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.live import Live
 
 from examples.demo.arrivals import Arrivals
-from examples.demo.view import table
+from examples.demo.view import view
 from tests.testbed.broker import KafkaBroker
 from tests.testbed.clients import Client, FranzClient, JavaClient, LibrdkafkaClient, Mode
 from tests.testbed.collector import Collector
@@ -91,8 +91,11 @@ def _watch(
     client_ids = [client.client_id for client in clients]
     arrivals = Arrivals(client_ids)
     end = None if seconds is None else time.monotonic() + seconds
-    caption = f"REST: {sidecar.url}/v1/clients and /metrics; collector's file: {collector.file}; " + (
-        "Ctrl-C stops it all" if seconds is None else f"ends after {seconds:g} s"
+    hints = (
+        f"clients:   {sidecar.url}/v1/clients",
+        f"metrics:   {sidecar.url}/metrics",
+        f"collector: {collector.file}",
+        "Ctrl-C stops it all" if seconds is None else f"ends after {seconds:g} s",
     )
     last_printed = time.monotonic()
     live = Live(console=_console, refresh_per_second=4)
@@ -106,15 +109,15 @@ def _watch(
             collector.forget()
             known = _known_clients(sidecar) or known
             if interactive:
-                live.update(table(client_ids, arrivals, known, caption))
+                live.update(view(client_ids, arrivals, known, hints))
             elif time.monotonic() - last_printed >= _PRINT_EVERY_S:
                 last_printed = time.monotonic()
-                _console.print(table(client_ids, arrivals, known, caption))
+                _console.print(view(client_ids, arrivals, known, hints))
     finally:
         if interactive:
             live.stop()
     if not interactive:
-        _console.print(table(client_ids, arrivals, known, caption))
+        _console.print(view(client_ids, arrivals, known, hints))
     for client in clients:
         arrived = arrivals[client.client_id]
         verdict = (

@@ -8,30 +8,35 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from examples.demo.arrivals import Arrivals, ClientArrivals
 
-__all__ = ["table"]
+__all__ = ["view"]
 
 
-def table(
-    client_ids: Sequence[str], arrivals: Arrivals, clients: Mapping[str, Mapping[str, Any]], caption: str
-) -> Table:
-    """Draw who pushes what.
+def view(
+    client_ids: Sequence[str],
+    arrivals: Arrivals,
+    clients: Mapping[str, Mapping[str, Any]],
+    hints: Sequence[str],
+) -> Group:
+    """Draw who pushes what, in eighty columns.
 
     Args:
         client_ids: The clients, in the order of the rows.
         arrivals: What the collector has.
         clients: What the sidecar's REST API says of a client, by client id; missing where it says nothing.
-        caption: The line under the table.
+        hints: Lines under the table: where to look, how to stop.
     """
-    drawn = Table(title="Who pushes what: from the collector and GET /v1/clients", caption=caption)
+    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, title="Who pushes what", title_justify="left")
     drawn.add_column("client id", no_wrap=True)
-    drawn.add_column("software, from", overflow="fold", min_width=24)
-    for heading in ("pushes", "metrics", "points"):
+    drawn.add_column("software, from", overflow="fold")
+    for heading in ("pushes", "metrics", "latency"):
         drawn.add_column(heading, justify="right", no_wrap=True)
-    drawn.add_column("latency", justify="right", no_wrap=True)
     drawn.add_column("labels")
     for client_id in client_ids:
         arrived, known = arrivals[client_id], clients.get(client_id, {})
@@ -42,11 +47,10 @@ def table(
             _origin(labels) if labels else "...",
             str(known.get("pushes", "")),
             str(len(arrived.names)),
-            str(arrived.points),
             "" if latency is None else f"{latency:.1f} ms",
             _verdict(arrived),
         )
-    return drawn
+    return Group(drawn, *(Text(hint, overflow="fold") for hint in hints))
 
 
 def _origin(labels: Mapping[str, object]) -> str:

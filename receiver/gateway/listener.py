@@ -214,9 +214,15 @@ class Listener:
                 self._watch.failed(reason)
             return
         self._metrics.upstream_connected(self.settings.name, loop.time() - started)
-        for side in (client, broker):
-            side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            side.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        try:
+            for side in (client, broker):
+                side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                side.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        except OSError as error:  # one of them is gone already
+            client.close()
+            broker.close()
+            self._refuse("gone", reason_of(error))
+            return
         session = self._make_session(connection, self._watch.upstream)
         relay = Relay(loop, connection, client, broker, session, self._closed)
         self._relays.add(relay)

@@ -93,6 +93,10 @@ _MAX_ANSWER_BYTES: Final = 4_194_304
 #: Answers that may be outstanding before the client is no longer read from.
 _MAX_PENDING: Final = 64
 
+#: Requests for us in one go after which the connection is given up. A chunk holds thousands of small ones,
+#: and all clients wait while they are answered; a client of good will has one or two outstanding.
+_MAX_OUTSTANDING: Final = 256
+
 _GREATEST_INT32: Final = 2_147_483_647
 
 _CORRELATION_ID = Struct(">i")
@@ -251,6 +255,12 @@ class Session:
     # -- requests -------------------------------------------------------------------------------------
 
     def _replace_request(self, request: bytes, length: int) -> bytes:
+        if len(self._pending) + len(self._answers) >= _MAX_OUTSTANDING:
+            raise WireError(
+                expected=f"at most {_MAX_OUTSTANDING} requests for the receiver before an answer",
+                offset=0,
+                found="one more",
+            )
         api_key, api_version, _ = _REQUEST_START.unpack_from(request)
         if length > len(request) and api_key != api_keys.PUSH_TELEMETRY:
             raise WireError(

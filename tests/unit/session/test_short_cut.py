@@ -8,6 +8,7 @@ import pytest
 
 from receiver.wire.api_keys import METADATA, SASL_HANDSHAKE
 from receiver.wire.error_codes import ErrorCode
+from receiver.wire.errors import WireError
 from receiver.wire.uuid import ZERO_UUID
 from tests.testbed.scripted_broker import framed, parse, produce_frame, request_frame, split
 from tests.unit.session.support import Wire, api_versions, get_subscriptions, push, read_subscriptions
@@ -111,3 +112,9 @@ def test_a_login_on_a_listener_that_should_have_none_ends_the_short_cut() -> Non
     for _ in range(2):
         assert not is_answered_at_once(wire, get_subscriptions())
         wire.answer()
+
+
+def test_a_client_that_floods_without_waiting_is_given_up() -> None:
+    wire = Wire()
+    with pytest.raises(WireError, match="at most 256 requests for the receiver"):
+        wire.send(get_subscriptions() * 257)
