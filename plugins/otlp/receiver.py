@@ -60,8 +60,8 @@ class OtlpReceiver(ClientTelemetryReceiver):
 
         Raises:
             RetryableError: The specification allows to try again.
-            TooLargeError: The destination takes no request of this size.
-            PermanentError: The specification forbids to try again.
+            BatchRefusedError: The destination cannot take these together: too large, or one is malformed.
+            PermanentError: The destination will take none of them.
         """
         return self._transport.export(b"".join([push.payload.data for push in pushes]))
 

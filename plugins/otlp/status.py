@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 
-from receiver.plugin import ExportError, ExportResult, PermanentError, RetryableError, TooLargeError
+from receiver.plugin import BatchRefusedError, ExportError, ExportResult, PermanentError, RetryableError
 
 __all__ = ["grpc_error", "http_error", "http_retry_after_s", "result", "status_message"]
 
@@ -33,8 +33,20 @@ _GRPC_RETRYABLE = frozenset(
         grpc.StatusCode.DATA_LOSS,
     }
 )
+#: What is said of the request's own content or size, so that a part of it may pass. RESOURCE_EXHAUSTED is
+#: gRPC's answer to a message over the receiver's limit, INTERNAL grpc-go's (so the Collector's) to a message
+#: that it cannot unmarshal, and INVALID_ARGUMENT the OTLP specification's example of bad data.
+_GRPC_BATCH_REFUSED = frozenset(
+    {
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.INVALID_ARGUMENT,
+    }
+)
 #: OTLP/HTTP's retryable status codes.
 _HTTP_RETRYABLE = frozenset({429, 502, 503, 504})
+#: As with gRPC: 400 is OTLP/HTTP's answer to bad data, 413 HTTP's to too much.
+_HTTP_BATCH_REFUSED = frozenset({400, 413})
 
 _RETRY_INFO = "/google.rpc.RetryInfo"
 _SECONDS = re.compile(r"[0-9]{1,9}")
@@ -70,10 +82,7 @@ def grpc_error(code: grpc.StatusCode, reason: str, details: bytes | None) -> Exp
     present, delay_s = _retry_info(details or b"")
     if code in _GRPC_RETRYABLE or (code is grpc.StatusCode.RESOURCE_EXHAUSTED and present):
         return RetryableError(reason, retry_after_s=delay_s)
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        # gRPC's own answer to a message over the receiver's limit: smaller ones may pass.
-        return TooLargeError(reason)
-    return PermanentError(reason)
+    return BatchRefusedError(reason) if code in _GRPC_BATCH_REFUSED else PermanentError(reason)
 
 
 def http_error(status: int, reason: str, retry_after_s: float | None) -> ExportError:
@@ -86,7 +95,7 @@ def http_error(status: int, reason: str, retry_after_s: float | None) -> ExportE
     """
     if status in _HTTP_RETRYABLE:
         return RetryableError(reason, retry_after_s=retry_after_s)
-    return TooLargeError(reason) if status == 413 else PermanentError(reason)
+    return BatchRefusedError(reason) if status in _HTTP_BATCH_REFUSED else PermanentError(reason)
 
 
 def http_retry_after_s(value: str | None, now: datetime) -> float | None:

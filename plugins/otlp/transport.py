@@ -26,7 +26,7 @@ class Transport(Protocol):
 
         Raises:
             RetryableError: Try the same again later.
-            TooLargeError: A smaller one may pass.
+            BatchRefusedError: Never try the same again; a part of it may pass.
             PermanentError: Never try the same again.
         """
 

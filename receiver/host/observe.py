@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from receiver.host.failure_log import FailureLog, Redaction
 from receiver.host.statistics import DropReason, Tally
 from receiver.plugin import (
+    BatchRefusedError,
     ClientTelemetryReceiver,
     ExportResult,
     PermanentError,
     Push,
     RetryableError,
-    TooLargeError,
 )
 
-__all__ = ["Again", "ObservedExport", "Outcome", "Refused", "TooLarge", "Took"]
+__all__ = ["Again", "BatchRefused", "ObservedExport", "Outcome", "Refused", "Took"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,8 @@ class Again:
 
 
 @dataclass(frozen=True, slots=True)
-class TooLarge:
-    """A smaller export may succeed."""
-
-    rejected_points: int
+class BatchRefused:
+    """These pushes, more than one, will never succeed together; a part of them may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class Refused:
     rejected_points: int
 
 
-Outcome = Took | Again | TooLarge | Refused
+Outcome = Took | Again | BatchRefused | Refused
 
 
 class ObservedExport:
@@ -106,9 +104,9 @@ class ObservedExport:
                 return Again(after)
             except PermanentError as error:
                 points = max(0, int(error.rejected_points))
-                if isinstance(error, TooLargeError):
-                    self._failed("export too large for the destination", str(error), pushes)
-                    return TooLarge(points)
+                if isinstance(error, BatchRefusedError) and len(pushes) > 1:
+                    self._failed("export refused as a whole, will be tried in halves", str(error), pushes)
+                    return BatchRefused()
                 self._failed("export refused, pushes dropped", str(error), pushes)
                 return Refused(DropReason.PERMANENT, points)
         except BaseException as error:  # the contract: any other exception drops and counts

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from receiver.host.discovery import HostedPlugin
 from receiver.host.failure_log import FailureLog, Redaction
-from receiver.host.observe import Again, ObservedExport, Refused, Took, TooLarge
+from receiver.host.observe import Again, BatchRefused, ObservedExport, Refused, Took
 from receiver.host.queue import PushQueue
 from receiver.host.retry import RetryPolicy
 from receiver.host.statistics import DropReason, PluginState, PluginStatistics, Tally
@@ -181,26 +181,23 @@ class Sender:
             self._deliver(batch)
 
     def _deliver(self, batch: list[Push]) -> None:
-        """Bring a batch to its end; one that is too large is halved, and each half is on its own then."""
+        """Bring a batch to its end; one refused as a whole is halved, and each half is on its own then."""
         parts = [batch]
         while parts:
             part = parts.pop()
-            outcome = self._try(part)
-            if isinstance(outcome, TooLarge) and len(part) > 1:
-                middle = len(part) // 2
-                parts += [part[middle:], part[:middle]]
-                continue
-            match outcome:
+            match self._try(part):
+                case BatchRefused():
+                    middle = len(part) // 2
+                    parts += [part[middle:], part[:middle]]
+                    continue
                 case Took(rejected_points=points):
                     self._tally.exported(len(part), points)
-                case TooLarge(rejected_points=points):
-                    self._tally.dropped(len(part), DropReason.PERMANENT, points)
                 case Refused(reason=reason, rejected_points=points):
                     self._tally.dropped(len(part), reason, points)
             for push in part:
                 push.payload.release()
 
-    def _try(self, part: list[Push]) -> Took | TooLarge | Refused:
+    def _try(self, part: list[Push]) -> Took | BatchRefused | Refused:
         """Export until the destination takes it, refuses it, or time is up."""
         failures = 0
         first_failure_at = 0.0

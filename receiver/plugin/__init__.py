@@ -14,7 +14,7 @@ The lifecycle, which the plugin host guarantees:
    and ``stop`` are called on that thread only, one at a time, in this order; they may block, and only
    this plugin waits.
 4. :class:`RetryableError` brings the same pushes back after a back-off, until the operator's
-   ``retry.max_elapsed_s``; :class:`TooLargeError` brings a batch back in halves;
+   ``retry.max_elapsed_s``; :class:`BatchRefusedError` brings a batch back in halves;
    :class:`PermanentError` (or any other exception) drops and counts them. A push that succeeded is never
    handed over again. No outcome of a plugin reaches a client (KIP-714: a receiver's failure is not the
    client's fault).
@@ -26,7 +26,7 @@ The exceptions say who must act::
     ExportError
     +-- RetryableError    the destination is slow or away: the same push may succeed later
     +-- PermanentError    the same push will always fail: the operator must act
-        +-- TooLargeError the same pushes in smaller batches may succeed: the host halves the batch
+        +-- BatchRefusedError    these pushes will always fail together, a part of them may succeed
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from pydantic import BaseModel, ConfigDict
 
 __all__ = [
     "OTLP_CONTENT_TYPE",
+    "BatchRefusedError",
     "ClientTelemetryContext",
     "ClientTelemetryPayload",
     "ClientTelemetryReceiver",
@@ -51,7 +52,6 @@ __all__ = [
     "PluginConfig",
     "Push",
     "RetryableError",
-    "TooLargeError",
 ]
 
 #: What KIP-714 defines as the content type of a push: OTLP metrics as protobuf.
@@ -183,10 +183,11 @@ class PermanentError(ExportError):
         return self.reason
 
 
-class TooLargeError(PermanentError):
-    """The destination takes no export of this size.
+class BatchRefusedError(PermanentError):
+    """The destination refused these pushes as a whole; a part of them may pass.
 
-    The host halves a batch and tries the halves; a push that fails so alone is dropped and counted.
+    The export is too large, or one push in it is malformed. The host halves a batch and tries the halves, so
+    that one client's push costs no other client's; a push that is refused so alone is dropped and counted.
     """
 
 
@@ -228,6 +229,7 @@ class ClientTelemetryReceiver(ABC):
 
         Raises:
             RetryableError: Try all of them again later.
+            BatchRefusedError: Never try all of them together again; try the halves.
             PermanentError: Never try any of them again.
         """
         raise NotImplementedError("a plugin with max_batch_items > 1 implements export_batch")

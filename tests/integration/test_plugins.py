@@ -8,8 +8,9 @@ import pytest
 from google.protobuf import json_format
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import ResourceMetrics
+from structlog.testing import capture_logs
 
-from receiver.host import PluginHost, load_plugins
+from receiver.host import DropReason, PluginHost, load_plugins
 from receiver.plugin import Push
 from tests.testbed.collector import Collector
 from tests.unit.host.support import push, wait_for
@@ -74,6 +75,41 @@ def test_the_collector_has_exactly_what_clients_sent(
     assert statistics.failures == statistics.rejected_points == 0
 
     expected = sent(pushes)
+    wait_for(lambda: len(written(collector, since)) >= len(expected), timeout_s=20)
+    assert written(collector, since) == expected
+
+
+#: What upb takes and keeps, and the Collector's own reader refuses the whole request for.
+MALFORMED = {
+    "unknown group in a ResourceMetrics": b"\x0a\x04\xfb\x07\xfc\x07",
+    "known field of another wire type": b"\x0a\x02\x08\x01",
+}
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+@pytest.mark.parametrize("malformed", MALFORMED.values(), ids=list(MALFORMED))
+def test_a_push_that_the_collector_cannot_read_costs_no_other(
+    collector: Collector, protocol: str, malformed: bytes
+) -> None:
+    since = collector.file.stat().st_size
+    endpoint = collector.grpc_endpoint if protocol == "grpc" else collector.http_endpoint
+    host = PluginHost(load_plugins([{"type": "otlp", "endpoint": endpoint, "protocol": protocol}]))
+    before, after = real_pushes() + real_pushes()[:1], real_pushes()
+    for one in [*before, push(data=malformed), *after]:
+        host.offer(one)
+    with capture_logs() as logs:
+        host.start()
+        assert host.stop(20)
+    (statistics,) = host.statistics()
+    assert statistics.exported_pushes == len(before) + len(after)
+    assert {reason: n for reason, n in statistics.dropped.items() if n} == {DropReason.PERMANENT: 1}
+    refusal = "INTERNAL: " if protocol == "grpc" else "HTTP 400: "
+    assert (statistics.last_error or "").startswith(refusal)
+    (dropped,) = (entry for entry in logs if entry["event"] == "export refused, pushes dropped")
+    assert dropped["pushes"] == 1
+    assert dropped["error"].startswith(refusal)
+
+    expected = sent(before + after)
     wait_for(lambda: len(written(collector, since)) >= len(expected), timeout_s=20)
     assert written(collector, since) == expected
 

@@ -13,12 +13,12 @@ from structlog.testing import capture_logs
 
 from receiver.host import DropReason, PluginHost, PluginState
 from receiver.plugin import (
+    BatchRefusedError,
     ExportResult,
     PermanentError,
     PluginConfig,
     Push,
     RetryableError,
-    TooLargeError,
 )
 from tests.unit.host.support import Batching, Single, hosted, numbers, push, run, took, total, wait_for
 
@@ -94,7 +94,7 @@ def test_the_destinations_wish_is_waited_for() -> None:
     ("error", "reason", "said"),
     [
         (PermanentError("wrong address", rejected_points=4), DropReason.PERMANENT, "wrong address"),
-        (TooLargeError("over 4 MiB", rejected_points=4), DropReason.PERMANENT, "over 4 MiB"),
+        (BatchRefusedError("over 4 MiB", rejected_points=4), DropReason.PERMANENT, "over 4 MiB"),
         (ValueError("a bug"), DropReason.CRASH, "a bug"),
         (SystemExit("leave me"), DropReason.CRASH, "leave me"),
         (KeyboardInterrupt(), DropReason.CRASH, "KeyboardInterrupt"),
@@ -138,10 +138,10 @@ def test_a_result_that_is_none_of_ours_is_a_crash() -> None:
     assert statistics.dropped[DropReason.CRASH] == 1
 
 
-def test_a_batch_too_large_is_halved_until_it_fits_and_only_the_hopeless_are_dropped() -> None:
+def test_a_batch_refused_as_a_whole_is_halved_until_it_passes_and_only_the_hopeless_are_dropped() -> None:
     def export(pushes: Sequence[Push]) -> None:
         if len(pushes) > 2 or 5 in numbers(pushes):
-            raise TooLargeError("too large")
+            raise BatchRefusedError("too large")
 
     plugin = Batching(export)
     host = PluginHost([hosted(plugin)])
@@ -162,7 +162,7 @@ def test_a_half_that_fails_retryably_does_not_repeat_the_other() -> None:
 
     def export(pushes: Sequence[Push]) -> None:
         if len(pushes) > 2:
-            raise TooLargeError("too large")
+            raise BatchRefusedError("too large")
         if numbers(pushes) == [2, 3] and not state["failed"]:
             state["failed"] = True
             raise RetryableError("away")

@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 
 from receiver.host import DropReason, PluginHost, load_plugins
-from receiver.plugin import ExportError, ExportResult, PermanentError, RetryableError, TooLargeError
+from receiver.plugin import BatchRefusedError, ExportError, ExportResult, PermanentError, RetryableError
 from tests.unit.host.support import push, wait_for
 from tests.unit.plugins.destinations import (
     Certificates,
@@ -34,6 +34,7 @@ RETRYABLE = {
     Code.UNAVAILABLE,
     Code.DATA_LOSS,
 }
+BATCH_REFUSED = {Code.RESOURCE_EXHAUSTED, Code.INTERNAL, Code.INVALID_ARGUMENT}
 
 
 def endpoint(server: GrpcDestination, scheme: str = "http") -> str:
@@ -81,7 +82,7 @@ def test_every_code_means_what_the_specification_says(
     grpc_server.answer = failing(code)
     kind = RetryableError if code in RETRYABLE else PermanentError
     caught = failure(kind, f"{code.name}: why", endpoint=endpoint(grpc_server))
-    assert isinstance(caught, TooLargeError) == (code is Code.RESOURCE_EXHAUSTED)
+    assert isinstance(caught, BatchRefusedError) == (code in BATCH_REFUSED)
     if isinstance(caught, RetryableError):
         assert caught.retry_after_s is None
 
@@ -99,7 +100,7 @@ def test_retry_info_makes_it_retryable_and_tells_when(
 @pytest.mark.parametrize("details", [b"", b"\xff\xff", rpc_status("no details"), b"\x1a\x02\xff\xff"])
 def test_details_without_retry_info_change_nothing(grpc_server: GrpcDestination, details: bytes) -> None:
     grpc_server.answer = failing(Code.RESOURCE_EXHAUSTED, details=details)
-    failure(TooLargeError, endpoint=endpoint(grpc_server))
+    failure(BatchRefusedError, endpoint=endpoint(grpc_server))
 
 
 def test_partial_success_is_counted(grpc_server: GrpcDestination) -> None:

@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from plugins.otlp.status import http_retry_after_s
 from receiver.host import PluginHost, load_plugins
-from receiver.plugin import ExportResult, PermanentError, RetryableError, TooLargeError
+from receiver.plugin import BatchRefusedError, ExportResult, PermanentError, RetryableError
 from tests.unit.host.support import wait_for
 from tests.unit.plugins.destinations import (
     Certificates,
@@ -62,7 +62,7 @@ def test_every_status_means_what_the_specification_says(http_server: HttpDestina
     http_server.answer = lambda body: Reply(status, rpc_status("why"))
     kind = RetryableError if status in RETRYABLE else PermanentError
     caught = failure(kind, f"HTTP {status}: why", endpoint=endpoint(http_server), protocol="http")
-    assert isinstance(caught, TooLargeError) == (status == 413)
+    assert isinstance(caught, BatchRefusedError) == (status in {400, 413})
     assert len(http_server.bodies) == 1, "no redirect is followed"
 
 
