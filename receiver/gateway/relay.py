@@ -1,11 +1,7 @@
 """The relay: moves the bytes of one connection between a client's socket and the broker's.
 
-Owns flow control, half-close and the end of a connection; what the bytes become is the session's.
-
-It works on non-blocking sockets and the loop's direct callbacks rather than on asyncio transports. One
-recv into a buffer that all connections share, one walk over it, one send out of the same buffer: nothing is
-copied unless the other side can't take it all, and an idle connection owns no buffer. This is what holds
-pass-through to a TCP proxy's cost (docs/benchmarks.md).
+Owns what the two directions mean for each other: back-pressure, half-close, drain and the end of a
+connection. What the bytes become is the session's.
 
 Back-pressure: what one side can't take is kept (at most one buffer), and the other side is not read from
 until it is gone. So a slow reader slows its peer and nobody else.
@@ -20,15 +16,13 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
+from receiver.gateway.direction import Direction
 from receiver.gateway.event_loop import DirectEventLoop
 from receiver.session.session import Session
 from receiver.telemetry.connection import Connection
-from receiver.wire.framing import END_OF_REQUESTS, BrokenStreamError, FrameRewriter
+from receiver.wire.framing import END_OF_REQUESTS, BrokenStreamError
 
-__all__ = ["BUFFER_BYTES", "CloseReason", "Relay"]
-
-#: As much as is read at a time. Above 256 KiB no gain was measured.
-BUFFER_BYTES: Final = 262_144
+__all__ = ["CloseReason", "Relay"]
 
 #: How long one direction may stay open after the other has ended, in seconds. A Kafka client or broker that
 #: closes does so in both directions; only a peer that is gone for good leaves a connection half-open.
@@ -39,9 +33,6 @@ _REFUSED_S: Final = 5.0
 
 #: Makes close() send a reset, as the other side got one.
 _RESET = struct.pack("ii", 1, 0)
-
-_buffer = bytearray(BUFFER_BYTES)  # one event loop, one thread: whoever reads has it until its callback ends
-_view = memoryview(_buffer)
 
 
 class CloseReason(StrEnum):
@@ -56,178 +47,6 @@ class CloseReason(StrEnum):
     INVALID_REQUEST = "invalid_request"
     DRAINED = "drained"
     INTERNAL_ERROR = "internal_error"
-
-
-class _Direction:
-    """One direction: what is read from ``source`` goes, as the session rewrites it, to ``sink``.
-
-    Attributes:
-        bytes_read: Bytes that the source has said.
-        ended: The source has nothing more to say.
-        paused: Somebody wants the source not to be read from.
-        supervised: The relay wants to know of every chunk, not just of those that the session rewrote.
-    """
-
-    __slots__ = (
-        "_backlog",
-        "_loop",
-        "_passing",
-        "_reading",
-        "_recv_into",
-        "_relay",
-        "_rewriter",
-        "_send",
-        "_sink",
-        "_source",
-        "bytes_read",
-        "ended",
-        "paused",
-        "supervised",
-    )
-
-    def __init__(
-        self,
-        relay: Relay,
-        loop: DirectEventLoop,
-        source: socket.socket,
-        sink: socket.socket,
-        rewriter: FrameRewriter,
-    ) -> None:
-        self._relay = relay
-        self._loop = loop
-        self._source = source
-        self._sink = sink
-        self._rewriter = rewriter
-        self._passing = rewriter.passing
-        self._recv_into: Callable[[bytearray], int] = source.recv_into
-        self._send = sink.send
-        self._backlog: bytes | memoryview = b""
-        self._reading = False
-        self.bytes_read = 0
-        self.ended = False
-        self.paused = False
-        self.supervised = False
-
-    @property
-    def finished(self) -> bool:
-        """Whether the source has ended and all of it was sent."""
-        return self.ended and not self._backlog
-
-    @property
-    def flushed(self) -> bool:
-        """Whether the sink has taken everything so far."""
-        return not self._backlog
-
-    def update(self) -> None:
-        """Read from the source exactly while somebody can take what it says."""
-        wanted = not (self.ended or self.paused or self._backlog)
-        if wanted != self._reading:
-            self._reading = wanted
-            self._loop.set_direct_reader(self._source.fileno(), self.readable if wanted else None)
-
-    def readable(self) -> bool:
-        """Move what there is, at most one buffer; say whether there may be more."""
-        try:
-            count = self._recv_into(_buffer)
-        except BlockingIOError:
-            return False
-        except OSError:
-            self._relay.reset_by(self)
-            return False
-        if not count:
-            self._end()
-            return False
-        self.bytes_read += count
-        chunk = _view[:count]
-        passed = self._passing(chunk)
-        if passed == count:
-            self.give(chunk)
-        else:
-            self._rewrite(chunk, passed)
-        if self.supervised:
-            self._relay.moved()
-            return True
-        return count == BUFFER_BYTES
-
-    def _rewrite(self, chunk: memoryview, passed: int) -> None:
-        try:
-            out = self._rewriter.rewrite(chunk, passed)
-        except BrokenStreamError as error:
-            self._relay.refuse(self, error)
-            return
-        except Exception as error:  # our own mistake must end this connection, not the loop's callback
-            self._relay.fail(error)
-            return
-        if out:
-            self.give(out)
-        self._relay.moved()
-
-    def give(self, out: memoryview | bytes) -> None:
-        """Send to the sink; what it can't take now is kept, and the source has to wait for it."""
-        if self._backlog:
-            self._backlog = bytes(self._backlog) + out
-            return
-        try:
-            sent = self._send(out)
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            self._relay.reset_by(self._relay.opposite(self))
-            return
-        if sent != len(out):
-            self._backlog = bytes(out[sent:])
-            self._loop.set_direct_writer(self._sink.fileno(), self._writable)
-            self.update()
-
-    def read_at_most(self, limit: Callable[[], int]) -> None:
-        """From here on, read no more at a time than ``limit`` says, and tell the relay of every chunk."""
-
-        def recv_into(_: bytearray) -> int:
-            return self._source.recv_into(_view[: limit()])
-
-        self._recv_into = recv_into
-        self.supervised = True
-
-    def _writable(self) -> bool:
-        try:
-            sent = self._send(self._backlog)
-        except BlockingIOError:
-            return False
-        except OSError:
-            self._relay.reset_by(self._relay.opposite(self))
-            return False
-        self._backlog = memoryview(self._backlog)[sent:]
-        if self._backlog:
-            return True
-        self._backlog = b""
-        self._loop.set_direct_writer(self._sink.fileno(), None)
-        self.update()
-        if self.ended:
-            self._shut_down()
-            self._relay.ended(self)
-        else:
-            self._relay.moved()
-        return False
-
-    def _end(self) -> None:
-        self.ended = True
-        self.update()
-        if not self._backlog:
-            self._shut_down()
-        self._relay.ended(self)
-
-    def _shut_down(self) -> None:
-        try:
-            self._sink.shutdown(socket.SHUT_WR)
-        except OSError:  # the sink is gone already, which its own direction will notice
-            return
-
-    def detach(self) -> None:
-        """Take no more notice of either socket."""
-        self._loop.set_direct_reader(self._source.fileno(), None)
-        self._loop.set_direct_writer(self._sink.fileno(), None)
-        self._backlog = b""
-        self.ended = True
 
 
 class Relay:
@@ -283,8 +102,8 @@ class Relay:
         self._draining = False
         self._last_moved = 0.0
         self.connection = connection
-        self._up = _Direction(self, loop, client, broker, session.requests)
-        self._down = _Direction(self, loop, broker, client, session.responses)
+        self._up = Direction(self, loop, client, broker, session.requests)
+        self._down = Direction(self, loop, broker, client, session.responses)
 
     def start(self) -> None:
         """Begin to move bytes."""
@@ -328,7 +147,7 @@ class Relay:
 
     # -- called by the directions ---------------------------------------------------------------------
 
-    def opposite(self, direction: _Direction) -> _Direction:
+    def opposite(self, direction: Direction) -> Direction:
         """Return the other direction."""
         return self._down if direction is self._up else self._up
 
@@ -350,7 +169,7 @@ class Relay:
             self._up.paused = session.congested or not self._down.flushed
             self._up.update()
 
-    def ended(self, direction: _Direction) -> None:
+    def ended(self, direction: Direction) -> None:
         """One side has closed its half: the other has a while to close its own."""
         if self._ended_first is None:
             self._ended_first = self._reason_of(
@@ -365,7 +184,7 @@ class Relay:
         if self._ended_first is not None:
             self.close(self._ended_first, self._refused)
 
-    def reset_by(self, direction: _Direction) -> None:
+    def reset_by(self, direction: Direction) -> None:
         """The source of this direction is gone: its peer sees a reset too."""
         if self._refused is not None:
             self._close_as_ended()
@@ -373,7 +192,7 @@ class Relay:
         reason = self._reason_of(direction, CloseReason.CLIENT_RESET, CloseReason.BROKER_RESET)
         self.close(reason, reset=True)
 
-    def refuse(self, direction: _Direction, error: BrokenStreamError) -> None:
+    def refuse(self, direction: Direction, error: BrokenStreamError) -> None:
         """The source of this direction sent what can't be read on from.
 
         A broker answers the requests in front of such bytes and then closes. So it gets some of its own: its
@@ -396,7 +215,7 @@ class Relay:
         """We made a mistake."""
         self.close(CloseReason.INTERNAL_ERROR, error)
 
-    def _reason_of(self, direction: _Direction, client: CloseReason, broker: CloseReason) -> CloseReason:
+    def _reason_of(self, direction: Direction, client: CloseReason, broker: CloseReason) -> CloseReason:
         return client if direction is self._up else broker
 
     def _pause_between_requests(self) -> None:

@@ -9,7 +9,8 @@ import struct
 
 import pytest
 
-from receiver.gateway.relay import BUFFER_BYTES, CloseReason
+from receiver.gateway.direction import BUFFER_BYTES
+from receiver.gateway.relay import CloseReason
 from receiver.wire.framing import END_OF_REQUESTS
 from tests.testbed.scripted_broker import Answers, framed, parse, produce_frame
 from tests.unit.gateway.support import (

@@ -1,0 +1,221 @@
+"""One direction of a connection: what is read from one socket goes, as the session rewrites it, to the other.
+
+Owns the flow of bytes and what waits for a slow reader. What an end, an error or an answer of ours means for
+the connection is the relay's.
+
+It works on non-blocking sockets and the loop's direct callbacks rather than on asyncio transports. One
+recv into a buffer that all connections share, one walk over it, one send out of the same buffer: nothing is
+copied unless the other side can't take it all, and an idle connection owns no buffer. This is what holds
+pass-through to a TCP proxy's cost (docs/benchmarks.md).
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from receiver.gateway.event_loop import DirectEventLoop
+from receiver.wire.framing import BrokenStreamError, FrameRewriter
+
+__all__ = ["BUFFER_BYTES", "Direction", "Ends"]
+
+#: As much as is read at a time, and the most that waits for a slow reader.
+BUFFER_BYTES: Final = 262_144
+
+_buffer = bytearray(BUFFER_BYTES)  # one event loop, one thread: whoever reads has it until its callback ends
+_view = memoryview(_buffer)
+
+
+class Ends(Protocol):
+    """Who is told by a direction of what it can't decide alone."""
+
+    def opposite(self, direction: Direction) -> Direction:
+        """Return the other direction."""
+
+    def moved(self) -> None:
+        """Bytes were moved that the session has rewritten, or that somebody waited for."""
+
+    def ended(self, direction: Direction) -> None:
+        """The source of the direction has nothing more to say, or all that it said has been sent."""
+
+    def reset_by(self, direction: Direction) -> None:
+        """The source of the direction is gone."""
+
+    def refuse(self, direction: Direction, error: BrokenStreamError) -> None:
+        """The source of the direction sent what can't be read on from."""
+
+    def fail(self, error: Exception) -> None:
+        """We made a mistake."""
+
+
+class Direction:
+    """One direction: what is read from ``source`` goes, as the session rewrites it, to ``sink``.
+
+    Attributes:
+        bytes_read: Bytes that the source has said.
+        ended: The source has nothing more to say.
+        paused: Somebody wants the source not to be read from.
+        supervised: The relay wants to know of every chunk, not just of those that the session rewrote.
+    """
+
+    __slots__ = (
+        "_backlog",
+        "_loop",
+        "_passing",
+        "_reading",
+        "_recv_into",
+        "_relay",
+        "_rewriter",
+        "_send",
+        "_sink",
+        "_source",
+        "bytes_read",
+        "ended",
+        "paused",
+        "supervised",
+    )
+
+    def __init__(
+        self,
+        relay: Ends,
+        loop: DirectEventLoop,
+        source: socket.socket,
+        sink: socket.socket,
+        rewriter: FrameRewriter,
+    ) -> None:
+        self._relay = relay
+        self._loop = loop
+        self._source = source
+        self._sink = sink
+        self._rewriter = rewriter
+        self._passing = rewriter.passing
+        self._recv_into: Callable[[bytearray], int] = source.recv_into
+        self._send = sink.send
+        self._backlog: bytes | memoryview = b""
+        self._reading = False
+        self.bytes_read = 0
+        self.ended = False
+        self.paused = False
+        self.supervised = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether the source has ended and all of it was sent."""
+        return self.ended and not self._backlog
+
+    @property
+    def flushed(self) -> bool:
+        """Whether the sink has taken everything so far."""
+        return not self._backlog
+
+    def update(self) -> None:
+        """Read from the source exactly while somebody can take what it says."""
+        wanted = not (self.ended or self.paused or self._backlog)
+        if wanted != self._reading:
+            self._reading = wanted
+            self._loop.set_direct_reader(self._source.fileno(), self.readable if wanted else None)
+
+    def readable(self) -> bool:
+        """Move what there is, at most one buffer; say whether there may be more."""
+        try:
+            count = self._recv_into(_buffer)
+        except BlockingIOError:
+            return False
+        except OSError:
+            self._relay.reset_by(self)
+            return False
+        if not count:
+            self._end()
+            return False
+        self.bytes_read += count
+        chunk = _view[:count]
+        passed = self._passing(chunk)
+        if passed == count:
+            self.give(chunk)
+        else:
+            self._rewrite(chunk, passed)
+        if self.supervised:
+            self._relay.moved()
+            return True
+        return count == BUFFER_BYTES
+
+    def _rewrite(self, chunk: memoryview, passed: int) -> None:
+        try:
+            out = self._rewriter.rewrite(chunk, passed)
+        except BrokenStreamError as error:
+            self._relay.refuse(self, error)
+            return
+        except Exception as error:  # our own mistake must end this connection, not the loop's callback
+            self._relay.fail(error)
+            return
+        if out:
+            self.give(out)
+        self._relay.moved()
+
+    def give(self, out: memoryview | bytes) -> None:
+        """Send to the sink; what it can't take now is kept, and the source has to wait for it."""
+        if self._backlog:
+            self._backlog = bytes(self._backlog) + out
+            return
+        try:
+            sent = self._send(out)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._relay.reset_by(self._relay.opposite(self))
+            return
+        if sent != len(out):
+            self._backlog = bytes(out[sent:])
+            self._loop.set_direct_writer(self._sink.fileno(), self._writable)
+            self.update()
+
+    def read_at_most(self, limit: Callable[[], int]) -> None:
+        """From here on, read no more at a time than ``limit`` says, and tell the relay of every chunk."""
+
+        def recv_into(_: bytearray) -> int:
+            return self._source.recv_into(_view[: limit()])
+
+        self._recv_into = recv_into
+        self.supervised = True
+
+    def _writable(self) -> bool:
+        try:
+            sent = self._send(self._backlog)
+        except BlockingIOError:
+            return False
+        except OSError:
+            self._relay.reset_by(self._relay.opposite(self))
+            return False
+        self._backlog = memoryview(self._backlog)[sent:]
+        if self._backlog:
+            return True
+        self._backlog = b""
+        self._loop.set_direct_writer(self._sink.fileno(), None)
+        self.update()
+        if self.ended:
+            self._shut_down()
+            self._relay.ended(self)
+        else:
+            self._relay.moved()
+        return False
+
+    def _end(self) -> None:
+        self.ended = True
+        self.update()
+        if not self._backlog:
+            self._shut_down()
+        self._relay.ended(self)
+
+    def _shut_down(self) -> None:
+        try:
+            self._sink.shutdown(socket.SHUT_WR)
+        except OSError:  # the sink is gone already, which its own direction will notice
+            return
+
+    def detach(self) -> None:
+        """Take no more notice of either socket."""
+        self._loop.set_direct_reader(self._source.fileno(), None)
+        self._loop.set_direct_writer(self._sink.fileno(), None)
+        self._backlog = b""
+        self.ended = True
