@@ -20,7 +20,7 @@ from receiver.host.discovery import HostedPlugin, installed_types, load_plugins
 from receiver.host.settings import HostSettings
 from receiver.plugin import ClientTelemetryReceiver, PluginConfig
 from receiver.settings.errors import SettingsError
-from receiver.settings.load import load
+from receiver.settings.load import load, sourced
 from receiver.settings.model import ReceiverSettings
 from receiver.settings.reference import reference
 from receiver.telemetry.quirks import QuirkError, Quirks
@@ -144,4 +144,4 @@ def _checked(file: Path) -> tuple[ReceiverSettings, list[HostedPlugin]]:
     except QuirkError as error:
         raise fail(f"{file.name}: {error}", EXIT_CONFIG) from None
     except SettingsError as error:
-        raise fail(str(error) if error.source else f"{file.name}: {error}", EXIT_CONFIG) from None
+        raise fail(str(sourced(error, file, os.environ)), EXIT_CONFIG) from None

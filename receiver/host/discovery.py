@@ -179,4 +179,5 @@ def _names(loaded: Sequence[tuple[str, HostSettings]]) -> list[str]:
 def _error(index: int, loc: Loc, problem: str, value: str | None = None) -> PluginConfigError:
     # An address may carry a user and a password, wherever a plugin takes one.
     shown = None if value is None else _USERINFO.sub("//***@", value)
-    return PluginConfigError("", key_text(("plugins", index, *loc)), problem, shown)
+    whole = ("plugins", index, *loc)
+    return PluginConfigError("", key_text(whole), problem, shown, whole)

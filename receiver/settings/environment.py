@@ -1,7 +1,7 @@
 """Environment variables as settings: ``KAFKA_TELEMETRY_BROKER__ID=2`` is ``broker: {id: 2}``.
 
 Owns the names of the variables and the reading of their text. It opens no file and validates no value:
-it only puts values where the file's would be, and remembers which variable each came from.
+it only puts values where the file's would be, and knows which variable each came from.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from receiver.settings.schema import (
     takes_text,
 )
 
-__all__ = ["PREFIX", "RESERVED", "merge", "variable_name"]
+__all__ = ["PREFIX", "RESERVED", "merge", "origin", "variable_name"]
 
 PREFIX = "KAFKA_TELEMETRY_"
 
@@ -45,9 +45,7 @@ def variable_name(loc: Loc) -> str:
     return PREFIX + "__".join(str(part) for part in loc).upper()
 
 
-def merge(
-    document: dict[str, Any], environ: Mapping[str, str], model: type[BaseModel]
-) -> tuple[dict[str, Any], dict[Loc, str]]:
+def merge(document: dict[str, Any], environ: Mapping[str, str], model: type[BaseModel]) -> dict[str, Any]:
     """Lay the environment's settings over the file's.
 
     Args:
@@ -56,24 +54,44 @@ def merge(
         model: The type of the whole configuration.
 
     Returns:
-        The settings together, and for each path that came from the environment its variable.
+        The settings together.
 
     Raises:
         SettingsError: A variable with the prefix names no key, or its text cannot be read.
     """
-    merged = _copied(document)
-    origins: dict[Loc, str] = {}
-    named = {name: text for name, text in environ.items() if name.startswith(PREFIX)}
-    for loc, name in sorted(_paths(named), key=lambda entry: [(isinstance(p, str), p) for p in entry[0]]):
-        _place(merged, loc, _value(name, named[name], _type_of(model, loc, name)), name)
-        origins[loc] = name
-    return merged, origins
+    merged: dict[str, Any] = _copied(document)
+    for loc, name in sorted(_paths(environ), key=lambda entry: [(isinstance(p, str), p) for p in entry[0]]):
+        _place(merged, loc, _value(name, environ[name], _type_of(model, loc, name)), name)
+    return merged
 
 
-def _paths(named: Mapping[str, str]) -> list[tuple[Loc, str]]:
+def origin(loc: Loc, environ: Mapping[str, str]) -> tuple[str, Loc] | None:
+    """Find the variable that set a key.
+
+    Args:
+        loc: The key's path in the merged settings.
+        environ: What they were merged with.
+
+    Returns:
+        The variable, and the rest of the path inside of it, which is not empty where the variable holds a
+        whole list or mapping; None where no variable set the key.
+
+    Raises:
+        SettingsError: As :func:`merge`, of a variable's name.
+    """
+    variables = dict(_paths(environ))
+    for length in range(len(loc), 0, -1):
+        if variable := variables.get(loc[:length]):
+            return variable, loc[length:]
+    return None
+
+
+def _paths(environ: Mapping[str, str]) -> list[tuple[Loc, str]]:
     found: list[tuple[Loc, str]] = []
-    for name in named:
-        if name in RESERVED or ("__" not in name and _SERVICE_LINK.fullmatch(name)):
+    for name in environ:
+        if not name.startswith(PREFIX) or name in RESERVED:
+            continue
+        if "__" not in name and _SERVICE_LINK.fullmatch(name):
             continue
         parts = name.removeprefix(PREFIX).lower().split("__")
         if not all(parts):

@@ -25,16 +25,18 @@ class SettingsError(Exception):
     """The operator must correct the configuration; ``str()`` is the one line to show.
 
     Attributes:
-        source: The file, or ``environment``.
+        source: The file, or ``environment``; empty where it is not known yet.
         key: The key as dotted path with indexes, or the environment variable; empty for the whole source.
         problem: What is wrong and what was expected; never holds a secret.
         value: The value as JSON text; None where it may not be shown or is absent.
+        loc: The key's path in the merged settings, where the source is not known yet; empty where it is.
     """
 
     source: str
     key: str
     problem: str
     value: str | None = None
+    loc: Loc = ()
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.source, self.key, self.value, self.problem) if part)

@@ -13,13 +13,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from receiver.settings.environment import merge
+from receiver.settings.environment import merge, origin
 from receiver.settings.errors import SettingsError, key_text, problem_of
 from receiver.settings.model import ReceiverSettings
 from receiver.settings.plain_yaml import PlainYamlError, parse
 from receiver.settings.schema import Loc
 
-__all__ = ["MAX_FILE_BYTES", "load"]
+__all__ = ["MAX_FILE_BYTES", "load", "sourced"]
 
 #: A configuration is written by hand: a larger file is a wrong path.
 MAX_FILE_BYTES = 1_048_576
@@ -39,32 +39,40 @@ def load(path: Path | None, environ: Mapping[str, str]) -> ReceiverSettings:
         SettingsError: The file cannot be read, or a key, type or value is wrong.
     """
     document = _read(path) if path is not None else {}
-    merged, origins = merge(document, environ, ReceiverSettings)
-    source = path.name if path is not None else "environment"
+    merged = merge(document, environ, ReceiverSettings)
     broken = _not_unicode(merged, ())
     if broken is not None:
-        variable = _origin(broken, origins)
-        where = ("environment", variable) if variable else (source, key_text(broken))
-        raise SettingsError(*where, "not Unicode: half a character, or a byte that is not UTF-8")
+        problem = "not Unicode: half a character, or a byte that is not UTF-8"
+        raise sourced(SettingsError("", key_text(broken), problem, loc=broken), path, environ)
     try:
         # Strictly, as JSON: lists become tuples and texts paths, but "1" is no integer and true is no 1.
         return ReceiverSettings.model_validate_json(json.dumps(merged), strict=True)
     except ValidationError as error:
-        problem = problem_of(error, ReceiverSettings)
-        variable = _origin(problem.loc, origins)
-        if variable is not None:
-            raise SettingsError("environment", variable, problem.text, problem.value) from None
-        raise SettingsError(source, key_text(problem.loc), problem.text, problem.value) from None
+        found = problem_of(error, ReceiverSettings)
+        wrong = SettingsError("", key_text(found.loc), found.text, found.value, found.loc)
+        raise sourced(wrong, path, environ) from None
 
 
-def _origin(loc: Loc, origins: Mapping[Loc, str]) -> str | None:
-    # A variable may hold a whole list or mapping, with the problem somewhere inside it.
-    for length in range(len(loc), 0, -1):
-        variable = origins.get(loc[:length])
-        if variable is not None:
-            rest = key_text(loc[length:])
-            return f"{variable}: {rest}" if rest else variable
-    return None
+def sourced(error: SettingsError, path: Path | None, environ: Mapping[str, str]) -> SettingsError:
+    """Name the file or the variable that a wrong setting came from.
+
+    Args:
+        error: What is wrong; returned as it is if it names its source.
+        path: The file that was loaded.
+        environ: What was loaded over it.
+
+    Returns:
+        The error to show.
+    """
+    if error.source:
+        return error
+    found = origin(error.loc, environ)
+    if found is None:
+        source = path.name if path is not None else "environment"
+        return SettingsError(source, error.key, error.problem, error.value)
+    variable, rest = found
+    key = f"{variable}: {key_text(rest)}" if rest else variable
+    return SettingsError("environment", key, error.problem, error.value)
 
 
 def _not_unicode(value: Any, loc: Loc) -> Loc | None:

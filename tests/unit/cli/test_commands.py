@@ -109,6 +109,25 @@ def test_a_wrong_variable_stops_serve(run: Run, tmp_path: Path) -> None:
     assert result.stderr == f"kafka-telemetry: environment: KAFKA_TELEMETRY_BROKER__ID: {problem}\n"
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("1__TIMEOUT_MS", "abc", '1__TIMEOUT_MS: "abc": expected an integer, 1 to 600000'),
+        ("1__TYPE", "nonsense", '1__TYPE: "nonsense": unknown plugin type; installed are console, otlp'),
+        ("1__QUEUE", '{"max_items": 0}', "1__QUEUE: max_items: 0: expected an integer, 1 to 10000000"),
+        ("1__HEADERS", '{"a": []}', "1__HEADERS: a: expected text, or {file: PATH} to read it from a file"),
+    ],
+)
+def test_a_plugins_setting_from_a_variable_is_blamed_on_the_variable(
+    run: Run, tmp_path: Path, name: str, text: str, line: str
+) -> None:
+    file = tmp_path / "receiver.yaml"
+    file.write_text(GOOD + "  - {type: otlp, endpoint: 'http://127.0.0.1:4317'}")
+    result = run("config", "check", str(file), **{f"KAFKA_TELEMETRY_PLUGINS__{name}": text})
+    assert result.exit_code == 2
+    assert result.stderr == f"kafka-telemetry: environment: KAFKA_TELEMETRY_PLUGINS__{line}\n"
+
+
 @pytest.mark.parametrize("status", [0, 1, 2])
 def test_serve_hands_over_and_exits_as_it_is_told(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
