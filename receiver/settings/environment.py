@@ -23,7 +23,7 @@ from receiver.settings.schema import (
     takes_text,
 )
 
-__all__ = ["PREFIX", "RESERVED", "merge", "origin", "variable_name"]
+__all__ = ["PREFIX", "RESERVED", "merge", "origin", "unquoted", "variable_name"]
 
 PREFIX = "KAFKA_TELEMETRY_"
 
@@ -141,6 +141,11 @@ def _untyped(text: str) -> Any:
         return parse(text)
     except PlainYamlError:
         return text
+
+
+def unquoted(text: str) -> bool:
+    """Whether a variable's text, for a key of a plugin's own, is read as a number, true, false or null."""
+    return not isinstance(_untyped(text), str | list | dict)
 
 
 def _refuse_constant(name: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from receiver.settings.environment import merge, origin
+from receiver.settings.environment import merge, origin, unquoted
 from receiver.settings.errors import SettingsError, key_text, problem_of
 from receiver.settings.model import ReceiverSettings
 from receiver.settings.plain_yaml import PlainYamlError, parse
@@ -71,8 +71,13 @@ def sourced(error: SettingsError, path: Path | None, environ: Mapping[str, str])
         source = path.name if path is not None else "environment"
         return SettingsError(source, error.key, error.problem, error.value)
     variable, rest = found
-    key = f"{variable}: {key_text(rest)}" if rest else variable
-    return SettingsError("environment", key, error.problem, error.value)
+    if rest:
+        return SettingsError("environment", f"{variable}: {key_text(rest)}", error.problem, error.value)
+    problem = error.problem
+    if problem.startswith("expected text") and unquoted(environ[variable]):
+        # Without the value, which may be a secret's.
+        problem += f"; to give it as text, put it in double quotes inside the shell's: {variable}='\"...\"'"
+    return SettingsError("environment", variable, problem, error.value)
 
 
 def _not_unicode(value: Any, loc: Loc) -> Loc | None:

@@ -116,6 +116,19 @@ def test_a_wrong_variable_stops_serve(run: Run, tmp_path: Path) -> None:
         ("1__TYPE", "nonsense", '1__TYPE: "nonsense": unknown plugin type; installed are console, otlp'),
         ("1__QUEUE", '{"max_items": 0}', "1__QUEUE: max_items: 0: expected an integer, 1 to 10000000"),
         ("1__HEADERS", '{"a": []}', "1__HEADERS: a: expected text, or {file: PATH} to read it from a file"),
+        (
+            "1__HEADERS__AUTHORIZATION",
+            "12345",
+            "1__HEADERS__AUTHORIZATION: expected text, or {file: PATH} to read it from a file; to give it as "
+            "text, put it in double quotes inside the shell's: "
+            "KAFKA_TELEMETRY_PLUGINS__1__HEADERS__AUTHORIZATION='\"...\"'",
+        ),
+        (
+            "1__ENDPOINT",
+            "true",
+            "1__ENDPOINT: true: expected text; to give it as text, put it in double quotes inside the "
+            "shell's: KAFKA_TELEMETRY_PLUGINS__1__ENDPOINT='\"...\"'",
+        ),
     ],
 )
 def test_a_plugins_setting_from_a_variable_is_blamed_on_the_variable(
@@ -126,6 +139,13 @@ def test_a_plugins_setting_from_a_variable_is_blamed_on_the_variable(
     result = run("config", "check", str(file), **{f"KAFKA_TELEMETRY_PLUGINS__{name}": text})
     assert result.exit_code == 2
     assert result.stderr == f"kafka-telemetry: environment: KAFKA_TELEMETRY_PLUGINS__{line}\n"
+
+
+def test_a_number_in_the_quotes_that_the_error_asks_for_is_text(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "receiver.yaml"
+    file.write_text(GOOD + "  - {type: otlp, endpoint: 'http://127.0.0.1:4317'}")
+    name = "KAFKA_TELEMETRY_PLUGINS__1__HEADERS__AUTHORIZATION"
+    assert run("config", "check", str(file), **{name: '"12345"'}).exit_code == 0
 
 
 @pytest.mark.parametrize("status", [0, 1, 2])
