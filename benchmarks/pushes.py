@@ -4,8 +4,9 @@ Owns the contenders, the situations and the goals. Contenders are a broker with 
 and exports nothing; the sidecar without plugins in front of a broker without one; and the sidecar that
 exports to a real collector. All are up during the whole run and take their turns round after round.
 
-The sidecar's own figure is what it adds. Its broker answers two small requests in its place besides, the
-markers that keep answers in order, which is a column of its own.
+The sidecar's own figure is what it adds. What its broker spends meanwhile is a column of its own: it answers
+a marker for each request of a connection that has others in flight. The clients' connections here have none,
+which is the sidecar's best case.
 
 There are three situations. Saturated on one core (clients, sidecar and broker together) CPU repeats best, and
 is judged. Saturated and placed freely shows how many pushes can be handled. At a tenth of that rate each
