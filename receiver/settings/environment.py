@@ -125,8 +125,8 @@ def _value(name: str, text: str, annotation: Any) -> Any:
         return text
     try:
         return parse(text)
-    except PlainYamlError:
-        raise SettingsError(_SOURCE, name, "expected JSON or YAML text") from None
+    except PlainYamlError as error:
+        raise SettingsError(_SOURCE, name, f"expected JSON or YAML text: {error}") from None
 
 
 def _untyped(text: str) -> Any:

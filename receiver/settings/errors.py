@@ -125,7 +125,9 @@ def wording(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if kind == "value_error":
         return _one_line(str(context["error"]))
     if kind in {"too_short", "string_too_short"}:
-        return f"must have at least {context.get('min_length', 1)}"
+        least = context.get("min_length", 1)
+        one, more = ("entry", "entries") if kind == "too_short" else ("character", "characters")
+        return f"must have at least {least} {one if least == 1 else more}"
     if kind == "string_pattern_mismatch":
         return f"must match {context['pattern']}"
     limits = bounds(annotation)

@@ -13,10 +13,14 @@ from typing import Any
 
 import yaml
 
+from receiver.settings.errors import key_text
+from receiver.settings.schema import Loc
+
 __all__ = ["PlainYamlError", "parse"]
 
 _MAX_VALUES = 100_000
 _MAX_DEPTH = 32
+_SHOWN_DEPTH = 3
 
 
 @dataclass(eq=False)
@@ -24,7 +28,7 @@ class PlainYamlError(ValueError):
     """The text is not plain YAML.
 
     Attributes:
-        where: Line and column, or empty.
+        where: Line and column, or the key; may be empty.
         problem: What is wrong; holds keys, but no values.
     """
 
@@ -52,7 +56,7 @@ def parse(content: str | bytes) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise PlainYamlError(where, error.problem or "not YAML") from None
+        raise PlainYamlError(where, _without_values(error.problem or "not YAML")) from None
     except (yaml.YAMLError, ValueError, RecursionError):
         raise PlainYamlError("", "not YAML text") from None
     _check(document)
@@ -81,19 +85,30 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
+def _without_values(problem: str) -> str:
+    # A password that begins with one of these and isn't quoted would be in PyYAML's own words.
+    if problem.startswith("found undefined alias"):
+        return "an alias without its anchor; quote a text that begins with *"
+    if problem.startswith(("could not determine a constructor for the tag", "found undefined tag handle")):
+        return "a tag is no plain YAML; quote a text that begins with !"
+    return problem
+
+
 def _check(document: Any) -> None:
     count = 0
-    pending: list[tuple[int, Any]] = [(0, document)]
+    pending: list[tuple[Loc, Any]] = [((), document)]
     while pending:
-        depth, value = pending.pop()
+        loc, value = pending.pop()
         count += 1
-        if count > _MAX_VALUES or depth > _MAX_DEPTH:
-            raise PlainYamlError("", "too many or too deeply nested values")
+        if count > _MAX_VALUES:
+            raise PlainYamlError(key_text(loc[:1]), f"more than {_MAX_VALUES} values in the whole document")
+        if len(loc) > _MAX_DEPTH:
+            raise PlainYamlError(key_text(loc[:_SHOWN_DEPTH]), f"nested more than {_MAX_DEPTH} deep")
         if isinstance(value, dict):
-            pending.extend((depth + 1, item) for item in value.values())
+            pending.extend(((*loc, key), item) for key, item in value.items())
         elif isinstance(value, list):
-            pending.extend((depth + 1, item) for item in value)
+            pending.extend(((*loc, index), item) for index, item in enumerate(value))
         elif isinstance(value, float) and not math.isfinite(value):
-            raise PlainYamlError("", "a number must be finite")
+            raise PlainYamlError(key_text(loc), "a number must be finite")
         elif not isinstance(value, str | int | float | None):
-            raise PlainYamlError("", f"a value of type {type(value).__name__} is no plain YAML")
+            raise PlainYamlError(key_text(loc), f"a value of type {type(value).__name__} is no plain YAML")

@@ -118,13 +118,16 @@ def test_the_outer_contract_loads(tmp_path: Path) -> None:
             "receiver.yaml: rest.bind: 8642: expected host:port, for example 127.0.0.1:19092",
         ),
         ("drain: {timeout_s: -1}", "receiver.yaml: drain.timeout_s: -1: expected a number, 0 to 600"),
-        ("drain: {timeout_s: .inf}", "receiver.yaml: a number must be finite"),
+        ("drain: {timeout_s: .inf}", "receiver.yaml: drain.timeout_s: a number must be finite"),
+        ("plugins: [{type: a, b: {c: .nan}}]", "receiver.yaml: plugins[0].b.c: a number must be finite"),
+        ("log: !!set {a, b}", "receiver.yaml: log: a value of type set is no plain YAML"),
         (
             "log: {level: loud}",
             'receiver.yaml: log.level: "loud": expected one of debug, info, warning, error',
         ),
         ("log: {requests: 1}", "receiver.yaml: log.requests: 1: expected true or false"),
         ("log: {}\nlog: {}", "receiver.yaml: line 6, column 1: log: the key is given twice"),
+        ("x: {tags: 1, tags: 2}", "receiver.yaml: line 5, column 14: tags: the key is given twice"),
         ("log: {5: 6}", "receiver.yaml: line 5, column 7: a key must be text"),
         (
             "plugins: [{endpoint: secret-value}]",
@@ -165,7 +168,7 @@ def test_one_line_names_the_key_the_value_and_the_fix(tmp_path: Path, change: st
             'listeners[0].upstream: "b:0": the port of the broker\'s listener cannot be 0',
         ),
         ('[{name: A, bind: "a:1"}]', "listeners[0].upstream: required: host:port"),
-        ("[]", "listeners: must have at least 1"),
+        ("[]", "listeners: must have at least 1 entry"),
         (
             '[{name: A, bind: "a:1", upstream: "b:1"}, {name: A, bind: "a:2", upstream: "b:2"}]',
             "listeners: listeners[1].name: A is the name of listeners[0] too",
@@ -224,9 +227,22 @@ def test_a_file_that_is_no_configuration_is_named(tmp_path: Path) -> None:
 def test_anchors_cannot_make_a_small_file_huge(tmp_path: Path) -> None:
     layers = "\n".join(f"x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 9)}]" for n in range(1, 9))
     assert failure(tmp_path, f"x0: &x0 [a]\n{layers}") == (
-        "receiver.yaml: too many or too deeply nested values"
+        "receiver.yaml: x8: more than 100000 values in the whole document"
     )
-    assert failure(tmp_path, "x: &x [*x]") == "receiver.yaml: too many or too deeply nested values"
+    assert failure(tmp_path, "x: &x [*x]") == "receiver.yaml: x[0][0]: nested more than 32 deep"
+
+
+@pytest.mark.parametrize(
+    "password", ["*hunter2", "!hunter2", "!hunter2!x", "&hunter2 !x!", "%hunter2", "@hunter2"]
+)
+def test_a_password_that_yaml_takes_for_syntax_is_not_shown(tmp_path: Path, password: str) -> None:
+    text = f"plugins: [{{type: otlp, headers: {{a: {password}}}}}]"
+    line = failure(tmp_path, MINIMAL + text)
+    assert line.startswith("receiver.yaml: line 5, column ")
+    assert "hunter2" not in line
+    line = failure(tmp_path, MINIMAL, {"KAFKA_TELEMETRY_PLUGINS": text.removeprefix("plugins: ")})
+    assert line.startswith("environment: KAFKA_TELEMETRY_PLUGINS: expected JSON or YAML text: ")
+    assert "hunter2" not in line
 
 
 def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
@@ -300,6 +316,11 @@ def test_everything_can_come_from_the_environment() -> None:
         ("BROKER__", "1", "KAFKA_TELEMETRY_BROKER__: expected keys joined by two underscores"),
         ("LISTENERS__2__NAME", "X", "KAFKA_TELEMETRY_LISTENERS__2__NAME: the next index is 1, not 2"),
         ("LISTENERS__X__NAME", "X", "KAFKA_TELEMETRY_LISTENERS__X__NAME: names no setting"),
+        (
+            "DRAIN__TIMEOUT_S",
+            ".inf",
+            "KAFKA_TELEMETRY_DRAIN__TIMEOUT_S: expected JSON or YAML text: a number must be finite",
+        ),
         ("LISTENERS", "[{", "KAFKA_TELEMETRY_LISTENERS: expected JSON or YAML text"),
         (
             "LISTENERS",
