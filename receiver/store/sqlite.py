@@ -7,11 +7,12 @@ an application id, so that no other program's database is ever written to.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from receiver.store.store import StoreError
@@ -54,8 +55,16 @@ _ADVICE = {
 }
 
 
+def _make(path: Path) -> None:
+    # SQLite would make it readable for everybody; its log and index beside it get the file's own mode. Only
+    # a file that isn't there is opened: closing another drops the locks that this process has on it. What
+    # goes wrong here goes wrong for SQLite too, which says why.
+    with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: links in a circle
+        os.close(os.open(path.resolve(), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
 class SqliteSubscriptionStore:
-    """Keeps subscriptions in a SQLite file, which is made if it isn't there.
+    """Keeps subscriptions in a SQLite file, which is made, for its owner alone, if it isn't there.
 
     Args:
         path: The file; its folder must exist.
@@ -68,6 +77,7 @@ class SqliteSubscriptionStore:
     def __init__(self, path: Path) -> None:
         self._place = str(path)
         self._lock = threading.Lock()
+        _make(path)
         with self._explained():
             # isolation_level None: transactions are begun and ended below, in plain sight.
             self._connection = sqlite3.connect(
@@ -170,7 +180,7 @@ class SqliteSubscriptionStore:
             problem = str(error)
         raise StoreError(self._place, f"the subscription {name!r} cannot be used: {problem}")
 
-    @contextmanager
+    @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
         try:
             yield

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -64,6 +65,26 @@ def test_many_threads_may_write_at_once(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_new_file_is_its_owners_alone_and_an_old_one_stays_as_it_is(tmp_path: Path, linked: bool) -> None:
+    path = tmp_path / "subscriptions.db"
+    if linked:
+        path.symlink_to(tmp_path / "elsewhere.db")
+    umask = os.umask(0)
+    try:
+        store = SqliteSubscriptionStore(path)
+        store.put(PRODUCERS)
+    finally:
+        os.umask(umask)
+    files = [file for file in tmp_path.iterdir() if not file.is_symlink()]
+    assert len(files) == 3, "the database, its log and the log's index"
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    store.close()
+    path.chmod(0o640)
+    SqliteSubscriptionStore(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
 def refusal(path: Path) -> str:
     with pytest.raises(StoreError) as caught:
         SqliteSubscriptionStore(path)
@@ -77,6 +98,12 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     assert refusal(path) == (
         f"{path}: cannot be opened: does its folder exist, and may the receiver write there?"
     )
+
+
+def test_links_in_a_circle(tmp_path: Path) -> None:
+    path = tmp_path / "subscriptions.db"
+    path.symlink_to(path)
+    assert refusal(path).startswith(f"{path}: cannot be opened: ")
 
 
 def test_a_file_that_is_no_database_is_not_touched(tmp_path: Path) -> None:
