@@ -39,7 +39,7 @@ def test_a_sidecar_starts_before_its_broker() -> None:
         for _ in range(3):
             fate, seconds = refusal(sidecar.port())
             assert fate == "reset"
-            assert seconds < 2
+            assert seconds < 3
         assert sidecar.value("connections_refused_total", listener="CLIENT", reason="upstream") == 3
         assert sidecar.connections() == []
         log = sidecar.log_text()

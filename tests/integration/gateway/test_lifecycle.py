@@ -58,14 +58,14 @@ def codecs_of(answer: bytes) -> tuple[int, ...]:
 
 def test_sigterm_lets_an_answer_of_ours_arrive(broker: ScriptedBroker) -> None:
     with GatewaySidecar(config(broker.port)) as sidecar:
-        broker.script = delayed(1.5, api_key=METADATA)
+        broker.script = delayed(2.5, api_key=METADATA)
         with Raw(sidecar.port()) as raw, Raw(sidecar.port()) as idle:
             idle.exchange(produce_frame(1))
             raw.send(get_subscriptions())
             wait_until(lambda: len(sidecar.connections()) == 2, timeout_s=TIMEOUT_S, what="connections")
             sidecar.signal(signal.SIGTERM)
             started = time.monotonic()
-            wait_until(lambda: sidecar.readiness()[0] == 503, timeout_s=1, what="readiness's end")
+            wait_until(lambda: sidecar.readiness()[0] == 503, timeout_s=2, what="readiness's end")
             assert sidecar.readiness()[1] == "the receiver is stopping"
             assert sidecar.status("/livez") == 200
             assert sidecar.value("draining") == 1
@@ -75,13 +75,13 @@ def test_sigterm_lets_an_answer_of_ours_arrive(broker: ScriptedBroker) -> None:
             assert raw.fate() == "end"
             assert idle.fate() == "end"
         assert sidecar.wait() == 0
-        assert 1 < time.monotonic() - started < 6
+        assert 2 < time.monotonic() - started < 9
         assert sidecar.logged("stopped")
 
 
 def test_sigterm_lets_an_answer_of_the_brokers_arrive(broker: ScriptedBroker) -> None:
     with GatewaySidecar(config(broker.port)) as sidecar:
-        broker.script = delayed(0.6, api_key=0)
+        broker.script = delayed(0.3, api_key=0)
         with Raw(sidecar.port()) as raw:
             raw.send(produce_frame(1, b"answered late"))
             wait_until(lambda: len(sidecar.connections()) == 1, timeout_s=TIMEOUT_S, what="a connection")
@@ -127,7 +127,7 @@ def test_a_drain_ends_in_time_whatever_the_broker_does(broker: ScriptedBroker) -
             sidecar.signal(signal.SIGTERM)
             assert raw.fate() in {"end", "reset"}
         assert sidecar.wait() == 0
-        assert 0.9 < time.monotonic() - started < 4
+        assert 0.9 < time.monotonic() - started < 8
     over.set()
 
 
@@ -138,7 +138,7 @@ def test_idle_connections_do_not_hold_up_the_end(broker: ScriptedBroker) -> None
         sidecar.signal(signal.SIGINT)
         assert raw.fate() == "end"
         assert sidecar.wait() == 0
-        assert time.monotonic() - started < 6
+        assert time.monotonic() - started < 8
 
 
 def test_subscriptions_survive_the_end(broker: ScriptedBroker) -> None:
