@@ -10,6 +10,7 @@ REST API last, so that the drain can be watched.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import random
@@ -53,6 +54,10 @@ __all__ = ["Application", "run"]
 _SWITCH_INTERVAL_S: Final = 0.001
 
 _FORGOTTEN_AT_A_SCRAPE: Final = 1000
+
+#: A push makes some hundred objects, hardly any in a cycle. Python's own thresholds look for cycles among the
+#: young ones after each 700, and so several times with every push.
+_GC_THRESHOLDS: Final = (20_000, 20, 20)
 
 #: What a running receiver can't change: sockets, files and threads hang on it.
 _FIXED_KEYS: Final = ("broker", "listeners", "subscriptions", "rest", "plugins")
@@ -125,6 +130,7 @@ class Application:
                 loop.add_signal_handler(number, self._stop, number)
             loop.add_signal_handler(signal.SIGHUP, self._reload)
             self._started = True
+            _keep_collections_short()
             _log.info("started", broker_id=self._broker.id, rest=str(self._settings.rest.bind))
             await self._stopping.wait()
         finally:
@@ -276,6 +282,13 @@ def run(settings: ReceiverSettings, config_path: Path) -> int:
     except (PluginConfigError, QuirkError) as error:
         _log.error("can't start", problem=str(error))
         return 2
+
+
+def _keep_collections_short() -> None:
+    """Leave what is there for good out of the garbage collector's rounds, and have fewer of those."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 def _raise_file_limit() -> None:

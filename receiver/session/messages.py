@@ -5,10 +5,17 @@ Owns nothing of when; that is the session's.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from typing import Final
 
-from receiver.wire import api_keys, k18_api_versions, k71_get_telemetry_subscriptions, k72_push_telemetry
+from receiver.wire import (
+    api_keys,
+    k03_metadata,
+    k18_api_versions,
+    k71_get_telemetry_subscriptions,
+    k72_push_telemetry,
+)
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
 from receiver.wire.framing import frame
@@ -30,6 +37,7 @@ from receiver.wire.primitives import Reader
 __all__ = [
     "api_versions_request",
     "decode_telemetry",
+    "marker",
     "response_header",
     "telemetry_error",
     "under",
@@ -108,6 +116,27 @@ def unknown_version_request(header: RequestHeader, correlation_id: int) -> bytes
     # Kafka reads the header of a version that it lacks like that of its greatest, which is flexible; a broker
     # from before that stops behind the client id.
     return encode_request_header(unknown, version=2)
+
+
+def marker(client_id: str | None, version: int, correlation_id: int) -> bytes:
+    """Write the frame that a broker gets in place of a telemetry request: Metadata for no topics.
+
+    Args:
+        client_id: The client's, so that the broker counts it against the client's quota.
+        version: Metadata's version.
+        correlation_id: Under which the broker will answer.
+    """
+    before, after = _around_correlation_id(client_id, version)
+    return b"".join((before, _CORRELATION_ID.pack(correlation_id), after))
+
+
+@lru_cache(maxsize=1024)
+def _around_correlation_id(client_id: str | None, version: int) -> tuple[bytes, bytes]:
+    header = RequestHeader(
+        api_key=api_keys.METADATA, api_version=version, correlation_id=0, client_id=client_id
+    )
+    whole = frame(encode_request_header(header), k03_metadata.encode_no_topics_request(version))
+    return whole[:8], whole[12:]  # the length, the key and the version come before it
 
 
 def telemetry_error(header: RequestHeader, error_code: ErrorCode) -> bytes:

@@ -41,6 +41,7 @@ from receiver.session.events import SessionEvents
 from receiver.session.messages import (
     api_versions_request,
     decode_telemetry,
+    marker,
     response_header,
     telemetry_error,
     under,
@@ -63,7 +64,6 @@ from receiver.wire.headers import (
     RequestHeader,
     decode_request_header,
     decode_response_header,
-    encode_request_header,
     response_header_version,
 )
 from receiver.wire.k18_api_versions import ApiVersionsRequest
@@ -323,13 +323,7 @@ class Session:
         correlation_id = self._expect(
             lambda answer: self._answer_telemetry(header, telemetry_request, answer, version), len(request)
         )
-        marker = RequestHeader(
-            api_key=api_keys.METADATA,
-            api_version=version,
-            correlation_id=correlation_id,
-            client_id=header.client_id,
-        )
-        return frame(encode_request_header(marker), k03_metadata.encode_no_topics_request(version))
+        return marker(header.client_id, version, correlation_id)
 
     def _nothing_in_flight(self) -> bool:
         """Whether the request at hand, already counted, is the only one without an answer."""
