@@ -30,11 +30,15 @@ class ChangedMeanwhileError(Exception):
 
     Attributes:
         name: Its name.
+        exists: Whether there is one of that name now.
     """
 
     name: str
+    exists: bool
 
     def __str__(self) -> str:
+        if not self.exists:
+            return f"there is no subscription named {self.name!r} to change: read what there is"
         return f"the subscription {self.name!r} is not what it was: read it again and decide anew"
 
 
@@ -127,7 +131,7 @@ class Subscriptions:
     def _existing(self, name: str, only_if: Condition | None) -> Subscription | None:
         existing = self._in_force.get(name)
         if only_if is not None and not only_if(existing):
-            raise ChangedMeanwhileError(name)
+            raise ChangedMeanwhileError(name, existing is not None)
         return existing
 
     async def _to_its_end(self, change: Coroutine[Any, Any, bool]) -> bool:

@@ -18,7 +18,7 @@ from receiver.api.dependencies import Dependencies
 from receiver.api.limits import read_body
 from receiver.api.pages import After, Limit, Page, page_of
 from receiver.api.problems import FieldError, Problem, ProblemError, field_error
-from receiver.store.subscriptions import Condition
+from receiver.store.subscriptions import ChangedMeanwhileError, Condition
 from receiver.telemetry.subscription import (
     DEFAULT_INTERVAL_MS,
     MAX_INTERVAL_MS,
@@ -132,6 +132,14 @@ async def put_subscription(
         value = _value_at(error.field, {**body.model_dump(), "name": name})
         wrong = FieldError(field=error.field, value=value, detail=detail)
         raise ProblemError(422, f"{error.field}: {detail}", [wrong]) from None
+    except ChangedMeanwhileError as error:
+        if if_none_match is None or not error.exists:
+            raise
+        raise ProblemError(
+            412,
+            f"there is a subscription named {name!r} already: "
+            "choose another name, or leave out If-None-Match to replace it",
+        ) from None
     response.status_code = 201 if created else 200
     response.headers["etag"] = _entity_tag(subscription)
     return _view(subscription)

@@ -238,18 +238,24 @@ def test_pages(api: Api) -> None:
 def test_conditions(api: Api) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         path = "/v1/subscriptions/s"
-        problem_of(await rest.put(path, json=BODY, headers={"if-match": "*"}), 412)
+        problem = problem_of(await rest.put(path, json=BODY, headers={"if-match": "*"}), 412)
+        assert problem["detail"] == "there is no subscription named 's' to change: read what there is"
         answer = await rest.put(path, json=BODY, headers={"if-none-match": "*"})
         assert answer.status_code == 201
         first = answer.headers["etag"]
         assert (await rest.get(path)).headers["etag"] == first
-        problem_of(await rest.put(path, json=BODY, headers={"if-none-match": "*"}), 412)
+        problem = problem_of(await rest.put(path, json=BODY, headers={"if-none-match": "*"}), 412)
+        assert problem["detail"] == (
+            "there is a subscription named 's' already: "
+            "choose another name, or leave out If-None-Match to replace it"
+        )
         problem_of(await rest.put(path, json=BODY, headers={"if-none-match": first}), 422)
         changed = {**BODY, "interval_ms": 1000}
         answer = await rest.put(path, json=changed, headers={"if-match": f'"x", {first}'})
         assert answer.status_code == 200
         assert answer.headers["etag"] != first
-        problem_of(await rest.put(path, json=BODY, headers={"if-match": first}), 412)
+        problem = problem_of(await rest.put(path, json=BODY, headers={"if-match": first}), 412)
+        assert problem["detail"] == "the subscription 's' is not what it was: read it again and decide anew"
         problem_of(await rest.delete(path, headers={"if-match": first}), 412)
         assert (await rest.get(path)).json()["interval_ms"] == 1000
         answer = await rest.delete(path, headers={"if-match": answer.headers["etag"]})
