@@ -40,7 +40,6 @@ _ACCEPTS_PER_TURN: Final = 64
 _OUT_OF_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE_OUT_OF_FILES_S: Final = 0.5
 _ENDED_BY_BROKER: Final = frozenset({CloseReason.BROKER_CLOSED, CloseReason.BROKER_RESET})
-_QUIET_S: Final = 1.0  # longer than a consumer's fetch.max.wait.ms of 500 ms: its answer still comes
 _DRAIN_CHECK_S: Final = 0.05
 
 _connection_numbers = itertools.count(1)
@@ -138,8 +137,7 @@ class Listener:
             relay.drain()
         while self._relays and (now := loop.time()) < deadline:
             for relay in tuple(self._relays):
-                quiet_since = relay.quiet_since
-                if quiet_since is not None and now - quiet_since >= _QUIET_S:
+                if relay.is_drained(now):
                     relay.close(CloseReason.DRAINED)
             await asyncio.sleep(_DRAIN_CHECK_S)
         for relay in tuple(self._relays):

@@ -31,6 +31,10 @@ _HALF_CLOSED_S: Final = 60.0
 #: How long a broker may take to answer what came before malformed bytes, in seconds.
 _REFUSED_S: Final = 5.0
 
+#: How long a connection is quiet, while draining, before an answer that may be due is no longer waited for,
+#: in seconds. Longer than a consumer's fetch.max.wait.ms, which is 500 ms unless somebody changed it.
+_QUIET_S: Final = 3.0
+
 #: Makes close() send a reset, as the other side got one.
 _RESET = struct.pack("ii", 1, 0)
 
@@ -138,12 +142,17 @@ class Relay:
         """Bytes read so far from the client and from the broker."""
         return self._up.bytes_read, self._down.bytes_read
 
-    @property
-    def quiet_since(self) -> float | None:
-        """While draining: since when nothing moved, in loop time; None while an answer is known to be due."""
-        if self._session.awaiting or self._session.due or not self._down.flushed:
-            return None
-        return self._last_moved
+    def is_drained(self, now: float) -> bool:
+        """Say whether no answer is due any more.
+
+        Args:
+            now: The loop's time. An answer may be due or, since a Produce with acks=0, may never come: a
+                connection that has been quiet for a while counts as drained then.
+        """
+        session = self._session
+        if session.awaiting or session.due or session.responses.due or not self._down.flushed:
+            return False
+        return not session.in_flight or now - self._last_moved >= _QUIET_S
 
     # -- called by the directions ---------------------------------------------------------------------
 

@@ -248,6 +248,11 @@ class Session:
         return self.requests.due
 
     @property
+    def in_flight(self) -> bool:
+        """Whether the broker may owe an answer: for good, once there was a Produce with acks=0."""
+        return self.requests.frames - self._answered_here != self.responses.frames
+
+    @property
     def awaiting(self) -> bool:
         """Whether an answer of ours is still outstanding."""
         return bool(self._pending)

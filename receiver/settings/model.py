@@ -158,6 +158,9 @@ class QuirkSettings(_Settings):
         default=None,
         description="Prefixes the client has: only these are ever asked for; empty: it is asked for nothing.",
     )
+    max_interval_ms: int | None = Field(
+        default=None, ge=100, le=3_600_000, description="Longest push interval the client can keep."
+    )
     reason: str = Field(default="", description="Why the rule exists, for the log and the REST API.")
 
 

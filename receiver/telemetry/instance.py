@@ -169,7 +169,7 @@ class ClientInstance:
         self.treatment = treatment
         self.assignment = subscriptions.assignment(facts, default_interval_ms=default_interval_ms)
         self.requested_metrics = treatment.requested(self.assignment.prefixes)
-        self.push_interval_ms = self.assignment.interval_ms
+        self.push_interval_ms = treatment.interval_ms(self.assignment.interval_ms)
         self.subscription_id = subscription_id(self.id, self.requested_metrics, self.push_interval_ms)
 
     def get(self, now: float) -> ErrorCode:

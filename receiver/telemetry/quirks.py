@@ -74,6 +74,7 @@ class Quirk:
         one_prefix: Ask for the longest beginning that all prefixes have in common, in place of several.
         kinds: Metric names by kind of client; where the prefixes match no metric of one kind, nothing is
         asked.
+        max_interval_ms: The longest push interval that the client can keep, in milliseconds; None: any.
     """
 
     client_software_name: str
@@ -83,6 +84,7 @@ class Quirk:
     metrics: tuple[str, ...] | None = None
     one_prefix: bool = False
     kinds: tuple[tuple[str, ...], ...] = ()
+    max_interval_ms: int | None = None
 
 
 #: Rules for clients that are known to need them.
@@ -100,6 +102,13 @@ BUILT_IN_QUIRKS: Final = (
         reason="reads past the end of every requested prefix but the last, so that these match nothing "
         "(librdkafka #5105), and sends a metric once for each prefix that matches it (#5104)",
         one_prefix=True,
+    ),
+    Quirk(
+        client_software_name=_LIBRDKAFKA,
+        client_software_version=">=2.5.0",
+        reason="multiplies the interval by up to 1,500 in 32 bits: one over 1,431,655 ms overflows, and the "
+        "client asks for its subscriptions 2,000 times a second",
+        max_interval_ms=1_431_000,
     ),
     Quirk(
         client_software_name=_JAVA,
@@ -132,6 +141,7 @@ class Treatment:
         metrics: Prefixes that the client has, None for no limit.
         one_prefix: Whether to ask for one prefix only.
         kinds: Metric names by kind of client, of which each kind must be asked for some.
+        max_interval_ms: The longest push interval that the client can keep, None for any.
         reasons: Reasons of the rules that apply, for the REST API.
     """
 
@@ -139,7 +149,12 @@ class Treatment:
     metrics: tuple[str, ...] | None = None
     one_prefix: bool = False
     kinds: tuple[tuple[str, ...], ...] = ()
+    max_interval_ms: int | None = None
     reasons: tuple[str, ...] = ()
+
+    def interval_ms(self, wanted: int) -> int:
+        """Say at which interval to have a client push whose subscriptions want this one, in milliseconds."""
+        return wanted if self.max_interval_ms is None else min(wanted, self.max_interval_ms)
 
     def requested(self, prefixes: tuple[str, ...]) -> tuple[str, ...]:
         """Say what to ask a client for that its subscriptions want these prefixes of, sorted."""
@@ -198,6 +213,7 @@ class Quirks:
             metrics=next((q.metrics for q in quirks if q.metrics is not None), None),
             one_prefix=any(q.one_prefix for q in quirks),
             kinds=next((q.kinds for q in quirks if q.kinds), ()),
+            max_interval_ms=next((q.max_interval_ms for q in quirks if q.max_interval_ms is not None), None),
             reasons=tuple(q.reason for q in quirks),
         )
 
@@ -264,6 +280,7 @@ def _of_settings(rule: QuirkSettings) -> Quirk:
         reason=rule.reason or "an operator's rule",
         compression=None if rule.compression is None else tuple(CODECS[codec] for codec in rule.compression),
         metrics=rule.metrics,
+        max_interval_ms=rule.max_interval_ms,
     )
 
 

@@ -155,7 +155,7 @@ class Relayed:
 
     def quiet(self) -> bool:
         """Whether the drain may close it, once it was so for a while."""
-        return self.relay.quiet_since is not None
+        return self.relay.is_drained(float("inf"))
 
     def close(self) -> None:
         """Close everything."""

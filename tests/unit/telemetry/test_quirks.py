@@ -170,7 +170,7 @@ def test_a_wrong_rule_is_named(rule: dict[str, Any], field: str) -> None:
 def test_every_built_in_rule_says_why_and_can_apply() -> None:
     for quirk in BUILT_IN_QUIRKS:
         assert quirk.reason
-        assert quirk.compression is not None or quirk.one_prefix or quirk.kinds
+        assert quirk.compression or quirk.one_prefix or quirk.kinds or quirk.max_interval_ms
 
 
 def test_made_up_names_do_not_pile_up() -> None:
@@ -178,3 +178,21 @@ def test_made_up_names_do_not_pile_up() -> None:
     for number in range(2000):
         assert quirks.treatment(f"made-up-{number}\ud800", "1\ud800").compression == OFFERED
     assert len(quirks._known) <= 256
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "wanted", "given"),
+    [
+        ("librdkafka", "2.16.0", 3_600_000, 1_431_000),
+        ("confluent-kafka-python", "2.16.1-rdkafka-2.16.0", 1_431_001, 1_431_000),
+        ("librdkafka", "2.16.0", 60_000, 60_000),
+        ("apache-kafka-java", "4.4.0", 3_600_000, 3_600_000),
+    ],
+)
+def test_an_interval_that_overflows_in_librdkafka_is_never_asked_for(
+    name: str, version: str, wanted: int, given: int
+) -> None:
+    treatment = Quirks(compression=(4,)).treatment(name, version)
+    # It jitters an interval by up to one and a half, in microseconds, in 32 bits.
+    assert treatment.interval_ms(wanted) == given
+    assert treatment.max_interval_ms is None or treatment.max_interval_ms * 1500 < 2**31
