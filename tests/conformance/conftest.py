@@ -33,11 +33,7 @@ def receiver() -> Iterator[ReceiverPeer]:
         properties=BROKER_PROPERTIES,
     ) as broker:
         broker.create_topic(ReceiverPeer.topic)
-        config = config_for(broker)
-        for listener in config["listeners"]:
-            if listener["name"] == "SASL":
-                listener["security_protocol"] = "SASL_PLAINTEXT"
-        with Sidecar(config) as sidecar:
+        with Sidecar(config_for(broker)) as sidecar:
             peer = ReceiverPeer(sidecar)
             peer.subscribe_all()
             yield peer

@@ -54,9 +54,6 @@ WHO = [f"{language}-{mode}" for language, mode in KNOWN]
 def gateway(broker: KafkaBroker, shared_collector: Collector) -> Iterator[GatewaySidecar]:
     shared_collector.forget()
     settings = config_for(broker, collector=shared_collector)
-    for listener in settings["listeners"]:
-        if listener["name"] == "SASL":
-            listener["security_protocol"] = "SASL_PLAINTEXT"
     with GatewaySidecar(settings) as sidecar:
         yield sidecar
 

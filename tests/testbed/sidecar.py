@@ -51,7 +51,12 @@ def config_for(
     return {
         "broker": {"id": broker.node_id, "cluster_id": None},
         "listeners": [
-            {"name": name, "bind": f"{LOOPBACK}:{bound}", "upstream": f"{LOOPBACK}:{upstream}"}
+            {
+                "name": name,
+                "bind": f"{LOOPBACK}:{bound}",
+                "upstream": f"{LOOPBACK}:{upstream}",
+                "security_protocol": "SASL_PLAINTEXT" if name == "SASL" else "PLAINTEXT",
+            }
             for name, (bound, upstream) in ports.items()
             if bound != upstream
         ],
