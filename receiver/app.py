@@ -186,11 +186,10 @@ class Application:
             instances=self._instances,
             listeners=lambda: [
                 ListenerBytes(
-                    listener=listener.settings.name,
-                    from_clients=listener.traffic[0],
-                    to_clients=listener.traffic[1],
+                    listener=listener.settings.name, from_clients=from_clients, to_clients=from_broker
                 )
                 for listener in self._gateway.listeners
+                for from_clients, from_broker in (listener.traffic,)
             ],
             plugins=self._host.statistics,
             ready=lambda: self.not_ready_because() is None,

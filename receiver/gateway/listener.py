@@ -21,7 +21,7 @@ from receiver.gateway.event_loop import running_loop
 from receiver.gateway.events import connection_fields
 from receiver.gateway.probe import reason_of
 from receiver.gateway.registry import ConnectionRegistry
-from receiver.gateway.relay import CloseReason, Relay
+from receiver.gateway.relay import CloseReason, Relay, close_with_reset
 from receiver.gateway.upstream_watch import UpstreamWatch
 from receiver.log import RateLimitedLog
 from receiver.metrics import ReceiverMetrics
@@ -177,7 +177,7 @@ class Listener:
 
     def _admit(self, client: socket.socket, source_address: str, source_port: int) -> None:
         if len(self._relays) + len(self._connecting) >= self.settings.max_connections:
-            _reset(client)
+            close_with_reset(client)
             self._refuse("limit", f"listeners[].max_connections is {self.settings.max_connections}")
             return
         connection = Connection(
@@ -199,10 +199,10 @@ class Listener:
             async with asyncio.timeout(self.settings.connect_timeout_ms / 1000):
                 broker = await _connect_to(self.settings)
         except asyncio.CancelledError:
-            _reset(client)
+            close_with_reset(client)
             raise
         except OSError as error:
-            _reset(client)
+            close_with_reset(client)
             if error.errno in _OUT_OF_FILES:
                 self._refuse("out_of_files", reason_of(error))
                 return
@@ -256,11 +256,6 @@ class Listener:
         self._warnings.warning(
             "connection refused", kind=reason, listener=self.settings.name, reason=reason, problem=problem
         )
-
-
-def _reset(client: socket.socket) -> None:
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
-    client.close()
 
 
 async def _bind(settings: ListenerSettings) -> socket.socket:

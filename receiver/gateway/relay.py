@@ -22,7 +22,7 @@ from receiver.session.session import Session
 from receiver.telemetry.connection import Connection
 from receiver.wire.framing import END_OF_REQUESTS, BrokenStreamError
 
-__all__ = ["CloseReason", "Relay"]
+__all__ = ["CloseReason", "Relay", "close_with_reset"]
 
 #: How long one direction may stay open after the other has ended, in seconds. A Kafka client or broker that
 #: closes does so in both directions; only a peer that is gone for good leaves a connection half-open.
@@ -37,6 +37,12 @@ _QUIET_S: Final = 3.0
 
 #: Makes close() send a reset, as the other side got one.
 _RESET = struct.pack("ii", 1, 0)
+
+
+def close_with_reset(side: socket.socket) -> None:
+    """Close a socket so that its peer sees a reset."""
+    side.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    side.close()
 
 
 class CloseReason(StrEnum):
@@ -125,8 +131,9 @@ class Relay:
         self._down.detach()
         for side in (self._client, self._broker):
             if reset:
-                side.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            side.close()
+                close_with_reset(side)
+            else:
+                side.close()
         self._on_close(self, reason, error)
 
     def drain(self) -> None:
@@ -187,7 +194,12 @@ class Relay:
         if self._down.finished and (self._up.finished or self._refused is not None):
             self._close_as_ended()
         elif self._half_closed is None:
-            self._half_closed = self._loop.call_later(_HALF_CLOSED_S, self._close_as_ended)
+            self._close_within(_HALF_CLOSED_S)
+
+    def _close_within(self, seconds: float) -> None:
+        if self._half_closed is not None:
+            self._half_closed.cancel()
+        self._half_closed = self._loop.call_later(seconds, self._close_as_ended)
 
     def _close_as_ended(self) -> None:
         if self._ended_first is not None:
@@ -218,7 +230,7 @@ class Relay:
         if not self._closed:
             self._up.paused = True
             self._up.update()
-            self._half_closed = self._loop.call_later(_REFUSED_S, self._close_as_ended)
+            self._close_within(_REFUSED_S)
 
     def fail(self, error: Exception) -> None:
         """We made a mistake."""

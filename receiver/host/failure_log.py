@@ -90,7 +90,8 @@ class FailureLog:
         self, plugin: str, *, interval_s: float = 10.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         fields = {"plugin": plugin}
-        self._fields = fields
+        # Not bound here, as it would keep the form and level of now: SIGHUP may change both.
+        self._logger = structlog.get_logger("receiver.host", **fields)
         self._limited = RateLimitedLog("receiver.host", every_s=interval_s, clock=clock, fields=fields)
 
     def limited(self, event: str, **fields: Any) -> None:
@@ -99,12 +100,8 @@ class FailureLog:
 
     def info(self, event: str, **fields: Any) -> None:
         """Tell of a step in the plugin's lifecycle."""
-        self._logger().info(event, **fields)
+        self._logger.info(event, **fields)
 
     def error(self, event: str, **fields: Any) -> None:
         """Tell of something that happens once and is bad."""
-        self._logger().error(event, **fields)
-
-    def _logger(self) -> Any:
-        # Not kept: a logger keeps the form and level of when it was made, and SIGHUP may change both.
-        return structlog.get_logger("receiver.host").bind(**self._fields)
+        self._logger.error(event, **fields)

@@ -250,7 +250,7 @@ class Session:
     @property
     def in_flight(self) -> bool:
         """Whether the broker may owe an answer: for good, once there was a Produce with acks=0."""
-        return self.requests.frames - self._answered_here != self.responses.frames
+        return self._unanswered != 0
 
     @property
     def awaiting(self) -> bool:
@@ -320,7 +320,7 @@ class Session:
         header = decode_request_header(reader)
         self._learn_client_id(header)
         telemetry_request = decode_telemetry(header, reader, cut_beyond=self._max_push_bytes if cut else None)
-        if self._nothing_in_flight():
+        if self._may_answer_now():
             self._answered_here += 1
             self._answers.append(self._decide_telemetry(header, telemetry_request))
             return b""
@@ -330,14 +330,14 @@ class Session:
         )
         return marker(header.client_id, version, correlation_id)
 
-    def _nothing_in_flight(self) -> bool:
-        """Whether the request at hand, already counted, is the only one without an answer."""
-        return (
-            self._vouched
-            and not self._can_expire
-            and self.requests.frames - self._answered_here - 1 == self.responses.frames
-            and not self.responses.due
-        )
+    def _may_answer_now(self) -> bool:
+        """Whether the short cut may be taken: the request at hand, already counted, is the only one unanswered."""
+        return self._vouched and not self._can_expire and self._unanswered == 1 and not self.responses.due
+
+    @property
+    def _unanswered(self) -> int:
+        """How many requests, of those that are the broker's to answer, have no answer yet."""
+        return self.requests.frames - self._answered_here - self.responses.frames
 
     def _expect(self, answer: Callable[[bytes], bytes], held_bytes: int) -> int:
         correlation_id = -1 - self._random_bits(31)
