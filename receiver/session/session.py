@@ -331,7 +331,7 @@ class Session:
         return marker(header.client_id, version, correlation_id)
 
     def _may_answer_now(self) -> bool:
-        """Whether the short cut may be taken: the request at hand, already counted, is the only one unanswered."""
+        """Whether the short cut is open: only the request at hand, already counted, has no answer yet."""
         return self._vouched and not self._can_expire and self._unanswered == 1 and not self.responses.due
 
     @property
