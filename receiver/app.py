@@ -39,7 +39,8 @@ from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.errors import SettingsError
 from receiver.settings.load import load
-from receiver.settings.model import ListenerSettings, ReceiverSettings
+from receiver.settings.listeners import ListenerSettings
+from receiver.settings.model import ReceiverSettings
 from receiver.store import SqliteSubscriptionStore, StoreError, Subscriptions
 from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.errors import QuirkError

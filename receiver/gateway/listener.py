@@ -27,7 +27,7 @@ from receiver.log import RateLimitedLog
 from receiver.metrics import ReceiverMetrics
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
-from receiver.settings.model import ListenerSettings
+from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.connection import Broker, Connection
 
 __all__ = ["Listener", "ListenerError", "SessionFactory"]

@@ -15,7 +15,7 @@ import structlog
 from receiver.gateway.probe import ProbeError, probe
 from receiver.log import RateLimitedLog
 from receiver.session.upstream import Upstream
-from receiver.settings.model import ListenerSettings
+from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.connection import Broker
 
 __all__ = ["UpstreamWatch"]

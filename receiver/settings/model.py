@@ -1,6 +1,7 @@
 """The configuration as types: every key of ``receiver.yaml``, its default, its bounds and what it does.
 
-Owns the outer contract's names and nothing else: no file, no environment, no I/O. The configuration
+Owns the outer contract's names, with the modules of its larger sections beside it, and nothing else: no
+file, no environment, no I/O. The configuration
 reference in docs/ is made from these types.
 """
 
@@ -10,19 +11,22 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import re2
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
+from receiver.settings.base import Settings
 from receiver.settings.hostport import HostPort
+from receiver.settings.limits import LimitsSettings
+from receiver.settings.listeners import ListenerSettings
+from receiver.settings.rest import RestSettings
 
 __all__ = [
     "BrokerSettings",
     "CompressionName",
     "DrainSettings",
-    "ListenerSettings",
+    "Kip1313Settings",
     "LogSettings",
     "QuirkSettings",
     "ReceiverSettings",
-    "RestSettings",
     "SubscriptionStoreSettings",
     "TelemetrySettings",
 ]
@@ -33,12 +37,6 @@ CompressionName = Literal["gzip", "snappy", "lz4", "zstd"]
 
 #: A node id on the wire is an int32, and a broker's own is never negative.
 _MAX_BROKER_ID = 2_147_483_647
-
-
-def _has_port(address: HostPort) -> HostPort:
-    if address.port == 0:
-        raise ValueError("the port of the broker's listener cannot be 0")
-    return address
 
 
 def _without_repetition(names: tuple[CompressionName, ...]) -> tuple[CompressionName, ...]:
@@ -68,17 +66,12 @@ def _with_type(entry: dict[str, Any]) -> dict[str, Any]:
     return entry
 
 
-_Upstream = Annotated[HostPort, AfterValidator(_has_port)]
 _RegularExpression = Annotated[str, AfterValidator(_regular_expression)]
 _Compression = Annotated[tuple[CompressionName, ...], AfterValidator(_without_repetition)]
 _PluginEntry = Annotated[dict[str, Any], AfterValidator(_with_type)]
 
 
-class _Settings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True)
-
-
-class BrokerSettings(_Settings):
+class BrokerSettings(Settings):
     """The broker that the sidecar stands beside."""
 
     id: int = Field(ge=0, le=_MAX_BROKER_ID, description="Node id of the broker; the `broker_id` label.")
@@ -87,61 +80,14 @@ class BrokerSettings(_Settings):
     )
 
 
-class ListenerSettings(_Settings):
-    """One listener: where clients connect, and the broker's listener behind it."""
-
-    name: str = Field(
-        pattern=r"^[A-Za-z0-9_.-]{1,249}$",
-        description="Name of the broker's advertised listener; the `listener` label.",
-    )
-    bind: HostPort = Field(
-        description="Where clients connect; port 0 lets the system choose. IPv6 in brackets: `[::1]:19092`."
-    )
-    upstream: _Upstream = Field(description="The broker's own listener.")
-    security_protocol: Literal["PLAINTEXT", "SASL_PLAINTEXT"] = Field(
-        default="PLAINTEXT", description="What the broker's listener speaks; the `security_protocol` label."
-    )
-    connect_timeout_ms: int = Field(
-        default=3000, ge=1, le=60_000, description="How long connecting to the broker may take."
-    )
-    max_connections: int = Field(
-        default=10_000, ge=1, description="Open client connections; one more is closed at once and counted."
-    )
-    max_frame_bytes: int = Field(
-        default=104_857_600,
-        ge=1024,
-        le=2_147_483_647,
-        description="Largest request a client may announce (the broker's socket.request.max.bytes).",
-    )
-
-
-class SubscriptionStoreSettings(_Settings):
+class SubscriptionStoreSettings(Settings):
     """Where subscriptions are kept."""
 
     store: Literal["sqlite"] = Field(default="sqlite", description="The kind of store.")
     path: Path = Field(default=Path("./subscriptions.db"), description="The SQLite file.")
 
 
-class RestSettings(_Settings):
-    """The REST API."""
-
-    bind: HostPort = Field(
-        default=HostPort(host="127.0.0.1", port=8642),
-        description="Where the REST API listens. Only a loopback address: the API has no authentication yet.",
-    )
-
-    @field_validator("bind")
-    @classmethod
-    def _only_loopback(cls, bind: HostPort) -> HostPort:
-        if not bind.is_loopback:
-            raise ValueError(
-                "the REST API has no authentication yet, so it must stay on this machine: "
-                f"use 127.0.0.1:{bind.port}, [::1]:{bind.port} or localhost:{bind.port}"
-            )
-        return bind
-
-
-class QuirkSettings(_Settings):
+class QuirkSettings(Settings):
     """A rule for clients of a certain software: what they are sent differently."""
 
     client_software_name: _RegularExpression = Field(
@@ -164,7 +110,7 @@ class QuirkSettings(_Settings):
     reason: str = Field(default="", description="Why the rule exists, for the log and the REST API.")
 
 
-class TelemetrySettings(_Settings):
+class TelemetrySettings(Settings):
     """The telemetry core: limits and defaults."""
 
     max_bytes: int = Field(
@@ -202,7 +148,7 @@ class TelemetrySettings(_Settings):
         return limit
 
 
-class DrainSettings(_Settings):
+class DrainSettings(Settings):
     """What happens on SIGTERM."""
 
     timeout_s: Annotated[float, Field(ge=0, le=600)] = Field(
@@ -211,7 +157,7 @@ class DrainSettings(_Settings):
     )
 
 
-class LogSettings(_Settings):
+class LogSettings(Settings):
     """What is logged, and how."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
@@ -224,7 +170,16 @@ class LogSettings(_Settings):
     )
 
 
-class ReceiverSettings(_Settings):
+class Kip1313Settings(Settings):
+    """KIP-1313, which is under discussion."""
+
+    translate_all: bool = Field(
+        default=False,
+        description="Offer request header v3 for every RPC in front of a broker that lacks it, and translate.",
+    )
+
+
+class ReceiverSettings(Settings):
     """The whole of ``receiver.yaml``."""
 
     broker: BrokerSettings
@@ -234,6 +189,8 @@ class ReceiverSettings(_Settings):
     subscriptions: SubscriptionStoreSettings = SubscriptionStoreSettings()
     rest: RestSettings = RestSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    limits: LimitsSettings = LimitsSettings()
+    kip1313: Kip1313Settings = Kip1313Settings()
     # Not in the repr: what a plugin's settings hold in place of a secret's file is known to the plugin only.
     plugins: tuple[_PluginEntry, ...] = Field(
         default=(), repr=False, description="Destinations; each has a `type` and its plugin's own settings."

@@ -52,7 +52,7 @@ def _with_metadata(field: FieldInfo) -> Any:
 def fields_of(model: type[BaseModel]) -> Iterator[tuple[str, Any, FieldInfo]]:
     """Name, type and definition of each key of ``model``, in their order."""
     for name, field in model.model_fields.items():
-        yield name, _with_metadata(field), field
+        yield field.alias or name, _with_metadata(field), field
 
 
 def options(annotation: Any) -> tuple[Any, ...]:
@@ -87,8 +87,10 @@ def child_type(annotation: Any, part: str | int) -> Any:
         if option is Any:
             return Any
         origin, args = typing.get_origin(option), typing.get_args(option)
-        if isinstance(option, type) and issubclass(option, BaseModel) and part in option.model_fields:
-            return _with_metadata(option.model_fields[str(part)])
+        if isinstance(option, type) and issubclass(option, BaseModel):
+            found = next((annotation for name, annotation, _ in fields_of(option) if name == part), None)
+            if found is not None:
+                return found
         if origin in (tuple, list) and isinstance(part, int):
             return args[0]
         if origin is dict and isinstance(part, str):
@@ -107,7 +109,7 @@ def type_at(model: Any, loc: Loc) -> Any:
 def child_keys(annotation: Any) -> tuple[str, ...]:
     """The keys that a type has, empty where it is no model."""
     model = model_of(annotation)
-    return tuple(model.model_fields) if model else ()
+    return tuple(name for name, _, _ in fields_of(model)) if model else ()
 
 
 def takes_null(annotation: Any) -> bool:

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 
 from receiver.wire.uuid import Uuid
 
-__all__ = ["ANONYMOUS", "UNKNOWN", "Broker", "Connection"]
+__all__ = ["ANONYMOUS", "UNKNOWN", "UNKNOWN_PRINCIPAL", "Broker", "Connection"]
 
 #: Kafka's principal of a connection that nobody authenticated.
 ANONYMOUS = "User:ANONYMOUS"
+
+#: The principal of a client that the broker let in by a way which does not show who it is, such as GSSAPI.
+UNKNOWN_PRINCIPAL = "User:unknown"
 
 #: KIP-511: the software name and version of a client that told none.
 UNKNOWN = "unknown"
@@ -46,7 +49,8 @@ class Connection:
         client_software_name: From the last valid ApiVersions request of version 3 or later.
         client_software_version: Likewise.
         client_instance_id: From its latest telemetry request; None while there was none.
-        principal: Who the broker said it is.
+        principal: Who the client is: by its certificate, or as the broker let it log in.
+        sasl_mechanism: The mechanism of its login; None without SASL.
     """
 
     id: str
@@ -60,3 +64,4 @@ class Connection:
     client_software_version: str = UNKNOWN
     client_instance_id: Uuid | None = None
     principal: str = ANONYMOUS
+    sasl_mechanism: str | None = None

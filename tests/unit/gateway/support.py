@@ -20,7 +20,7 @@ from receiver.plugin import Push
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.hostport import HostPort
-from receiver.settings.model import ListenerSettings
+from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.connection import Broker, Connection
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.scripted_broker import NODE_ID, RANGES
