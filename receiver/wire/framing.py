@@ -132,6 +132,11 @@ class FrameRewriter(ABC):
         length: int = _LENGTH.unpack_from(held)[0]
         return LENGTH_BYTES + length - len(held)
 
+    @property
+    def held(self) -> int:
+        """How many bytes are kept of a frame that is not whole yet; 0 while nobody watches it."""
+        return len(self._held) if self._held is not None else 0
+
     def stop_watching(self) -> None:
         """Let everything from here on pass as it is, without a look at its frames."""
         self._over = True

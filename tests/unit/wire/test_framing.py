@@ -106,6 +106,19 @@ def test_due_tells_the_bytes_to_the_end_of_the_frame() -> None:
     assert rewrite.due == 0
 
 
+def test_held_tells_what_a_watched_frame_takes_until_it_is_whole() -> None:
+    long = request(WATCHED, b"x" * 500)
+    rewrite = rewriter(max_watched_bytes=20)
+    fed(rewrite, request(0, b"a" * 10)[:15])
+    assert rewrite.held == 0
+    fed(rewrite, request(0, b"a" * 10)[15:], long[:10])
+    assert rewrite.held == 10
+    fed(rewrite, long[10:-1])
+    assert rewrite.held == 24
+    fed(rewrite, long[-1:])
+    assert rewrite.held == 0
+
+
 def test_nothing_is_looked_at_any_more_when_nobody_watches() -> None:
     def replace(_held: bytes, _length: int) -> bytes:
         rewrite.stop_watching()
