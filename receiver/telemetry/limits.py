@@ -1,0 +1,326 @@
+"""Limits on what one peer may take: how much each source address and each principal has used.
+
+Owns the counts and the decision. It must not know what is done about it: whoever asks answers, closes or
+waits.
+
+Connections are counted exactly. What is allowed for a time is a bucket that drains at the limit's rate and
+refuses what would make it overflow, kept as the one number that never has to be recalculated: the time at
+which it will be empty. A bucket holds ``burst`` seconds of its rate:
+
+====================  ===========  ==========  ===================================================
+limit                 setting      burst       what fills it
+====================  ===========  ==========  ===================================================
+new_instances         by minute    60 s        a client instance that was not known
+telemetry_requests    by second    10 s        a telemetry request
+rejected_bytes        by minute    60 s        a push that was refused for what it held; it may
+                                               overflow, by another 60 s at most
+====================  ===========  ==========  ===================================================
+
+Ten seconds of requests, because all clients of a host come back at once when a broker was restarted, and who
+is told to wait then waits for its whole push interval.
+
+Buckets are kept for so many peers of each kind, and the least recently seen goes first; a bucket that is
+forgotten is empty. A peer that has open connections keeps its number of them whatever else is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from ipaddress import AddressValueError, IPv6Address, IPv6Network
+from typing import Final, Literal
+
+from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
+from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL, Connection
+
+__all__ = ["Exceeded", "LimitName", "Limits", "Scope"]
+
+#: By what peers are told apart.
+Scope = Literal["source_address", "principal"]
+
+
+class LimitName(StrEnum):
+    """What is limited."""
+
+    CONNECTIONS = "connections"
+    NEW_INSTANCES = "new_instances"
+    TELEMETRY_REQUESTS = "telemetry_requests"
+    REJECTED_BYTES = "rejected_bytes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exceeded:
+    """A limit that a peer is over.
+
+    Attributes:
+        limit: Which one.
+        scope: Whether it is the source address' or the principal's.
+        peer: The IPv4 address, the IPv6 network of 64 bits, or the principal.
+        allowed: The limit as configured.
+        retry_after_s: In how many seconds there is room for one more; 0 for connections, where only another's
+            end makes room.
+    """
+
+    limit: LimitName
+    scope: Scope
+    peer: str
+    allowed: int
+    retry_after_s: float
+
+    def __str__(self) -> str:
+        return f"the {self.scope} {self.peer} is over its limit {self.limit} ({self.allowed})"
+
+
+class Limits:
+    """What every peer has used of what it may.
+
+    To be used by one thread at a time. Every call takes about a microsecond, however many peers there are.
+    A principal that stands for nobody in particular (``User:ANONYMOUS``, ``User:unknown``) has no limits:
+    those are many people.
+
+    Args:
+        settings: The limits, until :meth:`replace_settings`.
+    """
+
+    def __init__(self, settings: LimitsSettings) -> None:
+        self._sources = _Peers("source_address")
+        self._principals = _Peers("principal")
+        self._principal_of: dict[Connection, str] = {}
+        self.replace_settings(settings)
+
+    @property
+    def peers(self) -> Mapping[Scope, int]:
+        """How many peers of each kind are remembered."""
+        return {peers.scope: len(peers) for peers in (self._sources, self._principals)}
+
+    def replace_settings(self, settings: LimitsSettings) -> None:
+        """Work with other limits from now on; what was counted stays counted."""
+        self._sources.replace(settings.source_address, settings.max_peers)
+        self._principals.replace(settings.principal, settings.max_peers)
+
+    def connection_opened(self, source_address: str) -> Exceeded | None:
+        """Count a connection for its source address, unless that has as many as it may.
+
+        Args:
+            source_address: The client's address as text.
+
+        Returns:
+            None when it is counted; then :meth:`connection_closed` must be called once for it.
+        """
+        return self._sources.open(_source(source_address))
+
+    def authenticated(self, connection: Connection) -> Exceeded | None:
+        """Count a connection for its principal, unless that has as many as it may.
+
+        A connection is counted for one principal only, the latest.
+
+        Args:
+            connection: A counted connection whose principal is known now.
+
+        Returns:
+            None when it is counted, or has no principal that is limited.
+        """
+        principal = _principal(connection)
+        counted = self._principal_of.get(connection)
+        if principal == counted:
+            return None
+        if counted is not None:
+            self._principals.close(counted)
+            del self._principal_of[connection]
+        if principal is None:
+            return None
+        exceeded = self._principals.open(principal)
+        if exceeded is None:
+            self._principal_of[connection] = principal
+        return exceeded
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Count a connection no longer, neither for its source address nor for its principal.
+
+        Args:
+            connection: One that :meth:`connection_opened` has counted.
+        """
+        self._sources.close(_source(connection.source_address))
+        principal = self._principal_of.pop(connection, None)
+        if principal is not None:
+            self._principals.close(principal)
+
+    def telemetry_request(self, connection: Connection, now: float) -> Exceeded | None:
+        """Count a telemetry request, unless it is one too many.
+
+        Args:
+            connection: The connection that it came over.
+            now: The time in seconds of a monotonic clock.
+
+        Returns:
+            None when it is counted; otherwise nothing is, for neither peer.
+        """
+        return self._count(_TELEMETRY_REQUESTS, connection, now)
+
+    def new_instance(self, connection: Connection, now: float) -> Exceeded | None:
+        """Count a client instance that was not known, unless it is one too many.
+
+        Args and result are those of :meth:`telemetry_request`.
+        """
+        return self._count(_NEW_INSTANCES, connection, now)
+
+    def rejected(self, connection: Connection, size: int, now: float) -> None:
+        """Count a push that was refused for what it held.
+
+        Args:
+            connection: The connection that it came over.
+            size: Its bytes, as they came or as far as they were inflated, whatever is more.
+            now: The time in seconds of a monotonic clock.
+        """
+        self._sources.fill(_REJECTED_BYTES, _source(connection.source_address), size, now)
+        principal = _principal(connection)
+        if principal is not None:
+            self._principals.fill(_REJECTED_BYTES, principal, size, now)
+
+    def rejecting(self, connection: Connection, now: float) -> Exceeded | None:
+        """Say whether so much of a peer's pushes was refused that no more are to be looked into.
+
+        Args:
+            connection: The connection that a push came over.
+            now: The time in seconds of a monotonic clock.
+        """
+        principal = _principal(connection)
+        exceeded = self._sources.full(_REJECTED_BYTES, _source(connection.source_address), now)
+        if exceeded is None and principal is not None:
+            exceeded = self._principals.full(_REJECTED_BYTES, principal, now)
+        return exceeded
+
+    def _count(self, bucket: int, connection: Connection, now: float) -> Exceeded | None:
+        source = _source(connection.source_address)
+        principal = _principal(connection)
+        exceeded = self._sources.full(bucket, source, now)
+        if exceeded is None and principal is not None:
+            exceeded = self._principals.full(bucket, principal, now)
+        if exceeded is None:
+            self._sources.fill(bucket, source, 1, now)
+            if principal is not None:
+                self._principals.fill(bucket, principal, 1, now)
+        return exceeded
+
+
+# A peer's buckets, by index, their limits and their bursts in seconds.
+_NEW_INSTANCES: Final = 0
+_TELEMETRY_REQUESTS: Final = 1
+_REJECTED_BYTES: Final = 2
+_NAMES: Final = (LimitName.NEW_INSTANCES, LimitName.TELEMETRY_REQUESTS, LimitName.REJECTED_BYTES)
+_BURSTS_S: Final = (60.0, 10.0, 60.0)
+_EMPTY: Final = (float("-inf"),) * len(_NAMES)
+
+# Times are floats: what has room in less than this has room.
+_TOLERANCE_S: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class _Rate:
+    """A limit over time: as configured, and for how many seconds one unit fills the bucket."""
+
+    allowed: int
+    unit_s: float
+
+
+class _Peers:
+    """The peers of one kind."""
+
+    __slots__ = ("_connections", "_empty_at", "_max_connections", "_max_peers", "_rates", "scope")
+
+    _max_connections: int | None
+    _max_peers: int
+    _rates: tuple[_Rate | None, ...]
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope: Final = scope
+        self._connections: dict[str, int] = {}
+        self._empty_at: OrderedDict[str, list[float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._empty_at)
+
+    def replace(self, settings: PeerLimitsSettings, max_peers: int) -> None:
+        self._max_connections = settings.connections
+        self._max_peers = max_peers
+        self._rates = (
+            _rate(settings.new_instances_per_minute, 60.0),
+            _rate(settings.telemetry_requests_per_second, 1.0),
+            _rate(settings.rejected_bytes_per_minute, 60.0),
+        )
+        while len(self._empty_at) > max_peers:
+            self._empty_at.popitem(last=False)
+
+    def open(self, peer: str) -> Exceeded | None:
+        count = self._connections.get(peer, 0)
+        if self._max_connections is not None and count >= self._max_connections:
+            return Exceeded(
+                limit=LimitName.CONNECTIONS,
+                scope=self.scope,
+                peer=peer,
+                allowed=self._max_connections,
+                retry_after_s=0.0,
+            )
+        self._connections[peer] = count + 1
+        return None
+
+    def close(self, peer: str) -> None:
+        self._connections[peer] -= 1
+        if not self._connections[peer]:
+            del self._connections[peer]
+
+    def full(self, bucket: int, peer: str, now: float) -> Exceeded | None:
+        rate = self._rates[bucket]
+        empty_at = self._empty_at.get(peer)
+        if rate is None or empty_at is None:
+            return None
+        self._empty_at.move_to_end(peer)
+        wait = max(empty_at[bucket] - now, 0.0) + rate.unit_s - _BURSTS_S[bucket]
+        if wait <= _TOLERANCE_S:
+            return None
+        return Exceeded(
+            limit=_NAMES[bucket], scope=self.scope, peer=peer, allowed=rate.allowed, retry_after_s=wait
+        )
+
+    def fill(self, bucket: int, peer: str, units: int, now: float) -> None:
+        rate = self._rates[bucket]
+        if rate is None:
+            return
+        empty_at = self._empty_at.get(peer)
+        if empty_at is None:
+            empty_at = self._empty_at[peer] = list(_EMPTY)
+            if len(self._empty_at) > self._max_peers:
+                self._empty_at.popitem(last=False)
+        else:
+            self._empty_at.move_to_end(peer)
+        # Whatever was put in, there is room again after two bursts.
+        filled = max(empty_at[bucket], now) + units * rate.unit_s
+        empty_at[bucket] = min(filled, now + 2 * _BURSTS_S[bucket])
+
+
+def _rate(allowed: int | None, period_s: float) -> _Rate | None:
+    return None if allowed is None else _Rate(allowed, period_s / allowed)
+
+
+def _principal(connection: Connection) -> str | None:
+    principal = connection.principal
+    return None if principal in (ANONYMOUS, UNKNOWN_PRINCIPAL) else principal
+
+
+def _source(source_address: str) -> str:
+    return _ipv6_source(source_address) if ":" in source_address else source_address
+
+
+@lru_cache(maxsize=4096)
+def _ipv6_source(source_address: str) -> str:
+    """The network of 64 bits that a host has to itself, so that it can't pass for many peers (RFC 6177)."""
+    try:
+        address = IPv6Address(source_address)
+    except AddressValueError:
+        return source_address
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(IPv6Network((int(address), 64), strict=False))
