@@ -1,4 +1,4 @@
-"""Owns the testbed's certificate authorities, and the PEM files that brokers, clients and the sidecar read."""
+"""Owns the testbed's certificate authorities, and the PEM files that brokers, clients and sidecars read."""
 
 from __future__ import annotations
 
