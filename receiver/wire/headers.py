@@ -9,24 +9,24 @@ What the versions of the request header changed:
 
 And of the response header: 0 is the correlation id; 1 adds tagged fields.
 
-This module owns the tables of header versions, as KIP-1313's ``headerVersions`` says them. It must not check
-what a header says: a null client id, a zero instance id and an unknown key are values like any other.
+This module owns their bytes, and the choice of the version by the numbers in
+:mod:`receiver.wire.header_versions`. It must not check what a header says: a null client id, a zero instance
+id and an unknown key are values like any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container
 from dataclasses import dataclass
 from struct import Struct
-from types import MappingProxyType
+from typing import Final
 
 from receiver.wire import api_keys
+from receiver.wire.header_versions import FIRST_FLEXIBLE, LATEST, V3_SINCE
 from receiver.wire.primitives import Reader, TaggedFields, Writer
 from receiver.wire.uuid import ZERO_UUID, Uuid
 
 __all__ = [
-    "REQUEST_HEADER_VERSIONS",
-    "RESPONSE_HEADER_VERSIONS",
     "RequestHeader",
     "ResponseHeader",
     "decode_request_header",
@@ -37,41 +37,8 @@ __all__ = [
     "response_header_version",
 ]
 
-#: Of one API: pairs of an API version and the header version that holds from it on, ascending.
-HeaderVersions = tuple[tuple[int, int], ...]
-
-#: Request header versions by API key (KIP-482, KIP-1313 "headerVersions").
-#:
-#: ApiVersions after version 5 is read as header version 1: whatever later versions put behind the client id,
-#: the part in front of it stays readable, which is why the client id kept its old form (KIP-511, KIP-1313).
-#: Such a request is answered UNSUPPORTED_VERSION and its rest is never looked at.
-REQUEST_HEADER_VERSIONS: Mapping[int, HeaderVersions] = MappingProxyType(
-    {
-        api_keys.PRODUCE: ((0, 1), (9, 2)),
-        api_keys.METADATA: ((0, 1), (9, 2)),
-        api_keys.CONTROLLED_SHUTDOWN: ((0, 0), (1, 1), (3, 2)),
-        api_keys.SASL_HANDSHAKE: ((0, 1),),
-        api_keys.API_VERSIONS: ((0, 1), (3, 2), (6, 1)),
-        api_keys.SASL_AUTHENTICATE: ((0, 1), (2, 2)),
-        api_keys.GET_TELEMETRY_SUBSCRIPTIONS: ((0, 2), (1, 3)),
-        api_keys.PUSH_TELEMETRY: ((0, 2), (1, 3)),
-    }
-)
-
-#: Response header versions by API key. ApiVersions stays at 0, so that a client that asked in a version which
-#: the broker lacks can read the answer (KIP-511).
-RESPONSE_HEADER_VERSIONS: Mapping[int, HeaderVersions] = MappingProxyType(
-    {
-        api_keys.PRODUCE: ((0, 0), (9, 1)),
-        api_keys.METADATA: ((0, 0), (9, 1)),
-        api_keys.CONTROLLED_SHUTDOWN: ((0, 0), (3, 1)),
-        api_keys.SASL_HANDSHAKE: ((0, 0),),
-        api_keys.API_VERSIONS: ((0, 0),),
-        api_keys.SASL_AUTHENTICATE: ((0, 0), (2, 1)),
-        api_keys.GET_TELEMETRY_SUBSCRIPTIONS: ((0, 1),),
-        api_keys.PUSH_TELEMETRY: ((0, 1),),
-    }
-)
+#: RPCs of which KIP-1313's version is the receiver's own and means the same on every connection.
+_ANSWERED_HERE: Final = frozenset({api_keys.GET_TELEMETRY_SUBSCRIPTIONS, api_keys.PUSH_TELEMETRY})
 
 _START = Struct(">hhi")  # API key, API version, correlation id
 
@@ -110,44 +77,45 @@ class ResponseHeader:
     tagged_fields: TaggedFields = ()
 
 
-def request_header_version(api_key: int, api_version: int) -> int:
+def request_header_version(api_key: int, api_version: int, *, translated: Container[int] = ()) -> int:
     """Tell the version of a request's header.
 
     Args:
         api_key: The request's API key.
         api_version: The request's API version.
+        translated: API keys of which KIP-1313's version is offered on the connection. That version of other
+            keys is not known, but for the telemetry RPCs, of which it always is KIP-1313's.
 
     Returns:
-        0 to 3. For a key that the table does not list, 1: the part of the header that every request but
-        ControlledShutdown v0 has in common, up to the client id. The rest of such a request is not for us.
+        0 to 3. For a key or version that is not known, 1: the part of the header that every request but
+        ControlledShutdown v0 has in common, up to the client id. Whatever later versions put behind it, it
+        stays readable, which is why the client id kept its old form (KIP-511, KIP-1313).
 
-    Source: KIP-1313, "Changes to the Kafka protocol message schemas".
+    Source: KIP-482; KIP-1313, "Changes to the Kafka protocol message schemas".
     """
-    return _latest(REQUEST_HEADER_VERSIONS.get(api_key, ()), api_version, default=1)
+    if api_version == V3_SINCE.get(api_key) and (api_key in _ANSWERED_HERE or api_key in translated):
+        return 3
+    if 0 <= api_version <= LATEST.get(api_key, -1):
+        return 2 if api_version >= FIRST_FLEXIBLE[api_key] else 1
+    return 0 if api_key == api_keys.CONTROLLED_SHUTDOWN and api_version == 0 else 1
 
 
 def response_header_version(api_key: int, api_version: int) -> int:
-    """Tell the version of a response's header.
+    """Tell the version of a response's header; KIP-1313 adds none.
 
     Args:
         api_key: The request's API key.
-        api_version: The request's API version.
+        api_version: The request's API version, KIP-1313's included.
 
     Returns:
-        0 or 1. For a key that the table does not list, 0: the correlation id, which all have in common.
+        0 or 1. For a key that is not known, 0: the correlation id, which all have in common. ApiVersions has
+        0 in every version, so that a client that asked in one which the broker lacks can read the answer.
 
     Source: KIP-482; KIP-511 for ApiVersions.
     """
-    return _latest(RESPONSE_HEADER_VERSIONS.get(api_key, ()), api_version, default=0)
-
-
-def _latest(versions: HeaderVersions, api_version: int, *, default: int) -> int:
-    found = default
-    for since, header_version in versions:
-        if api_version < since:
-            break
-        found = header_version
-    return found
+    if api_key == api_keys.API_VERSIONS or api_key not in FIRST_FLEXIBLE:
+        return 0
+    return 1 if api_version >= FIRST_FLEXIBLE[api_key] else 0
 
 
 def decode_request_header(reader: Reader, version: int | None = None) -> RequestHeader:

@@ -6,9 +6,8 @@ import pytest
 
 from receiver.wire import api_keys
 from receiver.wire.errors import WireError
+from receiver.wire.header_versions import FIRST_FLEXIBLE, LATEST, V3_SINCE, offered
 from receiver.wire.headers import (
-    REQUEST_HEADER_VERSIONS,
-    RESPONSE_HEADER_VERSIONS,
     RequestHeader,
     ResponseHeader,
     decode_request_header,
@@ -82,14 +81,15 @@ def test_response_header() -> None:
 @pytest.mark.parametrize(
     ("key", "by_version"),
     [
-        (api_keys.PRODUCE, {0: 1, 8: 1, 9: 2, 13: 2}),
-        (api_keys.METADATA, {0: 1, 8: 1, 9: 2, 13: 2}),
-        (api_keys.CONTROLLED_SHUTDOWN, {0: 0, 1: 1, 2: 1, 3: 2}),
-        (api_keys.SASL_HANDSHAKE, {0: 1, 1: 1}),
+        (api_keys.PRODUCE, {0: 1, 8: 1, 9: 2, 13: 2, 14: 1}),
+        (api_keys.METADATA, {0: 1, 8: 1, 9: 2, 13: 2, 14: 1, 32767: 1}),
+        (api_keys.CONTROLLED_SHUTDOWN, {0: 0, 1: 1, 2: 1}),
+        (api_keys.SASL_HANDSHAKE, {0: 1, 1: 1, 2: 1}),
         (api_keys.API_VERSIONS, {0: 1, 2: 1, 3: 2, 5: 2, 6: 1, 32767: 1, -1: 1}),
-        (api_keys.SASL_AUTHENTICATE, {0: 1, 1: 1, 2: 2}),
-        (api_keys.GET_TELEMETRY_SUBSCRIPTIONS, {0: 2, 1: 3}),
-        (api_keys.PUSH_TELEMETRY, {0: 2, 1: 3}),
+        (api_keys.SASL_AUTHENTICATE, {0: 1, 1: 1, 2: 2, 3: 1}),
+        (api_keys.OFFSET_DELETE, {0: 1, 1: 1}),
+        (api_keys.GET_TELEMETRY_SUBSCRIPTIONS, {0: 2, 1: 3, 2: 1, -1: 1}),
+        (api_keys.PUSH_TELEMETRY, {0: 2, 1: 3, 2: 1}),
         (9999, {0: 1, 12: 1}),
     ],
 )
@@ -100,11 +100,29 @@ def test_request_header_versions(key: int, by_version: dict[int, int]) -> None:
 @pytest.mark.parametrize(
     ("key", "by_version"),
     [
-        (api_keys.PRODUCE, {8: 0, 9: 1}),
-        (api_keys.METADATA, {8: 0, 9: 1}),
+        (api_keys.PRODUCE, {13: 2, 14: 3, 15: 1}),
+        (api_keys.API_VERSIONS, {5: 2, 6: 3, 7: 1}),
+        (api_keys.SASL_HANDSHAKE, {1: 1, 2: 1}),
+        (api_keys.OFFSET_DELETE, {0: 1, 1: 3, 2: 1}),
+    ],
+)
+def test_request_header_versions_where_kip_1313_is_offered(key: int, by_version: dict[int, int]) -> None:
+    for translated in ({key}, {key, 9999}):
+        found = {v: request_header_version(key, v, translated=translated) for v in by_version}
+        assert found == by_version
+    others = {v: request_header_version(key, v, translated={9999}) for v in by_version}
+    assert 3 not in others.values()
+
+
+@pytest.mark.parametrize(
+    ("key", "by_version"),
+    [
+        (api_keys.PRODUCE, {8: 0, 9: 1, 14: 1}),
+        (api_keys.METADATA, {8: 0, 9: 1, 14: 1}),
         (api_keys.SASL_HANDSHAKE, {0: 0, 1: 0}),
-        (api_keys.API_VERSIONS, {0: 0, 3: 0, 5: 0, 99: 0}),
-        (api_keys.SASL_AUTHENTICATE, {1: 0, 2: 1}),
+        (api_keys.API_VERSIONS, {0: 0, 3: 0, 5: 0, 6: 0, 99: 0}),
+        (api_keys.SASL_AUTHENTICATE, {1: 0, 2: 1, 3: 1}),
+        (api_keys.OFFSET_DELETE, {0: 0, 1: 1}),
         (api_keys.GET_TELEMETRY_SUBSCRIPTIONS, {0: 1, 1: 1}),
         (api_keys.PUSH_TELEMETRY, {0: 1, 1: 1}),
         (9999, {0: 0}),
@@ -114,11 +132,23 @@ def test_response_header_versions(key: int, by_version: dict[int, int]) -> None:
     assert {version: response_header_version(key, version) for version in by_version} == by_version
 
 
-def test_the_tables_list_the_same_keys_and_ascend() -> None:
-    assert REQUEST_HEADER_VERSIONS.keys() == RESPONSE_HEADER_VERSIONS.keys()
-    for versions in [*REQUEST_HEADER_VERSIONS.values(), *RESPONSE_HEADER_VERSIONS.values()]:
-        assert versions[0][0] == 0
-        assert [since for since, _ in versions] == sorted({since for since, _ in versions})
+def test_kip_1313_adds_the_version_after_the_latest_to_every_rpc_but_sasl_handshake() -> None:
+    assert V3_SINCE.keys() == LATEST.keys() - {api_keys.SASL_HANDSHAKE}
+    assert V3_SINCE[api_keys.API_VERSIONS] == 6
+    assert V3_SINCE[api_keys.OFFSET_DELETE] == FIRST_FLEXIBLE[api_keys.OFFSET_DELETE] == 1
+    assert V3_SINCE[api_keys.PUSH_TELEMETRY] == V3_SINCE[api_keys.GET_TELEMETRY_SUBSCRIPTIONS] == 1
+
+
+def test_a_version_is_offered_only_where_the_broker_stops_right_before_it() -> None:
+    ranges = {
+        api_keys.PRODUCE: (3, 13),
+        api_keys.METADATA: (0, 12),
+        api_keys.SASL_HANDSHAKE: (0, 1),
+        api_keys.API_VERSIONS: (0, 5),
+        22: (0, 6),  # InitProducerId: Kafka 4.4 has an unstable version 6 with request header 2
+        9999: (0, 0),
+    }
+    assert offered(ranges) == {api_keys.PRODUCE: (3, 14), api_keys.API_VERSIONS: (0, 6)}
 
 
 def test_apiversions_of_a_later_version_is_read_up_to_the_client_id() -> None:

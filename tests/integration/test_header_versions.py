@@ -1,0 +1,62 @@
+"""The tables of versions against Kafka's own message classes."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from receiver.wire.header_versions import FIRST_FLEXIBLE, LATEST
+from receiver.wire.headers import request_header_version, response_header_version
+from tests.testbed import jvm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """What Kafka says of one version of one RPC."""
+
+    key: int
+    version: int
+    stable: bool
+    request_header: int
+    response_header: int
+    error_body: str
+
+
+@pytest.fixture(scope="module")
+def schemas() -> list[Schema]:
+    program = Path(__file__).parent / "KafkaSchemas.java"
+    done = subprocess.run(jvm.command(str(program)), capture_output=True, text=True, check=True, timeout=60)
+    found = []
+    for line in done.stdout.splitlines():
+        key, version, stable, request_header, response_header, error_body = line.split()
+        found.append(
+            Schema(
+                key=int(key),
+                version=int(version),
+                stable=stable == "true",
+                request_header=int(request_header),
+                response_header=int(response_header),
+                error_body=error_body,
+            )
+        )
+    return found
+
+
+def test_the_latest_versions_are_kafkas(schemas: list[Schema]) -> None:
+    latest: dict[int, int] = {}
+    for schema in schemas:
+        if schema.stable:
+            latest[schema.key] = max(schema.version, latest.get(schema.key, 0))
+    assert latest == LATEST
+    assert FIRST_FLEXIBLE.keys() == LATEST.keys()
+
+
+def test_the_header_versions_are_kafkas(schemas: list[Schema]) -> None:
+    known = [schema for schema in schemas if schema.stable]
+    assert len(known) > 300
+    for schema in known:
+        assert request_header_version(schema.key, schema.version) == schema.request_header, schema
+        assert response_header_version(schema.key, schema.version) == schema.response_header, schema
