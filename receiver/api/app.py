@@ -5,16 +5,18 @@ Owns the putting together. Serving it is :mod:`receiver.api.server`'s.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 from fastapi import FastAPI
 
 from receiver.api import problems
+from receiver.api.access import Access
 from receiver.api.dependencies import ApiDependencies
-from receiver.api.limits import LOOPBACK_HOSTS, HostCheck
+from receiver.api.gate import Gate
+from receiver.api.limits import LOOPBACK_HOSTS, HeaderCheck, HostCheck
 from receiver.api.routes import clients, connections, health, subscriptions
 from receiver.api.routes.subscriptions import SubscriptionBody
+from receiver.settings.rest import RestSettings
 
 __all__ = ["create_api"]
 
@@ -24,15 +26,18 @@ What Kafka clients are asked for, who they are, and how the receiver does. Every
 """
 
 
-def create_api(dependencies: ApiDependencies, *, hosts: Collection[str] = LOOPBACK_HOSTS) -> FastAPI:
+def create_api(dependencies: ApiDependencies, settings: RestSettings) -> FastAPI:
     """Make the REST application.
 
     Args:
         dependencies: Who keeps what it shows and changes.
-        hosts: What callers may call this host; a request for another is answered 421.
+        settings: Who may ask.
 
     Returns:
-        An ASGI application. It has no start-up or shut-down of its own.
+        An ASGI application for HTTP alone. It has no start-up or shut-down of its own.
+
+    Raises:
+        ServerError: A file that should hold a token doesn't.
     """
     app = _Api(
         title="Kafka Client Telemetry",
@@ -47,7 +52,12 @@ def create_api(dependencies: ApiDependencies, *, hosts: Collection[str] = LOOPBA
     for routes in (subscriptions, clients, connections, health):
         app.include_router(routes.router)
     problems.register(app)
-    app.add_middleware(HostCheck, hosts=hosts)
+    app.add_middleware(Gate, access=Access(settings), refused=dependencies.refused)
+    if not settings.authenticates:
+        # It listens on loopback alone, then. Who has to show a token or a certificate can't be a web page
+        # that has its own name point here, so operators may call the host what they like.
+        app.add_middleware(HostCheck, hosts=LOOPBACK_HOSTS)
+    app.add_middleware(HeaderCheck)
     return app
 
 

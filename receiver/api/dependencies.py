@@ -110,6 +110,7 @@ class ApiDependencies:
         connections: The open connections (``ConnectionRegistry.snapshot``).
         not_ready_because: Why the receiver takes no clients, in one sentence; None while it does.
         metrics: Writes the receiver's metrics.
+        refused: Counts a request that was refused for who sent it, by reason.
     """
 
     version: str
@@ -118,6 +119,7 @@ class ApiDependencies:
     connections: Callable[[], Sequence[Connection]]
     not_ready_because: Callable[[], str | None]
     metrics: Exposition
+    refused: Callable[[str], None]
 
 
 def _dependencies(request: Request) -> ApiDependencies:

@@ -1,4 +1,4 @@
-"""Bounds on what a caller may send: the host it speaks to, the size of a body, the time to send it.
+"""Bounds on what a caller may send: the host it speaks to, the size of headers and body, the time to send it.
 
 Owns the refusal. It reads no more of a request than it lets through.
 """
@@ -18,10 +18,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from receiver.api.problems import ProblemError, field_error, problem_response
 from receiver.settings.errors import wording
 
-__all__ = ["LOOPBACK_HOSTS", "MAX_BODY_BYTES", "HostCheck", "read_body"]
+__all__ = ["LOOPBACK_HOSTS", "MAX_BODY_BYTES", "MAX_HEADER_BYTES", "HeaderCheck", "HostCheck", "read_body"]
 
 #: A subscription is a few hundred bytes; the largest that is any use, with a long list of prefixes, fits too.
 MAX_BODY_BYTES = 65_536
+
+#: The request's line and its headers together.
+MAX_HEADER_BYTES = 16_384
 
 #: How a caller on this machine names it.
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -45,16 +48,38 @@ class HostCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request through, or answer 421."""
-        if scope["type"] == "http":
-            host = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
-            name, _, port = host.rpartition(":")
-            if not port.isdigit():
-                name = host
-            if name.lower() not in self._hosts:
-                detail = f"this server is {', '.join(sorted(self._hosts))}: the Host header says otherwise"
-                await problem_response(421, detail)(scope, receive, send)
-                return
+        host = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
+        name, _, port = host.rpartition(":")
+        if not port.isdigit():
+            name = host
+        if name.lower() not in self._hosts:
+            detail = f"this server is {', '.join(sorted(self._hosts))}: the Host header says otherwise"
+            await problem_response(421, detail)(scope, receive, send)
+            return
         await self._app(scope, receive, send)
+
+
+class HeaderCheck:
+    """Refuses requests whose line and headers are too long.
+
+    The server's own bound holds only for what comes in pieces.
+
+    Args:
+        app: The application.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the request through, or answer 431."""
+        size = len(scope["raw_path"]) + len(scope["query_string"])
+        size += sum(len(name) + len(value) for name, value in scope["headers"])
+        if size > MAX_HEADER_BYTES:
+            detail = f"the request line and the headers may have at most {MAX_HEADER_BYTES} bytes together"
+            await problem_response(431, detail, headers={"connection": "close"})(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
 
 async def read_body(request: Request, model: type[_Body]) -> _Body:

@@ -74,6 +74,7 @@ class ReceiverMetrics:
         get_seconds: Time the telemetry core took for a GetTelemetrySubscriptions.
         push_seconds: Time the telemetry core took for a PushTelemetry.
         upstream_connect_seconds: Time that connecting to the broker took, by listener.
+        rest_requests_refused: ``rest_requests_refused_total`` by reason: for who sent them.
     """
 
     def __init__(self, *, version: str, labels: SoftwareLabels | None = None) -> None:
@@ -136,6 +137,9 @@ class ReceiverMetrics:
                 _CONNECT_SECONDS,
                 "listener",
             )
+        )
+        self.rest_requests_refused = self._counter(
+            "rest_requests_refused", "REST requests refused for who sent them.", "reason"
         )
         Gauge(
             f"{_PREFIX}build_info",
@@ -218,6 +222,10 @@ class ReceiverMetrics:
     def upstream_connected(self, listener: str, seconds: float) -> None:
         """Note how long a connection to the broker took to open."""
         self.upstream_connect_seconds[listener,].observe(seconds)
+
+    def rest_refused(self, reason: str) -> None:
+        """Count a REST request refused for who sent it; ``reason`` is one of a few words of ours."""
+        self.rest_requests_refused[reason,].inc()
 
     def _errors(self, code: int, request: str) -> None:
         if code == ErrorCode.THROTTLING_QUOTA_EXCEEDED:

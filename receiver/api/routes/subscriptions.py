@@ -15,6 +15,7 @@ from fastapi import APIRouter, Header, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from receiver.api.dependencies import Dependencies
+from receiver.api.gate import AuditedChange, Change
 from receiver.api.limits import read_body
 from receiver.api.pages import After, Limit, Page, page_of
 from receiver.api.problems import FieldError, Problem, ProblemError, field_error
@@ -109,6 +110,7 @@ async def show_subscription(dependencies: Dependencies, response: Response, name
 )
 async def put_subscription(
     dependencies: Dependencies,
+    change: AuditedChange,
     request: Request,
     response: Response,
     name: _Name,
@@ -125,7 +127,7 @@ async def put_subscription(
             name=name, metrics=tuple(body.metrics), interval_ms=body.interval_ms, match=body.match
         )
         created = await dependencies.subscriptions.put(
-            subscription, only_if=_condition(if_match, if_none_match)
+            subscription, only_if=_noting(change, _condition(if_match, if_none_match))
         )
     except SubscriptionError as error:
         detail = f"{error.problem}; {error.fix}"
@@ -142,7 +144,9 @@ async def put_subscription(
         ) from None
     response.status_code = 201 if created else 200
     response.headers["etag"] = _entity_tag(subscription)
-    return _view(subscription)
+    view = _view(subscription)
+    change.after = view.model_dump()
+    return view
 
 
 @router.delete(
@@ -151,9 +155,12 @@ async def put_subscription(
     status_code=204,
     responses={status: {"model": Problem} for status in (404, 412, 503)},
 )
-async def delete_subscription(dependencies: Dependencies, name: _Name, if_match: _IfMatch = None) -> None:
+async def delete_subscription(
+    dependencies: Dependencies, change: AuditedChange, name: _Name, if_match: _IfMatch = None
+) -> None:
     """Delete a subscription. Clients are asked for what is left from their next request on."""
-    if not await dependencies.subscriptions.delete(name, only_if=_condition(if_match, None)):
+    condition = _noting(change, _condition(if_match, None))
+    if not await dependencies.subscriptions.delete(name, only_if=condition):
         raise _absent(name)
 
 
@@ -195,6 +202,16 @@ def _condition(if_match: str | None, if_none_match: str | None) -> Condition | N
             return False
         tags = [tag.strip() for tag in if_match.split(",")]
         return "*" in tags or _entity_tag(existing) in tags
+
+    return may_change
+
+
+def _noting(change: Change, condition: Condition | None) -> Condition:
+    """Note what is there when nothing else can change it any more."""
+
+    def may_change(existing: Subscription | None) -> bool:
+        change.before = None if existing is None else _view(existing).model_dump()
+        return condition is None or condition(existing)
 
     return may_change
 

@@ -9,12 +9,14 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from receiver.api import ApiDependencies, create_api
 from receiver.api.client_states import TelemetryClientStates
 from receiver.api.dependencies import Exposition
 from receiver.metrics import ReceiverMetrics
 from receiver.settings.model import TelemetrySettings
+from receiver.settings.rest import RestSettings
 from receiver.store import SqliteSubscriptionStore, Subscriptions
 from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.subscription import SubscriptionSet
@@ -84,26 +86,34 @@ class Api:
     connections: list[Connection] = field(default_factory=list)
     metrics: Exposition = field(default_factory=lambda: ReceiverMetrics(version="9.9.9"))
     not_ready_because: str | None = None
+    settings: RestSettings = field(default_factory=RestSettings)
+    refused: list[str] = field(default_factory=list)
 
     def run(self, scenario: Scenario, *, host: str = "127.0.0.1:8642") -> None:
         async def whole() -> None:
-            subscriptions = Subscriptions(self.store, self.telemetry.replace_subscriptions)
-            await subscriptions.load()
-            app = create_api(
-                ApiDependencies(
-                    version="9.9.9",
-                    subscriptions=subscriptions,
-                    clients=TelemetryClientStates(self.telemetry, self.clock),
-                    connections=lambda: self.connections,
-                    not_ready_because=lambda: self.not_ready_because,
-                    metrics=self.metrics,
-                )
-            )
+            app = await self.app()
             transport = httpx.ASGITransport(app, raise_app_exceptions=False)
             async with httpx.AsyncClient(transport=transport, base_url=f"http://{host}") as client:
                 await scenario(client)
 
         asyncio.run(whole())
+
+    async def app(self) -> FastAPI:
+        """The application."""
+        subscriptions = Subscriptions(self.store, self.telemetry.replace_subscriptions)
+        await subscriptions.load()
+        return create_api(
+            ApiDependencies(
+                version="9.9.9",
+                subscriptions=subscriptions,
+                clients=TelemetryClientStates(self.telemetry, self.clock),
+                connections=lambda: self.connections,
+                not_ready_because=lambda: self.not_ready_because,
+                metrics=self.metrics,
+                refused=self.refused.append,
+            ),
+            self.settings,
+        )
 
 
 @pytest.fixture

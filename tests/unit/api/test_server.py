@@ -10,8 +10,9 @@ from starlette.types import Receive, Scope, Send
 
 from receiver.api import RestServer, ServerError
 from receiver.settings.hostport import HostPort
+from receiver.settings.rest import RestSettings
 
-LOOPBACK = HostPort(host="127.0.0.1", port=0)
+LOOPBACK = RestSettings(bind=HostPort(host="127.0.0.1", port=0))
 
 
 async def hello(scope: Scope, receive: Receive, send: Send) -> None:
@@ -86,7 +87,7 @@ def test_a_port_that_is_taken_is_one_clear_line() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             bind = HostPort(host="127.0.0.1", port=taken.getsockname()[1])
             with pytest.raises(ServerError) as caught:
-                await RestServer(hello, bind).start()
+                await RestServer(hello, RestSettings(bind=bind)).start()
             assert str(caught.value) == f"rest.bind: {bind}: cannot listen there: Address already in use"
 
     asyncio.run(scenario())

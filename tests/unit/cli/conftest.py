@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -13,6 +14,7 @@ from receiver.api.client_states import TelemetryClientStates
 from receiver.cli import app
 from receiver.metrics import ReceiverMetrics
 from receiver.settings.hostport import HostPort
+from receiver.settings.rest import RestSettings
 from receiver.store import SqliteSubscriptionStore, Subscriptions
 from tests.unit.api.conftest import Clock, telemetry_core
 
@@ -22,7 +24,8 @@ Run = Callable[..., Result]
 class Sidecar:
     """The REST API on a thread of its own."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, **settings: Any) -> None:
+        self.settings = RestSettings(bind=HostPort(host="127.0.0.1", port=0), **settings)
         self.telemetry = telemetry_core()
         self.store = SqliteSubscriptionStore(path)
         self.url = ""
@@ -51,11 +54,14 @@ class Sidecar:
                 connections=list,
                 not_ready_because=lambda: None,
                 metrics=ReceiverMetrics(version="9.9.9"),
-            )
+                refused=lambda reason: None,
+            ),
+            self.settings,
         )
-        server = RestServer(api, HostPort(host="127.0.0.1", port=0))
+        server = RestServer(api, self.settings)
         await server.start()
-        self.url = f"http://{server.address}"
+        scheme = "http" if self.settings.tls is None else "https"
+        self.url = f"{scheme}://{server.address}"
         self._up.set()
         await self._done.wait()
         await server.stop()
@@ -74,6 +80,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the command line; arguments as texts, variables by name."""
     monkeypatch.delenv("KAFKA_TELEMETRY_URL", raising=False)
     monkeypatch.delenv("KAFKA_TELEMETRY_CONFIG", raising=False)
+    monkeypatch.delenv("KAFKA_TELEMETRY_TOKEN", raising=False)
 
     def command(*arguments: str, stdin: str | None = None, **environ: str) -> Result:
         return CliRunner().invoke(app, arguments, input=stdin, env=environ, prog_name="kafka-telemetry")
