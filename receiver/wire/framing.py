@@ -1,22 +1,30 @@
 """Frames: where requests and responses begin and end in a stream of bytes.
 
-Owns the walk over frame lengths in one direction of a connection, and nothing of what a frame says
-beyond the few bytes that decide whether somebody watches it. It is the path that every byte of every
-client takes, so it makes no object for a frame that nobody watches: a chunk of such frames goes out as
-the very memory it came in.
+Owns what is watched in each direction of a connection, and nothing of what a frame says beyond the few bytes
+that decide it, and where a request's header ends. It is the path that every byte of every client takes, so it
+makes no object for a frame that nobody watches: a chunk of such frames goes out as the very memory it came
+in.
 
-A frame is an int32 length and as many bytes. A request begins with its API key (int16), a response with
-its correlation id (int32).
+A request begins with its API key (int16), a response with its correlation id (int32). The walk that they
+share, in :mod:`receiver.wire.frame_rewriter`, can be had from here too.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from struct import Struct
 from typing import Final
 
 from receiver.wire.errors import WireError
+from receiver.wire.frame_rewriter import (
+    END_OF_REQUESTS,
+    LENGTH_BYTES,
+    BrokenStreamError,
+    FrameRewriter,
+    frame,
+    frame_start,
+)
+from receiver.wire.headers import request_header_size, request_header_version
 
 __all__ = [
     "END_OF_REQUESTS",
@@ -26,24 +34,25 @@ __all__ = [
     "RequestRewriter",
     "ResponseRewriter",
     "frame",
+    "frame_start",
 ]
-
-#: Bytes of the length before each frame.
-LENGTH_BYTES: Final = 4
 
 #: The shortest request: API key, API version, correlation id (request header v0).
 _LEAST_REQUEST: Final = 8
 
-#: Of ``_skip``: everything passes from here on, or nothing of what comes next does.
-_ENDLESS: Final = 1 << 62
-_NONE: Final = -1
-
 #: The shortest response: a correlation id (response header v0).
 _LEAST_RESPONSE: Final = 4
+
+#: The longest request header: a client id has at most 32,767 bytes, and of tagged fields Kafka has none.
+_MAX_HEADER: Final = 65_536
+
+#: All that an int16 can be.
+_EVERY_KEY: Final = range(-(1 << 15), 1 << 15)
 
 _LENGTH = Struct(">i")
 _REQUEST_HEAD = Struct(">ih")
 _RESPONSE_HEAD = Struct(">ii")
+_KEY_AND_VERSION = Struct(">hh")
 
 # Bound once: a look-up of the attribute for every frame costs as much as the comparison after it.
 _unpack_length = _LENGTH.unpack_from
@@ -51,217 +60,27 @@ _unpack_request_head = _REQUEST_HEAD.unpack_from
 _unpack_response_head = _RESPONSE_HEAD.unpack_from
 
 
-#: What no broker reads on from: the length -1. It answers what came before, and closes.
-END_OF_REQUESTS: Final = b"\xff\xff\xff\xff"
-
-
-class BrokenStreamError(WireError):
-    """A stream that can't be read on from; nothing of it passes any more.
-
-    Attributes:
-        before: What goes out of the frames in front of the broken one.
-    """
-
-    def __init__(self, error: WireError, *, before: bytes) -> None:
-        super().__init__(expected=error.expected, offset=error.offset, found=error.found)
-        self.before = before
-
-
-def frame(*parts: bytes) -> bytes:
-    """Return the parts as one frame: their length (int32) and their bytes."""
-    body = b"".join(parts)
-    return _LENGTH.pack(len(body)) + body
-
-
-class FrameRewriter(ABC):
-    """One direction of a connection, with every watched frame replaced.
-
-    Args:
-        replace: Called with a watched frame (without its length) and the length it announced; returns
-            the bytes that go out in its place. The frame is cut to ``max_watched_bytes``: where it is
-            shorter than its length, the rest was swallowed.
-        max_frame_bytes: Longest frame that may be announced.
-        max_watched_bytes: Most that is kept of a watched frame.
-
-    Attributes:
-        frames: How many frames have begun; a watched one counts from when it is handed over.
-    """
-
-    __slots__ = (
-        "_held",
-        "_max_frame_bytes",
-        "_max_watched_bytes",
-        "_over",
-        "_passes",
-        "_replace",
-        "_skip",
-        "_swallow",
-        "frames",
-    )
-
-    _HEAD_BYTES: int
-    _LEAST_LENGTH: int
-
-    def __init__(
-        self, replace: Callable[[bytes, int], bytes], *, max_frame_bytes: int, max_watched_bytes: int
-    ) -> None:
-        self.frames = 0
-        self._replace = replace
-        self._max_frame_bytes = max_frame_bytes
-        self._max_watched_bytes = max_watched_bytes
-        # An incomplete head, or a watched frame that is still arriving; made only when there is one, as
-        # most connections are idle most of the time.
-        self._held: bytearray | None = None
-        self._skip = 0  # bytes to come of a frame that passes; _NONE while what comes does not just pass
-        self._swallow = 0  # bytes to come of a watched frame that are not kept
-        self._over = False  # whether the rest of the stream is looked at no more
-        self._passes = True  # and what becomes of it then
-
-    @property
-    def due(self) -> int:
-        """How many more bytes can be taken without beginning another frame; 0 between two frames."""
-        if self._over:
-            return 0
-        if self._skip > 0 or self._swallow:
-            return self._swallow or self._skip
-        held = self._held
-        if not held:
-            return 0
-        if len(held) < self._HEAD_BYTES:
-            return self._HEAD_BYTES - len(held)
-        length: int = _LENGTH.unpack_from(held)[0]
-        return LENGTH_BYTES + length - len(held)
-
-    @property
-    def held(self) -> int:
-        """How many bytes are kept of a frame that is not whole yet; 0 while nobody watches it."""
-        return len(self._held) if self._held is not None else 0
-
-    def stop_watching(self) -> None:
-        """Let everything from here on pass as it is, without a look at its frames."""
-        self._over = True
-        self._skip = _ENDLESS
-
-    def stop_passing(self) -> None:
-        """Let nothing from here on pass."""
-        self._over = True
-        self._passes = False
-        self._skip = _NONE
-
-    def feed(self, chunk: memoryview) -> memoryview | bytes:
-        """Take what arrived and return what goes out: the chunk itself where nobody watches any of it.
-
-        This is :meth:`passing` and :meth:`rewrite` together; a hot loop calls them itself.
-
-        Raises:
-            BrokenStreamError: A length that no frame can have, or a watched frame that can't be read.
-        """
-        passed = self.passing(chunk)
-        return chunk if passed == len(chunk) else self.rewrite(chunk, passed)
-
-    @abstractmethod
-    def passing(self, chunk: memoryview) -> int:
-        """Take the beginning of what arrived and return how many bytes of it go out as they are.
-
-        Where that is less than all, :meth:`rewrite` has to take the rest.
-        """
-
-    @abstractmethod
-    def _watches(self, head: bytearray | memoryview, offset: int = 0) -> bool:
-        """Whether the frame with this head is watched."""
-
-    def rewrite(self, chunk: memoryview, position: int) -> bytes:
-        """Take the rest of a chunk of which the bytes before ``position`` pass; return what goes out of all.
-
-        Raises:
-            BrokenStreamError: A length that no frame can have, or a watched frame that can't be read.
-        """
-        out: list[memoryview | bytes] = [chunk[:position]]
-        end = len(chunk)
-        try:
-            while position < end and not self._over:
-                held = self._held
-                if held is not None and self._swallow:
-                    swallowed = min(self._swallow, end - position)
-                    self._swallow -= swallowed
-                    position += swallowed
-                    if not self._swallow:
-                        out.append(self._deliver(held))
-                else:
-                    position = self._hold(chunk, position, out)
-                passed = self.passing(chunk[position:])
-                out.append(chunk[position : position + passed])
-                position += passed
-        except WireError as error:
-            self.stop_passing()
-            raise BrokenStreamError(error, before=b"".join(out)) from error
-        return b"".join(out)
-
-    def _hold(self, chunk: memoryview, position: int, out: list[memoryview | bytes]) -> int:
-        """Take more of the frame at hand; hand it on once its kind (or, if watched, its whole) is there."""
-        held = self._held
-        if held is None:
-            if len(chunk) - position >= self._HEAD_BYTES:
-                length = self._check_length(chunk, position)
-                after = position + LENGTH_BYTES + length
-                if (
-                    after <= len(chunk)
-                    and length <= self._max_watched_bytes
-                    and self._watches(chunk, position)
-                ):
-                    self._skip = 0
-                    self.frames += 1
-                    out.append(self._replace(bytes(chunk[position + LENGTH_BYTES : after]), length))
-                    return after
-            held = self._held = bytearray()
-            self._skip = _NONE
-        if len(held) < self._HEAD_BYTES:
-            taken = min(self._HEAD_BYTES - len(held), len(chunk) - position)
-            held += chunk[position : position + taken]
-            position += taken
-            if len(held) >= LENGTH_BYTES:
-                self._check_length(held)
-            if len(held) < self._HEAD_BYTES:
-                return position
-        length = self._check_length(held)
-        if not self._watches(held):
-            self.frames += 1
-            out.append(bytes(held))
-            self._skip = LENGTH_BYTES + length - len(held)
-            self._held = None
-            return position
-        kept = LENGTH_BYTES + min(length, self._max_watched_bytes)
-        taken = max(0, min(kept - len(held), len(chunk) - position))
-        held += chunk[position : position + taken]
-        position += taken
-        if len(held) >= kept:
-            self._swallow = LENGTH_BYTES + length - len(held)
-            if not self._swallow:
-                out.append(self._deliver(held))
-        return position
-
-    def _deliver(self, held: bytearray) -> bytes:
-        self._held = None
-        self._skip = 0
-        self.frames += 1
-        (length,) = _LENGTH.unpack_from(held)
-        return self._replace(bytes(held[LENGTH_BYTES:]), length)
-
-    def _check_length(self, head: bytearray | memoryview, offset: int = 0) -> int:
-        length: int = _LENGTH.unpack_from(head, offset)[0]
-        if not self._LEAST_LENGTH <= length <= self._max_frame_bytes:
-            raise WireError(
-                expected=f"a frame length from {self._LEAST_LENGTH} to {self._max_frame_bytes}",
-                offset=0,
-                found=str(length),
-            )
-        return length
+def _unchanged(head: bytes, length: int) -> tuple[bytes, bool]:
+    return frame_start(head, length - len(head)), True
 
 
 class RequestRewriter(FrameRewriter):
-    """Requests from a client; those with a watched API key are replaced."""
+    """Requests from a client; those with a watched API key are replaced.
 
-    __slots__ = ("_watched",)
+    Args:
+        replace: See the base.
+        replace_head: Called, while :attr:`every` is set, with the header of a request that is not watched and
+            the length that its frame announced. Returns what goes out in the header's place, which begins
+            with a length (see :func:`frame_start`), and whether the rest of the frame follows it as it is;
+            if not, the rest is swallowed, and what goes out in its place is whole frames or nothing.
+        header_version: Tells the request header version by API key and version; of a request that it does not
+            know, 1, and the header is then taken to end after the client id.
+        watched: The API keys that are watched.
+        max_frame_bytes: See the base.
+        max_watched_bytes: See the base.
+    """
+
+    __slots__ = ("_header_bytes", "_header_version", "_replace_head", "_stops_at", "_watched")
 
     _HEAD_BYTES = _REQUEST_HEAD.size
     _LEAST_LENGTH = _LEAST_REQUEST
@@ -270,12 +89,27 @@ class RequestRewriter(FrameRewriter):
         self,
         replace: Callable[[bytes, int], bytes],
         *,
+        replace_head: Callable[[bytes, int], tuple[bytes, bool]] = _unchanged,
+        header_version: Callable[[int, int], int] = request_header_version,
         watched: frozenset[int],
         max_frame_bytes: int,
         max_watched_bytes: int,
     ) -> None:
         super().__init__(replace, max_frame_bytes=max_frame_bytes, max_watched_bytes=max_watched_bytes)
         self._watched = watched
+        self._stops_at: Container[int] = watched  # the keys of frames that do not just pass
+        self._replace_head = replace_head
+        self._header_version = header_version
+        self._header_bytes = _LEAST_REQUEST  # the least that the header at hand has
+
+    @property
+    def every(self) -> bool:
+        """Whether each request's header is looked at; when set, from the next frame on."""
+        return self._stops_at is _EVERY_KEY
+
+    @every.setter
+    def every(self, value: bool) -> None:
+        self._stops_at = _EVERY_KEY if value else self._watched
 
     def passing(self, chunk: memoryview) -> int:
         """See the base; one comparison for each frame."""
@@ -285,12 +119,12 @@ class RequestRewriter(FrameRewriter):
         end = len(chunk)
         last = end - 6
         if position <= last:
-            watched = self._watched
+            stops_at = self._stops_at
             longest = self._max_frame_bytes
             frames = self.frames
             while position <= last:
                 length, api_key = _unpack_request_head(chunk, position)
-                if api_key in watched or length > longest or length < 8:
+                if api_key in stops_at or length > longest or length < 8:
                     break
                 position += length + 4
                 frames += 1
@@ -303,6 +137,38 @@ class RequestRewriter(FrameRewriter):
 
     def _watches(self, head: bytearray | memoryview, offset: int = 0) -> bool:
         return _REQUEST_HEAD.unpack_from(head, offset)[1] in self._watched
+
+    def _pass(self, chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:
+        """See the base; with every request looked at, once its header is whole."""
+        if self._stops_at is self._watched:
+            self._header_bytes = _LEAST_REQUEST
+            return super()._pass(chunk, position, held, out)
+        (length,) = _unpack_length(held)
+        while (missing := LENGTH_BYTES + self._header_bytes - len(held)) > 0:
+            held += chunk[position : position + missing]
+            if position + missing > len(chunk):
+                return len(chunk)
+            position += missing
+            self._header_bytes = self._check_header(bytes(held[LENGTH_BYTES:]), length)
+        self._header_bytes = _LEAST_REQUEST
+        self._held = None
+        self._skip = LENGTH_BYTES + length - len(held)
+        self.frames += 1
+        replacement, passes = self._replace_head(bytes(held[LENGTH_BYTES:]), length)
+        out.append(replacement)
+        if not passes:
+            self._swallow_rest()
+        return position
+
+    def _check_header(self, beginning: bytes, length: int) -> int:
+        api_key, api_version = _KEY_AND_VERSION.unpack_from(beginning)
+        size = request_header_size(beginning, self._header_version(api_key, api_version))
+        most = min(length, _MAX_HEADER)
+        if size > most:
+            raise WireError(
+                expected=f"a request header of at most {most} bytes", offset=0, found=f"{size} or more"
+            )
+        return size
 
 
 class ResponseRewriter(FrameRewriter):

@@ -22,6 +22,7 @@ from struct import Struct
 from typing import Final
 
 from receiver.wire import api_keys
+from receiver.wire.errors import WireError
 from receiver.wire.header_versions import FIRST_FLEXIBLE, LATEST, V3_SINCE
 from receiver.wire.primitives import Reader, TaggedFields, Writer
 from receiver.wire.uuid import ZERO_UUID, Uuid
@@ -33,6 +34,7 @@ __all__ = [
     "decode_response_header",
     "encode_request_header",
     "encode_response_header",
+    "request_header_size",
     "request_header_version",
     "response_header_version",
 ]
@@ -40,7 +42,13 @@ __all__ = [
 #: RPCs of which KIP-1313's version is the receiver's own and means the same on every connection.
 _ANSWERED_HERE: Final = frozenset({api_keys.GET_TELEMETRY_SUBSCRIPTIONS, api_keys.PUSH_TELEMETRY})
 
+#: Kafka has none. Each can make a header that arrives in pieces be gone through once more.
+_MAX_TAGGED_FIELDS: Final = 64
+
+_MAX_VARINT_BYTES: Final = 5
+
 _START = Struct(">hhi")  # API key, API version, correlation id
+_INT16 = Struct(">h")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +154,63 @@ def decode_request_header(reader: Reader, version: int | None = None) -> Request
         client_instance_id=reader.uuid("ClientInstanceId") if version >= 3 else None,
         tagged_fields=reader.tagged_fields("request header's tagged fields") if version >= 2 else (),
     )
+
+
+def request_header_size(beginning: bytes, version: int) -> int:
+    """Tell how long a request's header is, as far as its beginning tells.
+
+    Args:
+        beginning: The first bytes of a frame, after its length; its end does not matter.
+        version: The header version, 0 to 3.
+
+    Returns:
+        The header's size in bytes where all of it is there; else more than is there, and at least so many
+        bytes it has.
+
+    Raises:
+        WireError: There are more than 64 tagged fields, or a count, tag or size is none.
+
+    Source: KIP-482, KIP-1313 "Request Header".
+    """
+    size = _START.size
+    if version >= 1:
+        size += _INT16.size
+        if size > len(beginning):
+            return size
+        # Every negative length is null to Kafka; whether it is one to us is for the decoding to say.
+        size += max(0, _INT16.unpack_from(beginning, _START.size)[0])
+    if version >= 3:
+        size += len(ZERO_UUID)
+    if version >= 2:
+        tags_at = size
+        tags, size = _varint(beginning, size)
+        if tags > _MAX_TAGGED_FIELDS:
+            raise WireError(
+                expected=f"at most {_MAX_TAGGED_FIELDS} tagged fields in a request header",
+                offset=tags_at,
+                found=f"a count of {tags}",
+            )
+        for left in reversed(range(tags)):
+            _, size = _varint(beginning, size)
+            length, size = _varint(beginning, size)
+            size += length
+            if size > len(beginning):
+                return size + 2 * left  # at least: each of them has a tag and a size
+    return size
+
+
+def _varint(beginning: bytes, offset: int) -> tuple[int, int]:
+    """Read one and tell where it ends; where it is not all there, 0 and an end that is not there either."""
+    available = len(beginning) - offset
+    if available > 0 and beginning[offset] < 0x80:  # nearly always: there are no tagged fields
+        return beginning[offset], offset + 1
+    reader = Reader(beginning, offset if available > 0 else len(beginning))
+    try:
+        return reader.unsigned_varint("request header's tagged fields"), reader.offset
+    except WireError:
+        if available >= _MAX_VARINT_BYTES:
+            raise
+        return 0, max(offset, len(beginning)) + 1
 
 
 def encode_request_header(value: RequestHeader, version: int | None = None) -> bytes:

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.wire.errors import WireError
-from receiver.wire.framing import RequestRewriter, ResponseRewriter, frame
+from receiver.wire.framing import RequestRewriter, ResponseRewriter, frame, frame_start
+from receiver.wire.headers import (
+    RequestHeader,
+    encode_request_header,
+    request_header_size,
+    request_header_version,
+)
+from tests.property.wire.strategies import tags, texts, uuids
 
 WATCHED = frozenset({18, 71})
 MAX_WATCHED = 64
@@ -70,4 +77,127 @@ def test_arbitrary_bytes_raise_nothing_but_a_wire_error(chunks: list[bytes]) -> 
     )
     with contextlib.suppress(WireError):
         for chunk in chunks:
+            rewrite.feed(memoryview(chunk))
+
+
+#: API keys and versions with each version of the request header; of the last two only the front is known.
+KINDS = [(7, 0), (0, 8), (0, 13), (0, 14), (12, 5), (18, 3), (71, 1), (0, 15), (999, 0)]
+TRANSLATED = frozenset({0, 12})
+
+
+def header_version(api_key: int, api_version: int) -> int:
+    return request_header_version(api_key, api_version, translated=TRANSLATED)
+
+
+@st.composite
+def headers(draw: st.DrawFn) -> bytes:
+    key, version = draw(st.sampled_from(KINDS))
+    header = RequestHeader(
+        api_key=key,
+        api_version=version,
+        correlation_id=draw(st.integers(0, 1 << 30)),
+        client_id=draw(st.none() | texts),
+        client_instance_id=draw(uuids),
+        tagged_fields=draw(tags(flexible=True, unknown=True)),
+    )
+    return encode_request_header(header, header_version(key, version))
+
+
+@given(headers(), st.binary(max_size=40), st.data())
+def test_the_size_of_a_header_is_known_as_soon_as_it_is_there_and_never_overestimated(
+    header: bytes, body: bytes, data: st.DataObject
+) -> None:
+    key, version = struct.unpack_from(">hh", header)
+    header_is = header_version(key, version)
+    assert request_header_size(header + body, header_is) == len(header)
+    part = header[: data.draw(st.integers(0, len(header) - 1))]
+    assert len(part) < request_header_size(part, header_is) <= len(header)
+
+
+@given(
+    st.lists(
+        st.tuples(headers(), st.binary(max_size=60), st.sampled_from(["same", "shrunk", "grown", "dropped"])),
+        max_size=8,
+    ),
+    cuts,
+    st.integers(0, 8),
+)
+def test_every_header_is_looked_at_alike_however_it_is_cut(
+    messages: list[tuple[bytes, bytes, str]], sizes: list[int], until: int
+) -> None:
+    """The header of each request goes to the callback, until it says after so many that it has enough."""
+    stream, expected = b"", b""
+    seen: list[tuple[bytes, str, int]] = []
+    for head, body, change in messages:
+        content = head + body
+        stream += frame(content)
+        if struct.unpack_from(">h", head)[0] in WATCHED:
+            expected += replacement(content[:MAX_WATCHED], len(content))
+        elif len(seen) == until:
+            expected += frame(content)
+        else:
+            seen.append((head, change, len(content)))
+            expected += {
+                "same": frame(content),
+                "shrunk": frame(head[:8], body),
+                "grown": frame(b"more" + head, body),
+                "dropped": frame(b"marker"),
+            }[change]
+    looked_at: list[tuple[bytes, int]] = []
+
+    def replace_head(head: bytes, length: int) -> tuple[bytes, bool]:
+        change = seen[len(looked_at)][1]
+        looked_at.append((head, length))
+        rewrite.every = len(looked_at) < until
+        rest = length - len(head)
+        if change == "dropped":
+            return frame(b"marker"), False
+        return frame_start({"same": head, "shrunk": head[:8], "grown": b"more" + head}[change], rest), True
+
+    rewrite = RequestRewriter(
+        replacement,
+        replace_head=replace_head,
+        header_version=header_version,
+        watched=WATCHED,
+        max_frame_bytes=100_000,
+        max_watched_bytes=MAX_WATCHED,
+    )
+    rewrite.every = until > 0
+    out = b"".join(bytes(rewrite.feed(memoryview(piece))) for piece in pieces(stream, sizes))
+    assert out == expected
+    assert looked_at == [(head, length) for head, _, length in seen]
+    assert rewrite.frames == len(messages)
+    assert rewrite.due == rewrite.held == 0
+
+
+@given(requests, cuts, st.booleans())
+def test_looking_at_every_header_changes_nothing_by_itself(
+    messages: list[tuple[int, bytes]], sizes: list[int], every: bool
+) -> None:
+    stream = b"".join(frame(struct.pack(">hhih", key, 0, 1, -1) + body) for key, body in messages)
+    outs = []
+    for mode in (False, every):
+        rewrite = RequestRewriter(
+            replacement, watched=WATCHED, max_frame_bytes=10_000, max_watched_bytes=MAX_WATCHED
+        )
+        rewrite.every = mode
+        outs.append(b"".join(bytes(rewrite.feed(memoryview(piece))) for piece in pieces(stream, sizes)))
+        assert rewrite.frames == len(messages)
+    assert outs[0] == outs[1]
+
+
+@given(st.lists(st.binary(max_size=50), max_size=20), st.integers(8, 100), st.sampled_from(KINDS))
+def test_arbitrary_headers_raise_nothing_but_a_wire_error(
+    chunks: list[bytes], length: int, kind: tuple[int, int]
+) -> None:
+    rewrite = RequestRewriter(
+        replacement,
+        header_version=header_version,
+        watched=WATCHED,
+        max_frame_bytes=10_000,
+        max_watched_bytes=MAX_WATCHED,
+    )
+    rewrite.every = True
+    with contextlib.suppress(WireError):
+        for chunk in (struct.pack(">ihh", length, *kind), *chunks):
             rewrite.feed(memoryview(chunk))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 import pytest
 
 from receiver.wire.errors import WireError
-from receiver.wire.framing import RequestRewriter, ResponseRewriter, frame
+from receiver.wire.framing import RequestRewriter, ResponseRewriter, frame, frame_start
 
 WATCHED = 18
 
@@ -28,6 +29,18 @@ def rewriter(seen: list[tuple[bytes, int]] | None = None, **bounds: int) -> Requ
         max_frame_bytes=bounds.get("max_frame_bytes", 1000),
         max_watched_bytes=bounds.get("max_watched_bytes", 1000),
     )
+
+
+def every(replace_head: Callable[[bytes, int], tuple[bytes, bool]]) -> RequestRewriter:
+    rewrite = RequestRewriter(
+        lambda _held, length: b"<%d>" % length,
+        replace_head=replace_head,
+        watched=frozenset({WATCHED}),
+        max_frame_bytes=100_000,
+        max_watched_bytes=1000,
+    )
+    rewrite.every = True
+    return rewrite
 
 
 def fed(rewrite: RequestRewriter | ResponseRewriter, *chunks: bytes) -> bytes:
@@ -133,6 +146,60 @@ def test_nothing_is_looked_at_any_more_when_nobody_watches() -> None:
     assert (
         fed(rewrite, request(WATCHED) + b"anything" * 30, b"at all") == b"<>" + b"anything" * 30 + b"at all"
     )
+
+
+def test_the_first_header_can_be_looked_at_alone() -> None:
+    seen: list[tuple[bytes, int]] = []
+
+    def replace_head(head: bytes, length: int) -> tuple[bytes, bool]:
+        seen.append((head, length))
+        rewrite.every = False
+        return frame_start(head, length - len(head)), True
+
+    rewrite = every(replace_head)
+    produce = request(0, b"\x00\x02me" + b"records" * 10)
+    assert fed(rewrite, produce[:9]) == b""
+    assert (rewrite.held, rewrite.due) == (9, len(produce) - 9)
+    assert fed(rewrite, produce[9:20], produce[20:] + request(1)) == produce + request(1)
+    assert seen == [(produce[4:16], len(produce) - 4)]
+    chunk = memoryview(request(0))
+    assert rewrite.feed(chunk) is chunk
+
+
+def test_a_request_can_be_exchanged_without_keeping_it() -> None:
+    rewrite = every(lambda _head, _length: (b"<marker>", False))
+    produce = request(0, b"\xff\xff" + b"records" * 10)
+    assert fed(rewrite, produce[:30]) == b"<marker>"
+    assert (rewrite.held, rewrite.due) == (0, len(produce) - 30)
+    assert fed(rewrite, produce[30:] + request(WATCHED), request(2, b"\xff\xff")) == b"<8><marker>"
+    assert rewrite.frames == 3
+
+
+def test_a_request_can_be_the_last() -> None:
+    def replace_head(_head: bytes, _length: int) -> tuple[bytes, bool]:
+        rewrite.stop_passing()
+        return b"<last>", False
+
+    rewrite = every(replace_head)
+    assert fed(rewrite, request(0, b"\xff\xffrecords") + request(1), request(2)) == b"<last>"
+
+
+@pytest.mark.parametrize(
+    ("header", "length", "problem"),
+    [
+        ("0000 0000 00000007 ffff", 9, "a request header of at most 9 bytes.*found 10 or more"),
+        ("0000 0000 00000007 7fff", 1000, "a request header of at most 1000 bytes.*found 32777 or more"),
+        ("0000 0009 00000007 ffff 01 05 ffffff7f", 99_999, "at most 65536 bytes.*found 268435471 or more"),
+        ("0000 0009 00000007 ffff ff01", 1000, "at most 64 tagged fields in a request header.*found a count"),
+        ("0000 0009 00000007 ffff ffffffffff", 1000, "tagged fields .unsigned varint of 32 bits"),
+    ],
+)
+def test_a_header_that_no_request_has_is_an_error(header: str, length: int, problem: str) -> None:
+    chunk = struct.pack(">i", length) + bytes.fromhex(header)
+    for pieces in ([chunk], [bytes([b]) for b in chunk]):
+        rewrite = every(lambda _head, _length: (b"", True))
+        with pytest.raises(WireError, match=problem):
+            fed(rewrite, *pieces)
 
 
 def response(correlation_id: int, body: bytes = b"") -> bytes:
