@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.peer import KafkaPeer, ReceiverPeer
 from tests.conformance.sasl import BROKER_PROPERTIES
-from tests.testbed.broker import KafkaBroker
+from tests.testbed.broker import KafkaBroker, Listener
 from tests.testbed.ports import free_port
 from tests.testbed.sidecar import Sidecar, config_for
 
@@ -16,7 +16,8 @@ from tests.testbed.sidecar import Sidecar, config_for
 @pytest.fixture(scope="package")
 def kafka() -> Iterator[KafkaPeer]:
     """A real broker with a telemetry plugin."""
-    with KafkaBroker(telemetry_plugin=True, sasl=True, properties=BROKER_PROPERTIES) as broker:
+    sasl = Listener(name="SASL", security_protocol="SASL_PLAINTEXT")
+    with KafkaBroker(telemetry_plugin=True, listeners=[sasl], properties=BROKER_PROPERTIES) as broker:
         broker.create_topic(KafkaPeer.topic)
         peer = KafkaPeer(broker)
         peer.subscribe_all()
@@ -26,11 +27,9 @@ def kafka() -> Iterator[KafkaPeer]:
 @pytest.fixture(scope="package")
 def receiver() -> Iterator[ReceiverPeer]:
     """The receiver in front of a real broker without one."""
+    sasl = Listener(name="SASL", security_protocol="SASL_PLAINTEXT", advertised_port=free_port())
     with KafkaBroker(
-        advertised_client_port=free_port(),
-        sasl=True,
-        advertised_sasl_port=free_port(),
-        properties=BROKER_PROPERTIES,
+        advertised_client_port=free_port(), listeners=[sasl], properties=BROKER_PROPERTIES
     ) as broker:
         broker.create_topic(ReceiverPeer.topic)
         with Sidecar(config_for(broker)) as sidecar:

@@ -105,9 +105,7 @@ class KafkaPeer(Peer):
 
     def port(self, listener: Listener) -> int:
         """Where a listener listens."""
-        port = self._broker.sasl_port if listener == "SASL" else self._broker.client_port
-        assert port is not None
-        return port
+        return self._broker.port(listener)
 
     def subscribe(self, name: str, metrics: tuple[str, ...], interval_ms: int, client_id: str) -> None:
         """Create or replace a subscription in Kafka's own client metrics configuration."""

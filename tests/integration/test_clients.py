@@ -15,11 +15,12 @@ from confluent_kafka import libversion
 from tests.integration.gateway.support import GatewaySidecar, Raw
 from tests.testbed import parts
 from tests.testbed.broker import SASL_USERS, KafkaBroker
-from tests.testbed.clients import Client, FranzClient, JavaClient, LibrdkafkaClient, Mode, Sasl
+from tests.testbed.clients import Client, FranzClient, JavaClient, LibrdkafkaClient, Mode
 from tests.testbed.collector import Collector, ExportedMetric
 from tests.testbed.ports import LOOPBACK
 from tests.testbed.process import wait_until
 from tests.testbed.scripted_broker import framed
+from tests.testbed.security import Login, Mechanism, Security
 from tests.testbed.sidecar import config_for
 
 TOPIC = "fleet"
@@ -248,7 +249,7 @@ def test_the_last_push_of_a_client_that_closes_arrives(
 @pytest.mark.parametrize("kind", [LibrdkafkaClient, FranzClient])
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 def test_a_client_that_logs_in_pushes_too(
-    gateway: GatewaySidecar, shared_collector: Collector, kind: type[Client], mechanism: str
+    gateway: GatewaySidecar, shared_collector: Collector, kind: type[Client], mechanism: Mechanism
 ) -> None:
     client_id = f"sasl-{kind.language}-{mechanism}"
     gateway.put_subscription("sasl", ["*"], INTERVAL_MS, {"client_id": "sasl-.*"})
@@ -257,7 +258,7 @@ def test_a_client_that_logs_in_pushes_too(
         bootstrap=gateway.bootstrap("SASL"),
         topic=TOPIC,
         client_id=client_id,
-        sasl=Sasl(mechanism=mechanism, user="alice", password=SASL_USERS["alice"]),
+        security=Security(login=Login(mechanism=mechanism, user="alice", password=SASL_USERS["alice"])),
     ) as client:
         client.wait_for_records(5)
         exports = shared_collector.wait_for(

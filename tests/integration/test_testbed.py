@@ -1,8 +1,12 @@
 """The testbed itself: if one of these fails, what other integration tests say means nothing."""
 
 import contextlib
+import datetime
+import socket
+import ssl
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -10,12 +14,14 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
 
-from tests.testbed import cpu, raw
-from tests.testbed.broker import CLUSTER_ID, SASL_USERS, KafkaBroker
-from tests.testbed.clients import FranzClient, JavaClient, LibrdkafkaClient, Mode, Sasl
+from tests.testbed import cpu, network, raw
+from tests.testbed.broker import CLUSTER_ID, SASL_USERS, KafkaBroker, Listener
+from tests.testbed.certificates import CertificateAuthority
+from tests.testbed.clients import FranzClient, JavaClient, LibrdkafkaClient, Mode
 from tests.testbed.collector import Collector, ExportedMetric, Point
 from tests.testbed.ports import LOOPBACK, free_port, is_open
 from tests.testbed.process import ChildProcess, StartError, wait_until
+from tests.testbed.security import Login, Security
 
 CLIENTS = (JavaClient, FranzClient, LibrdkafkaClient)
 
@@ -37,15 +43,14 @@ def test_every_client_produces_and_consumes_directly(broker: KafkaBroker) -> Non
 
 
 def test_the_plugin_broker_gets_pushes_from_clients_logged_in(plugin_broker: KafkaBroker) -> None:
-    assert plugin_broker.sasl_port is not None
     plugin_broker.alter_client_metrics("testbed", ["*"], 200, {"client_id": "pushing-.*"})
     before = len(plugin_broker.pushes())
     with LibrdkafkaClient(
         Mode.PRODUCER,
-        bootstrap=f"{LOOPBACK}:{plugin_broker.sasl_port}",
+        bootstrap=f"{LOOPBACK}:{plugin_broker.port('SASL')}",
         topic="testbed",
         client_id="pushing-producer",
-        sasl=Sasl(mechanism="SCRAM-SHA-256", user="alice", password=SASL_USERS["alice"]),
+        security=Security(login=Login(mechanism="SCRAM-SHA-256", user="alice", password=SASL_USERS["alice"])),
     ) as client:
         wait_until(lambda: len(plugin_broker.pushes()) > before + 1, timeout_s=15, what="two pushes")
         client.stop()
@@ -53,6 +58,86 @@ def test_the_plugin_broker_gets_pushes_from_clients_logged_in(plugin_broker: Kaf
         assert {push["client_instance_id"] for push in pushes} == {client.client_instance_id}
         assert [push["terminating"] for push in pushes] == [False] * (len(pushes) - 1) + [True]
     plugin_broker.delete_client_metrics("testbed")
+
+
+def test_every_client_secures_its_connections(tmp_path: Path) -> None:
+    authority = CertificateAuthority()
+    server = authority.intermediate().issue().write(tmp_path, "server")
+    own = authority.issue(common_name="alice", client=True, key_type="RSA").write(tmp_path, "alice")
+    password = Login(mechanism="PLAIN", user="alice", password=SASL_USERS["alice"])
+    with contextlib.ExitStack() as running:
+        broker = running.enter_context(
+            KafkaBroker(
+                listeners=[
+                    Listener(name="SASL", security_protocol="SASL_PLAINTEXT"),
+                    Listener(name="SASL_SSL", security_protocol="SASL_SSL", client_auth="required"),
+                ],
+                certificate=server,
+            )
+        )
+        token = broker.create_delegation_token("SASL", password)
+        logins = {
+            JavaClient: token,
+            FranzClient: replace(token, mechanism="SCRAM-SHA-512"),
+            LibrdkafkaClient: Login(mechanism="OAUTHBEARER", user="alice"),
+        }
+        clients = [
+            running.enter_context(
+                kind(
+                    Mode.PRODUCER,
+                    bootstrap=f"{LOOPBACK}:{broker.port('SASL_SSL')}",
+                    topic="secure",
+                    security=Security(login=login, ca=server.ca, certificate=own),
+                )
+            )
+            for kind, login in logins.items()
+        ]
+        for client in clients:
+            client.wait_for_records(5)
+            assert client.errors == []
+            assert token.password.encode() not in Path(f"/proc/{client.pid}/cmdline").read_bytes()
+
+
+def test_an_expired_certificate_is_refused(tmp_path: Path) -> None:
+    authority = CertificateAuthority()
+    past = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+    for not_after, refusal in ((None, None), (past, "certificate has expired")):
+        server = authority.issue(not_after=not_after).write(tmp_path)
+        theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        theirs.load_cert_chain(server.chain, server.key)
+        ours = ssl.create_default_context(cafile=server.ca)
+        to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = ours.wrap_bio(to_client, to_server, server_hostname=LOOPBACK)
+        with pytest.raises(ssl.SSLWantReadError):
+            client.do_handshake()
+        with pytest.raises(ssl.SSLWantReadError):
+            theirs.wrap_bio(to_server, to_client, server_side=True).do_handshake()
+        if refusal is None:
+            client.do_handshake()
+        else:
+            with pytest.raises(ssl.SSLCertVerificationError, match=refusal):
+                client.do_handshake()
+
+
+def test_a_host_of_its_own_connects_from_its_own_address() -> None:
+    if reason := network.problem():
+        pytest.skip(reason)
+    with network.Network() as wires:
+        other = wires.host("other")
+        here, there = wires.link(None, other)
+        for family, address, source in (
+            (socket.AF_INET, here.ipv4, there.ipv4),
+            (socket.AF_INET6, here.ipv6, there.ipv6),
+        ):
+            with socket.create_server((address, 0), family=family) as server:
+                with other.connect(address, server.getsockname()[1]):
+                    accepted, peer = server.accept()
+                accepted.close()
+            assert peer[0] == source
+        with pytest.raises(ConnectionRefusedError):
+            other.connect(LOOPBACK, 1)
+        shown = subprocess.run(other.command(["ip", "address"]), capture_output=True, check=True)
+        assert there.ipv4.encode() in shown.stdout
 
 
 def test_a_refused_subscription_says_why(plugin_broker: KafkaBroker) -> None:

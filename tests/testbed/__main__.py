@@ -1,4 +1,4 @@
-"""The command line: ``python -m tests.testbed setup [--parts broker,collector,clients,haproxy]``."""
+"""The command line: ``python -m tests.testbed setup [--parts broker,collector,clients,haproxy,network]``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def main() -> int:
         "--parts",
         type=_parts,
         default=["broker", "collector", "clients"],
-        help=f"comma-separated, from {', '.join(GROUPS)} (default: all but haproxy)",
+        help=f"comma-separated, from {', '.join(GROUPS)} (default: broker,collector,clients)",
     )
     chosen: list[str] = parser.parse_args().parts
 

@@ -7,15 +7,19 @@ import json
 import shutil
 import signal
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from tests.testbed import jvm, parts, raw
+from tests.testbed.certificates import CertificateFiles
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import ChildProcess, ScratchFolder, StopError, wait_until
+from tests.testbed.security import Login, SecurityProtocol
 
-#: Who may log in over the SASL listener, with PLAIN and with SCRAM-SHA-256: user to password.
+#: Who may log in over SASL listeners, with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512: user to password.
+#: Whoever says so in an unsigned OAUTHBEARER token may log in too.
 SASL_USERS: Mapping[str, str] = MappingProxyType({"alice": "alice-secret", "bob": "bob-secret"})
 
 #: Ids that a broker has unless it is told others.
@@ -31,9 +35,8 @@ _SERVER_PROPERTIES: Mapping[str, str] = MappingProxyType(
         "process.roles": "broker,controller",
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "INTERNAL",
-        "listener.security.protocol.map": (
-            "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT"
-        ),
+        # Without a key there are no delegation tokens.
+        "delegation.token.secret.key": "testbed",
         # One node has one replica of everything.
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "1",
@@ -61,16 +64,40 @@ _SERVER_PROPERTIES: Mapping[str, str] = MappingProxyType(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """A listener for clients.
+
+    Attributes:
+        name: Its name, in capitals.
+        security_protocol: What clients speak. With SASL they choose PLAIN, SCRAM-SHA-256, SCRAM-SHA-512
+            (:data:`SASL_USERS`; SCRAM also with a delegation token) or OAUTHBEARER (unsigned tokens).
+        client_auth: Whether clients show a certificate.
+        advertised_host: The host that clients are told of.
+        advertised_port: The port that clients are told of: a sidecar's. None: the listener's own.
+        max_reauth_ms: After how long clients must log in again (KIP-368); 0: never.
+        principal_claim: The claim of an OAUTHBEARER token that names the user.
+    """
+
+    name: str
+    security_protocol: SecurityProtocol = "PLAINTEXT"
+    client_auth: Literal["none", "requested", "required"] = "none"
+    advertised_host: str = LOOPBACK
+    advertised_port: int | None = None
+    max_reauth_ms: int = 0
+    principal_claim: str = "sub"
+
+
 class KafkaBroker:
     """A single KRaft node, started on entering the context and ended on leaving it, its data with it.
 
     Its listeners are CLIENT (for clients, perhaps by way of a sidecar), INTERNAL (its own, and for looking
-    after it), CONTROLLER, and SASL where asked for (SASL_PLAINTEXT; :data:`SASL_USERS`).
+    after it), CONTROLLER, all three in plaintext, and those asked for.
 
     Args:
         advertised_client_port: The port clients are told of: a sidecar's. None: the listener's own.
-        sasl: Whether there is a SASL listener.
-        advertised_sasl_port: Like ``advertised_client_port``, for the SASL listener.
+        listeners: Further listeners.
+        certificate: What TLS listeners show; they trust whom its authority has signed.
         telemetry_plugin: Whether the broker itself takes client telemetry (and counts it: :meth:`pushes`).
         properties: Further server properties, which win over the testbed's. For measuring, say
             ``testbed.telemetry.log=false``: then the plugin counts and writes nothing.
@@ -81,10 +108,8 @@ class KafkaBroker:
 
     Attributes:
         client_port: Where the CLIENT listener listens.
-        sasl_port: Where the SASL listener listens; None without one.
         internal_port: Where the INTERNAL listener listens.
-        advertised_client_port: What clients of CLIENT are told to connect to.
-        advertised_sasl_port: What clients of SASL are told to connect to; None without one.
+        listeners: The listeners for clients, CLIENT first, with the ports that they advertise.
         cluster_id: As given.
         node_id: As given.
     """
@@ -93,8 +118,8 @@ class KafkaBroker:
         self,
         *,
         advertised_client_port: int | None = None,
-        sasl: bool = False,
-        advertised_sasl_port: int | None = None,
+        listeners: Sequence[Listener] = (),
+        certificate: CertificateFiles | None = None,
         telemetry_plugin: bool = False,
         properties: Mapping[str, str] | None = None,
         cluster_id: str = CLUSTER_ID,
@@ -104,12 +129,16 @@ class KafkaBroker:
     ) -> None:
         self.cluster_id = cluster_id
         self.node_id = node_id
-        self.client_port = free_port()
+        asked_for = (Listener(name="CLIENT", advertised_port=advertised_client_port), *listeners)
+        self._ports = {listener.name: free_port() for listener in asked_for}
+        self.listeners = tuple(
+            replace(listener, advertised_port=listener.advertised_port or self.port(listener.name))
+            for listener in asked_for
+        )
+        self.client_port = self.port("CLIENT")
         self.internal_port = free_port()
-        self.sasl_port = free_port() if sasl else None
-        self.advertised_client_port = advertised_client_port or self.client_port
-        self.advertised_sasl_port = (advertised_sasl_port or self.sasl_port) if sasl else None
         self._controller_port = free_port()
+        self._certificate = certificate
         self._telemetry_plugin = telemetry_plugin
         self._extra = dict(properties or {})
         self._jvm_flags = tuple(jvm_flags)
@@ -131,6 +160,14 @@ class KafkaBroker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def port(self, listener: str) -> int:
+        """Where a listener for clients listens on 127.0.0.1.
+
+        Raises:
+            KeyError: The broker has no such listener.
+        """
+        return self._ports[listener]
 
     @property
     def bootstrap(self) -> str:
@@ -266,6 +303,22 @@ class KafkaBroker:
         settings = dict.fromkeys(("metrics", "interval.ms", "match"))
         raw.alter_client_metrics(self.internal_port, name, settings)
 
+    def create_delegation_token(self, listener: str, login: Login) -> Login:
+        """Let somebody make a delegation token (KIP-48), and say how to log in with it.
+
+        Args:
+            listener: A listener in SASL_PLAINTEXT.
+            login: Its owner, by PLAIN.
+
+        Returns:
+            A login by SCRAM-SHA-256; SCRAM-SHA-512 goes as well.
+
+        Raises:
+            BrokerAnswerError: The broker refused.
+        """
+        token_id, hmac = raw.create_delegation_token(self.port(listener), login.user, login.password)
+        return Login(mechanism="SCRAM-SHA-256", user=token_id, password=hmac, delegation_token=True)
+
     def pushes(self) -> list[dict[str, object]]:
         """The pushes that the telemetry plugin got: its lines in the log, parsed, in order."""
         lines = (line for line in self.log_text().splitlines() if line.startswith('{"telemetry_push"'))
@@ -302,10 +355,12 @@ class KafkaBroker:
         _write_properties(folder / "server.properties", self._properties(data))
 
     def _properties(self, data: Path) -> dict[str, str]:
-        listeners = {
-            "CLIENT": (self.client_port, self.advertised_client_port),
-            "INTERNAL": (self.internal_port, self.internal_port),
-        }
+        own = {"INTERNAL": self.internal_port, "CONTROLLER": self._controller_port}
+        protocols = {listener.name: listener.security_protocol for listener in self.listeners}
+        advertised = [
+            f"{listener.name}://{listener.advertised_host}:{listener.advertised_port}"
+            for listener in self.listeners
+        ]
         properties = {
             **_SERVER_PROPERTIES,
             "node.id": str(self.node_id),
@@ -313,30 +368,54 @@ class KafkaBroker:
             "log.dirs": str(data),
             "metric.reporters": _TELEMETRY_PLUGIN if self._telemetry_plugin else "",
             "testbed.telemetry.log": "true",
+            "listeners": ",".join(
+                f"{name}://{LOOPBACK}:{port}" for name, port in {**self._ports, **own}.items()
+            ),
+            "advertised.listeners": ",".join([*advertised, f"INTERNAL://{LOOPBACK}:{self.internal_port}"]),
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{protocol}"
+                for name, protocol in {**protocols, **dict.fromkeys(own, "PLAINTEXT")}.items()
+            ),
         }
-        if self.sasl_port is not None and self.advertised_sasl_port is not None:
-            listeners["SASL"] = (self.sasl_port, self.advertised_sasl_port)
-            properties.update(_sasl_properties())
-        bound = {name: port for name, (port, _) in listeners.items()} | {"CONTROLLER": self._controller_port}
-        properties["listeners"] = _listener_list(bound)
-        properties["advertised.listeners"] = _listener_list(
-            {name: advertised for name, (_, advertised) in listeners.items()}
-        )
+        for listener in self.listeners:
+            properties.update(_listener_properties(listener, self._certificate))
         return properties | self._extra
 
 
-def _listener_list(ports: Mapping[str, int]) -> str:
-    return ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in ports.items())
-
-
-def _sasl_properties() -> dict[str, str]:
-    users = " ".join(f'user_{name}="{password}"' for name, password in SASL_USERS.items())
-    security = "org.apache.kafka.common.security"
-    return {
-        "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
-        "listener.name.sasl.plain.sasl.jaas.config": f"{security}.plain.PlainLoginModule required {users};",
-        "listener.name.sasl.scram-sha-256.sasl.jaas.config": f"{security}.scram.ScramLoginModule required;",
-    }
+def _listener_properties(listener: Listener, certificate: CertificateFiles | None) -> Mapping[str, str]:
+    """A listener's security, in Kafka's words."""
+    properties: dict[str, str] = {}
+    if listener.security_protocol.startswith("SASL"):
+        users = " ".join(f'user_{name}="{password}"' for name, password in SASL_USERS.items())
+        package = "org.apache.kafka.common.security"
+        unsecured = f"{package}.oauthbearer.internals.unsecured"
+        properties |= {
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+            "plain.sasl.jaas.config": f"{package}.plain.PlainLoginModule required {users};",
+            "scram-sha-256.sasl.jaas.config": f"{package}.scram.ScramLoginModule required;",
+            "scram-sha-512.sasl.jaas.config": f"{package}.scram.ScramLoginModule required;",
+            "oauthbearer.sasl.jaas.config": (
+                # The broker logs in as well, for connections of its own that it never makes.
+                f"{package}.oauthbearer.OAuthBearerLoginModule required "
+                'unsecuredLoginStringClaim_sub="broker" '
+                f'unsecuredValidatorPrincipalClaimName="{listener.principal_claim}";'
+            ),
+            "oauthbearer.sasl.server.callback.handler.class": (
+                f"{unsecured}.OAuthBearerUnsecuredValidatorCallbackHandler"
+            ),
+            "connections.max.reauth.ms": str(listener.max_reauth_ms),
+        }
+    if listener.security_protocol.endswith("SSL"):
+        if certificate is None:
+            raise ValueError(f"listener {listener.name} speaks TLS, so the broker needs a certificate")
+        properties |= {
+            "ssl.client.auth": listener.client_auth,
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(certificate.keystore),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(certificate.ca),
+        }
+    return {f"listener.name.{listener.name.lower()}.{key}": value for key, value in properties.items()}
 
 
 def _write_properties(file: Path, properties: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.testbed.broker import KafkaBroker
+from tests.testbed.broker import KafkaBroker, Listener
 from tests.testbed.collector import Collector
 from tests.testbed.ports import free_port
 from tests.testbed.sidecar import Sidecar, config_for
@@ -19,16 +19,16 @@ from tests.testbed.sidecar import Sidecar, config_for
 @pytest.fixture(scope="session")
 def broker() -> Iterator[KafkaBroker]:
     """A broker that knows nothing of client telemetry; CLIENT and SASL advertise ports kept for a sidecar."""
-    with KafkaBroker(
-        advertised_client_port=free_port(), sasl=True, advertised_sasl_port=free_port()
-    ) as started:
+    sasl = Listener(name="SASL", security_protocol="SASL_PLAINTEXT", advertised_port=free_port())
+    with KafkaBroker(advertised_client_port=free_port(), listeners=[sasl]) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def plugin_broker() -> Iterator[KafkaBroker]:
     """A broker that takes client telemetry itself, with a plugin that counts; it advertises itself."""
-    with KafkaBroker(telemetry_plugin=True, sasl=True) as started:
+    sasl = Listener(name="SASL", security_protocol="SASL_PLAINTEXT")
+    with KafkaBroker(telemetry_plugin=True, listeners=[sasl]) as started:
         yield started
 
 

@@ -109,8 +109,13 @@ FRANZ_CLIENT = Part(
     sources=(HERE / "clients" / "franz",),
     tools=(prerequisites.GO, prerequisites.SETPRIV),
 )
-#: Comes from the machine; nothing is built.
-HAPROXY = Part(name="haproxy", about="HAProxy, which benchmarks compare with", tools=(prerequisites.HAPROXY,))
+#: Come from the machine; nothing is built.
+HAPROXY = Part(
+    name="haproxy",
+    about="HAProxy, which benchmarks compare with and PROXY headers come from",
+    tools=(prerequisites.HAPROXY,),
+)
+NETWORK = Part(name="network", about="iproute2, which makes hosts for tests", tools=(prerequisites.IP,))
 
 #: What `--parts` knows.
 GROUPS: Mapping[str, tuple[Part, ...]] = {
@@ -118,4 +123,5 @@ GROUPS: Mapping[str, tuple[Part, ...]] = {
     "collector": (COLLECTOR,),
     "clients": (KAFKA, JAVA_PROGRAMS, KAFKA_IMAGE, FRANZ_CLIENT),
     "haproxy": (HAPROXY,),
+    "network": (NETWORK,),
 }

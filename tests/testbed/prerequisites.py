@@ -107,6 +107,7 @@ GO = Tool(
     advice=" if that is 1.21 or newer (it fetches 1.26 by itself), else from https://go.dev/dl/",
 )
 SETPRIV = Tool(name="setpriv", problem=_on_path("setpriv"), packages=("util-linux",))
+IP = Tool(name="ip", problem=_on_path("ip"), packages=("iproute2",))
 HAPROXY = Tool(name="HAProxy", problem=_on_path("haproxy"), packages=("haproxy",))
 
 

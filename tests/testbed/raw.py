@@ -1,4 +1,4 @@
-"""Owns the three requests by which the testbed looks after a broker, as raw bytes over a plain socket.
+"""Owns the requests by which the testbed looks after a broker, as raw bytes over a plain socket.
 
 Deliberately not the receiver's codec: the testbed is an outsider to what it tests. Only versions whose
 encoding has no tagged fields are used, so a message is a handful of integers and strings.
@@ -6,16 +6,21 @@ encoding has no tagged fields are used, so a message is a handful of integers an
 
 from __future__ import annotations
 
+import base64
 import socket
 import struct
 from collections.abc import Mapping
-from contextlib import closing
 
 from tests.testbed.ports import LOOPBACK
+from tests.testbed.process import wait_until
 
 _CREATE_TOPICS = (19, 2)
 _INCREMENTAL_ALTER_CONFIGS = (44, 0)
 _METADATA = (3, 2)
+_SASL_HANDSHAKE = (17, 1)
+_SASL_AUTHENTICATE = (36, 0)
+_CREATE_DELEGATION_TOKEN = (38, 1)
+_DESCRIBE_DELEGATION_TOKEN = (41, 1)
 
 _CLIENT_METRICS_RESOURCE = 16
 _SET, _DELETE = 0, 1
@@ -54,6 +59,15 @@ class _Answer:
     def int32(self) -> int:
         return self._unpack(">i", 4)
 
+    def int64(self) -> int:
+        return self._unpack(">q", 8)
+
+    def data(self) -> bytes:
+        length = self.int32()
+        data = self._data[self._offset : self._offset + length]
+        self._offset += length
+        return data
+
     def string(self) -> str | None:
         length = self.int16()
         if length < 0:
@@ -63,18 +77,21 @@ class _Answer:
         return text
 
 
-def _request(port: int, api: tuple[int, int], body: bytes, timeout_s: float) -> _Answer:
-    """Send one request over a connection of its own and return the body of the answer.
+def _connect(port: int, timeout_s: float) -> socket.socket:
+    return socket.create_connection((LOOPBACK, port), timeout_s)
+
+
+def _request(connection: socket.socket, api: tuple[int, int], body: bytes) -> _Answer:
+    """Send one request and return the body of the answer.
 
     Raises:
         OSError: The connection failed, was closed or timed out.
     """
     header = struct.pack(">hhi", *api, _CORRELATION_ID) + _string("testbed")
-    with closing(socket.create_connection((LOOPBACK, port), timeout_s)) as connection:
-        connection.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
-        with connection.makefile("rb") as stream:
-            (length,) = struct.unpack(">i", _exactly(stream.read(4), 4))
-            answer = _exactly(stream.read(length), length)
+    connection.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
+    with connection.makefile("rb") as stream:
+        (length,) = struct.unpack(">i", _exactly(stream.read(4), 4))
+        answer = _exactly(stream.read(length), length)
     (correlation_id,) = struct.unpack_from(">i", answer)
     if correlation_id != _CORRELATION_ID:
         raise ConnectionError(f"answer to correlation id {correlation_id}, not {_CORRELATION_ID}")
@@ -90,7 +107,8 @@ def _exactly(data: bytes, size: int) -> bytes:
 def cluster_id_when_ready(port: int) -> str | None:
     """The cluster's id once a broker is ready, else None: it lists itself in Metadata when it is unfenced."""
     try:
-        answer = _request(port, _METADATA, struct.pack(">i", 0), timeout_s=1.0)
+        with _connect(port, 1.0) as connection:
+            answer = _request(connection, _METADATA, struct.pack(">i", 0))
     except (OSError, struct.error):
         return None
     brokers = answer.int32()
@@ -111,7 +129,8 @@ def create_topic(port: int, name: str, *, partitions: int) -> None:
     """
     topic = _string(name) + struct.pack(">ihii", partitions, 1, 0, 0)
     body = struct.pack(">i", 1) + topic + struct.pack(">i?", _TIMEOUT_MS, False)
-    answer = _request(port, _CREATE_TOPICS, body, timeout_s=_TIMEOUT_MS / 1000)
+    with _connect(port, _TIMEOUT_MS / 1000) as connection:
+        answer = _request(connection, _CREATE_TOPICS, body)
     answer.int32()  # throttle time
     answer.int32()  # one topic
     answer.string()
@@ -133,9 +152,47 @@ def alter_client_metrics(port: int, name: str, settings: Mapping[str, str | None
     )
     resource = struct.pack(">b", _CLIENT_METRICS_RESOURCE) + _string(name)
     body = struct.pack(">i", 1) + resource + struct.pack(">i", len(settings)) + configs + b"\0"
-    answer = _request(port, _INCREMENTAL_ALTER_CONFIGS, body, timeout_s=_TIMEOUT_MS / 1000)
+    with _connect(port, _TIMEOUT_MS / 1000) as connection:
+        answer = _request(connection, _INCREMENTAL_ALTER_CONFIGS, body)
     answer.int32()  # throttle time
     answer.int32()  # one resource
     code, message = answer.int16(), answer.string()
     if code:
         raise BrokerAnswerError(f"client metrics subscription {name!r}: error {code}: {message}")
+
+
+def create_delegation_token(port: int, user: str, password: str) -> tuple[str, str]:
+    """Log in with PLAIN, make a delegation token of one's own (KIP-48), and wait until the broker takes it.
+
+    Returns:
+        The token's id and its HMAC in base64: a user and a password for SCRAM.
+
+    Raises:
+        BrokerAnswerError: The broker refused.
+        OSError: It could not be asked.
+        WaitTimeoutError: The broker does not know the token that its controller made.
+    """
+    with _connect(port, _TIMEOUT_MS / 1000) as connection:
+        token = f"\0{user}\0{password}".encode()
+        for api, body in (
+            (_SASL_HANDSHAKE, _string("PLAIN")),
+            (_SASL_AUTHENTICATE, struct.pack(">i", len(token)) + token),
+        ):
+            code = _request(connection, api, body).int16()
+            if code:
+                raise BrokerAnswerError(f"login of {user!r} over SASL: error {code}")
+        no_renewers_and_the_longest_life = struct.pack(">iq", 0, -1)
+        answer = _request(connection, _CREATE_DELEGATION_TOKEN, no_renewers_and_the_longest_life)
+        code = answer.int16()
+        if code:
+            raise BrokerAnswerError(f"delegation token for {user!r}: error {code}")
+        answer.string(), answer.string()  # the owner's type and name
+        answer.int64(), answer.int64(), answer.int64()  # issued, expires, at the latest
+        token_id, hmac = answer.string(), answer.data()
+
+        def known() -> bool:
+            described = _request(connection, _DESCRIBE_DELEGATION_TOKEN, struct.pack(">i", -1))
+            return described.int16() == 0 and described.int32() > 0
+
+        wait_until(known, timeout_s=_TIMEOUT_MS / 1000, what="the broker to know the delegation token")
+    return str(token_id), base64.b64encode(hmac).decode()

@@ -11,9 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tests.testbed import cache, jvm, parts, prerequisites
-from tests.testbed.broker import CLUSTER_ID, SASL_USERS, KafkaBroker
+from tests.testbed.broker import CLUSTER_ID, SASL_USERS, KafkaBroker, Listener
+from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.clients import JavaClient, Mode
 from tests.testbed.parts import HERE, Part
+from tests.testbed.ports import LOOPBACK
+from tests.testbed.process import ScratchFolder
+from tests.testbed.security import Login, Security
 
 _COMMAND_TIMEOUT_S = 1800.0
 
@@ -75,7 +79,8 @@ def _build_kafka_image(folder: Path) -> None:
     settings = folder / "format.properties"
     settings.write_text((HERE / "kafka" / "storage.properties").read_text() + f"log.dirs={folder / 'data'}\n")
     users = [
-        f"--add-scram=SCRAM-SHA-256=[name={name},password={password}]"
+        f"--add-scram={mechanism}=[name={name},password={password}]"
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
         for name, password in SASL_USERS.items()
     ]
     _run(jvm.command("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", settings, *users))
@@ -84,19 +89,32 @@ def _build_kafka_image(folder: Path) -> None:
         name: (*jvm.QUICK_START, f"-XX:ArchiveClassesAtExit={folder / name}")
         for name in (jvm.BROKER_ARCHIVE, jvm.PRODUCER_ARCHIVE, jvm.CONSUMER_ARCHIVE)
     }
-    with KafkaBroker(
-        image=folder, sasl=True, telemetry_plugin=True, jvm_flags=archiving[jvm.BROKER_ARCHIVE]
-    ) as broker:
+    login = Login(mechanism="SCRAM-SHA-256", user="alice", password=SASL_USERS["alice"])
+    with contextlib.ExitStack() as running:
+        certificate = CertificateAuthority().issue().write(running.enter_context(ScratchFolder("tls")).path)
+        broker = running.enter_context(
+            KafkaBroker(
+                image=folder,
+                listeners=[Listener(name="SASL_SSL", security_protocol="SASL_SSL")],
+                certificate=certificate,
+                telemetry_plugin=True,
+                jvm_flags=archiving[jvm.BROKER_ARCHIVE],
+            )
+        )
         broker.alter_client_metrics("all", ["*"], 500)
         broker.create_topic("warm-up")
-        with contextlib.ExitStack() as running:
+        with contextlib.ExitStack() as clients:
             for mode, archive in (
                 (Mode.PRODUCER, jvm.PRODUCER_ARCHIVE),
                 (Mode.CONSUMER, jvm.CONSUMER_ARCHIVE),
             ):
-                client = running.enter_context(
+                client = clients.enter_context(
                     JavaClient(
-                        mode, bootstrap=broker.bootstrap, topic="warm-up", jvm_flags=archiving[archive]
+                        mode,
+                        bootstrap=f"{LOOPBACK}:{broker.port('SASL_SSL')}",
+                        topic="warm-up",
+                        security=Security(login=login, ca=certificate.ca),
+                        jvm_flags=archiving[archive],
                     )
                 )
                 client.wait_for_records(1)

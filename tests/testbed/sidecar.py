@@ -27,24 +27,25 @@ def config_for(
     *,
     collector: Collector | None = None,
     client_port: int | None = None,
+    listeners: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """A configuration (receiver.yaml, as a dict to change at will) for a sidecar in front of ``broker``.
 
     Its listeners are bound where the broker tells clients to connect; a listener of the broker's that
-    advertises itself gets none.
+    advertises itself gets none. Each speaks what the broker's listener speaks.
 
     Args:
         broker: What the sidecar stands in front of.
         collector: Where an ``otlp`` plugin sends pushes, over gRPC; None: no plugin.
-        client_port: Where CLIENT is bound instead: for tests that send raw requests and follow no
-            advertised address, and so may run beside another sidecar of the same broker.
+        client_port: Where CLIENT is bound instead, and no other listener: for tests that send raw requests
+            and follow no advertised address, and so may run beside another sidecar of the same broker.
+        listeners: Further keys of listeners, by name, as the configuration has them: TLS ends at the
+            sidecar, say, with ``{"SASL": {"security_protocol": "SASL_SSL", "tls": {...}}}``.
     """
-    ports = {
-        "CLIENT": (client_port or broker.advertised_client_port, broker.client_port),
-        "SASL": (broker.advertised_sasl_port, broker.sasl_port),
-    }
+    ports = {listener.name: listener.advertised_port for listener in broker.listeners}
     if client_port is not None:
-        del ports["SASL"]
+        ports = {"CLIENT": client_port}
+    protocols = {listener.name: listener.security_protocol for listener in broker.listeners}
     plugins: Sequence[Mapping[str, object]] = ()
     if collector is not None:
         plugins = [{"type": "otlp", "endpoint": collector.grpc_endpoint, "protocol": "grpc"}]
@@ -54,11 +55,12 @@ def config_for(
             {
                 "name": name,
                 "bind": f"{LOOPBACK}:{bound}",
-                "upstream": f"{LOOPBACK}:{upstream}",
-                "security_protocol": "SASL_PLAINTEXT" if name == "SASL" else "PLAINTEXT",
+                "upstream": f"{LOOPBACK}:{broker.port(name)}",
+                "security_protocol": protocols[name],
+                **(listeners or {}).get(name, {}),
             }
-            for name, (bound, upstream) in ports.items()
-            if bound != upstream
+            for name, bound in ports.items()
+            if bound != broker.port(name)
         ],
         "subscriptions": {"store": "sqlite", "path": "./subscriptions.db"},
         "rest": {"bind": f"{LOOPBACK}:{free_port()}"},
@@ -72,6 +74,7 @@ class Sidecar:
     Args:
         config: The configuration; its ``rest.bind`` and its listeners' ``bind`` say where it is met.
         env: Environment variables for it.
+        token: The bearer token that :attr:`http` shows.
 
     Attributes:
         config: As given.
@@ -79,10 +82,17 @@ class Sidecar:
         http: An HTTP client for that; paths begin with ``/``.
     """
 
-    def __init__(self, config: Mapping[str, Any], *, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, config: Mapping[str, Any], *, env: Mapping[str, str] | None = None, token: str | None = None
+    ) -> None:
         self.config = config
         self.url = f"http://{config['rest']['bind']}"
-        self.http = httpx.Client(base_url=self.url, timeout=_REQUEST_TIMEOUT_S, trust_env=False)
+        self.http = httpx.Client(
+            base_url=self.url,
+            headers={"authorization": f"Bearer {token}"} if token else {},
+            timeout=_REQUEST_TIMEOUT_S,
+            trust_env=False,
+        )
         self._env = dict(env or {})
         self._scratch: ScratchFolder | None = None
         self._process: ChildProcess | None = None

@@ -108,9 +108,8 @@ def test_a_push_that_is_too_large_is_said_to_be(gateway: GatewaySidecar) -> None
 
 
 def test_telemetry_before_authentication_is_cut_off_by_the_broker(broker: KafkaBroker) -> None:
-    assert broker.sasl_port is not None
     settings = config(broker.client_port)
-    settings["listeners"] = [listener("SASL", broker.sasl_port, security_protocol="SASL_PLAINTEXT")]
+    settings["listeners"] = [listener("SASL", broker.port("SASL"), security_protocol="SASL_PLAINTEXT")]
     with GatewaySidecar(settings) as sidecar:
         for request in (get_subscriptions(), push(b"\1" * 16, 1)):
             with Raw(sidecar.port("SASL")) as raw:

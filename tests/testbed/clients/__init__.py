@@ -1,9 +1,10 @@
 """Owns real Kafka clients as processes: Java, franz-go and librdkafka, each a producer or a consumer.
 
-All three programs take the same arguments (``--mode --bootstrap --topic --client-id --group --rate`` and any
-number of ``--property key=value`` in the client library's own words), run until SIGTERM, then close their
-client, which lets it push its telemetry a last time. They report in JSON lines on standard output:
-``started`` (mode, version), ``counts`` (records, errors; every second), ``error`` (message),
+All three programs take the same arguments (``--mode --bootstrap --topic --client-id --group --rate`` and
+``--properties``, a file with a ``key=value`` in the client library's own words on each line, so that ``ps``
+shows no password), run until SIGTERM, then close their client, which lets it push its telemetry a last time.
+They report in JSON lines on standard output: ``started`` (mode, version), ``counts`` (records, errors; every
+second), ``error`` (message),
 ``client_instance_id`` (id; Java alone), ``stopped`` (records, errors).
 """
 
@@ -15,15 +16,16 @@ import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
 from tests.testbed import jvm, parts
+from tests.testbed.network import Host
 from tests.testbed.process import ChildProcess, ScratchFolder, StopError, WaitTimeoutError, wait_until
+from tests.testbed.security import Login, Security, unsecured_token
 
-__all__ = ["Client", "FranzClient", "JavaClient", "LibrdkafkaClient", "Mode", "Sasl"]
+__all__ = ["Client", "FranzClient", "JavaClient", "LibrdkafkaClient", "Mode"]
 
 _STOP_WITHIN_S = 20.0
 
@@ -33,21 +35,6 @@ class Mode(enum.StrEnum):
 
     PRODUCER = "producer"
     CONSUMER = "consumer"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sasl:
-    """How a client logs in over SASL_PLAINTEXT.
-
-    Attributes:
-        mechanism: ``PLAIN`` or ``SCRAM-SHA-256``.
-        user: The user's name.
-        password: The user's password.
-    """
-
-    mechanism: str
-    user: str
-    password: str
 
 
 class Client(ABC):
@@ -61,7 +48,8 @@ class Client(ABC):
         group: A consumer's group; by default named after topic and client id.
         rate: Records per second that a producer sends.
         properties: Further client properties in the library's own words.
-        sasl: How it logs in; None on a plaintext listener.
+        security: How it secures its connections; by default not at all.
+        host: The host that it runs on; None: this one.
 
     Attributes:
         client_id: As given or by default.
@@ -80,7 +68,8 @@ class Client(ABC):
         group: str | None = None,
         rate: float = 20.0,
         properties: Mapping[str, str] | None = None,
-        sasl: Sasl | None = None,
+        security: Security | None = None,
+        host: Host | None = None,
     ) -> None:
         self.mode = mode
         self.client_id = client_id or f"{self.language}-{mode}"
@@ -92,7 +81,14 @@ class Client(ABC):
             "--group": group or f"{topic}-{self.client_id}",
             "--rate": str(rate),
         }
-        self._properties = {**(self._sasl_properties(sasl) if sasl else {}), **(properties or {})}
+        security = security or Security()
+        self._properties = {
+            "security.protocol": security.protocol,
+            **self._tls_properties(security),
+            **(self._login_properties(security.login) if security.login else {}),
+            **(properties or {}),
+        }
+        self._host = host
         self._scratch: ScratchFolder | None = None
         self._process: ChildProcess | None = None
 
@@ -100,27 +96,36 @@ class Client(ABC):
     def _command(self) -> Sequence[str | Path]:
         """The program, without the arguments that all clients have."""
 
-    def _sasl_properties(self, sasl: Sasl) -> Mapping[str, str]:
+    def _tls_properties(self, security: Security) -> Mapping[str, str]:
+        """The properties that make this client speak TLS; librdkafka's words unless a client has others."""
+        properties = {}
+        if security.ca is not None:
+            properties["ssl.ca.location"] = str(security.ca)
+        if security.certificate is not None:
+            properties["ssl.certificate.location"] = str(security.certificate.chain)
+            properties["ssl.key.location"] = str(security.certificate.key)
+        return properties
+
+    def _login_properties(self, login: Login) -> Mapping[str, str]:
         """The properties that make this client log in; librdkafka's words unless a client has others."""
         return {
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": sasl.mechanism,
-            "sasl.username": sasl.user,
-            "sasl.password": sasl.password,
+            "sasl.mechanism": login.mechanism,
+            "sasl.username": login.user,
+            "sasl.password": login.password,
         }
 
     def __enter__(self) -> Self:
         self._scratch = ScratchFolder("client")
         folder = self._scratch.path
-        words: list[str | Path] = [*self._command()]
+        properties = folder / "client.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties.items()))
+        words: list[str | Path] = [*self._command(), "--properties", properties]
         for name, value in self._arguments.items():
             words += [name, value]
-        for key, value in self._properties.items():
-            words += ["--property", f"{key}={value}"]
         try:
             self._process = ChildProcess(
                 f"{self.language} {self.mode}",
-                words,
+                words if self._host is None else self._host.command(words),
                 log=folder / "client.log",
                 output=folder / "status.jsonl",
                 cwd=Path(__file__).parents[3],
@@ -238,7 +243,8 @@ class JavaClient(Client):
         group: str | None = None,
         rate: float = 20.0,
         properties: Mapping[str, str] | None = None,
-        sasl: Sasl | None = None,
+        security: Security | None = None,
+        host: Host | None = None,
         jvm_flags: tuple[str, ...] | None = None,
     ) -> None:
         super().__init__(
@@ -249,7 +255,8 @@ class JavaClient(Client):
             group=group,
             rate=rate,
             properties=properties,
-            sasl=sasl,
+            security=security,
+            host=host,
         )
         self._jvm_flags = jvm_flags
 
@@ -260,15 +267,34 @@ class JavaClient(Client):
         archive = jvm.PRODUCER_ARCHIVE if self.mode is Mode.PRODUCER else jvm.CONSUMER_ARCHIVE
         return jvm.command(main, archive=parts.KAFKA_IMAGE.require() / archive)
 
-    def _sasl_properties(self, sasl: Sasl) -> Mapping[str, str]:
-        package = "plain.Plain" if sasl.mechanism == "PLAIN" else "scram.Scram"
+    def _tls_properties(self, security: Security) -> Mapping[str, str]:
+        properties = {}
+        if security.ca is not None:
+            properties["ssl.truststore.type"] = "PEM"
+            properties["ssl.truststore.location"] = str(security.ca)
+        if security.certificate is not None:
+            properties["ssl.keystore.type"] = "PEM"
+            properties["ssl.keystore.location"] = str(security.certificate.keystore)
+        return properties
+
+    def _login_properties(self, login: Login) -> Mapping[str, str]:
+        package = "org.apache.kafka.common.security"
+        credentials = f'username="{login.user}" password="{login.password}"'
+        if login.mechanism == "OAUTHBEARER":
+            module = "oauthbearer.OAuthBearerLoginModule"
+            credentials = (
+                f'unsecuredLoginPrincipalClaimName="{login.claim}" '
+                f'unsecuredLoginStringClaim_{login.claim}="{login.user}"'
+            )
+        elif login.mechanism == "PLAIN":
+            module = "plain.PlainLoginModule"
+        else:
+            module = "scram.ScramLoginModule"
+        if login.delegation_token:
+            credentials += ' tokenauth="true"'
         return {
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": sasl.mechanism,
-            "sasl.jaas.config": (
-                f"org.apache.kafka.common.security.{package}LoginModule required "
-                f'username="{sasl.user}" password="{sasl.password}";'
-            ),
+            "sasl.mechanism": login.mechanism,
+            "sasl.jaas.config": f"{package}.{module} required {credentials};",
         }
 
 
@@ -276,6 +302,12 @@ class FranzClient(Client):
     """franz-go."""
 
     language = "franz-go"
+
+    def _login_properties(self, login: Login) -> Mapping[str, str]:
+        if login.mechanism == "OAUTHBEARER":
+            return {"sasl.mechanism": login.mechanism, "sasl.oauthbearer.token": unsecured_token(login)}
+        token = {"sasl.delegation.token": "true"} if login.delegation_token else {}
+        return {**super()._login_properties(login), **token}
 
     def _command(self) -> Sequence[str | Path]:
         return [parts.FRANZ_CLIENT.require() / "franz-client"]
@@ -285,6 +317,17 @@ class LibrdkafkaClient(Client):
     """librdkafka, by way of confluent-kafka."""
 
     language = "librdkafka"
+
+    def _login_properties(self, login: Login) -> Mapping[str, str]:
+        if login.delegation_token:
+            raise ValueError("librdkafka can't log in with a delegation token")
+        if login.mechanism == "OAUTHBEARER":
+            return {
+                "sasl.mechanism": login.mechanism,
+                "enable.sasl.oauthbearer.unsecure.jwt": "true",
+                "sasl.oauthbearer.config": f"principalClaimName={login.claim} principal={login.user}",
+            }
+        return super()._login_properties(login)
 
     def _command(self) -> Sequence[str | Path]:
         return [sys.executable, "-m", "tests.testbed.clients.librdkafka"]

@@ -7,6 +7,7 @@ import json
 import signal
 import sys
 import time
+from pathlib import Path
 from types import FrameType
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, libversion
@@ -31,7 +32,7 @@ class _Run:
             "client.id": arguments.client_id,
             "error_cb": self.error,
         }
-        self.properties.update(pair.split("=", 1) for pair in arguments.property)
+        self.properties.update(line.split("=", 1) for line in arguments.properties.read_text().splitlines())
         self.records = 0
         self.errors = 0
         self.running = True
@@ -88,7 +89,7 @@ def main() -> None:
     for name in ("--bootstrap", "--topic", "--client-id", "--group"):
         parser.add_argument(name, required=True)
     parser.add_argument("--rate", type=float, required=True)
-    parser.add_argument("--property", action="append", default=[])
+    parser.add_argument("--properties", type=Path, required=True)
     run = _Run(parser.parse_args())
     signal.signal(signal.SIGTERM, run.terminate)
     _print("started", mode=run.arguments.mode, version=libversion()[0])

@@ -5,6 +5,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -17,6 +19,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
@@ -29,15 +33,54 @@ const (
 
 type properties map[string]string
 
-func (p properties) String() string { return "" }
-
-func (p properties) Set(text string) error {
-	key, value, found := strings.Cut(text, "=")
-	if !found {
-		return fmt.Errorf("%q: write it as key=value", text)
+func readProperties(file string) (properties, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
 	}
-	p[key] = value
-	return nil
+	p := properties{}
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		p[key] = value
+	}
+	return p, nil
+}
+
+// tls is the configuration for SSL and SASL_SSL.
+func (p properties) tls() (*tls.Config, error) {
+	config := &tls.Config{RootCAs: x509.NewCertPool()}
+	ca, err := os.ReadFile(p["ssl.ca.location"])
+	if err != nil {
+		return nil, err
+	}
+	if !config.RootCAs.AppendCertsFromPEM(ca) {
+		return nil, fmt.Errorf("ssl.ca.location=%s: no certificate in it", p["ssl.ca.location"])
+	}
+	if chain := p["ssl.certificate.location"]; chain != "" {
+		certificate, err := tls.LoadX509KeyPair(chain, p["ssl.key.location"])
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{certificate}
+	}
+	return config, nil
+}
+
+func (p properties) mechanism() (sasl.Mechanism, error) {
+	user, password := p["sasl.username"], p["sasl.password"]
+	scramAuth := scram.Auth{User: user, Pass: password, IsToken: p["sasl.delegation.token"] == "true"}
+	switch name := p["sasl.mechanism"]; name {
+	case "PLAIN":
+		return plain.Auth{User: user, Pass: password}.AsMechanism(), nil
+	case "SCRAM-SHA-256":
+		return scramAuth.AsSha256Mechanism(), nil
+	case "SCRAM-SHA-512":
+		return scramAuth.AsSha512Mechanism(), nil
+	case "OAUTHBEARER":
+		return oauth.Auth{Token: p["sasl.oauthbearer.token"]}.AsMechanism(), nil
+	default:
+		return nil, fmt.Errorf("sasl.mechanism=%s: this client does not have it", name)
+	}
 }
 
 // options says in franz-go's words what it has of librdkafka's properties; another property is an error, not a no-op.
@@ -46,20 +89,21 @@ func (p properties) options() ([]kgo.Opt, error) {
 	for key, value := range p {
 		switch key {
 		case "security.protocol":
-			if value != "PLAINTEXT" && value != "SASL_PLAINTEXT" {
-				return nil, fmt.Errorf("security.protocol=%s: this client has PLAINTEXT and SASL_PLAINTEXT", value)
+			if strings.HasSuffix(value, "SSL") {
+				config, err := p.tls()
+				if err != nil {
+					return nil, err
+				}
+				options = append(options, kgo.DialTLSConfig(config))
 			}
-		case "sasl.username", "sasl.password": // belong to sasl.mechanism
+		case "ssl.ca.location", "ssl.certificate.location", "ssl.key.location": // belong to security.protocol
+		case "sasl.username", "sasl.password", "sasl.delegation.token", "sasl.oauthbearer.token": // belong to sasl.mechanism
 		case "sasl.mechanism":
-			user, password := p["sasl.username"], p["sasl.password"]
-			switch value {
-			case "PLAIN":
-				options = append(options, kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism()))
-			case "SCRAM-SHA-256":
-				options = append(options, kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha256Mechanism()))
-			default:
-				return nil, fmt.Errorf("sasl.mechanism=%s: this client has PLAIN and SCRAM-SHA-256", value)
+			mechanism, err := p.mechanism()
+			if err != nil {
+				return nil, err
 			}
+			options = append(options, kgo.SASL(mechanism))
 		case "enable.metrics.push":
 			if value == "false" {
 				options = append(options, kgo.DisableClientMetrics())
@@ -154,16 +198,19 @@ func version() string {
 }
 
 func run() error {
-	extra := properties{}
 	mode := flag.String("mode", "", "producer or consumer")
 	bootstrap := flag.String("bootstrap", "", "host:port of a broker")
 	topic := flag.String("topic", "", "topic to write to or read from")
 	clientID := flag.String("client-id", "", "client id")
 	group := flag.String("group", "", "a consumer's group")
 	rate := flag.Float64("rate", 10, "records a second that a producer sends")
-	flag.Var(extra, "property", "further client property, key=value; may be repeated")
+	file := flag.String("properties", "", "file with further client properties, a key=value on each line")
 	flag.Parse()
 
+	extra, err := readProperties(*file)
+	if err != nil {
+		return err
+	}
 	options, err := extra.options()
 	if err != nil {
 		return err

@@ -2,6 +2,9 @@ package kafkatelemetry.testbed;
 
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Properties;
@@ -48,16 +51,24 @@ public final class Client {
         case "--client-id" -> properties.put("client.id", value);
         case "--group" -> group = value;
         case "--rate" -> rate = Double.parseDouble(value);
-        case "--property" -> {
-          String[] pair = value.split("=", 2);
-          properties.put(pair[0], pair[1]);
-        }
+        case "--properties" -> read(Path.of(value));
         default -> throw new IllegalArgumentException("unknown option " + arguments[i]);
       }
     }
     if (mode.equals("consumer")) {
       properties.put("group.id", group);
       properties.putIfAbsent("auto.offset.reset", "earliest");
+    }
+  }
+
+  private void read(Path file) {
+    try {
+      for (String line : Files.readAllLines(file)) {
+        String[] pair = line.split("=", 2);
+        properties.put(pair[0], pair[1]);
+      }
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
     }
   }
 
