@@ -19,6 +19,7 @@ from typing import Final, Literal
 from receiver.api.errors import ServerError
 from receiver.api.watch import Watch
 from receiver.log import RateLimitedLog
+from receiver.principal.distinguished_name import subject_of
 from receiver.settings.rest import RestSettings, Role
 
 __all__ = ["Access", "Caller", "Refusal", "changes"]
@@ -107,8 +108,6 @@ class Access:
             return self._by_token(authorization)
         if certificate is None or not self._subjects:
             return Refusal.NO_CREDENTIALS
-        from receiver.principal.distinguished_name import subject_of
-
         try:
             subject = subject_of(certificate)
         except ValueError:

@@ -70,6 +70,10 @@ def _context(settings: RestTlsSettings) -> ssl.SSLContext:
         except OSError as error:
             raise ServerError("rest.tls.client_ca", _problem(error, settings.client_ca)) from None
     context.verify_mode = _VERIFY[settings.client_auth]
+    if settings.client_auth != "none":
+        # A session that is taken up again is not verified again, and its certificate may have ended.
+        context.num_tickets = 0
+        context.options |= ssl.OP_NO_TICKET
     return context
 
 

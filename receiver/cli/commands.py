@@ -16,6 +16,7 @@ import typer
 
 from receiver.cli import rest
 from receiver.cli.output import fail
+from receiver.cli.token import token_app
 from receiver.host.discovery import HostedPlugin, installed_types, load_plugins
 from receiver.host.settings import HostSettings
 from receiver.plugin import ClientTelemetryReceiver, PluginConfig
@@ -46,6 +47,7 @@ config_app = typer.Typer(
 app.add_typer(config_app, name="config")
 app.add_typer(rest.subscriptions_app, name="subscriptions")
 app.add_typer(rest.clients_app, name="clients")
+app.add_typer(token_app, name="token")
 
 
 def main() -> None:

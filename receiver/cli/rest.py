@@ -1,6 +1,6 @@
 """The commands that speak REST to a running sidecar: ``subscriptions`` and ``clients``.
 
-Owns the client side of REST. An error is what the sidecar's problem document says.
+Owns what they ask and show. How they reach the sidecar is :mod:`receiver.cli.session`'s.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -16,18 +15,13 @@ from urllib.parse import quote
 import httpx
 import typer
 
-from receiver.cli.output import OutputFormat, fail, print_json, print_table
+from receiver.cli.output import OutputFormat, print_json, print_table
+from receiver.cli.session import answer, speaks_rest
 
-__all__ = ["DEFAULT_URL", "clients_app", "subscriptions_app"]
+__all__ = ["clients_app", "subscriptions_app"]
 
-DEFAULT_URL = "http://127.0.0.1:8642"
-
-_TIMEOUT_S = 10.0
 _PAGE = 1000
 
-_Url = Annotated[
-    str, typer.Option("--url", envvar="KAFKA_TELEMETRY_URL", help="The sidecar's REST API.", metavar="URL")
-]
 _Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="A table, or JSON for programs.")]
 _Name = Annotated[str, typer.Argument(help="The subscription's name.", metavar="NAME")]
 
@@ -38,7 +32,8 @@ clients_app = typer.Typer(help="The clients that are known.", no_args_is_help=Tr
 
 
 @subscriptions_app.command("list")
-def list_subscriptions(url: _Url = DEFAULT_URL, output: _Output = OutputFormat.TABLE) -> None:
+@speaks_rest
+def list_subscriptions(session: httpx.Client, output: _Output = OutputFormat.TABLE) -> None:
     """List the subscriptions.
 
     \u0008
@@ -46,21 +41,20 @@ def list_subscriptions(url: _Url = DEFAULT_URL, output: _Output = OutputFormat.T
       kafka-telemetry subscriptions list
       kafka-telemetry subscriptions list --output json
     """
-    with _session(url) as session:
-        found = list(_pages(session, "/v1/subscriptions"))
+    found = list(_pages(session, "/v1/subscriptions"))
     _show_subscriptions(found, output)
 
 
 @subscriptions_app.command("show")
-def show_subscription(name: _Name, url: _Url = DEFAULT_URL, output: _Output = OutputFormat.TABLE) -> None:
+@speaks_rest
+def show_subscription(session: httpx.Client, name: _Name, output: _Output = OutputFormat.TABLE) -> None:
     """Show one subscription.
 
     \u0008
     Example:
       kafka-telemetry subscriptions show producers
     """
-    with _session(url) as session:
-        found = _answer(session.get(_path(name)))
+    found = answer(session.get(_path(name)))
     if output is OutputFormat.JSON:
         print_json(found)
     else:
@@ -68,7 +62,9 @@ def show_subscription(name: _Name, url: _Url = DEFAULT_URL, output: _Output = Ou
 
 
 @subscriptions_app.command("put")
+@speaks_rest
 def put_subscription(
+    session: httpx.Client,
     name: _Name,
     metric: Annotated[
         list[str] | None,
@@ -99,7 +95,6 @@ def put_subscription(
             "--file", "-f", help="Take the subscription from this JSON file; -: from stdin.", metavar="FILE"
         ),
     ] = None,
-    url: _Url = DEFAULT_URL,
     output: _Output = OutputFormat.TABLE,
 ) -> None:
     """Create a subscription, or replace the one of its name. It is in force for every client's next request.
@@ -125,32 +120,32 @@ def put_subscription(
         if interval_ms is not None:
             body["interval_ms"] = interval_ms
         content = json.dumps(body).encode()
-    with _session(url) as session:
-        answer = session.put(_path(name), content=content, headers={"content-type": "application/json"})
-        found = _answer(answer)
+    response = session.put(_path(name), content=content, headers={"content-type": "application/json"})
+    found = answer(response)
     if output is OutputFormat.JSON:
         print_json(found)
     else:
-        typer.echo(f"{name}: {'created' if answer.status_code == 201 else 'replaced'}")
+        typer.echo(f"{name}: {'created' if response.status_code == 201 else 'replaced'}")
 
 
 @subscriptions_app.command("delete")
-def delete_subscription(name: _Name, url: _Url = DEFAULT_URL) -> None:
+@speaks_rest
+def delete_subscription(session: httpx.Client, name: _Name) -> None:
     """Delete a subscription. Clients are asked for what is left from their next request on.
 
     \u0008
     Example:
       kafka-telemetry subscriptions delete producers
     """
-    with _session(url) as session:
-        _answer(session.delete(_path(name)))
+    answer(session.delete(_path(name)))
     typer.echo(f"{name}: deleted")
 
 
 @clients_app.command("list")
+@speaks_rest
 def list_clients(
+    session: httpx.Client,
     limit: Annotated[int, typer.Option("--limit", min=1, help="The most clients to list.")] = 1000,
-    url: _Url = DEFAULT_URL,
     output: _Output = OutputFormat.TABLE,
 ) -> None:
     """List the client instances that have asked for subscriptions or pushed metrics.
@@ -160,8 +155,7 @@ def list_clients(
       kafka-telemetry clients list
       kafka-telemetry clients list --limit 10000 --output json
     """
-    with _session(url) as session:
-        found = list(_pages(session, "/v1/clients", limit))
+    found = list(_pages(session, "/v1/clients", limit))
     if output is OutputFormat.JSON:
         print_json(found)
         return
@@ -211,48 +205,13 @@ def _show_subscriptions(found: list[dict[str, Any]], output: OutputFormat) -> No
     print_table(("name", "interval", "metrics", "match"), rows, "there are no subscriptions")
 
 
-@contextmanager
-def _session(url: str) -> Iterator[httpx.Client]:
-    try:
-        # trust_env: a proxy of the environment would carry the request off this machine.
-        with httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False) as client:
-            yield client
-    except (httpx.InvalidURL, httpx.UnsupportedProtocol):
-        message = f"{url}: not a URL such as {DEFAULT_URL}; give --url or KAFKA_TELEMETRY_URL"
-        raise fail(message, 2) from None
-    except httpx.ConnectError as error:
-        raise fail(f"{url}: cannot connect ({error}); is the sidecar running there? See --url") from None
-    except httpx.TimeoutException:
-        raise fail(f"{url}: no answer within {_TIMEOUT_S:.0f} seconds") from None
-    except httpx.HTTPError as error:
-        raise fail(f"{url}: {str(error) or type(error).__name__}") from None
-
-
-def _answer(response: httpx.Response) -> Any:
-    if response.is_success:
-        if not response.content:
-            return None
-        try:
-            return response.json()
-        except ValueError:
-            raise fail(f"{response.url}: the answer is not JSON; is it a sidecar's REST API?") from None
-    try:
-        problem = response.json()
-        message = problem["detail"]
-    except (ValueError, KeyError, TypeError):
-        raise fail(
-            f"{response.url}: status {response.status_code} without a reason; is it a sidecar's REST API?"
-        ) from None
-    raise fail(str(message))
-
-
 def _pages(session: httpx.Client, path: str, limit: int | None = None) -> Iterator[dict[str, Any]]:
     left, after = limit, None
     while left is None or left > 0:
         parameters: dict[str, str | int] = {"limit": _PAGE if left is None else min(left, _PAGE)}
         if after is not None:
             parameters["after"] = after
-        page = _answer(session.get(path, params=parameters))
+        page = answer(session.get(path, params=parameters))
         yield from page["items"]
         after = page["next"]
         if after is None:

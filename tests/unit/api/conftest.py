@@ -15,16 +15,26 @@ from receiver.api import ApiDependencies, create_api
 from receiver.api.client_states import TelemetryClientStates
 from receiver.api.dependencies import Exposition
 from receiver.metrics import ReceiverMetrics
+from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.settings.rest import RestSettings
 from receiver.store import SqliteSubscriptionStore, Subscriptions
 from receiver.telemetry.connection import Broker, Connection
+from receiver.telemetry.limits import Limits
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry, SubscriptionsOutcome
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.uuid import Uuid
 
 Scenario = Callable[[httpx.AsyncClient], Coroutine[Any, Any, None]]
+
+
+UNLIMITED = PeerLimitsSettings(
+    connections=None,
+    new_instances_per_minute=None,
+    telemetry_requests_per_second=None,
+    rejected_bytes_per_minute=None,
+)
 
 
 class Clock:
@@ -43,6 +53,7 @@ def telemetry_core(max_instances: int = 16_384) -> ClientTelemetry:
         settings=TelemetrySettings(max_instances=max_instances),
         broker=Broker(id=1, cluster_id="abc"),
         subscriptions=SubscriptionSet(),
+        limits=Limits(LimitsSettings(source_address=UNLIMITED, principal=UNLIMITED)),
         random_bytes=os.urandom,
     )
 

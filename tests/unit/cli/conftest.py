@@ -3,17 +3,21 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from typer.testing import CliRunner, Result
 
 from receiver.api import ApiDependencies, RestServer, create_api
 from receiver.api.client_states import TelemetryClientStates
 from receiver.cli import app
+from receiver.log import configure as configure_log
 from receiver.metrics import ReceiverMetrics
 from receiver.settings.hostport import HostPort
+from receiver.settings.model import LogSettings
 from receiver.settings.rest import RestSettings
 from receiver.store import SqliteSubscriptionStore, Subscriptions
 from tests.unit.api.conftest import Clock, telemetry_core
@@ -67,12 +71,22 @@ class Sidecar:
         await server.stop()
 
 
+@contextmanager
+def served(sidecar: Sidecar) -> Iterator[Sidecar]:
+    """Run a sidecar; its log goes to stderr as it was before a command runs."""
+    configure_log(LogSettings())
+    sidecar.start()
+    try:
+        yield sidecar
+    finally:
+        sidecar.stop()
+        structlog.reset_defaults()
+
+
 @pytest.fixture
 def sidecar(tmp_path: Path) -> Iterator[Sidecar]:
-    running = Sidecar(tmp_path / "subscriptions.db")
-    running.start()
-    yield running
-    running.stop()
+    with served(Sidecar(tmp_path / "subscriptions.db")) as running:
+        yield running
 
 
 @pytest.fixture

@@ -1,0 +1,185 @@
+"""How commands reach a running sidecar: its address, who asks, and what an answer means.
+
+Owns the options that all of them share, and every error on the way. A token comes from a file or a variable:
+what is given as an argument can be read by everybody on the machine.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import re
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Concatenate, Final, ParamSpec
+
+import httpx
+import typer
+
+from receiver.cli.output import fail
+
+__all__ = ["DEFAULT_URL", "TOKEN_VARIABLE", "answer", "speaks_rest"]
+
+DEFAULT_URL: Final = "http://127.0.0.1:8642"
+TOKEN_VARIABLE: Final = "KAFKA_TELEMETRY_TOKEN"  # noqa: S105 -- its name
+
+_TIMEOUT_S: Final = 10.0
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+
+_Own = ParamSpec("_Own")
+
+_Url = Annotated[
+    str, typer.Option("--url", envvar="KAFKA_TELEMETRY_URL", help="The sidecar's REST API.", metavar="URL")
+]
+_TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        help=f"File that holds a token; without it {TOKEN_VARIABLE} is the token.",
+        metavar="FILE",
+    ),
+]
+_CaFile = Annotated[
+    Path | None,
+    typer.Option("--ca-file", help="PEM file: who may sign the sidecar's certificate.", metavar="FILE"),
+]
+_Certificate = Annotated[
+    Path | None,
+    typer.Option("--client-certificate", help="PEM file: the certificate to show.", metavar="FILE"),
+]
+_Key = Annotated[
+    Path | None, typer.Option("--client-key", help="PEM file: its key, not encrypted.", metavar="FILE")
+]
+
+
+def speaks_rest(command: Callable[Concatenate[httpx.Client, _Own], None]) -> Callable[..., None]:
+    """Make a command of a function that speaks REST, with the options that all such commands share.
+
+    Args:
+        command: Its first parameter, ``session``, gets the connection; the others are its own.
+    """
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    shared = inspect.signature(_session, eval_str=True).parameters
+
+    @functools.wraps(command)
+    def run(**arguments: Any) -> None:
+        how = {name: arguments.pop(name) for name in shared}
+        with _session(**how) as session:
+            command(session, **arguments)  # type: ignore[call-arg]  # what its signature below says
+
+    parameters = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *shared.values())
+    ]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def answer(response: httpx.Response) -> Any:
+    """Take an answer's document.
+
+    Returns:
+        It; None where there is none.
+
+    Raises:
+        typer.Exit: The answer is an error, or none of a sidecar; one line says what helps.
+    """
+    if response.is_success:
+        if not response.content:
+            return None
+        try:
+            return response.json()
+        except ValueError:
+            raise fail(f"{response.url}: the answer is not JSON; is it a sidecar's REST API?") from None
+    try:
+        detail = str(response.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        raise fail(
+            f"{response.url}: status {response.status_code} without a reason; is it a sidecar's REST API?"
+        ) from None
+    if response.status_code == httpx.codes.UNAUTHORIZED:
+        shown = "the token is not known" if "authorization" in response.request.headers else detail
+        detail = f"{shown}; give --token-file or {TOKEN_VARIABLE}, or --client-certificate and --client-key"
+    elif response.status_code == httpx.codes.FORBIDDEN:
+        detail += "; give an editor's --token-file, or --client-certificate and --client-key"
+    raise fail(detail)
+
+
+@contextmanager
+def _session(
+    url: _Url = DEFAULT_URL,
+    token_file: _TokenFile = None,
+    ca_file: _CaFile = None,
+    client_certificate: _Certificate = None,
+    client_key: _Key = None,
+) -> Iterator[httpx.Client]:
+    token = _token(token_file)
+    try:
+        # trust_env: a proxy of the environment would carry the request off this machine.
+        with httpx.Client(
+            base_url=url,
+            timeout=_TIMEOUT_S,
+            trust_env=False,
+            headers={} if token is None else {"authorization": f"Bearer {token}"},
+            verify=_trust(ca_file, client_certificate, client_key),
+        ) as client:
+            yield client
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol):
+        message = f"{url}: not a URL such as {DEFAULT_URL}; give --url or KAFKA_TELEMETRY_URL"
+        raise fail(message, 2) from None
+    except httpx.ConnectError as error:
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            raise fail(f"{url}: its certificate is not trusted ({error}); give --ca-file") from None
+        raise fail(f"{url}: cannot connect ({error}); is the sidecar running there? See --url") from None
+    except httpx.TimeoutException:
+        raise fail(f"{url}: no answer within {_TIMEOUT_S:.0f} seconds") from None
+    except httpx.HTTPError as error:
+        problem = str(error) or type(error).__name__
+        if "CERTIFICATE_REQUIRED" in problem:
+            problem = "it asks for a certificate; give --client-certificate and --client-key"
+        elif isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and url.startswith("http:"):
+            problem += "; if it speaks TLS, write https:// in --url"
+        raise fail(f"{url}: {problem}") from None
+
+
+def _token(file: Path | None) -> str | None:
+    source = TOKEN_VARIABLE if file is None else str(file)
+    try:
+        text = os.environ.get(TOKEN_VARIABLE) if file is None else file.read_text("ascii")
+    except OSError as error:
+        raise typer.BadParameter(f"{file}: {error.strerror}", param_hint="--token-file") from None
+    except UnicodeDecodeError:
+        text = "\n"  # no token has other characters
+    if text is None:
+        return None
+    if not _TOKEN.fullmatch(text.strip()):
+        raise fail(f"{source}: expected one token, without blanks", 2)
+    return text.strip()
+
+
+def _trust(ca: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
+    if certificate is None and key is not None:
+        raise typer.BadParameter("a key is no use without --client-certificate", param_hint="--client-key")
+    try:
+        context = ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise typer.BadParameter(f"{ca}: {_reason(error)}", param_hint="--ca-file") from None
+    if certificate is not None:
+        try:
+            # Without a password OpenSSL would ask for one.
+            context.load_cert_chain(certificate, key, password="")
+        except (OSError, ValueError) as error:
+            named = certificate if key is None else f"{certificate}, {key}"
+            raise typer.BadParameter(
+                f"{named}: {_reason(error)}", param_hint="--client-certificate"
+            ) from None
+    return context
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return f"{error.reason or error}: expected PEM, and a key that fits and is not encrypted"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
