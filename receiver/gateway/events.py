@@ -14,7 +14,9 @@ import structlog
 from receiver.log import RateLimitedLog
 from receiver.metrics import ReceiverMetrics
 from receiver.plugin import Push
+from receiver.session.login import LoginOutcome
 from receiver.telemetry.connection import Connection
+from receiver.telemetry.limits import Exceeded
 from receiver.telemetry.telemetry import PushOutcome, SubscriptionsOutcome
 from receiver.wire.api_keys import api_name
 from receiver.wire.error_codes import error_name
@@ -34,6 +36,7 @@ def connection_fields(connection: Connection) -> dict[str, Any]:
         "listener": connection.listener,
         "security_protocol": connection.security_protocol,
         "principal": connection.principal,
+        "sasl_mechanism": connection.sasl_mechanism,
         "source": f"{connection.source_address}:{connection.source_port}",
         "client_id": connection.client_id,
         "client_software_name": connection.client_software_name,
@@ -70,6 +73,8 @@ class GatewayEvents:
     ) -> None:
         """Count and log an answer to GetTelemetrySubscriptions."""
         self._metrics.subscriptions_answered(outcome, connection.client_software_name, seconds)
+        if outcome.exceeded is not None:
+            self.limit_exceeded(connection, outcome.exceeded)
         if self.log_requests:
             self._log_request(
                 connection,
@@ -84,6 +89,8 @@ class GatewayEvents:
     ) -> None:
         """Count and log an answer to PushTelemetry, and hand an accepted push to the plugins."""
         self._metrics.push_answered(outcome, connection.client_software_name, seconds)
+        if outcome.exceeded is not None:
+            self.limit_exceeded(connection, outcome.exceeded)
         if outcome.push is not None:
             self._deliver(outcome.push)
         if self.log_requests:
@@ -102,6 +109,31 @@ class GatewayEvents:
         self._metrics.protocol_error(connection.listener, "unauthenticated_telemetry")
         self._warnings.warning(
             "telemetry before authentication", api=api_name(header.api_key), **connection_fields(connection)
+        )
+
+    def login_ended(self, connection: Connection, mechanism: str, outcome: LoginOutcome) -> None:
+        """Count the end of a SASL login, and log one that a peer has to be told of."""
+        self._metrics.authentication(connection.listener, mechanism, outcome)
+        if outcome is LoginOutcome.FAILED:
+            self._warnings.warning("login failed", mechanism=mechanism[:64], **connection_fields(connection))
+        elif outcome is LoginOutcome.CHANGED:
+            self._warnings.warning(
+                "login again under another name; the principal is unknown from here on",
+                **connection_fields(connection),
+            )
+        elif self.log_requests:
+            _log.info("login " + outcome, **connection_fields(connection))
+
+    def limit_exceeded(self, connection: Connection, exceeded: Exceeded) -> None:
+        """Count and log that a peer took more than it may."""
+        self._metrics.limit_exceeded(exceeded)
+        self._warnings.warning(
+            "limit exceeded",
+            kind=f"{exceeded.scope} {exceeded.limit}",
+            limit=f"limits.{exceeded.scope}.{exceeded.limit}",
+            peer=exceeded.peer,
+            allowed=exceeded.allowed,
+            **connection_fields(connection),
         )
 
     def _log_request(

@@ -18,19 +18,31 @@ A broker that knows v5 checks ClusterId and NodeId itself, and knows best who it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from receiver.session.upstream import Upstream
-from receiver.telemetry.connection import Broker
+from receiver.session.events import SessionEvents
+from receiver.session.messages import (
+    api_versions_request,
+    response_header,
+    under,
+    unknown_version_request,
+)
+from receiver.session.pending import Answering
+from receiver.session.upstream import LEARNED_KEYS, Upstream
+from receiver.telemetry.connection import Broker, Connection
 from receiver.wire import api_keys, k18_api_versions, k71_get_telemetry_subscriptions, k72_push_telemetry
 from receiver.wire.error_codes import ErrorCode
+from receiver.wire.framing import frame
+from receiver.wire.headers import RequestHeader
 from receiver.wire.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from receiver.wire.primitives import Reader
 
-__all__ = ["OFFERED", "Answer", "Forward", "answer_body", "decide"]
+__all__ = ["OFFERED", "Answer", "ApiVersionsExchange", "ApiVersionsRequests", "Forward", "decide"]
+
+_CORRELATION_ID_BYTES: Final = 4
 
 _FIRST_WITH_CLIENT_INFORMATION: Final = 3
 _FIRST_WITH_NODE: Final = 5
@@ -114,7 +126,102 @@ def _refuse(error_code: ErrorCode, version: int, *, close: bool = False) -> Answ
     return Answer(error_code=error_code, body=body, close=close)
 
 
-def answer_body(body: bytes, *, asked: int, forwarded: int) -> bytes:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiVersionsExchange:
+    """What the broker gets in place of a request, and what the client gets in place of its answer.
+
+    Attributes:
+        request: Writes what the broker gets, without its length, under a correlation id of ours.
+        answer: Makes the answer's frame.
+        closes: Whether the connection is closed after the answer.
+    """
+
+    request: Callable[[int], bytes]
+    answer: Answering
+    closes: bool = False
+
+
+class ApiVersionsRequests:
+    """The ApiVersions requests of one connection.
+
+    Args:
+        connection: Its entry in the registry; the client's software is learned here.
+        broker: Who the broker is.
+        upstream: What the broker speaks; kept up to date here.
+        events: Told of every answer.
+    """
+
+    __slots__ = ("_broker", "_connection", "_events", "_upstream")
+
+    def __init__(
+        self, *, connection: Connection, broker: Broker, upstream: Upstream, events: SessionEvents
+    ) -> None:
+        self._connection = connection
+        self._broker = broker
+        self._upstream = upstream
+        self._events = events
+
+    def exchange(self, header: RequestHeader, reader: Reader, request: bytes) -> ApiVersionsExchange:
+        """Say what becomes of a request.
+
+        Args:
+            header: Its header.
+            reader: At its body.
+            request: The whole of it, without its length.
+
+        Raises:
+            WireError: The bytes are no such request.
+        """
+        version = header.api_version
+        body = None
+        if version in k18_api_versions.SUPPORTED_VERSIONS:
+            body = k18_api_versions.decode_request(reader, version)
+        decision = decide(body, version, broker=self._broker, upstream=self._upstream)
+        if isinstance(decision, Answer):
+            return ApiVersionsExchange(
+                request=lambda correlation_id: unknown_version_request(header, correlation_id),
+                answer=lambda _: self._refuse(header, decision),
+                closes=decision.close,
+            )
+        asked, forwarded = body or ApiVersionsRequest(), decision.version
+        return ApiVersionsExchange(
+            request=lambda correlation_id: (
+                under(correlation_id, request)
+                if forwarded == version
+                else api_versions_request(header, correlation_id, forwarded, asked)
+            ),
+            answer=lambda response: self._edit(header, asked, forwarded, response),
+        )
+
+    def _refuse(self, header: RequestHeader, refusal: Answer) -> bytes:
+        self._events.api_versions_answered(self._connection, header, refusal.error_code)
+        return frame(response_header(header), refusal.body)
+
+    def _edit(
+        self, header: RequestHeader, asked: ApiVersionsRequest, forwarded: int, response: bytes
+    ) -> bytes:
+        body = response[_CORRELATION_ID_BYTES:]
+        error_code = k18_api_versions.read_error_code(body)
+        if error_code == ErrorCode.UNSUPPORTED_VERSION:
+            # The broker was rolled back: the client falls back by this answer (KIP-511), and the next
+            # request is asked in a version that the broker has.
+            self._upstream.learn(k18_api_versions.read_ranges(body, 0, (api_keys.API_VERSIONS,)))
+        else:
+            if error_code == ErrorCode.NONE:
+                self._upstream.learn(k18_api_versions.read_ranges(body, forwarded, LEARNED_KEYS))
+                self._learn_software(asked)
+            body = _answer_body(body, asked=header.api_version, forwarded=forwarded)
+        self._events.api_versions_answered(self._connection, header, error_code)
+        return frame(response_header(header), body)
+
+    def _learn_software(self, request: ApiVersionsRequest) -> None:
+        # Not before the broker took it: Kafka 4.4 refuses names that KIP-511 allows.
+        if request.client_software_name:
+            self._connection.client_software_name = request.client_software_name
+            self._connection.client_software_version = request.client_software_version
+
+
+def _answer_body(body: bytes, *, asked: int, forwarded: int) -> bytes:
     """Turn the broker's answer into the client's: our versions in it, in the version the client asked in.
 
     Args:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from receiver.session.login import LoginOutcome
 from receiver.telemetry.connection import Connection
+from receiver.telemetry.limits import Exceeded
 from receiver.telemetry.telemetry import PushOutcome, SubscriptionsOutcome
 from receiver.wire.headers import RequestHeader
 
@@ -32,3 +34,9 @@ class SessionEvents(Protocol):
 
     def unauthenticated_telemetry(self, connection: Connection, header: RequestHeader) -> None:
         """A telemetry request came before authentication was over; nothing was decided about it."""
+
+    def login_ended(self, connection: Connection, mechanism: str, outcome: LoginOutcome) -> None:
+        """A SASL login ended; the connection's principal is what it is from now on."""
+
+    def limit_exceeded(self, connection: Connection, exceeded: Exceeded) -> None:
+        """A peer took more than it may, and was told to wait or is cut off."""

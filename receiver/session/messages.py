@@ -87,22 +87,28 @@ def decode_telemetry(
     return push
 
 
-def under(correlation_id: int, request: bytes) -> bytes:
-    """Return a request under another correlation id, everything else as it was."""
-    return b"".join((request[:4], _CORRELATION_ID.pack(correlation_id), request[8:]))
+def under(correlation_id: int, message: bytes, *, at: int = 4) -> bytes:
+    """Return a message under another correlation id, everything else as it was.
+
+    Args:
+        correlation_id: The other one.
+        message: A request, or a response with ``at=0``, without its length.
+        at: Where its correlation id is.
+    """
+    return b"".join((message[:at], _CORRELATION_ID.pack(correlation_id), message[at + 4 :]))
 
 
 def api_versions_request(
     header: RequestHeader, correlation_id: int, version: int, body: ApiVersionsRequest
 ) -> bytes:
-    """Write the frame of an ApiVersions request in place of one with this header."""
+    """Write an ApiVersions request, without its length, in place of one with this header."""
     rewritten = RequestHeader(
         api_key=api_keys.API_VERSIONS,
         api_version=version,
         correlation_id=correlation_id,
         client_id=header.client_id,
     )
-    return frame(encode_request_header(rewritten), k18_api_versions.encode_request(body, version))
+    return encode_request_header(rewritten) + k18_api_versions.encode_request(body, version)
 
 
 def unknown_version_request(header: RequestHeader, correlation_id: int) -> bytes:
@@ -140,14 +146,16 @@ def _around_correlation_id(client_id: str | None, version: int) -> tuple[bytes, 
 
 
 def telemetry_error(header: RequestHeader, error_code: ErrorCode) -> bytes:
-    """Write the body of an answer to a telemetry request that says nothing but an error."""
+    """Write the frame of an answer to a telemetry request that says nothing but an error."""
     if header.api_key == api_keys.PUSH_TELEMETRY:
-        return k72_push_telemetry.encode_response(
+        body = k72_push_telemetry.encode_response(
             PushTelemetryResponse(error_code=error_code), header.api_version
         )
-    return k71_get_telemetry_subscriptions.encode_response(
-        GetTelemetrySubscriptionsResponse(error_code=error_code), header.api_version
-    )
+    else:
+        body = k71_get_telemetry_subscriptions.encode_response(
+            GetTelemetrySubscriptionsResponse(error_code=error_code), header.api_version
+        )
+    return frame(response_header(header), body)
 
 
 def response_header(header: RequestHeader) -> bytes:

@@ -5,6 +5,8 @@ Everything passes byte for byte, but for these requests:
 - ApiVersions goes on under a correlation id of ours, in a version that the broker speaks, and its answer is
   edited on the way back (:mod:`receiver.session.api_versions` has the rules);
 - GetTelemetrySubscriptions and PushTelemetry stay here. In their place the broker gets a marker;
+- SaslHandshake and SaslAuthenticate pass, and so do their answers, but who logs in is looked at
+  (:mod:`receiver.session.login`);
 - SaslHandshake version 0 ends our look at the connection: what follows it are bare tokens without a request
   header, and a token may look like any request (a PLAIN token of a user "Gina" looks like key 71).
 
@@ -32,31 +34,21 @@ its requests, one that needs no authentication, pass for the marker's.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from enum import StrEnum
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final
 
-from receiver.session.api_versions import Answer, answer_body, decide
+from receiver.session.api_versions import ApiVersionsRequests
 from receiver.session.events import SessionEvents
-from receiver.session.messages import (
-    api_versions_request,
-    decode_telemetry,
-    marker,
-    response_header,
-    telemetry_error,
-    under,
-    unknown_version_request,
-)
-from receiver.session.upstream import LEARNED_KEYS, Upstream
+from receiver.session.login import Login, LoginOutcome
+from receiver.session.messages import marker, telemetry_error, under
+from receiver.session.pending import Answering, PendingRequests
+from receiver.session.telemetry_requests import Clock, TelemetryRequests
+from receiver.session.upstream import Upstream
 from receiver.telemetry.connection import Broker, Connection
+from receiver.telemetry.limits import Limits
 from receiver.telemetry.telemetry import ClientTelemetry
-from receiver.wire import (
-    api_keys,
-    k03_metadata,
-    k18_api_versions,
-    k71_get_telemetry_subscriptions,
-    k72_push_telemetry,
-)
+from receiver.wire import api_keys, k03_metadata
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
 from receiver.wire.framing import RequestRewriter, ResponseRewriter, frame
@@ -66,18 +58,16 @@ from receiver.wire.headers import (
     decode_response_header,
     response_header_version,
 )
-from receiver.wire.k18_api_versions import ApiVersionsRequest
-from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
-from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.primitives import Reader
 
-__all__ = ["WATCHED_KEYS", "Clock", "Session"]
+__all__ = ["WATCHED_KEYS", "Session", "SessionEnd"]
 
 #: Requests that do not just pass.
 WATCHED_KEYS: Final = frozenset(
     {
         api_keys.SASL_HANDSHAKE,
         api_keys.API_VERSIONS,
+        api_keys.SASL_AUTHENTICATE,
         api_keys.GET_TELEMETRY_SUBSCRIPTIONS,
         api_keys.PUSH_TELEMETRY,
     }
@@ -99,33 +89,17 @@ _MAX_OUTSTANDING: Final = 256
 
 _GREATEST_INT32: Final = 2_147_483_647
 
-_CORRELATION_ID = Struct(">i")
+#: Requests of a login.
+_LOGIN_KEYS: Final = frozenset({api_keys.SASL_HANDSHAKE, api_keys.SASL_AUTHENTICATE})
+
 _REQUEST_START = Struct(">hhi")
 
 
-class Clock(Protocol):
-    """Where a session gets the time from."""
+class SessionEnd(StrEnum):
+    """Why a session wants its connection closed."""
 
-    def monotonic(self) -> float:
-        """Return seconds that never go backwards."""
-
-    def wall_ns(self) -> int:
-        """Return nanoseconds since the epoch."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pending:
-    """A request whose answer is ours or is edited by us.
-
-    Attributes:
-        correlation_id: The one under which the broker will answer.
-        held_bytes: Memory that the request keeps.
-        answer: Makes the answer's frame from the body of the broker's.
-    """
-
-    correlation_id: int
-    held_bytes: int
-    answer: Callable[[bytes], bytes]
+    INVALID_REQUEST = "invalid_request"
+    LIMIT = "limit"
 
 
 class Session:
@@ -136,11 +110,14 @@ class Session:
         broker: Who the broker is; its cluster id is learned here.
         upstream: What the broker speaks; kept up to date here.
         telemetry: The telemetry core.
+        limits: What one peer may take.
         events: Told of every request that is answered or edited here.
         clock: The time.
-        random_bits: Returns a non-negative int of that many unpredictable bits.
-        max_frame_bytes: Longest request that may be announced.
-        max_push_bytes: Longest compressed push that the core takes; more of it is not kept.
+        random_bits: Gives so many random bits as an integer, as ``random.SystemRandom.getrandbits`` does: a
+            client must not be able to foresee them.
+        max_frame_bytes: Largest request a client may announce.
+        max_push_bytes: Most bytes of metrics that the core takes; a longer push is cut, as it is refused.
+        principal_claim: The claim of an OAUTHBEARER token that names the principal.
 
     Attributes:
         requests: What becomes of the client's bytes; for a hot loop, else :meth:`from_client`.
@@ -151,17 +128,17 @@ class Session:
     __slots__ = (
         "_answered_here",
         "_answers",
+        "_api_versions",
         "_broker",
         "_can_expire",
-        "_clock",
         "_connection",
         "_events",
-        "_held_bytes",
+        "_limits",
+        "_login",
         "_max_held_bytes",
-        "_max_push_bytes",
+        "_must_log_in",
         "_opaque",
         "_pending",
-        "_random_bits",
         "_telemetry",
         "_upstream",
         "_vouched",
@@ -177,19 +154,30 @@ class Session:
         broker: Broker,
         upstream: Upstream,
         telemetry: ClientTelemetry,
+        limits: Limits,
         events: SessionEvents,
         clock: Clock,
         random_bits: Callable[[int], int],
         max_frame_bytes: int,
         max_push_bytes: int,
+        principal_claim: str,
     ) -> None:
         self._connection = connection
         self._broker = broker
         self._upstream = upstream
-        self._telemetry = telemetry
+        self._api_versions = ApiVersionsRequests(
+            connection=connection, broker=broker, upstream=upstream, events=events
+        )
+        self._telemetry = TelemetryRequests(
+            connection=connection,
+            telemetry=telemetry,
+            limits=limits,
+            events=events,
+            clock=clock,
+            max_push_bytes=max_push_bytes,
+        )
+        self._limits = limits
         self._events = events
-        self._clock = clock
-        self._random_bits = random_bits
         self.requests = RequestRewriter(
             self._replace_request,
             watched=WATCHED_KEYS,
@@ -199,16 +187,16 @@ class Session:
         self.responses = ResponseRewriter(
             self._replace_response, max_frame_bytes=_GREATEST_INT32, max_watched_bytes=_MAX_ANSWER_BYTES
         )
-        self._pending: list[_Pending] = []
-        self._held_bytes = 0
-        self._max_push_bytes = max_push_bytes
+        self._pending = PendingRequests(random_bits)
         self._max_held_bytes = 2 * max_push_bytes
+        self._login = Login(connection, principal_claim=principal_claim, on_outcome=self._logged_in)
+        self._must_log_in = connection.security_protocol.startswith("SASL_")
+        self._can_expire = self._must_log_in  # whether the broker might not answer a marker again
         self._opaque = False
         self._vouched = False  # whether the broker has answered a marker
-        self._can_expire = connection.security_protocol != "PLAINTEXT"  # whether it might not do so again
         self._answered_here = 0  # requests that the broker has never heard of
         self._answers: list[bytes] = []
-        self.closing = False
+        self.closing: SessionEnd | None = None
 
     def from_client(self, chunk: memoryview) -> memoryview | bytes:
         """Take what the client sent; return what goes to the broker (``chunk`` itself where all passes).
@@ -237,10 +225,23 @@ class Session:
         self._answers.clear()
         return answers
 
+    def take_mute(self) -> float:
+        """Return for how many seconds from now the client should not be read from: 0 for most.
+
+        It is how Kafka holds a client to its quota (KIP-219): the answer goes out, the next request waits.
+        To be asked as :meth:`take_answers`.
+        """
+        return self._telemetry.take_mute()
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that requests keep that are not whole or wait for an answer."""
+        return self.requests.held + self._pending.held_bytes
+
     @property
     def congested(self) -> bool:
         """Whether so many answers are outstanding that the client should not be read from for now."""
-        return len(self._pending) >= _MAX_PENDING or self._held_bytes > self._max_held_bytes
+        return len(self._pending) >= _MAX_PENDING or self._pending.held_bytes > self._max_held_bytes
 
     @property
     def due(self) -> int:
@@ -266,67 +267,73 @@ class Session:
                 offset=0,
                 found="one more",
             )
-        api_key, api_version, _ = _REQUEST_START.unpack_from(request)
+        api_key, _, _ = _REQUEST_START.unpack_from(request)
         if length > len(request) and api_key != api_keys.PUSH_TELEMETRY:
             raise WireError(
                 expected=f"at most {len(request)} bytes of {api_keys.api_name(api_key)}",
                 offset=0,
                 found=str(length),
             )
-        if api_key == api_keys.SASL_HANDSHAKE:
-            self._can_expire = True
-            if api_version == 0:
-                self._watch_no_longer()
-            return frame(request)
+        if api_key in _LOGIN_KEYS:
+            return self._watch_login(request)
+        reader = Reader(request)
+        header = decode_request_header(reader)
+        self._learn_client_id(header)
         if api_key == api_keys.API_VERSIONS:
-            return self._replace_api_versions(request)
-        return self._replace_telemetry(request, cut=length > len(request))
+            return self._replace_api_versions(header, reader, request)
+        return self._replace_telemetry(header, reader, cut=length > len(request), held_bytes=len(request))
 
-    def _replace_api_versions(self, request: bytes) -> bytes:
+    def _watch_login(self, request: bytes) -> bytes:
         reader = Reader(request)
         header = decode_request_header(reader)
-        self._learn_client_id(header)
-        version = header.api_version
-        body = None
-        if version in k18_api_versions.SUPPORTED_VERSIONS:
-            body = k18_api_versions.decode_request(reader, version)
-        decision = decide(body, version, broker=self._broker, upstream=self._upstream)
-        if isinstance(decision, Answer):
-            refusal = decision
-            if refusal.close:
-                # A broker reads no further either, so nothing behind this request may have an effect.
-                self.requests.stop_passing()
+        self._can_expire = True
+        if header.api_key == api_keys.SASL_AUTHENTICATE:
+            observing = self._login.authenticate(header, reader)
+        elif header.api_version == 0:
+            self._watch_no_longer()
+            return frame(request)
+        else:
+            observing = self._login.handshake(header, reader)
 
-            def refuse(_: bytes) -> bytes:
-                if refusal.close:
-                    self.responses.stop_passing()
-                    self.closing = True
-                self._events.api_versions_answered(self._connection, header, refusal.error_code)
-                return frame(response_header(header), refusal.body)
+        def observe(response: bytes) -> bytes:
+            observing(response)
+            return frame(under(header.correlation_id, response, at=0))
 
-            return frame(unknown_version_request(header, self._expect(refuse, len(request))))
+        # Nothing of the request is kept: it holds a password or a token.
+        return frame(under(self._expect(observe, 0), request))
 
-        asked = body if body is not None else ApiVersionsRequest()
-        forwarded = decision.version
-        correlation_id = self._expect(
-            lambda answer: self._edit_api_versions(header, asked, forwarded, answer), len(request)
-        )
-        if forwarded == version:
-            return frame(under(correlation_id, request))
-        return api_versions_request(header, correlation_id, forwarded, asked)
+    def _logged_in(self, mechanism: str, outcome: LoginOutcome) -> None:
+        self._events.login_ended(self._connection, mechanism, outcome)
+        if outcome is LoginOutcome.SUCCEEDED:
+            exceeded = self._limits.authenticated(self._connection)
+            if exceeded is not None:
+                self._events.limit_exceeded(self._connection, exceeded)
+                self._end(SessionEnd.LIMIT)
 
-    def _replace_telemetry(self, request: bytes, *, cut: bool) -> bytes:
-        reader = Reader(request)
-        header = decode_request_header(reader)
-        self._learn_client_id(header)
-        telemetry_request = decode_telemetry(header, reader, cut_beyond=self._max_push_bytes if cut else None)
+    def _replace_api_versions(self, header: RequestHeader, reader: Reader, request: bytes) -> bytes:
+        exchange = self._api_versions.exchange(header, reader, request)
+        if not exchange.closes:
+            return frame(exchange.request(self._expect(exchange.answer, len(request))))
+        # A broker reads no further either, so nothing behind this request may have an effect.
+        self.requests.stop_passing()
+
+        def answer_and_end(response: bytes) -> bytes:
+            self._end(SessionEnd.INVALID_REQUEST)
+            return exchange.answer(response)
+
+        return frame(exchange.request(self._expect(answer_and_end, len(request))))
+
+    def _replace_telemetry(
+        self, header: RequestHeader, reader: Reader, *, cut: bool, held_bytes: int
+    ) -> bytes:
+        answer = self._telemetry.take(header, reader, cut=cut)
         if self._may_answer_now():
             self._answered_here += 1
-            self._answers.append(self._decide_telemetry(header, telemetry_request))
+            self._answers.append(answer())
             return b""
         version = self._upstream.metadata_version()
         correlation_id = self._expect(
-            lambda answer: self._answer_telemetry(header, telemetry_request, answer, version), len(request)
+            lambda response: self._answer_telemetry(header, answer, response, version), held_bytes
         )
         return marker(header.client_id, version, correlation_id)
 
@@ -339,11 +346,9 @@ class Session:
         """How many requests, of those that are the broker's to answer, have no answer yet."""
         return self.requests.frames - self._answered_here - self.responses.frames
 
-    def _expect(self, answer: Callable[[bytes], bytes], held_bytes: int) -> int:
-        correlation_id = -1 - self._random_bits(31)
-        self._pending.append(_Pending(correlation_id=correlation_id, held_bytes=held_bytes, answer=answer))
-        self._held_bytes += held_bytes
-        self.responses.awaited = self._pending[0].correlation_id
+    def _expect(self, answering: Answering, held_bytes: int) -> int:
+        correlation_id = self._pending.add(answering, held_bytes)
+        self.responses.awaited = self._pending.awaited
         return correlation_id
 
     def _watch_no_longer(self) -> None:
@@ -352,15 +357,15 @@ class Session:
         if not self._pending:
             self.responses.stop_watching()
 
+    def _end(self, end: SessionEnd) -> None:
+        """Close the connection behind the answer at hand."""
+        self.requests.stop_passing()
+        self.responses.stop_passing()
+        self.closing = end
+
     def _learn_client_id(self, header: RequestHeader) -> None:
         if header.client_id is not None:
             self._connection.client_id = header.client_id
-
-    def _learn_software(self, request: ApiVersionsRequest) -> None:
-        # Not before the broker took it: Kafka 4.4 refuses names that KIP-511 allows.
-        if request.client_software_name:
-            self._connection.client_software_name = request.client_software_name
-            self._connection.client_software_version = request.client_software_version
 
     # -- answers --------------------------------------------------------------------------------------
 
@@ -369,65 +374,24 @@ class Session:
             raise WireError(
                 expected=f"an answer of at most {_MAX_ANSWER_BYTES} bytes", offset=0, found=f"{length} bytes"
             )
-        pending = self._pending.pop(0)
-        self._held_bytes -= pending.held_bytes
-        self.responses.awaited = self._pending[0].correlation_id if self._pending else None
+        answering = self._pending.take()
+        self.responses.awaited = self._pending.awaited
         if self._opaque and not self._pending:
             self.responses.stop_watching()
-        return pending.answer(response)
-
-    def _edit_api_versions(
-        self, header: RequestHeader, asked: ApiVersionsRequest, forwarded: int, response: bytes
-    ) -> bytes:
-        body = response[_CORRELATION_ID.size :]
-        error_code = k18_api_versions.read_error_code(body)
-        if error_code == ErrorCode.UNSUPPORTED_VERSION:
-            # The broker was rolled back: the client falls back by this answer (KIP-511), and the next
-            # request is asked in a version that the broker has.
-            self._upstream.learn(k18_api_versions.read_ranges(body, 0, (api_keys.API_VERSIONS,)))
-        else:
-            if error_code == ErrorCode.NONE:
-                self._upstream.learn(k18_api_versions.read_ranges(body, forwarded, LEARNED_KEYS))
-                self._learn_software(asked)
-            body = answer_body(body, asked=header.api_version, forwarded=forwarded)
-        self._events.api_versions_answered(self._connection, header, error_code)
-        return frame(response_header(header), body)
+        return answering(response)
 
     def _answer_telemetry(
-        self,
-        header: RequestHeader,
-        request: GetTelemetrySubscriptionsRequest | PushTelemetryRequest,
-        response: bytes,
-        version: int,
+        self, header: RequestHeader, answer: Callable[[], bytes], response: bytes, version: int
     ) -> bytes:
-        if k03_metadata.is_error(_at_body(response, version), version):
+        refused = k03_metadata.is_error(_at_body(response, version), version)
+        if refused or (self._must_log_in and not self._login.succeeded):
+            # The broker says so; or it would take anybody, behind a listener that is said to ask for a login.
             self._events.unauthenticated_telemetry(self._connection, header)
-            return frame(response_header(header), telemetry_error(header, ErrorCode.ILLEGAL_SASL_STATE))
-        self._learn_cluster_id(response, version)
-        self._vouched = True
-        return self._decide_telemetry(header, request)
-
-    def _decide_telemetry(
-        self, header: RequestHeader, request: GetTelemetrySubscriptionsRequest | PushTelemetryRequest
-    ) -> bytes:
-        started = self._clock.monotonic()
-        if isinstance(request, PushTelemetryRequest):
-            pushed = self._telemetry.push_telemetry(
-                self._connection, request, now=started, received_at_ns=self._clock.wall_ns()
-            )
-            self._events.push_answered(self._connection, header, pushed, self._clock.monotonic() - started)
-            body = k72_push_telemetry.encode_response(pushed.response, header.api_version)
-        else:
-            subscribed = self._telemetry.get_telemetry_subscriptions(self._connection, request, now=started)
-            self._events.subscriptions_answered(
-                self._connection, header, subscribed, self._clock.monotonic() - started
-            )
-            body = k71_get_telemetry_subscriptions.encode_response(subscribed.response, header.api_version)
-        return frame(response_header(header), body)
-
-    def _learn_cluster_id(self, response: bytes, version: int) -> None:
+            return telemetry_error(header, ErrorCode.ILLEGAL_SASL_STATE)
         if self._broker.cluster_id is None:
             self._broker.cluster_id = k03_metadata.decode_cluster_id(_at_body(response, version), version)
+        self._vouched = True
+        return answer()
 
 
 def _at_body(response: bytes, version: int) -> Reader:

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from receiver.principal.sasl import UNKNOWN_PRINCIPAL
 from receiver.wire.uuid import Uuid
 
 __all__ = ["ANONYMOUS", "UNKNOWN", "UNKNOWN_PRINCIPAL", "Broker", "Connection"]
 
 #: Kafka's principal of a connection that nobody authenticated.
 ANONYMOUS = "User:ANONYMOUS"
-
-#: The principal of a client that the broker let in by a way which does not show who it is, such as GSSAPI.
-UNKNOWN_PRINCIPAL = "User:unknown"
 
 #: KIP-511: the software name and version of a client that told none.
 UNKNOWN = "unknown"

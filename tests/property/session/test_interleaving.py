@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from receiver.session.api_versions import OFFERED
+from receiver.settings.limits import LimitsSettings
+from receiver.telemetry.limits import Limits
 from receiver.wire.errors import WireError
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
@@ -38,7 +40,7 @@ from tests.unit.session.support import (
 )
 
 INSTANCES = [Uuid(bytes(15) + bytes([n])) for n in (0, 1, 7, 8)]
-WATCHED = {SASL_HANDSHAKE, API_VERSIONS, 71, 72}
+WATCHED = {SASL_HANDSHAKE, 36, API_VERSIONS, 71, 72}
 
 correlation_ids = st.integers(0, 2**31 - 1) | st.integers(0, 3)
 instances = st.sampled_from(INSTANCES)
@@ -82,7 +84,7 @@ def pieces(data: bytes, sizes: Sequence[int]) -> list[bytes]:
 def expected_answers(requests: Sequence[bytes], ranges: dict[int, tuple[int, int]]) -> list[bytes]:
     """What a broker that knows telemetry itself would answer, made without a session."""
     wire = Wire()  # for its clock, so that both cores see the same time
-    core = telemetry_core(wire.broker)
+    core = telemetry_core(wire.broker, Limits(LimitsSettings()))
     asker = connection()
     offered = Answers(ranges={**ranges, **OFFERED})
     answers = []

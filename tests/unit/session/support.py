@@ -6,10 +6,13 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from receiver.session.login import LoginOutcome
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
+from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.connection import Broker, Connection
+from receiver.telemetry.limits import Exceeded, Limits
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome, SubscriptionsOutcome
 from receiver.wire import (
@@ -75,6 +78,8 @@ class Events:
     subscriptions: list[tuple[RequestHeader, SubscriptionsOutcome]] = field(default_factory=list)
     pushes: list[tuple[RequestHeader, PushOutcome]] = field(default_factory=list)
     unauthenticated: list[RequestHeader] = field(default_factory=list)
+    logins: list[tuple[str, LoginOutcome]] = field(default_factory=list)
+    exceeded: list[Exceeded] = field(default_factory=list)
 
     def api_versions_answered(self, connection: Connection, header: RequestHeader, error_code: int) -> None:
         self.api_versions.append((header, error_code))
@@ -92,14 +97,23 @@ class Events:
     def unauthenticated_telemetry(self, connection: Connection, header: RequestHeader) -> None:
         self.unauthenticated.append(header)
 
+    def login_ended(self, connection: Connection, mechanism: str, outcome: LoginOutcome) -> None:
+        self.logins.append((mechanism, outcome))
 
-def telemetry_core(broker: Broker, *, max_push_bytes: int = MAX_PUSH_BYTES) -> ClientTelemetry:
+    def limit_exceeded(self, connection: Connection, exceeded: Exceeded) -> None:
+        self.exceeded.append(exceeded)
+
+
+def telemetry_core(
+    broker: Broker, limits: Limits, *, max_push_bytes: int = MAX_PUSH_BYTES
+) -> ClientTelemetry:
     """The real core, whose client instance ids count up."""
     counter = iter(range(2, 1_000_000))
     return ClientTelemetry(
         settings=TelemetrySettings(max_bytes=max_push_bytes),
         broker=broker,
         subscriptions=SubscriptionSet((EVERYTHING,)),
+        limits=limits,
         random_bytes=lambda size: next(counter).to_bytes(size, "big"),
     )
 
@@ -132,6 +146,7 @@ class Wire:
         cluster_id: str | None = CLUSTER_ID,
         max_push_bytes: int = MAX_PUSH_BYTES,
         security_protocol: str = "PLAINTEXT",
+        limits: Limits | None = None,
     ) -> None:
         self.arrival = arrival
         self.broker = Broker(id=NODE_ID, cluster_id=cluster_id)
@@ -139,7 +154,8 @@ class Wire:
         self.connection = connection(security_protocol)
         self.clock = Clock()
         self.events = Events()
-        self.telemetry = telemetry_core(self.broker, max_push_bytes=max_push_bytes)
+        limits = limits or Limits(LimitsSettings())
+        self.telemetry = telemetry_core(self.broker, limits, max_push_bytes=max_push_bytes)
         self.answers = Answers(ranges=ranges)
         self.random: list[int] = []
         self.session = Session(
@@ -147,11 +163,13 @@ class Wire:
             broker=self.broker,
             upstream=self.upstream,
             telemetry=self.telemetry,
+            limits=limits,
             events=self.events,
             clock=self.clock,
             random_bits=self._random_bits,
             max_frame_bytes=MAX_FRAME_BYTES,
             max_push_bytes=max_push_bytes,
+            principal_claim="sub",
         )
         self.to_broker = bytearray()
         self.to_client = bytearray()

@@ -1,0 +1,153 @@
+"""Who is at the other end: the SASL logins that pass through a connection (KIP-43, KIP-152, KIP-368).
+
+Owns the connection's principal as far as SASL shows it. A principal counts once the **broker** has said that
+the login succeeded, and it is then the one that the client named to the broker in that very exchange. A login
+again (KIP-368) may not change it: a broker refuses that, so a name that changes all the same is nobody's.
+
+Requests and answers come here in the connection's order, which is the broker's too: so an answer belongs to
+the exchange that was the latest when its request passed, also where a client does not wait for answers.
+
+It must not keep a password or token, nor say one: see :mod:`receiver.principal.sasl`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TypeAlias
+
+from receiver.principal.sasl import SaslExchange
+from receiver.telemetry.connection import UNKNOWN_PRINCIPAL, Connection
+from receiver.wire import api_keys, k17_sasl_handshake, k36_sasl_authenticate
+from receiver.wire.error_codes import ErrorCode
+from receiver.wire.errors import WireError
+from receiver.wire.headers import RequestHeader, decode_response_header, response_header_version
+from receiver.wire.primitives import Reader
+
+__all__ = ["Login", "LoginOutcome", "Observing"]
+
+#: Looks at the broker's answer to a request, which comes without its length.
+Observing: TypeAlias = Callable[[bytes], None]
+
+
+class LoginOutcome(StrEnum):
+    """What became of a login."""
+
+    SUCCEEDED = "succeeded"
+    RENEWED = "renewed"
+    CHANGED = "changed"
+    FAILED = "failed"
+
+
+class Login:
+    """The logins of one connection.
+
+    Args:
+        connection: Its entry in the registry; principal and mechanism are set here.
+        principal_claim: The claim of an OAUTHBEARER token that names the principal.
+        on_outcome: Told of the end of each login, with its mechanism.
+
+    Attributes:
+        succeeded: Whether the broker has let the client in.
+    """
+
+    __slots__ = ("_connection", "_exchange", "_failed", "_on_outcome", "_principal_claim", "succeeded")
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        principal_claim: str,
+        on_outcome: Callable[[str, LoginOutcome], None],
+    ) -> None:
+        self._connection = connection
+        self._principal_claim = principal_claim
+        self._on_outcome = on_outcome
+        self._exchange: SaslExchange | None = None  # of the latest SaslHandshake that passed
+        self._failed: SaslExchange | None = None  # the latest that the broker refused
+        self.succeeded = False
+
+    def handshake(self, header: RequestHeader, reader: Reader) -> Observing:
+        """Take note of a SaslHandshake of version 1.
+
+        Args:
+            header: Its header.
+            reader: At its body. What can't be read is the broker's to refuse.
+
+        Returns:
+            What has to see the broker's answer.
+        """
+        try:
+            mechanism = k17_sasl_handshake.decode_request(reader, header.api_version).mechanism
+        except (WireError, ValueError):
+            mechanism = ""
+        exchange = self._exchange = SaslExchange(mechanism, principal_claim=self._principal_claim)
+
+        def observe(response: bytes) -> None:
+            answer = k17_sasl_handshake.decode_response(
+                _at_body(response, api_keys.SASL_HANDSHAKE, header.api_version), header.api_version
+            )
+            if answer.error_code != ErrorCode.NONE:
+                self._fail(exchange)
+
+        return observe
+
+    def authenticate(self, header: RequestHeader, reader: Reader) -> Observing:
+        """Take note of a SaslAuthenticate.
+
+        Args:
+            header: Its header.
+            reader: At its body. What can't be read is the broker's to refuse.
+
+        Returns:
+            What has to see the broker's answer.
+        """
+        exchange, version = self._exchange, header.api_version
+        if exchange is None:
+            return _nothing_to_see
+        try:
+            exchange.client_token(k36_sasl_authenticate.decode_request(reader, version).auth_bytes)
+            readable = True
+        except (WireError, ValueError):
+            self._exchange = None  # what follows in it would be out of step
+            readable = False
+
+        def observe(response: bytes) -> None:
+            over = exchange.complete or exchange is self._failed
+            if over or not readable:
+                return
+            answer = k36_sasl_authenticate.decode_response(
+                _at_body(response, api_keys.SASL_AUTHENTICATE, version), version
+            )
+            if answer.error_code != ErrorCode.NONE:
+                self._fail(exchange)
+                return
+            exchange.server_token(answer.auth_bytes)
+            if exchange.complete:
+                self._succeed(exchange)
+
+        return observe
+
+    def _succeed(self, exchange: SaslExchange) -> None:
+        principal = exchange.principal or UNKNOWN_PRINCIPAL
+        outcome = LoginOutcome.RENEWED if self.succeeded else LoginOutcome.SUCCEEDED
+        if self.succeeded and principal != self._connection.principal:
+            outcome, principal = LoginOutcome.CHANGED, UNKNOWN_PRINCIPAL
+        self.succeeded = True
+        self._connection.principal = principal
+        self._connection.sasl_mechanism = exchange.mechanism
+        self._on_outcome(exchange.mechanism, outcome)
+
+    def _fail(self, exchange: SaslExchange) -> None:
+        self._failed = exchange
+        self._on_outcome(exchange.mechanism, LoginOutcome.FAILED)
+
+
+def _nothing_to_see(_: bytes) -> None:
+    return
+
+
+def _at_body(response: bytes, api_key: int, version: int) -> Reader:
+    reader = Reader(response)
+    decode_response_header(reader, response_header_version(api_key, version))
+    return reader

@@ -1,0 +1,85 @@
+"""The requests of a connection whose answer is ours or is looked at by us, in the order of their answers.
+
+Owns the correlation ids under which such requests go to the broker: random ones from the half of the range
+that no client uses, for a reason that :mod:`receiver.session.session` gives. It must not know what an answer
+says.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+__all__ = ["Answering", "PendingRequests"]
+
+#: Makes the frame that goes to the client out of the broker's answer, which comes without its length.
+Answering: TypeAlias = Callable[[bytes], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    correlation_id: int
+    held_bytes: int
+    answering: Answering
+
+
+class PendingRequests:
+    """The queue of them.
+
+    Args:
+        random_bits: Gives so many random bits as an integer.
+
+    Attributes:
+        held_bytes: Memory that the requests keep.
+    """
+
+    __slots__ = ("_queue", "_random_bits", "held_bytes")
+
+    def __init__(self, random_bits: Callable[[int], int]) -> None:
+        self._queue: deque[_Pending] | None = None  # most connections are idle: they own no queue
+        self._random_bits = random_bits
+        self.held_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._queue) if self._queue else 0
+
+    @property
+    def awaited(self) -> int | None:
+        """The correlation id of the next answer; None while none is awaited."""
+        return self._queue[0].correlation_id if self._queue else None
+
+    def add(self, answering: Answering, held_bytes: int) -> int:
+        """Append a request.
+
+        Args:
+            answering: What makes its answer.
+            held_bytes: Memory that it keeps until then.
+
+        Returns:
+            The correlation id under which the request goes to the broker.
+        """
+        correlation_id = -1 - self._random_bits(31)
+        if self._queue is None:
+            self._queue = deque()
+        self._queue.append(_Pending(correlation_id, held_bytes, answering))
+        self.held_bytes += held_bytes
+        return correlation_id
+
+    def take(self) -> Answering:
+        """Remove the first request, whose answer is there.
+
+        Returns:
+            What makes its answer.
+
+        Raises:
+            IndexError: None is pending.
+        """
+        if not self._queue:
+            raise IndexError("no request is pending")
+        pending = self._queue.popleft()
+        if not self._queue:
+            self._queue = None
+        self.held_bytes -= pending.held_bytes
+        return pending.answering

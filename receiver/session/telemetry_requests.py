@@ -1,0 +1,121 @@
+"""The telemetry requests of one connection: GetTelemetrySubscriptions and PushTelemetry (KIP-714).
+
+Owns what happens between a request's bytes and its answer's: the limits, the decoding, the telemetry core. It
+must not know when the answer goes out; that is the session's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from receiver.session.events import SessionEvents
+from receiver.session.messages import decode_telemetry, response_header, telemetry_error
+from receiver.telemetry.connection import Connection
+from receiver.telemetry.limits import Limits
+from receiver.telemetry.telemetry import ClientTelemetry
+from receiver.wire import k71_get_telemetry_subscriptions, k72_push_telemetry
+from receiver.wire.error_codes import ErrorCode
+from receiver.wire.framing import frame
+from receiver.wire.headers import RequestHeader
+from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from receiver.wire.k72_push_telemetry import PushTelemetryRequest
+from receiver.wire.primitives import Reader
+
+__all__ = ["Clock", "TelemetryRequests"]
+
+#: How long a client is not read from at most that sends more telemetry requests than it may, in seconds: the
+#: rest of its connection's requests wait as long.
+_MAX_MUTE_S: Final = 1.0
+
+
+class Clock(Protocol):
+    """Where a session gets the time from."""
+
+    def monotonic(self) -> float:
+        """Return seconds that never go backwards."""
+
+    def wall_ns(self) -> int:
+        """Return nanoseconds since the epoch."""
+
+
+class TelemetryRequests:
+    """What becomes of them.
+
+    Args:
+        connection: The connection's entry in the registry.
+        telemetry: The telemetry core.
+        limits: What one peer may take.
+        events: Told of every answer.
+        clock: The time.
+        max_push_bytes: Most bytes of metrics that the core takes.
+    """
+
+    __slots__ = ("_clock", "_connection", "_events", "_limits", "_max_push_bytes", "_mute_s", "_telemetry")
+
+    def __init__(
+        self,
+        *,
+        connection: Connection,
+        telemetry: ClientTelemetry,
+        limits: Limits,
+        events: SessionEvents,
+        clock: Clock,
+        max_push_bytes: int,
+    ) -> None:
+        self._connection = connection
+        self._telemetry = telemetry
+        self._limits = limits
+        self._events = events
+        self._clock = clock
+        self._max_push_bytes = max_push_bytes
+        self._mute_s = 0.0
+
+    def take_mute(self) -> float:
+        """Return for how many seconds the client should not be read from, once."""
+        seconds, self._mute_s = self._mute_s, 0.0
+        return seconds
+
+    def take(self, header: RequestHeader, reader: Reader, *, cut: bool) -> Callable[[], bytes]:
+        """Take a request; nothing is decided about it yet.
+
+        Args:
+            header: Its header.
+            reader: At its body.
+            cut: Whether its end was too long to be kept.
+
+        Returns:
+            What decides, once the broker has let the client in, and returns the answer's frame.
+
+        Raises:
+            WireError: The bytes are no such request.
+        """
+        exceeded = self._limits.telemetry_request(self._connection, self._clock.monotonic())
+        if exceeded is None:
+            request = decode_telemetry(header, reader, cut_beyond=self._max_push_bytes if cut else None)
+            return lambda: self._decide(header, request)
+        self._mute_s = max(self._mute_s, min(exceeded.retry_after_s, _MAX_MUTE_S))
+
+        def throttle() -> bytes:
+            self._events.limit_exceeded(self._connection, exceeded)
+            return telemetry_error(header, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+
+        return throttle
+
+    def _decide(
+        self, header: RequestHeader, request: GetTelemetrySubscriptionsRequest | PushTelemetryRequest
+    ) -> bytes:
+        started = self._clock.monotonic()
+        if isinstance(request, PushTelemetryRequest):
+            pushed = self._telemetry.push_telemetry(
+                self._connection, request, now=started, received_at_ns=self._clock.wall_ns()
+            )
+            self._events.push_answered(self._connection, header, pushed, self._clock.monotonic() - started)
+            body = k72_push_telemetry.encode_response(pushed.response, header.api_version)
+        else:
+            subscribed = self._telemetry.get_telemetry_subscriptions(self._connection, request, now=started)
+            self._events.subscriptions_answered(
+                self._connection, header, subscribed, self._clock.monotonic() - started
+            )
+            body = k71_get_telemetry_subscriptions.encode_response(subscribed.response, header.api_version)
+        return frame(response_header(header), body)
