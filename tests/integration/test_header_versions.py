@@ -1,4 +1,4 @@
-"""The tables of versions against Kafka's own message classes."""
+"""The tables of versions, and of bodies that say an error, against Kafka's own message classes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from receiver.wire.header_versions import FIRST_FLEXIBLE, LATEST
+from receiver.wire.error_codes import ErrorCode
+from receiver.wire.error_responses import error_body
+from receiver.wire.header_versions import FIRST_FLEXIBLE, LATEST, V3_SINCE
 from receiver.wire.headers import request_header_version, response_header_version
 from tests.testbed import jvm
 
@@ -60,3 +62,14 @@ def test_the_header_versions_are_kafkas(schemas: list[Schema]) -> None:
     for schema in known:
         assert request_header_version(schema.key, schema.version) == schema.request_header, schema
         assert response_header_version(schema.key, schema.version) == schema.response_header, schema
+
+
+def test_the_bodies_that_say_an_error_are_kafkas(schemas: list[Schema]) -> None:
+    for schema in schemas:
+        if not schema.stable:
+            continue
+        body = error_body(schema.key, schema.version, ErrorCode.INVALID_REQUEST)
+        if schema.version != V3_SINCE.get(schema.key, 0) - 1:
+            assert body is None, schema
+        else:
+            assert schema.error_body == ("-" if body is None else body.hex()), schema
