@@ -26,7 +26,7 @@ MAX_NAME_CHARS: Final = 4096
 _PATTERN_MEMORY: Final = 1 << 20
 
 _RULE = re.compile(
-    r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)|)\s*(?:,\s*|\Z)", re.ASCII | re.DOTALL
+    r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)|)\s*(?:,\s*|\Z)", re.ASCII
 )
 # What Java's String.trim takes away.
 _BLANKS = "".join(map(chr, range(0x21)))

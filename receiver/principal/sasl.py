@@ -1,8 +1,9 @@
 """One SASL login that passes through: who the broker let in.
 
-Owns the reading of names from clients' tokens, as strictly as Kafka's own servers read them, and the rule that
-a name counts only once the broker has said yes. Nothing is verified here, nothing of a token is kept but the
-name it claims, and nothing that a client sends raises. Where readers could disagree on a name, it is unknown.
+Owns the reading of names from clients' tokens, as strictly as Kafka's own servers read them, and the rule
+that a name counts only once the broker has said yes. Nothing is verified here, nothing of a token is kept but
+the name it claims, and nothing that a client sends raises. Where two readers could disagree on a name, it is
+unknown.
 """
 
 from __future__ import annotations
@@ -165,12 +166,11 @@ def _bounded(name: bytes) -> str | None:
 
 
 def _plain_name(token: bytes) -> str | None:
-    """Read RFC 4616's ``[authzid] NUL authcid NUL passwd``; Kafka drops what follows a third NUL."""
-    authzid, _, rest = token.partition(b"\0")
-    name, _, password = rest.partition(b"\0")
-    if authzid not in (b"", name) or password[:1] in (b"", b"\0"):
+    """Read RFC 4616's ``[authzid] NUL authcid NUL passwd``."""
+    parts = token.split(b"\0", 3)
+    if len(parts) != 3 or parts[0] not in (b"", parts[1]) or not parts[2]:
         return None
-    return _bounded(name)
+    return _bounded(parts[1])
 
 
 def _scram_name(token: bytes) -> tuple[str | None, bool]:
