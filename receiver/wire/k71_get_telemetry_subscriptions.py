@@ -18,7 +18,6 @@ from receiver.wire.primitives import Reader, TaggedFields, Writer
 from receiver.wire.uuid import ZERO_UUID, Uuid
 
 __all__ = [
-    "KNOWN_VERSIONS",
     "SUPPORTED_VERSIONS",
     "GetTelemetrySubscriptionsRequest",
     "GetTelemetrySubscriptionsResponse",
@@ -28,11 +27,8 @@ __all__ = [
     "encode_response",
 ]
 
-#: The versions that the receiver offers.
-SUPPORTED_VERSIONS: Final = range(1)
-
-#: The versions that this module reads and writes.
-KNOWN_VERSIONS: Final = range(2)
+#: The versions that this module reads and writes, and that the receiver offers.
+SUPPORTED_VERSIONS: Final = range(2)
 
 _THROTTLE_AND_ERROR = Struct(">ih")
 _INTERVAL_LIMIT_TEMPORALITY = Struct(">ii?")
@@ -87,14 +83,14 @@ def decode_request(reader: Reader, version: int) -> GetTelemetrySubscriptionsReq
 
     Args:
         reader: At the body.
-        version: The request's API version, one of :data:`KNOWN_VERSIONS`.
+        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
 
     Returns:
         The request.
 
     Raises:
         WireError: The bytes are no such body.
-        ValueError: The version is not known.
+        ValueError: The version is not supported.
 
     Source: KIP-714 and KIP-1313, "GetTelemetrySubscriptions API".
     """
@@ -110,13 +106,13 @@ def encode_request(value: GetTelemetrySubscriptionsRequest, version: int) -> byt
 
     Args:
         value: The request.
-        version: One of :data:`KNOWN_VERSIONS`.
+        version: One of :data:`SUPPORTED_VERSIONS`.
 
     Returns:
         The body.
 
     Raises:
-        ValueError: The version is not known, or the id has not 16 bytes.
+        ValueError: The version is not supported, or the id has not 16 bytes.
 
     Source: KIP-714 and KIP-1313, "GetTelemetrySubscriptions API".
     """
@@ -133,14 +129,14 @@ def decode_response(reader: Reader, version: int) -> GetTelemetrySubscriptionsRe
 
     Args:
         reader: At the body.
-        version: The request's API version, one of :data:`KNOWN_VERSIONS`.
+        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
 
     Returns:
         The response.
 
     Raises:
         WireError: The bytes are no such body.
-        ValueError: The version is not known.
+        ValueError: The version is not supported.
 
     Source: KIP-714 and KIP-1313, "GetTelemetrySubscriptions API".
     """
@@ -174,13 +170,13 @@ def encode_response(value: GetTelemetrySubscriptionsResponse, version: int) -> b
 
     Args:
         value: The response.
-        version: The request's API version, one of :data:`KNOWN_VERSIONS`.
+        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
 
     Returns:
         The body.
 
     Raises:
-        ValueError: The version is not known, the id has not 16 bytes, or a prefix is too long.
+        ValueError: The version is not supported, the id has not 16 bytes, or a prefix is too long.
 
     Source: KIP-714 and KIP-1313, "GetTelemetrySubscriptions API".
     """
@@ -207,8 +203,8 @@ def encode_response(value: GetTelemetrySubscriptionsResponse, version: int) -> b
 
 
 def _check_version(version: int) -> None:
-    if version not in KNOWN_VERSIONS:
+    if version not in SUPPORTED_VERSIONS:
         raise ValueError(
             f"GetTelemetrySubscriptions version {version} is not one of "
-            f"{KNOWN_VERSIONS[0]} to {KNOWN_VERSIONS[-1]}"
+            f"{SUPPORTED_VERSIONS[0]} to {SUPPORTED_VERSIONS[-1]}"
         )

@@ -19,7 +19,6 @@ from receiver.wire.primitives import Reader, TaggedFields, Writer
 from receiver.wire.uuid import ZERO_UUID, Uuid
 
 __all__ = [
-    "KNOWN_VERSIONS",
     "SUPPORTED_VERSIONS",
     "PushTelemetryRequest",
     "PushTelemetryResponse",
@@ -29,11 +28,8 @@ __all__ = [
     "encode_response",
 ]
 
-#: The versions that the receiver offers.
-SUPPORTED_VERSIONS: Final = range(1)
-
-#: The versions that this module reads and writes.
-KNOWN_VERSIONS: Final = range(2)
+#: The versions that this module reads and writes, and that the receiver offers.
+SUPPORTED_VERSIONS: Final = range(2)
 
 _ID_SUBSCRIPTION_TERMINATING_CODEC = Struct(">16si?b")
 _SUBSCRIPTION_TERMINATING_CODEC = Struct(">i?b")
@@ -83,7 +79,7 @@ def decode_request(reader: Reader, version: int, *, cut: bool = False) -> PushTe
 
     Args:
         reader: At the body.
-        version: The request's API version, one of :data:`KNOWN_VERSIONS`.
+        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
         cut: Whether the body is one that was too long to be kept, and ends somewhere in its metrics: they are
             then as many of their bytes as there are.
 
@@ -92,7 +88,7 @@ def decode_request(reader: Reader, version: int, *, cut: bool = False) -> PushTe
 
     Raises:
         WireError: The bytes are no such body.
-        ValueError: The version is not known.
+        ValueError: The version is not supported.
 
     Source: KIP-714 and KIP-1313, "PushTelemetry API".
     """
@@ -130,13 +126,13 @@ def encode_request(value: PushTelemetryRequest, version: int) -> bytes:
 
     Args:
         value: The request.
-        version: One of :data:`KNOWN_VERSIONS`.
+        version: One of :data:`SUPPORTED_VERSIONS`.
 
     Returns:
         The body.
 
     Raises:
-        ValueError: The version is not known, or the id has not 16 bytes.
+        ValueError: The version is not supported, or the id has not 16 bytes.
 
     Source: KIP-714 and KIP-1313, "PushTelemetry API".
     """
@@ -157,14 +153,14 @@ def decode_response(reader: Reader, version: int) -> PushTelemetryResponse:
 
     Args:
         reader: At the body.
-        version: The request's API version, one of :data:`KNOWN_VERSIONS`.
+        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
 
     Returns:
         The response.
 
     Raises:
         WireError: The bytes are no such body.
-        ValueError: The version is not known.
+        ValueError: The version is not supported.
 
     Source: KIP-714, "PushTelemetry API".
     """
@@ -182,13 +178,13 @@ def encode_response(value: PushTelemetryResponse, version: int) -> bytes:
 
     Args:
         value: The response.
-        version: The request's API version, one of :data:`KNOWN_VERSIONS`.
+        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
 
     Returns:
         The body.
 
     Raises:
-        ValueError: The version is not known.
+        ValueError: The version is not supported.
 
     Source: KIP-714, "PushTelemetry API".
     """
@@ -200,7 +196,8 @@ def encode_response(value: PushTelemetryResponse, version: int) -> bytes:
 
 
 def _check_version(version: int) -> None:
-    if version not in KNOWN_VERSIONS:
+    if version not in SUPPORTED_VERSIONS:
         raise ValueError(
-            f"PushTelemetry version {version} is not one of {KNOWN_VERSIONS[0]} to {KNOWN_VERSIONS[-1]}"
+            f"PushTelemetry version {version} is not one of "
+            f"{SUPPORTED_VERSIONS[0]} to {SUPPORTED_VERSIONS[-1]}"
         )

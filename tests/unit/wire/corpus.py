@@ -69,8 +69,8 @@ VERSIONS: dict[int, range] = {
     17: k17_sasl_handshake.SUPPORTED_VERSIONS,
     18: k18_api_versions.SUPPORTED_VERSIONS,
     36: k36_sasl_authenticate.SUPPORTED_VERSIONS,
-    71: k71_get_telemetry_subscriptions.KNOWN_VERSIONS,
-    72: k72_push_telemetry.KNOWN_VERSIONS,
+    71: k71_get_telemetry_subscriptions.SUPPORTED_VERSIONS,
+    72: k72_push_telemetry.SUPPORTED_VERSIONS,
 }
 
 
