@@ -16,6 +16,8 @@ const (
 	longestInterval         = 2 * time.Second
 )
 
+var codecNumbers = map[string]byte{"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+
 type pushReport struct {
 	Pairs          int                `json:"pairs"`
 	WallSeconds    float64            `json:"wall_seconds"`
@@ -52,8 +54,7 @@ func push(flags *flag.FlagSet, arguments []string) error {
 	fresh := flags.Bool("fresh", false, "a new client instance for every pair, and no pause for the push interval")
 	cpu := flags.String("cpu-of", "", "process ids, comma separated, whose CPU time over the measured pairs is reported for each")
 	_ = flags.Parse(arguments)
-	codecs := map[string]byte{"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-	number, known := codecs[*codec]
+	number, known := codecNumbers[*codec]
 	if !known || *count < 1 || *connections < 1 {
 		return fmt.Errorf("--codec is none, gzip, snappy, lz4 or zstd; --count and --connections 1 or more")
 	}
@@ -129,8 +130,7 @@ func (p *pairs) client(connection net.Conn, index, of int) error {
 			instance = [16]byte{}
 		}
 		began := time.Now()
-		get := append(requestHeader(71, 0, correlation, "load"), instance[:]...)
-		answer, err := exchange(connection, sealed(append(get, 0)), buffer)
+		answer, err := exchange(connection, getRequest(correlation, instance), buffer)
 		if err != nil {
 			return fmt.Errorf("GetTelemetrySubscriptions: %w", err)
 		}
@@ -158,12 +158,7 @@ func (p *pairs) client(connection net.Conn, index, of int) error {
 			time.Sleep(subscription.interval * time.Duration(index) / time.Duration(of))
 			began = time.Now()
 		}
-		frame := append(requestHeader(72, 0, correlation+1, "load"), instance[:]...)
-		frame = binary.BigEndian.AppendUint32(frame, subscription.id)
-		frame = append(frame, 0, p.codec)
-		frame = binary.AppendUvarint(frame, uint64(len(p.payload)+1))
-		frame = append(append(frame, p.payload...), 0)
-		answer, err = exchange(connection, sealed(frame), buffer)
+		answer, err = exchange(connection, pushRequest(correlation+1, instance, subscription.id, p.codec, p.payload), buffer)
 		if err != nil {
 			return fmt.Errorf("PushTelemetry: %w", err)
 		}
@@ -205,6 +200,20 @@ func (p *pairs) pair(pushCode uint16, took time.Duration) {
 			p.ended <- nil
 		}
 	}
+}
+
+// getRequest is a whole GetTelemetrySubscriptions v0 frame.
+func getRequest(correlation uint32, instance [16]byte) []byte {
+	return sealed(append(append(requestHeader(71, 0, correlation, "load"), instance[:]...), 0))
+}
+
+// pushRequest is a whole PushTelemetry v0 frame of a client that goes on.
+func pushRequest(correlation uint32, instance [16]byte, subscription uint32, codec byte, metrics []byte) []byte {
+	frame := append(requestHeader(72, 0, correlation, "load"), instance[:]...)
+	frame = binary.BigEndian.AppendUint32(frame, subscription)
+	frame = append(frame, 0, codec)
+	frame = binary.AppendUvarint(frame, uint64(len(metrics)+1))
+	return sealed(append(append(frame, metrics...), 0))
 }
 
 type subscription struct {

