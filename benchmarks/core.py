@@ -24,9 +24,11 @@ from benchmarks.captured import (
 )
 from benchmarks.figures import Figure, Results, table
 from receiver.host import PluginHost, load_plugins
+from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.compression import CODECS, inflate
 from receiver.telemetry.connection import Broker, Connection
+from receiver.telemetry.limits import Limits
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
@@ -106,6 +108,7 @@ def _path(inflated: bytes) -> Callable[[], None]:
         settings=TelemetrySettings(),
         broker=Broker(id=1, cluster_id="kafka-telemetry-testQQ"),
         subscriptions=SubscriptionSet(()),
+        limits=Limits(LimitsSettings()),
         random_bytes=lambda count: bytes(range(count)),
     )
     host = PluginHost(load_plugins([{"type": "console", "queue": {"max_items": 100}}]))

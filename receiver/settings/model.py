@@ -122,6 +122,13 @@ class TelemetrySettings(Settings):
     max_inflated_bytes: int = Field(
         default=8_388_608, ge=1024, le=1_073_741_824, description="Largest push in bytes once inflated."
     )
+    max_entries: int = Field(
+        default=600_000,
+        ge=1000,
+        le=100_000_000,
+        description="Messages nested in a push: ResourceMetrics, metrics, data points, attributes, their values "
+        "and so on. Java clients send about eleven for each data point, others about six.",
+    )
     compression: _Compression = Field(
         default=("zstd", "lz4", "gzip", "snappy"), description="Codecs offered, in order of preference."
     )

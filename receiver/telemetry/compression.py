@@ -20,7 +20,7 @@ import cramjam
 import lz4.frame
 import zstandard
 
-from receiver.telemetry.errors import NotInflatableError, TooLargeError, UnknownCodecError
+from receiver.telemetry.errors import NotInflatableError, PushError, TooLargeError, UnknownCodecError
 
 __all__ = ["CODECS", "CODEC_NAMES", "NotInflatableError", "TooLargeError", "UnknownCodecError", "inflate"]
 
@@ -73,21 +73,27 @@ def inflate(codec: int, data: bytes | memoryview, limit: int) -> bytes:
     inflater = _INFLATERS.get(codec)
     if inflater is None:
         raise UnknownCodecError(f"compression type {codec} is unknown")
-    return inflater(data, limit)
+    chunks: list[bytes] = []
+    try:
+        inflater(data, limit, chunks)
+    except PushError as error:
+        error.inflated_bytes += sum(map(len, chunks))
+        raise
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def _none(data: bytes | memoryview, limit: int) -> bytes:
+def _none(data: bytes | memoryview, limit: int, chunks: list[bytes]) -> None:
     if len(data) > limit:
         raise _too_large(limit)
-    return bytes(data)
+    chunks.append(bytes(data))
 
 
-def _gzip(data: bytes | memoryview, limit: int) -> bytes:
-    return _framed("gzip", _Gzip, data, limit)
+def _gzip(data: bytes | memoryview, limit: int, chunks: list[bytes]) -> None:
+    _framed("gzip", _Gzip, data, limit, chunks)
 
 
-def _lz4(data: bytes | memoryview, limit: int) -> bytes:
-    return _framed("lz4", lz4.frame.LZ4FrameDecompressor, data, limit)
+def _lz4(data: bytes | memoryview, limit: int, chunks: list[bytes]) -> None:
+    _framed("lz4", lz4.frame.LZ4FrameDecompressor, data, limit, chunks)
 
 
 class _Gzip:
@@ -114,8 +120,9 @@ class _Gzip:
         return self._zlib.decompress(data or self._zlib.unconsumed_tail, max_length)
 
 
-def _framed(name: str, decompressor: Callable[[], Any], data: bytes | memoryview, limit: int) -> bytes:
-    chunks: list[bytes] = []
+def _framed(
+    name: str, decompressor: Callable[[], Any], data: bytes | memoryview, limit: int, chunks: list[bytes]
+) -> None:
     room = limit
     position = 0
     try:
@@ -131,22 +138,22 @@ def _framed(name: str, decompressor: Callable[[], Any], data: bytes | memoryview
                 most = min(room + 1, _CHUNK)
                 chunk = frame.decompress(piece, max_length=most)
                 hungry = len(chunk) < most and frame.needs_input
+                chunks.append(chunk)
                 room -= len(chunk)
                 if room < 0:
                     raise _too_large(limit)
-                chunks.append(chunk)
             position -= len(frame.unused_data or b"")
             if position == len(data):
-                return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+                return
     except (zlib.error, RuntimeError) as error:
         raise NotInflatableError(f"the bytes are no {name} data") from error
     raise NotInflatableError(f"the {name} data has more than {_MAX_FRAMES} parts")
 
 
-def _snappy(data: bytes | memoryview, limit: int) -> bytes:
+def _snappy(data: bytes | memoryview, limit: int, chunks: list[bytes]) -> None:
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        return _snappy_block(data, limit, limit)
-    chunks: list[bytes] = []
+        chunks.append(_snappy_block(data, limit, limit))
+        return
     room = limit
     most_blocks = _MIN_BLOCKS + limit // 4096
     for block in _xerial_blocks(data):
@@ -155,7 +162,6 @@ def _snappy(data: bytes | memoryview, limit: int) -> bytes:
         chunk = _snappy_block(block, room, limit)
         room -= len(chunk)
         chunks.append(chunk)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 def _xerial_blocks(data: bytes | memoryview) -> Iterator[bytes | memoryview]:
@@ -189,16 +195,17 @@ def _snappy_block(block: bytes | memoryview, room: int, limit: int) -> bytes:
     try:
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
-        raise NotInflatableError("the bytes are no snappy data") from error
+        # It does not say how far it came.
+        raise NotInflatableError("the bytes are no snappy data", inflated_bytes=size) from error
 
 
-def _zstd(data: bytes | memoryview, limit: int) -> bytes:
+def _zstd(data: bytes | memoryview, limit: int, chunks: list[bytes]) -> None:
     try:
         context = _ZSTD_IDLE.pop()
     except IndexError:
         context = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
     try:
-        return _zstd_frames(context, data, limit)
+        _zstd_frames(context, data, limit, chunks)
     except zstandard.ZstdError as error:
         if "too much memory" in str(error):
             raise TooLargeError(f"wants a zstd window of more than {_ZSTD_WINDOW} bytes") from error
@@ -207,8 +214,9 @@ def _zstd(data: bytes | memoryview, limit: int) -> bytes:
         _ZSTD_IDLE.append(context)
 
 
-def _zstd_frames(context: zstandard.ZstdDecompressor, data: bytes | memoryview, limit: int) -> bytes:
-    chunks: list[bytes] = []
+def _zstd_frames(
+    context: zstandard.ZstdDecompressor, data: bytes | memoryview, limit: int, chunks: list[bytes]
+) -> None:
     room = limit
     position = 0
     for _ in range(_MAX_FRAMES):
@@ -216,14 +224,14 @@ def _zstd_frames(context: zstandard.ZstdDecompressor, data: bytes | memoryview, 
         for end in _zstd_cuts(data, position, _MIN_BLOCKS + limit // 4096):
             chunk = frame.decompress(data[position:end])
             position = end
+            chunks.append(chunk)
             room -= len(chunk)
             if room < 0:
                 raise _too_large(limit)
-            chunks.append(chunk)
         if not frame.eof:
             raise NotInflatableError("the bytes are no zstd data")
         if position == len(data):
-            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            return
     raise NotInflatableError(f"the zstd data has more than {_MAX_FRAMES} parts")
 
 
@@ -270,7 +278,7 @@ def _too_large(limit: int) -> TooLargeError:
     return TooLargeError(f"inflates to more than {limit} bytes")
 
 
-_INFLATERS: Final[dict[int, Callable[[bytes | memoryview, int], bytes]]] = {
+_INFLATERS: Final[dict[int, Callable[[bytes | memoryview, int, list[bytes]], None]]] = {
     0: _none,
     1: _gzip,
     2: _snappy,

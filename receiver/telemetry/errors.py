@@ -15,6 +15,10 @@ Owns the telemetry core's exceptions. A leaf says who must act::
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from receiver.wire.error_codes import ErrorCode
+
 __all__ = [
     "InvalidMetricsError",
     "InvalidValueError",
@@ -60,20 +64,39 @@ class QuirkError(InvalidValueError):
 
 
 class PushError(ValueError):
-    """A push cannot be taken; the text is a short reason for the operator and holds none of its bytes."""
+    """A push cannot be taken; the text is a short reason for the operator and holds none of its bytes.
+
+    Attributes:
+        error_code: What the client is answered.
+        inflated_bytes: Bytes that were inflated in vain, 0 where it did not come to that.
+    """
+
+    error_code: ClassVar[ErrorCode]
+
+    def __init__(self, problem: str, *, inflated_bytes: int = 0) -> None:
+        super().__init__(problem)
+        self.inflated_bytes = inflated_bytes
 
 
 class UnknownCodecError(PushError):
-    """The compression type is none of KIP-714's: UNSUPPORTED_COMPRESSION_TYPE."""
+    """The compression type is none of KIP-714's."""
+
+    error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 class TooLargeError(PushError):
-    """The push is over a limit: TELEMETRY_TOO_LARGE, which a client survives."""
+    """The push is over a limit; a client survives the answer."""
+
+    error_code = ErrorCode.TELEMETRY_TOO_LARGE
 
 
 class NotInflatableError(PushError):
-    """The bytes are not what the compression type says: INVALID_RECORD."""
+    """The bytes are not what the compression type says."""
+
+    error_code = ErrorCode.INVALID_RECORD
 
 
 class InvalidMetricsError(PushError):
-    """The inflated bytes are no OTLP MetricsData, or hold no metric: INVALID_RECORD."""
+    """The inflated bytes are no OTLP MetricsData, or hold no metric."""
+
+    error_code = ErrorCode.INVALID_RECORD

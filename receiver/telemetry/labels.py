@@ -12,7 +12,8 @@ from receiver.telemetry.connection import Broker, Connection
 
 __all__ = ["OWNED_LABELS", "LabelFacts", "label_bytes", "label_facts", "length_delimited"]
 
-#: The keys, in the order in which they are added. ``cluster_id`` is left out while it is not known.
+#: The keys, in the order in which they are added. ``cluster_id`` is left out while it is not known, and
+#: ``sasl_mechanism`` where the client did not log in by SASL.
 OWNED_LABELS: Final = (
     "client_id",
     "client_instance_id",
@@ -25,10 +26,11 @@ OWNED_LABELS: Final = (
     "listener",
     "security_protocol",
     "cluster_id",
+    "sasl_mechanism",
 )
 
 #: The labels' values, in that order.
-LabelFacts = tuple[str, str, str, str, str, int, str, int, str, str, str | None]
+LabelFacts = tuple[str, str, str, str, str, int, str, int, str, str, str | None, str | None]
 
 
 def label_facts(client_instance_id: str, connection: Connection, broker: Broker) -> LabelFacts:
@@ -54,6 +56,7 @@ def label_facts(client_instance_id: str, connection: Connection, broker: Broker)
         connection.listener,
         connection.security_protocol,
         broker.cluster_id,
+        connection.sasl_mechanism,
     )
 
 

@@ -4,12 +4,14 @@ Owns what a valid push is and how it is put together. It must not know who pushe
 
 How a push is taken apart without Python looking at every message:
 
-1. Protobuf parses the whole as MetricsData: that is the check.
-2. A push whose outer messages are encoded in an odd way (a Resource in two pieces, a length in more bytes
+1. The messages in a push of some size are counted, because a message takes two bytes at least, and much more
+   memory and time. What is nested in a push that has few costs no more than in one that clients send.
+2. Protobuf parses the whole: that is the check.
+3. A push whose outer messages are encoded in an odd way (a Resource in two pieces, a length in more bytes
    than it needs) is written out again, so that what follows sees each thing once.
-3. Searches over the bytes show what may have to be taken out (:mod:`receiver.telemetry.scrub`): nearly always
+4. Searches over the bytes show what may have to be taken out (:mod:`receiver.telemetry.scrub`): nearly always
    nothing, or a few metrics of a Java client that are NaN because nothing was measured yet.
-4. Where every ResourceMetrics has the same Resource, as Java clients send it, reading the bytes as one of
+5. Where every ResourceMetrics has the same Resource, as Java clients send it, reading the bytes as one of
    :mod:`receiver.telemetry.otlp_views` merges them. Where they differ they are grouped one by one.
 
 Unknown fields are kept. A ResourceMetrics that has some is merged with no other.
@@ -25,7 +27,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from receiver.telemetry.errors import InvalidMetricsError, TooLargeError
 from receiver.telemetry.labels import length_delimited
-from receiver.telemetry.otlp_views import OneResource, OneScope, Outline
+from receiver.telemetry.otlp_views import Checked, Frames, OneResource, OneScope, Outline
 from receiver.telemetry.scrub import Scrubber, may_need_scrubbing
 
 __all__ = ["MAX_RESOURCES", "InvalidMetricsError", "LabelledMetrics", "TooLargeError", "label_metrics"]
@@ -33,9 +35,15 @@ __all__ = ["MAX_RESOURCES", "InvalidMetricsError", "LabelledMetrics", "TooLargeE
 #: ResourceMetrics in a push, where they have different Resources and Python has to look at each.
 MAX_RESOURCES: Final = 10_000
 
+# A tag and a length: what the smallest message is.
+_LEAST_ENTRY_BYTES: Final = 2
+
 _RESOURCE_METRICS_TAG: Final = b"\x0a"
 _RESOURCE_TAG: Final = b"\x0a"
 _SCOPE_METRICS_TAG: Final = b"\x12"
+
+#: One ResourceMetrics with one ScopeMetrics in which nothing is.
+_NO_FIELDS: Final = b"\x0a\x02\x12\x00"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +61,13 @@ class LabelledMetrics:
     removed_labels: int
 
 
-def label_metrics(data: bytes, labels: bytes) -> LabelledMetrics:
+def label_metrics(data: bytes, labels: bytes, *, max_entries: int) -> LabelledMetrics:
     """Check the metrics of a push, merge its equal Resources and label them.
 
     Args:
         data: Inflated bytes of a MetricsData, not empty.
         labels: Attributes to add to every Resource, from :func:`~receiver.telemetry.labels.label_bytes`.
+        max_entries: How many messages may be nested in it.
 
     Returns:
         The labelled metrics.
@@ -67,15 +76,21 @@ def label_metrics(data: bytes, labels: bytes) -> LabelledMetrics:
         InvalidMetricsError: The bytes are no MetricsData, or there is no metric in them. A scope without
             metrics is taken for an empty push, because franz-go sends that where nothing matches; Java and
             librdkafka then send nothing at all.
-        TooLargeError: More different Resources, or more to take out, than can be looked at one by one.
+        TooLargeError: More nested messages than allowed, or more different Resources or more to take out
+            than can be looked at one by one.
 
     Source: KIP-714, "Metrics serialization format"; opentelemetry-proto, ``metrics.proto``.
     """
     try:
-        count = len(MetricsData.FromString(data).resource_metrics)
+        # As many have room in so many bytes.
+        if len(data) > _LEAST_ENTRY_BYTES * max_entries and _entries(data) > max_entries:
+            raise TooLargeError(f"has more than {max_entries} nested messages (telemetry.max_entries)")
+        Checked.FromString(data)
     except DecodeError as error:
         raise InvalidMetricsError("the bytes are no OTLP MetricsData") from error
-    if Outline.FromString(data).SerializeToString() != data:
+    outline = Outline.FromString(data)
+    count = len(outline.resource_metrics)
+    if outline.SerializeToString() != data:
         data = MetricsData.FromString(data).SerializeToString()
     merged = OneScope.FromString(data)
     scope_metrics = merged.resource_metrics.scope_metrics
@@ -84,7 +99,7 @@ def label_metrics(data: bytes, labels: bytes) -> LabelledMetrics:
             raise InvalidMetricsError("there is no metrics message in the bytes")
         return LabelledMetrics(data=b"", dropped_points=0, removed_labels=0)
     scrubber = Scrubber()
-    plain = not _has_unknown_fields(merged)
+    plain = not _has_unknown_outer_fields(data)
     one_list = plain and _is_one_list(merged.resource_metrics, count)
     if may_need_scrubbing(data):
         if one_list:
@@ -104,6 +119,15 @@ def label_metrics(data: bytes, labels: bytes) -> LabelledMetrics:
     return LabelledMetrics(
         data=data, dropped_points=scrubber.dropped_points, removed_labels=scrubber.removed_labels
     )
+
+
+def _entries(data: bytes) -> int:
+    """Count the messages nested in a push, by what they are wrapped in.
+
+    That is a tag and a length: two bytes, and three for the few in a push that hold more than 127 bytes. What
+    clients send is counted within a tenth; lengths in more bytes than they need count for more.
+    """
+    return (len(data) - int(Frames.FromString(data).ByteSize())) // _LEAST_ENTRY_BYTES
 
 
 def _is_one_list(resource_metrics: Any, count: int) -> bool:
@@ -155,7 +179,7 @@ def _label_groups(data: bytes, count: int, labels: bytes, *, plain: bool) -> byt
     for index, resource_metrics in enumerate(outline.resource_metrics):
         key = (
             (index,)
-            if not plain and _has_unknown_fields(_without_scopes(resource_metrics))
+            if not plain and _has_unknown_fields(resource_metrics)
             else (resource_metrics.resource, resource_metrics.schema_url)
         )
         group = groups.setdefault(key, resource_metrics)
@@ -175,19 +199,27 @@ def _resource_metrics(resource: bytes, others: bytes) -> bytes:
     return length_delimited(_RESOURCE_METRICS_TAG, length_delimited(_RESOURCE_TAG, resource) + others)
 
 
-def _without_scopes(resource_metrics: Any) -> Any:
-    alone = type(resource_metrics)()
-    alone.CopyFrom(resource_metrics)
-    alone.ClearField("scope_metrics")
-    return alone
+def _has_unknown_outer_fields(data: bytes) -> bool:
+    """Say whether a push with metrics has fields that we do not know outside its Resources and metrics.
 
-
-def _has_unknown_fields(message: Any) -> bool:
-    """Say whether a message, or one inside it, has fields that we do not know.
-
-    By its size without them: to list them makes a Python object of each, and a push may have millions.
+    By what is left without the known ones: to list unknown fields makes a Python object of each, and a push
+    may have millions.
     """
-    known = type(message)()
-    known.CopyFrom(message)
+    merged = OneScope.FromString(data)
+    resource_metrics = merged.resource_metrics
+    scope_metrics = resource_metrics.scope_metrics
+    for field in ("scope", "metrics", "schema_url"):
+        scope_metrics.ClearField(field)
+    for field in ("resource", "schema_url"):
+        resource_metrics.ClearField(field)
+    return bool(merged.SerializeToString() != _NO_FIELDS)
+
+
+def _has_unknown_fields(resource_metrics: Any) -> bool:
+    """Say whether a ResourceMetrics has fields that we do not know beside its ScopeMetrics."""
+    known = type(resource_metrics)()
+    known.CopyFrom(resource_metrics)
+    known.ClearField("scope_metrics")
+    size = known.ByteSize()
     known.DiscardUnknownFields()
-    return bool(known.ByteSize() != message.ByteSize())
+    return bool(known.ByteSize() != size)

@@ -1,13 +1,21 @@
-"""OTLP's outer messages, seen by protobuf with everything inside them left as bytes.
+"""OTLP's messages, seen by protobuf in other ways than as what they are.
 
-Owns three views of one encoding (opentelemetry-proto, ``metrics.proto``), because protobuf does in C what
-taking messages apart one by one in Python would take ten times as long for:
+Owns views of one encoding (opentelemetry-proto, ``metrics.proto``), because protobuf does in C what taking
+messages apart one by one in Python would take ten times as long for. What makes them useful: protobuf merges
+the occurrences of a field that is not repeated, so that a view with such a field makes one message of many.
+
+The outer messages, everything inside them left as bytes:
 
 - ``Outline``: every ResourceMetrics and ScopeMetrics apart, their fields singular as in OTLP. Written out
   again, it has the same bytes exactly where nothing is said twice or in an odd way.
-- ``OneResource``: the ResourceMetrics as *one* message. Protobuf merges occurrences of a singular field, so
-  reading it concatenates the ScopeMetrics of all of them.
-- ``OneScope``: likewise, and the ScopeMetrics as one too, so that reading it concatenates all metrics.
+- ``OneResource``: the ResourceMetrics as *one* message, which concatenates the ScopeMetrics of all of them.
+- ``OneScope``: likewise, and the ScopeMetrics as one too, which concatenates all metrics.
+
+All messages, each merged with its like, so that reading costs no memory by message:
+
+- ``Checked``: with every field: bytes can be read as it exactly where they can be read as OTLP.
+- ``Frames``: with no field that is not a message. All others are unknown to it, so it keeps their bytes; what
+  is missing from its size is what messages are wrapped in.
 
 It must not decide when such a merger is right.
 """
@@ -17,8 +25,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from opentelemetry.proto.common.v1 import common_pb2
+from opentelemetry.proto.metrics.v1 import metrics_pb2
+from opentelemetry.proto.resource.v1 import resource_pb2
 
-__all__ = ["OneResource", "OneScope", "Outline"]
+__all__ = ["Checked", "Frames", "OneResource", "OneScope", "Outline"]
 
 _Field = descriptor_pb2.FieldDescriptorProto
 _ONE: Final = _Field.LABEL_OPTIONAL
@@ -61,3 +72,37 @@ OneResource: Final = _view(
 OneScope: Final = _view(
     "receiver.onescope", resource_metrics=_ONE, resource=_MANY, scope_metrics=_ONE, scope=_MANY
 )
+
+
+def _merged(*, with_scalars: bool) -> type[Any]:
+    """Make a view of all messages, no message field of which is repeated."""
+
+    def merge(message: Any) -> None:
+        fields = [field for field in message.field if with_scalars or field.type == _Field.TYPE_MESSAGE]
+        for field in fields:
+            # Of a oneof only the last field stays, and each change of mind makes a message.
+            field.ClearField("oneof_index")
+            field.ClearField("proto3_optional")
+            if field.type == _Field.TYPE_MESSAGE:
+                field.label = _ONE
+        kept = [_Field.FromString(field.SerializeToString()) for field in fields]
+        del message.field[:], message.oneof_decl[:]
+        message.field.extend(kept)
+        for nested in message.nested_type:
+            merge(nested)
+
+    # The names are OTLP's own: the pool is another one.
+    pool = descriptor_pool.DescriptorPool()
+    for module in (common_pb2, resource_pb2, metrics_pb2):
+        file = descriptor_pb2.FileDescriptorProto()
+        module.DESCRIPTOR.CopyToProto(file)
+        for message in file.message_type:
+            merge(message)
+        pool.Add(file)
+    return message_factory.GetMessageClass(
+        pool.FindMessageTypeByName(metrics_pb2.MetricsData.DESCRIPTOR.full_name)
+    )
+
+
+Checked: Final = _merged(with_scalars=True)
+Frames: Final = _merged(with_scalars=False)

@@ -43,7 +43,7 @@ _SUSPICIOUS: Final = (
     # read; an underscore is the rarest character that these have in common.
     re.compile(
         rb"_(?:id(?:(?<=client_id)|(?<=broker_id)|(?<=cluster_id))"
-        rb"|(?:instance_id|software_name|software_version|source_address|source_port|protocol))"
+        rb"|(?:instance_id|software_name|software_version|source_address|source_port|protocol|mechanism))"
     ),
     re.compile(rb"principal"),
     re.compile(rb"listener"),

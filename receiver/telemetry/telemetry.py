@@ -14,9 +14,10 @@ from receiver.plugin import ClientTelemetryContext, ClientTelemetryPayload, Push
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.compression import CODEC_NAMES, CODECS, inflate
 from receiver.telemetry.connection import Broker, Connection
-from receiver.telemetry.errors import InvalidMetricsError, NotInflatableError, TooLargeError
+from receiver.telemetry.errors import PushError, TooLargeError, UnknownCodecError
 from receiver.telemetry.instance import ClientInstance, ClientInstances
 from receiver.telemetry.labels import label_facts
+from receiver.telemetry.limits import Exceeded, Limits
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from receiver.telemetry.quirks import Quirks
 from receiver.telemetry.subscription import ClientFacts, SubscriptionSet
@@ -40,12 +41,14 @@ class SubscriptionsOutcome:
     Attributes:
         response: The answer.
         client_instance_id: The instance that asked; a new one where the request named none.
-        created: Whether the instance was not known before.
+        created: Whether the instance was not known before, and is now.
+        exceeded: The limit that the client is over; then nothing is remembered of its request.
     """
 
     response: GetTelemetrySubscriptionsResponse
     client_instance_id: Uuid
     created: bool
+    exceeded: Exceeded | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,7 @@ class PushOutcome:
         dropped_points: Data points dropped for a value that is NaN or infinite.
         removed_labels: Attributes removed because the receiver owns their keys.
         problem: Why it was refused, for the operator; None where it was not.
+        exceeded: The limit that the client is over, where that is why.
     """
 
     response: PushTelemetryResponse
@@ -71,6 +75,7 @@ class PushOutcome:
     dropped_points: int = 0
     removed_labels: int = 0
     problem: str | None = None
+    exceeded: Exceeded | None = None
 
 
 class ClientTelemetry:
@@ -82,6 +87,7 @@ class ClientTelemetry:
         settings: Limits, defaults and the operator's quirks.
         broker: The broker beside us; its cluster id may become known later.
         subscriptions: What is asked of clients, until :meth:`replace_subscriptions`.
+        limits: What a client may take; others count there too.
         random_bytes: Gives so many random bytes, as ``os.urandom`` does.
 
     Raises:
@@ -94,12 +100,14 @@ class ClientTelemetry:
         settings: TelemetrySettings,
         broker: Broker,
         subscriptions: SubscriptionSet,
+        limits: Limits,
         random_bytes: Callable[[int], bytes],
     ) -> None:
         self._settings = settings
         self._max_bytes = settings.max_bytes
         self._broker = broker
         self._subscriptions = subscriptions
+        self._limits = limits
         self._random_bytes = random_bytes
         self._quirks = Quirks(
             settings.quirks, compression=tuple(CODECS[codec] for codec in settings.compression)
@@ -166,9 +174,15 @@ class ClientTelemetry:
             The answer; its throttle time is always 0, because clients mute their connection by it.
         """
         client_instance_id = request.client_instance_id
-        if client_instance_id == ZERO_UUID:
-            client_instance_id = self._new_id()
         instance, created = self._use(client_instance_id, connection, now)
+        if isinstance(instance, Exceeded):
+            response = GetTelemetrySubscriptionsResponse(
+                error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED, client_instance_id=client_instance_id
+            )
+            return SubscriptionsOutcome(
+                response=response, client_instance_id=client_instance_id, created=False, exceeded=instance
+            )
+        client_instance_id = instance.id
         error = instance.get(now)
         if error is not ErrorCode.NONE:
             response = GetTelemetrySubscriptionsResponse(error_code=error)
@@ -208,6 +222,7 @@ class ClientTelemetry:
         metrics = request.metrics or _EMPTY
         size = len(metrics)
         if client_instance_id in RESERVED_UUIDS:
+            self._limits.rejected(connection, size, now)
             return PushOutcome(
                 response=PushTelemetryResponse(error_code=ErrorCode.INVALID_REQUEST),
                 client_instance_id=client_instance_id,
@@ -215,38 +230,36 @@ class ClientTelemetry:
                 problem="the client instance id is zero or reserved",
             )
         instance, _ = self._use(client_instance_id, connection, now)
+        if isinstance(instance, Exceeded):
+            return PushOutcome(
+                response=PushTelemetryResponse(error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED),
+                client_instance_id=client_instance_id,
+                wire_bytes=size,
+                problem=str(instance),
+                exceeded=instance,
+            )
         error = instance.let_push_through(request.subscription_id, now, terminating=request.terminating)
         if error is not ErrorCode.NONE:
             return _refused(instance, error, _PROBLEMS[error], size)
-        codec = request.compression_type
-        if codec not in CODEC_NAMES:
+        exceeded = self._limits.rejecting(connection, now)
+        if exceeded is not None:
             return _refused(
-                instance,
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                f"compression type {codec} is unknown",
-                size,
-            )
-        if size > self._max_bytes:
-            return _refused(
-                instance,
-                ErrorCode.TELEMETRY_TOO_LARGE,
-                f"{size} bytes are more than {self._max_bytes} allowed",
-                size,
+                instance, ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(exceeded), size, exceeded=exceeded
             )
         inflated = _EMPTY
         labelled = _NOTHING
         try:
-            # An empty push is valid whatever its codec says, and so is one that inflates to nothing: Java
-            # clients compress that too.
-            if size:
-                inflated = inflate(codec, metrics, self._settings.max_inflated_bytes)
+            inflated = self._inflate(request.compression_type, metrics)
             if inflated:
                 facts = label_facts(instance.text_id, connection, self._broker)
-                labelled = label_metrics(inflated, instance.labels(facts))
-        except TooLargeError as problem:
-            return _refused(instance, ErrorCode.TELEMETRY_TOO_LARGE, str(problem), size)
-        except (NotInflatableError, InvalidMetricsError) as problem:
-            return _refused(instance, ErrorCode.INVALID_RECORD, str(problem), size, len(inflated))
+                labelled = label_metrics(
+                    inflated, instance.labels(facts), max_entries=self._settings.max_entries
+                )
+        except PushError as problem:
+            # A few bytes may have been much work.
+            work = max(size, problem.inflated_bytes, len(inflated))
+            self._limits.rejected(connection, work, now)
+            return _refused(instance, problem.error_code, str(problem), size, len(inflated))
         instance.accept_push(now, received_at_ns, terminating=request.terminating)
         push = None
         if labelled.data:
@@ -267,6 +280,15 @@ class ClientTelemetry:
             removed_labels=labelled.removed_labels,
         )
 
+    def _inflate(self, codec: int, metrics: bytes | memoryview) -> bytes:
+        if codec not in CODEC_NAMES:
+            raise UnknownCodecError(f"compression type {codec} is unknown")
+        if len(metrics) > self._max_bytes:
+            raise TooLargeError(f"{len(metrics)} bytes are more than {self._max_bytes} allowed")
+        # An empty push is valid whatever its codec says, and so is one that inflates to nothing: Java
+        # clients compress that too.
+        return inflate(codec, metrics, self._settings.max_inflated_bytes) if metrics else _EMPTY
+
     def _new_id(self) -> Uuid:
         client_instance_id = random_uuid(self._random_bytes)
         while self._instances.find(client_instance_id) is not None:
@@ -275,11 +297,19 @@ class ClientTelemetry:
 
     def _use(
         self, client_instance_id: Uuid, connection: Connection, now: float
-    ) -> tuple[ClientInstance, bool]:
-        """Find an instance or create it: a client that failed over from another broker is never refused."""
+    ) -> tuple[ClientInstance | Exceeded, bool]:
+        """Find an instance or create it, as a client may have failed over from another broker.
+
+        Where that is one too many, the limit is returned and nothing is remembered.
+        """
         instance = self._instances.look_up(client_instance_id, now)
         created = instance is None
         if instance is None:
+            exceeded = self._limits.new_instance(connection, now)
+            if exceeded is not None:
+                return exceeded, False
+            if client_instance_id == ZERO_UUID:
+                client_instance_id = self._new_id()
             instance = ClientInstance(client_instance_id, connection, now)
         if created or instance.subscriptions is not self._subscriptions:
             self._assign(instance, ClientFacts.of(client_instance_id, connection))
@@ -313,6 +343,7 @@ class ClientTelemetry:
             subscription_id=instance.subscription_id,
             push_interval_ms=instance.push_interval_ms,
             received_at_ns=received_at_ns,
+            sasl_mechanism=connection.sasl_mechanism,
         )
 
 
@@ -327,7 +358,13 @@ _PROBLEMS: Final = {
 
 
 def _refused(
-    instance: ClientInstance, error: ErrorCode, problem: str, wire_bytes: int, inflated_bytes: int = 0
+    instance: ClientInstance,
+    error: ErrorCode,
+    problem: str,
+    wire_bytes: int,
+    inflated_bytes: int = 0,
+    *,
+    exceeded: Exceeded | None = None,
 ) -> PushOutcome:
     return PushOutcome(
         response=PushTelemetryResponse(error_code=instance.refuse(error)),
@@ -335,4 +372,5 @@ def _refused(
         wire_bytes=wire_bytes,
         inflated_bytes=inflated_bytes,
         problem=problem,
+        exceeded=exceeded,
     )

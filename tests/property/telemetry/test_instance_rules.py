@@ -12,8 +12,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.connection import Broker, Connection
+from receiver.telemetry.limits import Limits
 from receiver.telemetry.subscription import SubscriptionSet, subscription_id
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.error_codes import ErrorCode as E
@@ -68,6 +70,7 @@ class Rules(RuleBasedStateMachine):
             settings=TelemetrySettings(max_instances=MAX_INSTANCES),
             broker=Broker(id=1),
             subscriptions=SETS[set_index][0],
+            limits=Limits(LimitsSettings()),
             random_bytes=os.urandom,
         )
         self.connect()

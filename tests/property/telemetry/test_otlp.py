@@ -14,9 +14,10 @@ from receiver.telemetry.errors import InvalidMetricsError
 from receiver.telemetry.labels import OWNED_LABELS, label_bytes, label_facts
 from receiver.telemetry.otlp import label_metrics
 from tests.property.telemetry.strategies import odd_encodings, pushes
+from tests.unit.telemetry.otlp_parts import MAX_ENTRIES
 from tests.unit.telemetry.parts import JAVA_PRODUCER, all_metrics, connection, payload
 
-LABELS = label_bytes(label_facts("id", connection(), Broker(id=1, cluster_id="c")))
+LABELS = label_bytes(label_facts("id", connection(sasl_mechanism="PLAIN"), Broker(id=1, cluster_id="c")))
 
 
 def text(message: Any) -> bytes:
@@ -109,12 +110,12 @@ def test_labelling_is_what_an_oracle_says(case: tuple[MetricsData, bytes]) -> No
     if not had_metric and not names_scope:
         if data:
             try:
-                label_metrics(data, LABELS)
+                label_metrics(data, LABELS, max_entries=MAX_ENTRIES)
             except InvalidMetricsError:
                 return
             raise AssertionError("taken without a metric")
         return
-    labelled = label_metrics(data, LABELS)
+    labelled = label_metrics(data, LABELS, max_entries=MAX_ENTRIES)
     expected, dropped, removed, resources = taken_apart(push)
     if not had_metric:
         assert labelled.data == b""
@@ -140,7 +141,7 @@ def test_a_damaged_push_is_taken_or_refused(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 8))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     try:
-        labelled = label_metrics(bytes(whole), LABELS)
+        labelled = label_metrics(bytes(whole), LABELS, max_entries=MAX_ENTRIES)
     except InvalidMetricsError:
         return
     if labelled.data:
@@ -151,7 +152,7 @@ def test_a_damaged_push_is_taken_or_refused(data: st.DataObject) -> None:
 @example(b"\x0a\x02\x12\x00")
 def test_any_bytes_are_taken_or_refused(data: bytes) -> None:
     try:
-        labelled = label_metrics(data, LABELS)
+        labelled = label_metrics(data, LABELS, max_entries=MAX_ENTRIES)
     except InvalidMetricsError:
         return
     if labelled.data:

@@ -5,14 +5,20 @@ from __future__ import annotations
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData, ResourceMetrics, ScopeMetrics
 
+from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.connection import Broker
 from receiver.telemetry.labels import label_bytes, label_facts, length_delimited
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from tests.unit.telemetry.parts import connection
 
+MAX_ENTRIES = TelemetrySettings().max_entries
 NAN = b"\x21\x00\x00\x00\x00\x00\x00\xf8\x7f"
 
-FACTS = label_facts("7wk08yJMQAOK9PUGl2Zmrg", connection(), Broker(id=3, cluster_id="5L6g3nShT-eMCtK--X86sw"))
+FACTS = label_facts(
+    "7wk08yJMQAOK9PUGl2Zmrg",
+    connection(sasl_mechanism="SCRAM-SHA-512"),
+    Broker(id=3, cluster_id="5L6g3nShT-eMCtK--X86sw"),
+)
 LABELS = label_bytes(FACTS)
 EXPECTED = {
     "client_id": "java-producer",
@@ -26,6 +32,7 @@ EXPECTED = {
     "listener": "CLIENT",
     "security_protocol": "PLAINTEXT",
     "cluster_id": "5L6g3nShT-eMCtK--X86sw",
+    "sasl_mechanism": "SCRAM-SHA-512",
 }
 
 
@@ -64,5 +71,5 @@ def push(*parts: ResourceMetrics) -> bytes:
 
 
 def label(data: bytes) -> tuple[LabelledMetrics, MetricsData]:
-    labelled = label_metrics(data, LABELS)
+    labelled = label_metrics(data, LABELS, max_entries=MAX_ENTRIES)
     return labelled, MetricsData.FromString(labelled.data)

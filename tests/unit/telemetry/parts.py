@@ -13,8 +13,10 @@ import lz4.frame
 import zstandard
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
+from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.connection import Broker, Connection
+from receiver.telemetry.limits import Limits
 from receiver.telemetry.subscription import ClientFacts, Subscription, SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome, SubscriptionsOutcome
 from receiver.wire.error_codes import ErrorCode
@@ -86,6 +88,7 @@ class Client:
             settings=settings or TelemetrySettings(),
             broker=self.broker,
             subscriptions=SubscriptionSet(subscriptions),
+            limits=Limits(LimitsSettings()),
             random_bytes=os.urandom,
         )
         self.connection = connected or connection()

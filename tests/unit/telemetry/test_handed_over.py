@@ -8,8 +8,10 @@ import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from receiver.plugin import OTLP_CONTENT_TYPE
+from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.connection import Broker
+from receiver.telemetry.limits import Limits
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire import k72_push_telemetry
@@ -122,6 +124,7 @@ def test_captured_requests_are_taken_as_kafka_took_them(frame: Captured) -> None
         settings=TelemetrySettings(),
         broker=Broker(id=1),
         subscriptions=SubscriptionSet([subscription(interval_ms=1000)]),
+        limits=Limits(LimitsSettings()),
         random_bytes=os.urandom,
     )
     connected = connection(client_id=header.client_id)

@@ -24,6 +24,7 @@ from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from tests.unit.telemetry.otlp_parts import (
     EXPECTED,
     LABELS,
+    MAX_ENTRIES,
     NAN,
     attribute,
     gauge,
@@ -76,20 +77,23 @@ def test_a_java_push_shrinks_by_what_it_repeats() -> None:
     assert len(label(sent)[0].data) < len(sent) / 2
 
 
-def test_the_cluster_is_left_out_while_it_is_not_known_and_an_empty_client_id_is_not() -> None:
+def test_what_is_not_known_is_left_out_and_an_empty_client_id_is_not() -> None:
     facts = label_facts("7wk08yJMQAOK9PUGl2Zmrg", connection(client_id=""), Broker(id=3))
-    labelled = label_metrics(push(resource_metrics(gauge("a", 1.0))), label_bytes(facts))
+    labelled = label_metrics(
+        push(resource_metrics(gauge("a", 1.0))), label_bytes(facts), max_entries=MAX_ENTRIES
+    )
     (labels,) = labels_of(MetricsData.FromString(labelled.data))
-    assert labels == {key: value for key, value in EXPECTED.items() if key != "cluster_id"} | {
-        "client_id": ""
-    }
+    unknown = ("cluster_id", "sasl_mechanism")
+    assert labels == {key: value for key, value in EXPECTED.items() if key not in unknown} | {"client_id": ""}
     assert tuple(EXPECTED) == OWNED_LABELS
 
 
 def test_labels_of_any_length_and_character() -> None:
     for length in (1, 126, 127, 128, 200, 16_383, 16_384, 40_000):
         facts = label_facts("x", connection(client_id="ö" * (length // 2) + "\ud800"), Broker(id=1))
-        labelled = label_metrics(push(resource_metrics(gauge("a", 1.0))), label_bytes(facts))
+        labelled = label_metrics(
+            push(resource_metrics(gauge("a", 1.0))), label_bytes(facts), max_entries=MAX_ENTRIES
+        )
         (labels,) = labels_of(MetricsData.FromString(labelled.data))
         assert labels["client_id"] == "ö" * (length // 2) + "?"
 
@@ -108,7 +112,7 @@ def test_labels_of_any_length_and_character() -> None:
 )
 def test_what_is_no_protobuf(data: bytes) -> None:
     with pytest.raises(InvalidMetricsError, match="no OTLP MetricsData"):
-        label_metrics(data, LABELS)
+        label_metrics(data, LABELS, max_entries=MAX_ENTRIES)
 
 
 @pytest.mark.parametrize(
@@ -124,12 +128,14 @@ def test_what_is_no_protobuf(data: bytes) -> None:
 )
 def test_protobuf_without_a_metric(data: bytes) -> None:
     with pytest.raises(InvalidMetricsError, match="no metrics message"):
-        label_metrics(data, LABELS)
+        label_metrics(data, LABELS, max_entries=MAX_ENTRIES)
 
 
 def test_a_scope_without_metrics_is_an_empty_push_as_franz_go_sends_it() -> None:
     sent = b"\n\x12\x12\x10\n\x0e\n\x03kgo\x12\x07v1.22.2"
-    assert label_metrics(sent, LABELS) == LabelledMetrics(data=b"", dropped_points=0, removed_labels=0)
+    assert label_metrics(sent, LABELS, max_entries=MAX_ENTRIES) == LabelledMetrics(
+        data=b"", dropped_points=0, removed_labels=0
+    )
 
 
 def test_equal_resources_are_merged_in_order_of_appearance() -> None:
@@ -211,7 +217,7 @@ def test_a_resource_in_pieces_is_one_resource() -> None:
     both = length_delimited(b"\x0a", pieces[0] + pieces[0] + scope_metrics) + length_delimited(
         b"\x0a", scope_metrics
     )
-    received = MetricsData.FromString(label_metrics(both, LABELS).data)
+    received = MetricsData.FromString(label_metrics(both, LABELS, max_entries=MAX_ENTRIES).data)
     assert len(received.resource_metrics) == 2
 
 
@@ -222,7 +228,9 @@ def test_lengths_and_tags_in_more_bytes_than_they_need() -> None:
     first, second = (part.SerializeToString() for part in MetricsData.FromString(canonical).resource_metrics)
     odd = b"\x8a\x00" + bytes([len(first) | 0x80, 0]) + first + length_delimited(b"\x8a\x80\x00", second)
     assert MetricsData.FromString(odd) == MetricsData.FromString(canonical)
-    assert label_metrics(odd, LABELS) == label_metrics(canonical, LABELS)
+    assert label_metrics(odd, LABELS, max_entries=MAX_ENTRIES) == label_metrics(
+        canonical, LABELS, max_entries=MAX_ENTRIES
+    )
 
 
 def test_very_many_different_resources_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +238,7 @@ def test_very_many_different_resources_are_too_many(monkeypatch: pytest.MonkeyPa
     parts = [resource_metrics(gauge("a", 1.0), group_id=str(number)) for number in range(6)]
     assert len(label(push(*parts[:5]))[1].resource_metrics) == 5
     with pytest.raises(TooLargeError, match="more than 5 ResourceMetrics"):
-        label_metrics(push(*parts), LABELS)
+        label_metrics(push(*parts), LABELS, max_entries=MAX_ENTRIES)
     assert len(label(push(*parts[:1] * 100))[1].resource_metrics) == 1
 
 
@@ -254,7 +262,7 @@ EMPTY_POINTS = b"\x0a\x00" * (1 << 20)
 def test_very_many_small_messages_take_little_time(data: bytes) -> None:
     started = time.process_time()
     with contextlib.suppress(TooLargeError, InvalidMetricsError):
-        label_metrics(data, LABELS)
+        label_metrics(data, LABELS, max_entries=MAX_ENTRIES)
     # Python alone would need several seconds to look at each.
     assert time.process_time() - started < 1.5
 
@@ -271,4 +279,4 @@ def test_deep_nesting_is_refused_and_not_followed() -> None:
             assert label(data)[0].dropped_points == 1
         else:
             with pytest.raises(InvalidMetricsError):
-                label_metrics(data, LABELS)
+                label_metrics(data, LABELS, max_entries=MAX_ENTRIES)

@@ -20,6 +20,7 @@ from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from tests.unit.telemetry.otlp_parts import (
     EXPECTED,
     LABELS,
+    MAX_ENTRIES,
     attribute,
     gauge,
     label,
@@ -52,11 +53,15 @@ def test_values_that_are_no_numbers_are_dropped_and_counted(bad: float) -> None:
 
 def test_nothing_is_left_where_nothing_was_a_number() -> None:
     labelled = label_metrics(
-        push(resource_metrics(gauge("a", math.nan)), resource_metrics(gauge("b", math.inf))), LABELS
+        push(resource_metrics(gauge("a", math.nan)), resource_metrics(gauge("b", math.inf))),
+        LABELS,
+        max_entries=MAX_ENTRIES,
     )
     assert labelled == LabelledMetrics(data=b"", dropped_points=2, removed_labels=0)
     scoped = push(resource_metrics(gauge("a", math.nan), scope="s"))
-    assert label_metrics(scoped, LABELS) == LabelledMetrics(data=b"", dropped_points=1, removed_labels=0)
+    assert label_metrics(scoped, LABELS, max_entries=MAX_ENTRIES) == LabelledMetrics(
+        data=b"", dropped_points=1, removed_labels=0
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +99,9 @@ def test_no_way_of_writing_the_tag_gets_nan_through(tag: bytes, scope: bytes) ->
     assert math.isnan(NumberDataPoint.FromString(point).as_double)
     metric = length_delimited(b"\x2a", length_delimited(b"\x0a", point)) + b"\x0a\x01m"
     data = length_delimited(b"\x0a", length_delimited(b"\x12", scope + length_delimited(b"\x12", metric)))
-    assert label_metrics(data, LABELS) == LabelledMetrics(data=b"", dropped_points=1, removed_labels=0)
+    assert label_metrics(data, LABELS, max_entries=MAX_ENTRIES) == LabelledMetrics(
+        data=b"", dropped_points=1, removed_labels=0
+    )
 
 
 def test_a_hit_that_hides_another_is_no_way_out() -> None:
@@ -103,7 +110,7 @@ def test_a_hit_that_hides_another_is_no_way_out() -> None:
     hidden = point.SerializeToString()
     assert hidden.index(b"\x21") < hidden.rindex(b"\x21") < hidden.index(b"\x21") + 9
     data = push(resource_metrics(Metric(name="a", gauge=Gauge(data_points=[point]))))
-    assert label_metrics(data, LABELS).dropped_points == 1
+    assert label_metrics(data, LABELS, max_entries=MAX_ENTRIES).dropped_points == 1
 
 
 OWNED = pytest.mark.parametrize("key", OWNED_LABELS)
@@ -186,7 +193,7 @@ def test_very_much_to_look_at_is_too_much(monkeypatch: pytest.MonkeyPatch, scope
 
     assert label(many(9))[0].dropped_points == 9
     with pytest.raises(TooLargeError, match="messages to look at"):
-        label_metrics(many(10), LABELS)
+        label_metrics(many(10), LABELS, max_entries=MAX_ENTRIES)
 
 
 @pytest.mark.parametrize("where", ["resource", "point"])
@@ -202,7 +209,7 @@ def test_very_many_attributes_are_too_much(monkeypatch: pytest.MonkeyPatch, wher
 
     assert label(many(100))[0].removed_labels == 100
     with pytest.raises(TooLargeError, match="attributes to look at"):
-        label_metrics(many(101), LABELS)
+        label_metrics(many(101), LABELS, max_entries=MAX_ENTRIES)
 
 
 def test_very_many_exemplars_are_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +218,7 @@ def test_very_many_exemplars_are_too_much(monkeypatch: pytest.MonkeyPatch) -> No
     for _ in range(100):
         pushed.scope_metrics[0].metrics[0].gauge.data_points[0].exemplars.add()
     with pytest.raises(TooLargeError, match="messages to look at"):
-        label_metrics(push(pushed), LABELS)
+        label_metrics(push(pushed), LABELS, max_entries=MAX_ENTRIES)
 
 
 def test_dropping_very_many_takes_little_time() -> None:

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import QuirkSettings, TelemetrySettings
 from receiver.telemetry.connection import Broker
 from receiver.telemetry.errors import QuirkError
+from receiver.telemetry.limits import Limits
 from receiver.telemetry.subscription import SubscriptionSet, subscription_id
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire import k71_get_telemetry_subscriptions
@@ -62,6 +64,7 @@ def test_an_id_that_is_taken_is_not_given_again() -> None:
         settings=TelemetrySettings(),
         broker=Broker(id=1),
         subscriptions=SubscriptionSet(),
+        limits=Limits(LimitsSettings()),
         random_bytes=lambda size: drawn.pop(0)[:size],
     )
     request = k71_get_telemetry_subscriptions.GetTelemetrySubscriptionsRequest()
