@@ -20,7 +20,7 @@ from uvicorn.server import ServerState
 from receiver.api.problems import problem_response
 from receiver.log import RateLimitedLog
 
-__all__ = ["HttpConnection", "security_headers"]
+__all__ = ["HttpConnection", "security_headers", "server_log"]
 
 #: From the connection, or the answer before, to the end of a request's headers.
 _REQUEST_S: Final = 5.0
@@ -64,9 +64,11 @@ class _ServerLog(logging.Handler):
             self._peers.warning(record.getMessage().strip())
 
 
-# In no hierarchy: a logger that is the receiver's own, and not the process's.
-_log = logging.Logger("receiver.api.http", logging.INFO)
-_log.addHandler(_ServerLog())
+def server_log() -> logging.Logger:
+    """A logger for uvicorn, in no hierarchy: the process's own are the composition root's."""
+    log = logging.Logger("receiver.api.http", logging.INFO)
+    log.addHandler(_ServerLog())
+    return log
 
 
 class HttpConnection(H11Protocol):
@@ -75,6 +77,7 @@ class HttpConnection(H11Protocol):
     Args:
         config: uvicorn's settings.
         state: What uvicorn's connections share.
+        log: What uvicorn logs to.
         ended: Called when it is closed.
 
     Attributes:
@@ -82,9 +85,11 @@ class HttpConnection(H11Protocol):
         waiting_since: When it began to wait for a request, monotonic seconds; None while one is answered.
     """
 
-    def __init__(self, config: uvicorn.Config, state: ServerState, ended: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, state: ServerState, log: logging.Logger, ended: Callable[[], None]
+    ) -> None:
         super().__init__(config, state, {})
-        self.logger = _log
+        self.logger = log
         self.connected = False
         self.waiting_since: float | None = time.monotonic()
         self._ended = ended

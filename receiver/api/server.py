@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from receiver.api.errors import ServerError
-from receiver.api.http import HttpConnection, security_headers
+from receiver.api.http import HttpConnection, security_headers, server_log
 from receiver.api.limits import MAX_HEADER_BYTES
 from receiver.api.pace import Pace
 from receiver.api.tls import TlsContext
@@ -72,6 +72,7 @@ class RestServer:
         )
         self._state = ServerState()
         self._state.default_headers = security_headers(tls=settings.tls is not None)
+        self._server_log = server_log()
         self._peers = RateLimitedLog("receiver.api")
         self._address: HostPort | None = None
         self._listening: socket.socket | None = None
@@ -164,7 +165,7 @@ class RestServer:
 
     def _serve(self, accepted: socket.socket, delay: float) -> None:
         closed = asyncio.Event()
-        connection = HttpConnection(self._config, self._state, closed.set)
+        connection = HttpConnection(self._config, self._state, self._server_log, closed.set)
         task = asyncio.create_task(self._connect(accepted, connection, delay, closed))
         self._open[task] = connection
 

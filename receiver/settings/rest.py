@@ -114,4 +114,10 @@ class RestSettings(Settings):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"the name {name} is given twice; the audit log could not tell them apart")
+        digests = [entry.sha256 for entry in self.tokens if entry.sha256 is not None]
+        if len(set(digests)) < len(digests):
+            raise ValueError("tokens: one sha256 is given twice; each needs a token of its own")
+        subjects = [entry.subject for entry in self.clients]
+        if len(set(subjects)) < len(subjects):
+            raise ValueError("clients: one subject is given twice; each needs a certificate of its own")
         return self

@@ -1,8 +1,10 @@
 """The real application over the real store and the real core, reached without a socket."""
 
 import asyncio
+import hashlib
 import os
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from receiver.api import ApiDependencies, create_api
+from receiver.api import ApiDependencies, RestServer, create_api
 from receiver.api.client_states import TelemetryClientStates
 from receiver.api.dependencies import Exposition
 from receiver.metrics import ReceiverMetrics
@@ -27,6 +29,29 @@ from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscripti
 from receiver.wire.uuid import Uuid
 
 Scenario = Callable[[httpx.AsyncClient], Coroutine[Any, Any, None]]
+
+
+VIEWER_TOKEN = "viewer-token-of-the-tests"
+EDITOR_TOKEN = "editor-token-of-the-tests"
+
+
+def token_settings(**facts: Any) -> RestSettings:
+    """A viewer and an editor, each with a token; loopback, and a port that the system chooses."""
+    return RestSettings.model_validate(
+        {
+            "bind": "127.0.0.1:0",
+            "tokens": [
+                {"name": name, "role": role, "sha256": hashlib.sha256(token.encode()).hexdigest()}
+                for name, role, token in (("vera", "viewer", VIEWER_TOKEN), ("ed", "editor", EDITOR_TOKEN))
+            ],
+            **facts,
+        }
+    )
+
+
+def bearer(token: str) -> dict[str, str]:
+    """The header that shows a token."""
+    return {"authorization": f"Bearer {token}"}
 
 
 UNLIMITED = PeerLimitsSettings(
@@ -108,6 +133,16 @@ class Api:
                 await scenario(client)
 
         asyncio.run(whole())
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[RestServer]:
+        """A real server of the application."""
+        server = RestServer(await self.app(), self.settings)
+        await server.start()
+        try:
+            yield server
+        finally:
+            await server.stop()
 
     async def app(self) -> FastAPI:
         """The application."""
