@@ -123,7 +123,7 @@ class TelemetrySettings(Settings):
         default=8_388_608, ge=1024, le=1_073_741_824, description="Largest push in bytes once inflated."
     )
     max_entries: int = Field(
-        default=600_000,
+        default=650_000,
         ge=1000,
         le=100_000_000,
         description="Messages nested in a push: ResourceMetrics, metrics, data points, attributes, their values "

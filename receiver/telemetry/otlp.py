@@ -28,12 +28,12 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from receiver.telemetry.errors import InvalidMetricsError, TooLargeError
 from receiver.telemetry.labels import length_delimited
 from receiver.telemetry.otlp_views import Checked, Frames, OneResource, OneScope, Outline
-from receiver.telemetry.scrub import Scrubber, may_need_scrubbing
+from receiver.telemetry.scrub import Scrubber, may_need_scrubbing, refuse_too_many
 
 __all__ = ["MAX_RESOURCES", "InvalidMetricsError", "LabelledMetrics", "TooLargeError", "label_metrics"]
 
 #: ResourceMetrics in a push, where they have different Resources and Python has to look at each.
-MAX_RESOURCES: Final = 10_000
+MAX_RESOURCES: Final = 1_000
 
 # A tag and a length: what the smallest message is.
 _LEAST_ENTRY_BYTES: Final = 2
@@ -102,6 +102,7 @@ def label_metrics(data: bytes, labels: bytes, *, max_entries: int) -> LabelledMe
     plain = not _has_unknown_outer_fields(data)
     one_list = plain and _is_one_list(merged.resource_metrics, count)
     if may_need_scrubbing(data):
+        refuse_too_many(data, 0 if one_list else count + len(scope_metrics.metrics))
         if one_list:
             _scrub_one_list(merged.resource_metrics, scrubber)
         else:

@@ -20,40 +20,52 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from receiver.telemetry.errors import TooLargeError
 from receiver.telemetry.labels import OWNED_LABELS
 
-__all__ = ["MAX_ATTRIBUTES", "MAX_SCRUBBED", "Scrubber", "may_need_scrubbing"]
+__all__ = ["MAX_ATTRIBUTES", "MAX_SCRUBBED", "Scrubber", "may_need_scrubbing", "refuse_too_many"]
 
 #: Messages in a push that Python may look at one by one.
-MAX_SCRUBBED: Final = 50_000
+MAX_SCRUBBED: Final = 20_000
 #: And attributes of them.
-MAX_ATTRIBUTES: Final = 200_000
+MAX_ATTRIBUTES: Final = 50_000
 
 # So many items are deleted from a list one by one; each moves all that follow.
 _FEW: Final = 64
 
 _OWNED: Final = frozenset(OWNED_LABELS)
 
-_SUSPICIOUS: Final = (
+
+def _key(key: str, *, after: str = "") -> bytes:
+    """Write a pattern for what follows in an owned key, and for the key as a whole behind it.
+
+    In front of the key is its length, in one byte or in more that end in a zero. Text that only has the word
+    in it, as a topic's name may, is nothing to look at.
+    """
+    return rb"%b(?<=[\x00\x%02x]%b)" % (key.removeprefix(after).encode(), len(key), key.encode())
+
+
+# Each pattern begins with a literal, which Python's re looks for as fast as memory is read; an underscore is
+# the rarest character that all but two of the keys have in common.
+_VALUES: Final = (
     # NumberDataPoint.as_double is field 4 of wire type 1: tag 0x21. Its eight bytes are little-endian; NaN
     # and the infinities are those with every bit of the exponent set. Only the tag is consumed: hits may
     # overlap.
     re.compile(rb"\x21(?=.{6}[\xf0-\xff][\x7f\xff])", re.DOTALL),
     # The same tag in two to five bytes, which a parser takes too.
     re.compile(rb"\xa1\x80{0,3}\x00"),
-    # The owned keys. Each pattern begins with a literal, which Python's re looks for as fast as memory is
-    # read; an underscore is the rarest character that these have in common.
+)
+_KEYS: Final = (
     re.compile(
-        rb"_(?:id(?:(?<=client_id)|(?<=broker_id)|(?<=cluster_id))"
-        rb"|(?:instance_id|software_name|software_version|source_address|source_port|protocol|mechanism))"
+        b"_(?:%b)" % b"|".join(_key(key, after=key.split("_")[0] + "_") for key in OWNED_LABELS if "_" in key)
     ),
-    re.compile(rb"principal"),
-    re.compile(rb"listener"),
+    re.compile(_key("principal")),
+    re.compile(_key("listener")),
 )
 
 
 def may_need_scrubbing(data: bytes) -> bool:
     """Say whether a push may have something to take out; False is a proof that it has not."""
     # Not in a loop: this runs over every push.
-    not_finite, long_tag, key, principal, listener = _SUSPICIOUS
+    not_finite, long_tag = _VALUES
+    key, principal, listener = _KEYS
     return bool(
         not_finite.search(data)
         or long_tag.search(data)
@@ -61,6 +73,28 @@ def may_need_scrubbing(data: bytes) -> bool:
         or principal.search(data)
         or listener.search(data)
     )
+
+
+def refuse_too_many(data: bytes, messages: int) -> None:
+    """Refuse beforehand a push in which more would have to be looked at than may be.
+
+    Args:
+        data: The whole push.
+        messages: How many of its messages would all have to be looked at.
+
+    Raises:
+        TooLargeError: More than :data:`MAX_SCRUBBED` messages, or than :data:`MAX_ATTRIBUTES` places.
+    """
+    if messages > MAX_SCRUBBED:
+        raise TooLargeError(f"has more than {MAX_SCRUBBED} messages to look at")
+    if len(_hits(_VALUES + _KEYS, data)) > MAX_ATTRIBUTES:
+        raise TooLargeError(f"has more than {MAX_ATTRIBUTES} places to look at")
+
+
+def _hits(patterns: tuple[re.Pattern[bytes], ...], data: bytes) -> list[int]:
+    """Find the places that are suspicious, one more than may be at most."""
+    found = itertools.chain.from_iterable(pattern.finditer(data) for pattern in patterns)
+    return [hit.start() for hit in itertools.islice(found, MAX_ATTRIBUTES + 1)]
 
 
 class Scrubber:
@@ -103,14 +137,13 @@ class Scrubber:
         apart = list(metrics)
         together = b"".join(apart)
         ends = list(itertools.accumulate(map(len, apart)))
-        suspects = {
-            bisect_right(ends, hit.start()) for pattern in _SUSPICIOUS for hit in pattern.finditer(together)
-        }
+        odd_values = {bisect_right(ends, hit) for hit in _hits(_VALUES, together)}
+        odd_keys = {bisect_right(ends, hit) for hit in _hits(_KEYS, together)}
         emptied = []
-        for index in sorted(suspects):
+        for index in sorted(odd_values | odd_keys):
             metric = Metric.FromString(apart[index])
             before = self.dropped_points + self.removed_labels
-            if not self._keeps_metric(metric):
+            if not self._keeps_metric(metric, with_labels=index in odd_keys):
                 emptied.append(index)
             elif self.dropped_points + self.removed_labels > before:
                 metrics[index] = metric.SerializeToString()
@@ -145,22 +178,18 @@ class Scrubber:
     def _keeps_scope(self, scope_metrics: Any) -> bool:
         self._look_at(1)
         self._remove_labels(scope_metrics.scope.attributes)
-        kept = [self._keeps_metric(item) for item in scope_metrics.metrics]
+        kept = [self._keeps_metric(item, with_labels=True) for item in scope_metrics.metrics]
         return _keep(scope_metrics.metrics, kept)
 
-    def _keeps_metric(self, metric: Any) -> bool:
+    def _keeps_metric(self, metric: Any, *, with_labels: bool) -> bool:
         self._look_at(1)
         kind = metric.WhichOneof("data")
         if kind is None:
             return True
         points = getattr(metric, kind).data_points
         self._look_at(len(points))
-        for point in points:
-            self._remove_labels(point.attributes)
-            exemplars = getattr(point, "exemplars", ())
-            self._look_at(len(exemplars))
-            for exemplar in exemplars:
-                self._remove_labels(exemplar.filtered_attributes)
+        if with_labels:
+            self._remove_labels_of(points)
         if kind not in ("gauge", "sum"):
             return True
         kept = [
@@ -168,6 +197,14 @@ class Scrubber:
         ]
         self.dropped_points += kept.count(False)
         return _keep(points, kept)
+
+    def _remove_labels_of(self, points: Any) -> None:
+        for point in points:
+            self._remove_labels(point.attributes)
+            exemplars = getattr(point, "exemplars", ())
+            self._look_at(len(exemplars))
+            for exemplar in exemplars:
+                self._remove_labels(exemplar.filtered_attributes)
 
     def _remove_labels(self, attributes: Any) -> None:
         # Not one by one: each deletion moves all that follow.
