@@ -63,10 +63,16 @@ def create_api(dependencies: ApiDependencies, settings: RestSettings) -> FastAPI
 
 class _Api(FastAPI):
     def openapi(self) -> dict[str, Any]:
-        """The description of the API, with the body that is read by hand and the form of problems."""
+        """The description of the API, with the body that is read by hand, problems, and who may ask."""
         if self.openapi_schema is None:
             schema = super().openapi()
             components = schema["components"]["schemas"]
+            schema["components"]["securitySchemes"] = {
+                "token": {"type": "http", "scheme": "bearer"},
+                "certificate": {"type": "mutualTLS"},
+            }
+            # Either, or neither where neither is configured.
+            schema["security"] = [{"token": []}, {"certificate": []}, {}]
             components["SubscriptionBody"] = SubscriptionBody.model_json_schema()
             # FastAPI's own error form, which is never answered.
             for name in ("HTTPValidationError", "ValidationError"):

@@ -137,11 +137,13 @@ def _session(
     except httpx.TimeoutException:
         raise fail(f"{url}: no answer within {_TIMEOUT_S:.0f} seconds") from None
     except httpx.HTTPError as error:
-        problem = str(error) or type(error).__name__
-        if "CERTIFICATE_REQUIRED" in problem:
-            problem = "it asks for a certificate; give --client-certificate and --client-key"
-        elif isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and url.startswith("http:"):
-            problem += "; if it speaks TLS, write https:// in --url"
+        problem = str(error).rstrip(".") or type(error).__name__
+        if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
+            # A server that gets no certificate may just hang up, and one that speaks TLS does.
+            if url.startswith("http:"):
+                problem += "; if it speaks TLS, write https:// in --url"
+            elif client_certificate is None:
+                problem += "; if it asks for a certificate, give --client-certificate and --client-key"
         raise fail(f"{url}: {problem}") from None
 
 
