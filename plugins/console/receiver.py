@@ -65,6 +65,7 @@ def _facts(
         "client_software_name": context.client_software_name,
         "client_software_version": context.client_software_version,
         "principal": context.principal,
+        **({} if context.sasl_mechanism is None else {"sasl_mechanism": context.sasl_mechanism}),
         "listener": context.listener,
         "source": f"{context.source_address}:{context.source_port}",
         "metrics": len({point.name for point in points}),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from receiver.telemetry.connection import UNKNOWN
 
-__all__ = ["KNOWN_SOFTWARE", "OTHER", "SoftwareLabels"]
+__all__ = ["KNOWN_SOFTWARE", "MECHANISMS", "OTHER", "SoftwareLabels", "mechanism_label"]
 
 #: The label of every name or version beyond the bound.
 OTHER = "other"
@@ -30,7 +30,15 @@ KNOWN_SOFTWARE = frozenset(
     }
 )
 
+#: The SASL mechanisms that Kafka has, and a certificate.
+MECHANISMS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "TLS"})
+
 _MAX_LENGTH = 100
+
+
+def mechanism_label(mechanism: str) -> str:
+    """The label of a way to log in: itself, or :data:`OTHER` where it is none of :data:`MECHANISMS`."""
+    return mechanism if mechanism in MECHANISMS else OTHER
 
 
 class SoftwareLabels:

@@ -14,8 +14,10 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.process_collector import ProcessCollector
 
-from receiver.metrics.labels import SoftwareLabels
+from receiver.metrics.labels import SoftwareLabels, mechanism_label
 from receiver.metrics.sources import PulledMetrics, Sources
+from receiver.session.login import LoginOutcome
+from receiver.telemetry.limits import Exceeded
 from receiver.telemetry.telemetry import PushOutcome, SubscriptionsOutcome
 from receiver.wire.error_codes import ErrorCode, error_name
 
@@ -71,6 +73,8 @@ class ReceiverMetrics:
         connections_closed: ``connections_closed_total`` by listener and reason.
         connections_refused: ``connections_refused_total`` by listener and reason.
         protocol_errors: ``protocol_errors_total`` by listener and reason.
+        limits_exceeded: ``limit_exceeded_total`` by limit and scope.
+        authenticated: ``authenticated_total`` by listener, mechanism and outcome.
         get_seconds: Time the telemetry core took for a GetTelemetrySubscriptions.
         push_seconds: Time the telemetry core took for a PushTelemetry.
         upstream_connect_seconds: Time that connecting to the broker took, by listener.
@@ -123,6 +127,12 @@ class ReceiverMetrics:
         )
         self.protocol_errors = self._counter(
             "protocol_errors", "Connections closed because of what came over them.", "listener", "reason"
+        )
+        self.limits_exceeded = self._counter(
+            "limit_exceeded", "Connections, requests and pushes over a limit.", "limit", "scope"
+        )
+        self.authenticated = self._counter(
+            "authenticated", "Logins of clients that ended.", "listener", "mechanism", "outcome"
         )
         self.get_seconds = self._histogram(
             "get_seconds", "Time the telemetry core took for a GetTelemetrySubscriptions.", _ANSWER_SECONDS
@@ -218,6 +228,21 @@ class ReceiverMetrics:
     def protocol_error(self, listener: str, reason: str) -> None:
         """Count a connection closed for what came over it; ``reason`` is one of a few words of ours."""
         self.protocol_errors[listener, reason].inc()
+
+    def limit_exceeded(self, exceeded: Exceeded) -> None:
+        """Count what was refused for a limit."""
+        self.limits_exceeded[exceeded.limit, exceeded.scope].inc()
+
+    def authentication(self, listener: str, mechanism: str, outcome: LoginOutcome) -> None:
+        """Count a login that ended.
+
+        Args:
+            listener: The listener's name.
+            mechanism: SASL's name of it as the client gave it, or ``TLS`` for a certificate; one that is not
+                known is counted as :data:`~receiver.metrics.labels.OTHER`.
+            outcome: What became of it.
+        """
+        self.authenticated[listener, mechanism_label(mechanism), outcome].inc()
 
     def upstream_connected(self, listener: str, seconds: float) -> None:
         """Note how long a connection to the broker took to open."""

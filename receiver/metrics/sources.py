@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 from receiver.metrics.labels import SoftwareLabels
 from receiver.telemetry.connection import Connection
 from receiver.telemetry.instance import ClientInstances
+from receiver.telemetry.limits import Scope
 
 __all__ = ["ListenerBytes", "PluginFigures", "PulledMetrics", "Sources"]
 
@@ -131,6 +132,10 @@ class PluginFigures(Protocol):
         """How long the current call has lasted, in seconds."""
 
 
+def _nothing() -> tuple[()]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """Whom to ask at scrape.
@@ -142,6 +147,9 @@ class Sources:
         plugins: Each plugin's statistics.
         ready: Whether the receiver takes clients.
         draining: Whether it is stopping.
+        certificates: The certificates in use: the listener's name, ``client`` for what its clients are shown
+            and ``upstream`` for what the broker is, and the end in seconds since the epoch.
+        peers: How many peers the limits remember, by scope.
     """
 
     connections: Callable[[], Iterable[Connection]]
@@ -150,6 +158,8 @@ class Sources:
     plugins: Callable[[], Iterable[PluginFigures]]
     ready: Callable[[], bool]
     draining: Callable[[], bool]
+    certificates: Callable[[], Iterable[tuple[str, str, float]]] = _nothing
+    peers: Callable[[], Mapping[Scope, int]] = dict
 
 
 class PulledMetrics(Collector):
@@ -169,6 +179,8 @@ class PulledMetrics(Collector):
         yield from self._instances()
         yield from self._listeners()
         yield from self._plugins()
+        yield self._certificates()
+        yield self._peers()
         yield _gauge("ready", "1 while the receiver takes clients.", int(self._sources.ready()))
         yield _gauge("draining", "1 while the receiver is stopping.", int(self._sources.draining()))
 
@@ -213,6 +225,24 @@ class PulledMetrics(Collector):
             family.add_metric([passed.listener, "from_clients"], passed.from_clients)
             family.add_metric([passed.listener, "to_clients"], passed.to_clients)
         yield family
+
+    def _certificates(self) -> Metric:
+        family = GaugeMetricFamily(
+            f"{_PREFIX}tls_certificate_expiry_seconds",
+            "When a certificate in use ends, in seconds since the epoch.",
+            labels=["listener", "side"],
+        )
+        for listener, side, not_after in self._sources.certificates():
+            family.add_metric([listener, side], not_after)
+        return family
+
+    def _peers(self) -> Metric:
+        family = GaugeMetricFamily(
+            f"{_PREFIX}limit_peers", "Peers that the limits remember.", labels=["scope"]
+        )
+        for scope, count in self._sources.peers().items():
+            family.add_metric([scope], count)
+        return family
 
     def _plugins(self) -> Iterator[Metric]:
         plugins = list(self._sources.plugins())

@@ -4,6 +4,9 @@ import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from receiver.metrics import OTHER, ReceiverMetrics, SoftwareLabels
+from receiver.session.login import LoginOutcome
+from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
+from receiver.telemetry.limits import Limits
 from receiver.telemetry.telemetry import PushOutcome
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest, PushTelemetryResponse
@@ -95,6 +98,25 @@ def test_connections() -> None:
     assert lines(metrics, "protocol_errors_total") == {errors}
     connected = 'upstream_connect_seconds_count{listener="CLIENT"} 1.0'
     assert lines(metrics, "upstream_connect_seconds_count") == {connected}
+
+
+def test_limits_and_logins() -> None:
+    metrics = ReceiverMetrics(version="9.9.9")
+    limits = Limits(LimitsSettings(source_address=PeerLimitsSettings(connections=1)))
+    assert limits.connection_opened("10.0.0.7") is None
+    exceeded = limits.connection_opened("10.0.0.7")
+    assert exceeded is not None
+    metrics.limit_exceeded(exceeded)
+    assert lines(metrics, "limit_exceeded_total") == {
+        'limit_exceeded_total{limit="connections",scope="source_address"} 1.0'
+    }
+    for number in range(100):
+        metrics.authentication("SASL", f"made-up-{number}", LoginOutcome.FAILED)
+    metrics.authentication("SASL", "SCRAM-SHA-512", LoginOutcome.SUCCEEDED)
+    assert lines(metrics, "authenticated_total") == {
+        'authenticated_total{listener="SASL",mechanism="other",outcome="failed"} 100.0',
+        'authenticated_total{listener="SASL",mechanism="SCRAM-SHA-512",outcome="succeeded"} 1.0',
+    }
 
 
 def test_two_receivers_in_a_process_keep_apart() -> None:

@@ -6,6 +6,7 @@ from receiver.host.statistics import DropReason, PluginState, PluginStatistics
 from receiver.metrics import OTHER, ListenerBytes, ReceiverMetrics, SoftwareLabels, Sources
 from receiver.telemetry.connection import Connection
 from receiver.telemetry.instance import ClientInstances
+from receiver.telemetry.limits import Scope
 from tests.unit.api.conftest import ask, connection, instance_id, telemetry_core
 
 
@@ -19,6 +20,8 @@ class Now:
     plugins: list[PluginStatistics] = field(default_factory=list)
     ready: bool = False
     draining: bool = False
+    certificates: list[tuple[str, str, float]] = field(default_factory=list)
+    peers: dict[Scope, int] = field(default_factory=dict)
 
     def metrics(self, labels: SoftwareLabels | None = None) -> ReceiverMetrics:
         metrics = ReceiverMetrics(version="9.9.9", labels=labels)
@@ -30,6 +33,8 @@ class Now:
                 plugins=lambda: self.plugins,
                 ready=lambda: self.ready,
                 draining=lambda: self.draining,
+                certificates=lambda: self.certificates,
+                peers=lambda: self.peers,
             )
         )
         return metrics
@@ -95,6 +100,20 @@ def test_instances_listeners_and_state() -> None:
     now.ready, now.draining = False, True
     assert lines(metrics, "ready") == {"ready 0.0"}
     assert lines(metrics, "draining") == {"draining 1.0"}
+
+
+def test_certificates_and_peers() -> None:
+    now = Now(certificates=[("SSL", "client", 1.8e9), ("SSL", "upstream", 1.9e9)])
+    now.peers = {"source_address": 3, "principal": 2}
+    metrics = now.metrics()
+    assert lines(metrics, "tls_certificate_expiry_seconds") == {
+        'tls_certificate_expiry_seconds{listener="SSL",side="client"} 1.8e+09',
+        'tls_certificate_expiry_seconds{listener="SSL",side="upstream"} 1.9e+09',
+    }
+    assert lines(metrics, "limit_peers") == {
+        'limit_peers{scope="principal"} 2.0',
+        'limit_peers{scope="source_address"} 3.0',
+    }
 
 
 def test_plugins() -> None:

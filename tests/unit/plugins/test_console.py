@@ -40,6 +40,13 @@ def test_a_push_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_a_login_is_told_with_its_mechanism(capsys: pytest.CaptureFixture[str]) -> None:
+    one = client_push("ck-producer-star-01")
+    context = dataclasses.replace(one.context, principal="User:alice", sasl_mechanism="SCRAM-SHA-512")
+    (line,) = printed(capsys, dataclasses.replace(one, context=context))
+    assert " principal=User:alice sasl_mechanism=SCRAM-SHA-512 listener=CLIENT " in line
+
+
 def test_with_metrics_every_point_has_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed(capsys, client_push("ck-producer-star-01"), metrics=True)
     assert len(lines) == 11
