@@ -39,8 +39,8 @@ class Ends(Protocol):
     def ended(self, direction: Direction) -> None:
         """The source of the direction has nothing more to say, or all that it said has been sent."""
 
-    def reset_by(self, direction: Direction) -> None:
-        """The source of the direction is gone."""
+    def reset_by(self, direction: Direction, error: OSError) -> None:
+        """The source of the direction is gone, or can't be understood (TLS)."""
 
     def refuse(self, direction: Direction, error: BrokenStreamError) -> None:
         """The source of the direction sent what can't be read on from."""
@@ -122,8 +122,8 @@ class Direction:
             count = self._recv_into(_buffer)
         except BlockingIOError:
             return False
-        except OSError:
-            self._relay.reset_by(self)
+        except OSError as error:
+            self._relay.reset_by(self, error)
             return False
         if not count:
             self._end()
@@ -162,8 +162,8 @@ class Direction:
             sent = self._send(out)
         except BlockingIOError:
             sent = 0
-        except OSError:
-            self._relay.reset_by(self._relay.opposite(self))
+        except OSError as error:
+            self._relay.reset_by(self._relay.opposite(self), error)
             return
         if sent != len(out):
             self._backlog = bytes(out[sent:])
@@ -184,8 +184,8 @@ class Direction:
             sent = self._send(self._backlog)
         except BlockingIOError:
             return False
-        except OSError:
-            self._relay.reset_by(self._relay.opposite(self))
+        except OSError as error:
+            self._relay.reset_by(self._relay.opposite(self), error)
             return False
         self._backlog = memoryview(self._backlog)[sent:]
         if self._backlog:
@@ -218,4 +218,5 @@ class Direction:
         self._loop.set_direct_reader(self._source.fileno(), None)
         self._loop.set_direct_writer(self._sink.fileno(), None)
         self._backlog = b""
+        self._reading = False
         self.ended = True

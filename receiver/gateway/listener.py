@@ -1,8 +1,8 @@
 """One listener: accepts clients and connects each to the broker.
 
-Owns the listening socket and the relays that came through it. A client whose broker can't be reached is
-reset at once, as it would be by a broker that is going down; what is wrong is said in the log, at most once
-in a while.
+Owns the listening socket and the relays that came through it. A client that is not let in, or whose broker
+can't be reached, is reset at once, as it would be by a broker that is going down; what is wrong is said in
+the log, at most once in a while.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ from typing import Final
 
 import structlog
 
+from receiver.gateway.admission import Admission, RefusedError
+from receiver.gateway.connecting import UpstreamAddress, reason_of
 from receiver.gateway.event_loop import running_loop
 from receiver.gateway.events import connection_fields
-from receiver.gateway.probe import reason_of
+from receiver.gateway.held import HeldRequests
+from receiver.gateway.proxy_protocol import plain_address
 from receiver.gateway.registry import ConnectionRegistry
 from receiver.gateway.relay import CloseReason, Relay, close_with_reset
+from receiver.gateway.tls import TlsFilesError
 from receiver.gateway.upstream_watch import UpstreamWatch
 from receiver.log import RateLimitedLog
 from receiver.metrics import ReceiverMetrics
@@ -29,6 +33,7 @@ from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.connection import Broker, Connection
+from receiver.telemetry.limits import Limits
 
 __all__ = ["Listener", "ListenerError", "SessionFactory"]
 
@@ -39,7 +44,13 @@ _BACKLOG: Final = 1024
 _ACCEPTS_PER_TURN: Final = 64
 _OUT_OF_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE_OUT_OF_FILES_S: Final = 0.5
-_ENDED_BY_BROKER: Final = frozenset({CloseReason.BROKER_CLOSED, CloseReason.BROKER_RESET})
+_ENDED_BY_BROKER: Final = frozenset(
+    {CloseReason.BROKER_CLOSED, CloseReason.BROKER_RESET, CloseReason.BROKER_TLS_ERROR}
+)
+_LIMITS: Final = {
+    CloseReason.HELD_BYTES: "limits.max_held_bytes",
+    CloseReason.REQUEST_TIMEOUT: "limits.request_timeout_ms",
+}
 _DRAIN_CHECK_S: Final = 0.05
 
 _connection_numbers = itertools.count(1)
@@ -47,7 +58,7 @@ _log = structlog.get_logger("receiver.gateway")
 
 
 class ListenerError(Exception):
-    """A listener can't be opened; the message names it, its address and why."""
+    """A listener can't be opened; the message names it, its address or file, and why."""
 
 
 class Listener:
@@ -58,8 +69,13 @@ class Listener:
         broker: Who the broker is; its cluster id may be learned here.
         registry: Where connections are entered.
         metrics: The receiver's own metrics.
+        limits: What one peer may take.
+        held: The bounds on requests that are kept, of all listeners together.
         make_session: Makes the session of a new connection.
         on_disconnect: Told of each connection that is closed.
+
+    Raises:
+        ListenerError: A file of its TLS can't be used.
     """
 
     def __init__(
@@ -69,15 +85,25 @@ class Listener:
         broker: Broker,
         registry: ConnectionRegistry,
         metrics: ReceiverMetrics,
+        limits: Limits,
+        held: HeldRequests,
         make_session: SessionFactory,
         on_disconnect: Callable[[Connection], None],
     ) -> None:
         self.settings = settings
         self._registry = registry
         self._metrics = metrics
+        self._limits = limits
+        self._held = held
         self._make_session = make_session
         self._on_disconnect = on_disconnect
-        self._watch = UpstreamWatch(settings, broker)
+        turn = asyncio.Lock()
+        try:
+            self._admission = Admission(settings, limits, turn)
+            self._upstream = UpstreamAddress(settings, turn)
+        except TlsFilesError as error:
+            raise ListenerError(f"listener {settings.name}: {error}") from None
+        self._watch = UpstreamWatch(settings, self._upstream, broker)
         self._relays: set[Relay] = set()
         self._connecting: set[asyncio.Task[None]] = set()
         self._socket: socket.socket | None = None
@@ -184,34 +210,31 @@ class Listener:
             id=str(next(_connection_numbers)),
             listener=self.settings.name,
             security_protocol=self.settings.security_protocol,
-            source_address=source_address,
+            source_address=plain_address(source_address),
             source_port=source_port,
             since=time.time(),
         )
-        task = asyncio.get_running_loop().create_task(self._connect(client, connection))
+        task = asyncio.get_running_loop().create_task(self._take_in(client, connection))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
 
-    async def _connect(self, client: socket.socket, connection: Connection) -> None:
-        loop = running_loop()
-        started = loop.time()
+    async def _take_in(self, client: socket.socket, connection: Connection) -> None:
         try:
-            async with asyncio.timeout(self.settings.connect_timeout_ms / 1000):
-                broker = await _connect_to(self.settings)
-        except asyncio.CancelledError:
-            close_with_reset(client)
-            raise
-        except OSError as error:
-            close_with_reset(client)
-            if error.errno in _OUT_OF_FILES:
-                self._refuse("out_of_files", reason_of(error))
-                return
-            reason = "no answer in time" if error.errno is None else reason_of(error)
-            self._refuse("upstream", f"{self.settings.upstream}: {reason}")
-            if self._socket is not None:
-                self._watch.failed(reason)
+            client = await self._admission.admit(client, connection)
+        except RefusedError as error:
+            if error.exceeded is not None:
+                self._metrics.limit_exceeded(error.exceeded)
+            self._refuse(error.reason, str(error))
             return
-        self._metrics.upstream_connected(self.settings.name, loop.time() - started)
+        try:
+            broker = await self._connect()
+        except BaseException as error:
+            close_with_reset(client)
+            self._limits.connection_closed(connection)
+            if isinstance(error, OSError):
+                self._refuse_for_upstream(error)
+                return
+            raise
         try:
             for side in (client, broker):
                 side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -219,19 +242,37 @@ class Listener:
         except OSError as error:  # one of them is gone already
             client.close()
             broker.close()
+            self._limits.connection_closed(connection)
             self._refuse("gone", reason_of(error))
             return
         session = self._make_session(connection, self._watch.upstream)
-        relay = Relay(loop, connection, client, broker, session, self._closed)
+        relay = Relay(running_loop(), connection, client, broker, session, self._held, self._closed)
         self._relays.add(relay)
         self._registry.add(connection)
         self._metrics.connection_opened(self.settings.name)
         relay.start()
 
+    async def _connect(self) -> socket.socket:
+        started = running_loop().time()
+        async with asyncio.timeout(self.settings.connect_timeout_ms / 1000):
+            broker = await self._upstream.connect()
+        self._metrics.upstream_connected(self.settings.name, running_loop().time() - started)
+        return broker
+
+    def _refuse_for_upstream(self, error: OSError) -> None:
+        if error.errno in _OUT_OF_FILES:
+            self._refuse("out_of_files", reason_of(error))
+            return
+        reason = "no answer in time" if error.errno is None else reason_of(error)
+        self._refuse("upstream", f"{self.settings.upstream}: {reason}")
+        if self._socket is not None:
+            self._watch.failed(reason)
+
     def _closed(self, relay: Relay, reason: CloseReason, error: Exception | None) -> None:
         connection = relay.connection
         self._relays.discard(relay)
         self._registry.remove(connection)
+        self._limits.connection_closed(connection)
         up, down = relay.traffic
         from_clients, from_broker = self._traffic_of_closed
         self._traffic_of_closed = (from_clients + up, from_broker + down)
@@ -247,8 +288,12 @@ class Listener:
                 "closed for malformed bytes",
                 kind=reason,
                 reason=reason,
-                problem=str(error),
+                problem=reason_of(error) if isinstance(error, OSError) else str(error),
                 **connection_fields(connection),
+            )
+        elif reason in _LIMITS:
+            self._warnings.warning(
+                "closed at a limit", kind=reason, limit=_LIMITS[reason], **connection_fields(connection)
             )
 
     def _refuse(self, reason: str, problem: str) -> None:
@@ -279,24 +324,3 @@ async def _bind(settings: ListenerSettings) -> socket.socket:
             f"listener {settings.name}: can't listen on {settings.bind}: {reason_of(error)}"
         ) from error
     return listening
-
-
-async def _connect_to(settings: ListenerSettings) -> socket.socket:
-    loop = asyncio.get_running_loop()
-    upstream = settings.upstream
-    addresses = await loop.getaddrinfo(upstream.host, upstream.port, type=socket.SOCK_STREAM)
-    problem: OSError | None = None
-    for family, kind, protocol, _, address in addresses:
-        broker = socket.socket(family, kind, protocol)
-        broker.setblocking(False)  # noqa: FBT003 - the socket's own signature
-        try:
-            await loop.sock_connect(broker, address)
-        except OSError as error:
-            broker.close()
-            problem = error
-        except BaseException:
-            broker.close()
-            raise
-        else:
-            return broker
-    raise problem or OSError(f"{upstream.host} has no address")

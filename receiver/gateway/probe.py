@@ -7,13 +7,13 @@ client comes, and when it is back after it was away.
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from struct import Struct
 from typing import Final
 
-from receiver.session.upstream import LEARNED_KEYS, Upstream
-from receiver.settings.hostport import HostPort
+from receiver.gateway.connecting import UpstreamAddress, reason_of
+from receiver.gateway.waiting import readable, writable
+from receiver.session.upstream import Upstream
 from receiver.wire import api_keys, k03_metadata, k18_api_versions
 from receiver.wire.error_codes import ErrorCode, error_name
 from receiver.wire.errors import WireError
@@ -26,31 +26,27 @@ from receiver.wire.headers import (
 )
 from receiver.wire.primitives import Reader
 
-__all__ = ["ProbeError", "probe", "reason_of"]
+__all__ = ["ProbeError", "probe"]
 
 _CLIENT_ID: Final = "kafka-client-telemetry"
 _MAX_ANSWER_BYTES: Final = 4_194_304
 _LENGTH = Struct(">i")
+
+#: What a TLS alert begins with: a listener that speaks TLS says so to who doesn't.
+_TLS_ALERT: Final = b"\x15\x03"
 
 
 class ProbeError(Exception):
     """The upstream is not there, or what is there is no Kafka broker. The message is for the operator."""
 
 
-def reason_of(error: OSError) -> str:
-    """Say in the system's words why a connection can't be made, without the address: that is known."""
-    if error.errno is None or isinstance(error, socket.gaierror):
-        return error.strerror or str(error)
-    return os.strerror(error.errno)
-
-
 async def probe(
-    address: HostPort, upstream: Upstream, *, ask_cluster_id: bool, timeout_s: float
+    address: UpstreamAddress, upstream: Upstream, *, ask_cluster_id: bool, timeout_s: float
 ) -> str | None:
     """Ask the broker at ``address`` once.
 
     Args:
-        address: The upstream's address.
+        address: Where the broker is.
         upstream: Learns the version ranges.
         ask_cluster_id: Whether to ask for the cluster id; only a listener without SASL tells it to us.
         timeout_s: How long the whole may take.
@@ -63,16 +59,17 @@ async def probe(
     """
     try:
         async with asyncio.timeout(timeout_s):
-            reader, writer = await asyncio.open_connection(address.host, address.port)
+            broker = await address.connect()
             try:
-                return await _ask(reader, writer, upstream, ask_cluster_id=ask_cluster_id)
+                return await _ask(broker, upstream, ask_cluster_id=ask_cluster_id)
             finally:
-                writer.close()
+                broker.close()
     except TimeoutError:
         raise ProbeError(f"no answer within {timeout_s:g} s") from None
-    except asyncio.IncompleteReadError:
+    except EOFError:
         raise ProbeError(
-            "the connection was closed before an answer; does that listener speak TLS?"
+            "the connection was closed before an answer; "
+            "does that listener speak TLS? Then give it listeners[].upstream_tls"
         ) from None
     except OSError as error:
         raise ProbeError(reason_of(error)) from None
@@ -80,34 +77,57 @@ async def probe(
         raise ProbeError(f"the answer is not Kafka's: {error}") from None
 
 
-async def _ask(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, upstream: Upstream, *, ask_cluster_id: bool
-) -> str | None:
-    writer.write(_request(api_keys.API_VERSIONS, 0, b""))
-    answer = await _answer(reader, api_keys.API_VERSIONS, 0)
+async def _ask(broker: socket.socket, upstream: Upstream, *, ask_cluster_id: bool) -> str | None:
+    answer = await _answer(broker, api_keys.API_VERSIONS, 0, b"")
     error_code = k18_api_versions.read_error_code(answer)
     if error_code != ErrorCode.NONE:
         raise ProbeError(f"the broker answered ApiVersions with {error_name(error_code)}")
-    upstream.learn(k18_api_versions.read_ranges(answer, 0, LEARNED_KEYS))
+    upstream.learn(k18_api_versions.read_ranges(answer, 0, upstream.learned_keys))
     if not ask_cluster_id:
         return None
     version = upstream.metadata_version()
-    writer.write(_request(api_keys.METADATA, version, k03_metadata.encode_no_topics_request(version)))
-    return k03_metadata.decode_cluster_id(Reader(await _answer(reader, api_keys.METADATA, version)), version)
+    question = k03_metadata.encode_no_topics_request(version)
+    return k03_metadata.decode_cluster_id(
+        Reader(await _answer(broker, api_keys.METADATA, version, question)), version
+    )
 
 
-def _request(api_key: int, version: int, body: bytes) -> bytes:
+async def _answer(broker: socket.socket, api_key: int, version: int, body: bytes) -> bytes:
+    """Send a request; return the body of its answer."""
     header = RequestHeader(api_key=api_key, api_version=version, correlation_id=0, client_id=_CLIENT_ID)
-    return frame(encode_request_header(header), body)
-
-
-async def _answer(reader: asyncio.StreamReader, api_key: int, version: int) -> bytes:
-    (length,) = _LENGTH.unpack(await reader.readexactly(LENGTH_BYTES))
+    await _send(broker, frame(encode_request_header(header), body))
+    start = await _receive(broker, LENGTH_BYTES)
+    if start.startswith(_TLS_ALERT):
+        raise ProbeError("that listener speaks TLS: give it listeners[].upstream_tls")
+    (length,) = _LENGTH.unpack(start)
     if not 0 <= length <= _MAX_ANSWER_BYTES:
         raise WireError(
             expected=f"an answer of at most {_MAX_ANSWER_BYTES} bytes", offset=0, found=str(length)
         )
-    response = await reader.readexactly(length)
-    header = Reader(response)
-    decode_response_header(header, response_header_version(api_key, version))
-    return response[header.offset :]
+    response = await _receive(broker, length)
+    reader = Reader(response)
+    decode_response_header(reader, response_header_version(api_key, version))
+    return response[reader.offset :]
+
+
+async def _send(broker: socket.socket, data: bytes) -> None:
+    while data:
+        try:
+            data = data[broker.send(data) :]
+        except BlockingIOError:
+            await writable(broker)
+
+
+async def _receive(broker: socket.socket, count: int) -> bytes:
+    data = bytearray(count)
+    received = 0
+    while received < count:
+        try:
+            read = broker.recv_into(memoryview(data)[received:])
+        except BlockingIOError:
+            await readable(broker)
+            continue
+        if not read:
+            raise EOFError
+        received += read
+    return bytes(data)

@@ -10,6 +10,7 @@ until it is gone. So a slow reader slows its peer and nobody else.
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from asyncio import TimerHandle
 from collections.abc import Callable
@@ -18,9 +19,12 @@ from typing import Final
 
 from receiver.gateway.direction import Direction
 from receiver.gateway.event_loop import DirectEventLoop
+from receiver.gateway.held import HeldRequests
+from receiver.gateway.tls_direction import TlsDirection
+from receiver.gateway.tls_socket import TlsSocket
 from receiver.session.session import Session
 from receiver.telemetry.connection import Connection
-from receiver.wire.framing import END_OF_REQUESTS, BrokenStreamError
+from receiver.wire.framing import END_OF_REQUESTS, BrokenStreamError, FrameRewriter
 
 __all__ = ["CloseReason", "Relay", "close_with_reset"]
 
@@ -42,7 +46,7 @@ _RESET = struct.pack("ii", 1, 0)
 def close_with_reset(side: socket.socket) -> None:
     """Close a socket so that its peer sees a reset."""
     side.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-    side.close()
+    socket.socket.close(side)  # under TLS, its own close would say an orderly end first
 
 
 class CloseReason(StrEnum):
@@ -54,7 +58,12 @@ class CloseReason(StrEnum):
     BROKER_RESET = "broker_reset"
     CLIENT_PROTOCOL_ERROR = "client_protocol_error"
     BROKER_PROTOCOL_ERROR = "broker_protocol_error"
+    CLIENT_TLS_ERROR = "client_tls_error"
+    BROKER_TLS_ERROR = "broker_tls_error"
     INVALID_REQUEST = "invalid_request"
+    LIMIT = "limit"
+    HELD_BYTES = "held_bytes"
+    REQUEST_TIMEOUT = "request_timeout"
     DRAINED = "drained"
     INTERNAL_ERROR = "internal_error"
 
@@ -68,6 +77,7 @@ class Relay:
         client: The client's socket, non-blocking; owned from here on.
         broker: The broker's socket, non-blocking; owned from here on.
         session: What rewrites the bytes.
+        held: The bounds on requests that are kept.
         on_close: Called once, when both sockets are closed, with the reason and the error behind it.
 
     Attributes:
@@ -82,8 +92,10 @@ class Relay:
         "_draining",
         "_ended_first",
         "_half_closed",
+        "_held",
         "_last_moved",
         "_loop",
+        "_muted",
         "_on_close",
         "_refused",
         "_session",
@@ -98,22 +110,25 @@ class Relay:
         client: socket.socket,
         broker: socket.socket,
         session: Session,
+        held: HeldRequests,
         on_close: Callable[[Relay, CloseReason, Exception | None], None],
     ) -> None:
         self._loop = loop
         self._client = client
         self._broker = broker
         self._session = session
+        self._held = held
         self._on_close = on_close
         self._half_closed: TimerHandle | None = None
+        self._muted: TimerHandle | None = None
         self._ended_first: CloseReason | None = None
         self._refused: BrokenStreamError | None = None
         self._closed = False
         self._draining = False
         self._last_moved = 0.0
         self.connection = connection
-        self._up = Direction(self, loop, client, broker, session.requests)
-        self._down = Direction(self, loop, broker, client, session.responses)
+        self._up = self._direction(client, broker, session.requests)
+        self._down = self._direction(broker, client, session.responses)
 
     def start(self) -> None:
         """Begin to move bytes."""
@@ -125,8 +140,10 @@ class Relay:
         if self._closed:
             return
         self._closed = True
-        if self._half_closed is not None:
-            self._half_closed.cancel()
+        for timer in (self._half_closed, self._muted):
+            if timer is not None:
+                timer.cancel()
+        self._held.forget(self)
         self._up.detach()
         self._down.detach()
         for side in (self._client, self._broker):
@@ -142,7 +159,7 @@ class Relay:
         self._last_moved = self._loop.time()
         self._up.read_at_most(lambda: self._session.due or 1)
         self._down.supervised = True
-        self._pause_between_requests()
+        self._pause_as_needed()
 
     @property
     def traffic(self) -> tuple[int, int]:
@@ -172,18 +189,38 @@ class Relay:
         session = self._session
         if answers := session.take_answers():
             self._down.give(answers)
-        if session.closing:
+        if self._closed:
+            return
+        if session.closing is not None:
             self._up.paused = True
             self._up.update()
             if self._down.flushed:
-                self.close(CloseReason.INVALID_REQUEST)
-        elif self._draining:
+                self.close(CloseReason(session.closing))
+            return
+        if seconds := session.take_mute():
+            self._mute(seconds)
+        if self._draining:
             self._last_moved = self._loop.time()
-            self._pause_between_requests()
-        else:
-            # A client that doesn't read its answers is not read from either.
-            self._up.paused = session.congested or not self._down.flushed
-            self._up.update()
+        self._pause_as_needed()
+        requests = session.requests
+        self._held.note(self, session.held_bytes, requests.frames if requests.held else None)
+
+    def _pause_as_needed(self) -> None:
+        # While draining, reading stops where a request ends, so that none is cut; a client that was paused in
+        # the middle of one, for the answers due to it, goes on once they are there. Else, a client that does
+        # not read its answers is not read from either.
+        waits = not self._session.due if self._draining else not self._down.flushed
+        self._up.paused = waits or self._muted is not None or self._session.congested
+        self._up.update()
+
+    def _mute(self, seconds: float) -> None:
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted = self._loop.call_later(seconds, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self.moved()
 
     def ended(self, direction: Direction) -> None:
         """One side has closed its half: the other has a while to close its own."""
@@ -205,10 +242,17 @@ class Relay:
         if self._ended_first is not None:
             self.close(self._ended_first, self._refused)
 
-    def reset_by(self, direction: Direction) -> None:
-        """The source of this direction is gone: its peer sees a reset too."""
+    def reset_by(self, direction: Direction, error: OSError) -> None:
+        """The source of this direction is gone: its peer sees a reset too.
+
+        Where it can't be understood, both see an end: OpenSSL has told it why.
+        """
         if self._refused is not None:
             self._close_as_ended()
+            return
+        if isinstance(error, ssl.SSLError):
+            reason = self._reason_of(direction, CloseReason.CLIENT_TLS_ERROR, CloseReason.BROKER_TLS_ERROR)
+            self.close(reason, error)
             return
         reason = self._reason_of(direction, CloseReason.CLIENT_RESET, CloseReason.BROKER_RESET)
         self.close(reason, reset=True)
@@ -236,14 +280,18 @@ class Relay:
         """We made a mistake."""
         self.close(CloseReason.INTERNAL_ERROR, error)
 
+    def close_for_held_bytes(self) -> None:
+        """Close: all connections together keep too much."""
+        self.close(CloseReason.HELD_BYTES)
+
+    def close_for_request_timeout(self) -> None:
+        """Close: a request takes too long."""
+        self.close(CloseReason.REQUEST_TIMEOUT)
+
+    def _direction(self, source: socket.socket, sink: socket.socket, rewriter: FrameRewriter) -> Direction:
+        if isinstance(source, TlsSocket):
+            return TlsDirection(self, self._loop, source, sink, rewriter)
+        return Direction(self, self._loop, source, sink, rewriter)
+
     def _reason_of(self, direction: Direction, client: CloseReason, broker: CloseReason) -> CloseReason:
         return client if direction is self._up else broker
-
-    def _pause_between_requests(self) -> None:
-        """Stop reading from the client where a request ends, so that none is cut.
-
-        A client that was paused in the middle of one, for the answers due to it, goes on once they are there.
-        """
-        session = self._session
-        self._up.paused = not session.due or session.congested
-        self._up.update()

@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from receiver.gateway.connecting import UpstreamAddress
 from receiver.gateway.probe import ProbeError, probe
 from receiver.log import RateLimitedLog
 from receiver.session.upstream import Upstream
@@ -33,6 +34,7 @@ class UpstreamWatch:
 
     Args:
         settings: The listener's settings.
+        address: Where the broker is.
         broker: Who the broker is; its cluster id may be learned here.
 
     Attributes:
@@ -40,8 +42,9 @@ class UpstreamWatch:
         problem: Why the broker can't be reached; None while it can.
     """
 
-    def __init__(self, settings: ListenerSettings, broker: Broker) -> None:
+    def __init__(self, settings: ListenerSettings, address: UpstreamAddress, broker: Broker) -> None:
         self._settings = settings
+        self._address = address
         self._broker = broker
         self._fields = {"listener": settings.name, "upstream": str(settings.upstream)}
         self._log = structlog.get_logger("receiver.gateway", **self._fields)
@@ -77,9 +80,9 @@ class UpstreamWatch:
         for attempt in itertools.count():
             try:
                 cluster_id = await probe(
-                    self._settings.upstream,
+                    self._address,
                     self.upstream,
-                    ask_cluster_id=self._settings.security_protocol == "PLAINTEXT",
+                    ask_cluster_id=not self._settings.speaks_sasl,
                     timeout_s=self._settings.connect_timeout_ms / 1000,
                 )
             except ProbeError as error:

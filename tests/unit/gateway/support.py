@@ -8,10 +8,11 @@ import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from receiver.gateway.event_loop import run, running_loop
 from receiver.gateway.events import GatewayEvents
+from receiver.gateway.held import HeldRequests
 from receiver.gateway.listener import Listener
 from receiver.gateway.registry import ConnectionRegistry
 from receiver.gateway.relay import CloseReason, Relay
@@ -20,8 +21,10 @@ from receiver.plugin import Push
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.hostport import HostPort
+from receiver.settings.limits import LimitsSettings
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.connection import Broker, Connection
+from receiver.telemetry.limits import Limits
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.scripted_broker import NODE_ID, RANGES
 from tests.unit.session.support import Clock, connection, telemetry_core
@@ -53,26 +56,31 @@ async def eventually(condition: Callable[[], bool], what: str, within_s: float =
         await asyncio.sleep(0.005)
 
 
-def pair() -> tuple[socket.socket, socket.socket]:
+def pair(*, small_buffers: bool = False) -> tuple[socket.socket, socket.socket]:
     """Two ends of a TCP connection on loopback, non-blocking."""
     with socket.create_server((LOOPBACK, 0)) as listening:
         one = socket.create_connection(listening.getsockname())
         other, _ = listening.accept()
-    one.setblocking(False)
-    other.setblocking(False)
+    for end in (one, other):
+        end.setblocking(False)
+        if small_buffers:
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65_536)
     return one, other
 
 
 class Gate:
     """The parts around relays and listeners, as the composition root would join them."""
 
-    def __init__(self, *, max_push_bytes: int = 4096) -> None:
+    def __init__(self, *, max_push_bytes: int = 4096, limits: LimitsSettings | None = None) -> None:
         self.broker = Broker(id=NODE_ID)
+        self.limits = Limits(limits or LimitsSettings())
+        self.held = HeldRequests(limits or LimitsSettings())
         self.registry = ConnectionRegistry()
         self.metrics = ReceiverMetrics(version="0")
         self.pushed: list[Push] = []
         self.events = GatewayEvents(metrics=self.metrics, deliver=self.pushed.append, log_requests=False)
-        self.telemetry = telemetry_core(self.broker, max_push_bytes=max_push_bytes)
+        self.telemetry = telemetry_core(self.broker, self.limits, max_push_bytes=max_push_bytes)
         self.disconnected: list[Connection] = []
         self._max_push_bytes = max_push_bytes
 
@@ -82,31 +90,41 @@ class Gate:
             broker=self.broker,
             upstream=upstream,
             telemetry=self.telemetry,
+            limits=self.limits,
             events=self.events,
             clock=Clock(),
             random_bits=lambda bits: int.from_bytes(os.urandom(4), "big") % (1 << bits),
             max_frame_bytes=MAX_FRAME_BYTES,
             max_push_bytes=self._max_push_bytes,
+            principal_claim="sub",
         )
 
     def disconnect(self, entry: Connection) -> None:
         self.disconnected.append(entry)
 
-    def listener(
-        self, upstream_port: int, *, max_connections: int = 100, connect_timeout_ms: int = 3000
-    ) -> Listener:
-        settings = ListenerSettings(
-            name="CLIENT",
-            bind=HostPort(host=LOOPBACK, port=free_port()),
-            upstream=HostPort(host=LOOPBACK, port=upstream_port),
-            max_connections=max_connections,
-            connect_timeout_ms=connect_timeout_ms,
+    def listener(self, upstream_port: int, **settings: Any) -> Listener:
+        """A listener; ``settings`` are further ones of its section."""
+        return self.listener_of(
+            ListenerSettings(
+                **{
+                    "name": "CLIENT",
+                    "bind": HostPort(host=LOOPBACK, port=free_port()),
+                    "upstream": HostPort(host=LOOPBACK, port=upstream_port),
+                    "max_connections": 100,
+                    **settings,
+                }
+            )
         )
+
+    def listener_of(self, settings: ListenerSettings) -> Listener:
+        """A listener with these settings."""
         return Listener(
             settings,
             broker=self.broker,
             registry=self.registry,
             metrics=self.metrics,
+            limits=self.limits,
+            held=self.held,
             make_session=self.make_session,
             on_disconnect=self.disconnect,
         )
@@ -125,19 +143,29 @@ class Relayed:
         closed: Why the relay ended, and the error behind it; None while it goes on.
     """
 
-    def __init__(self, gate: Gate | None = None, *, small_buffers: bool = False) -> None:
+    def __init__(
+        self,
+        gate: Gate | None = None,
+        *,
+        client: tuple[socket.socket, socket.socket] | None = None,
+        broker: tuple[socket.socket, socket.socket] | None = None,
+    ) -> None:
         self.gate = gate or Gate()
         self.closed: tuple[CloseReason, Exception | None] | None = None
-        self.client, inner_client = pair()
-        self.broker, inner_broker = pair()
-        if small_buffers:
-            for end in (self.client, inner_client, self.broker, inner_broker):
-                end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
-                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65_536)
-        self.session = self.gate.make_session(connection(), Upstream(ranges=dict(RANGES)))
+        self.client, inner_client = client or pair()
+        self.broker, inner_broker = broker or pair()
+        upstream = Upstream()
+        upstream.learn(RANGES)
+        self.session = self.gate.make_session(connection(), upstream)
         self.inner = (inner_client, inner_broker)
         self.relay = Relay(
-            running_loop(), connection(), inner_client, inner_broker, self.session, self._on_close
+            running_loop(),
+            connection(),
+            inner_client,
+            inner_broker,
+            self.session,
+            self.gate.held,
+            self._on_close,
         )
         self.relay.start()
 
@@ -167,7 +195,7 @@ class Relayed:
 @contextlib.asynccontextmanager
 async def relayed(gate: Gate | None = None, *, small_buffers: bool = False) -> AsyncIterator[Relayed]:
     """A relay that is closed at the end."""
-    made = Relayed(gate, small_buffers=small_buffers)
+    made = Relayed(gate, client=pair(small_buffers=small_buffers), broker=pair(small_buffers=small_buffers))
     try:
         yield made
     finally:

@@ -30,7 +30,8 @@ def gate() -> Gate:
 def wire(gate: Gate) -> Wire:
     """A session that tells the gateway's events."""
     wire = Wire()
-    wire.session._events = gate.events
+    for part in (wire.session, wire.session._api_versions, wire.session._telemetry):
+        part._events = gate.events
     return wire
 
 

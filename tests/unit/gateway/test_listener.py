@@ -132,14 +132,7 @@ def test_a_host_without_an_address_is_named() -> None:
         gate = Gate()
         listener = gate.listener(1)
         upstream = listener.settings.upstream.__class__(host="no.such.host.invalid", port=1)
-        listener = Listener(
-            listener.settings.model_copy(update={"upstream": upstream}),
-            broker=gate.broker,
-            registry=gate.registry,
-            metrics=gate.metrics,
-            make_session=gate.make_session,
-            on_disconnect=gate.disconnect,
-        )
+        listener = gate.listener_of(listener.settings.model_copy(update={"upstream": upstream}))
         async with opened(listener):
             assert await is_reset(listener)
             assert listener.upstream_problem is not None

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from structlog.testing import capture_logs
 
+from receiver.gateway.connecting import UpstreamAddress
 from receiver.gateway.probe import ProbeError, probe
 from receiver.gateway.upstream_watch import UpstreamWatch
 from receiver.session.upstream import Upstream
-from receiver.settings.hostport import HostPort
 from receiver.telemetry.connection import Broker
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.scripted_broker import (
@@ -40,9 +40,8 @@ async def ask(
     port: int, *, ask_cluster_id: bool = True, timeout_s: float = 5.0
 ) -> tuple[str | None, Upstream]:
     upstream = Upstream()
-    cluster_id = await probe(
-        HostPort(host=LOOPBACK, port=port), upstream, ask_cluster_id=ask_cluster_id, timeout_s=timeout_s
-    )
+    address = UpstreamAddress(Gate().listener(port).settings, asyncio.Lock())
+    cluster_id = await probe(address, upstream, ask_cluster_id=ask_cluster_id, timeout_s=timeout_s)
     return cluster_id, upstream
 
 
@@ -82,7 +81,7 @@ ANSWERS: dict[str, tuple[Callable[[Peer], None], str]] = {
     "HTTP": (lambda peer: peer.socket.sendall(b"HTTP/1.1 400 Bad\r\n\r\n"), "the answer is not Kafka's"),
     "a TLS alert": (
         lambda peer: peer.socket.sendall(bytes.fromhex("15030300020250") + bytes(30)),
-        "the answer is not Kafka's",
+        "that listener speaks TLS: give it",
     ),
     "a negative length": (lambda peer: peer.socket.sendall(b"\xff" * 8), "the answer is not Kafka's"),
     "an empty answer": (lambda peer: peer.socket.sendall(framed(b"")), "the answer is not Kafka's"),
@@ -120,7 +119,8 @@ def test_a_refusal_is_told_in_the_systems_words() -> None:
 
 
 def watch(port: int, broker: Broker | None = None) -> UpstreamWatch:
-    return UpstreamWatch(Gate().listener(port).settings, broker or Broker(id=NODE_ID))
+    settings = Gate().listener(port).settings
+    return UpstreamWatch(settings, UpstreamAddress(settings, asyncio.Lock()), broker or Broker(id=NODE_ID))
 
 
 def test_a_watch_asks_until_there_is_an_answer() -> None:

@@ -1,0 +1,168 @@
+"""What a client has to pass before the broker is connected for it.
+
+Owns the order of the checks: a load balancer's PROXY header, the limit on its source address, TLS, and who
+it is by its certificate. A client that fails, or takes too long, costs no connection to the broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from ipaddress import ip_address, ip_network
+
+from receiver.gateway.handshake import handshake
+from receiver.gateway.proxy_protocol import MAX_HEADER_BYTES, ProxyProtocolError, may_begin, parse
+from receiver.gateway.relay import close_with_reset
+from receiver.gateway.tls import server_context
+from receiver.gateway.tls_socket import TlsSocket, tls_problem, wrap
+from receiver.gateway.waiting import readable
+from receiver.principal.distinguished_name import MalformedCertificateError, subject_of
+from receiver.principal.mapping_rules import MappingRules, NoMatchingRuleError
+from receiver.settings.listeners import ListenerSettings
+from receiver.telemetry.connection import Connection
+from receiver.telemetry.limits import Exceeded, Limits
+
+__all__ = ["Admission", "RefusedError"]
+
+
+class RefusedError(Exception):
+    """A client is not let in; ``str()`` says why.
+
+    Attributes:
+        reason: A word for the metrics.
+        exceeded: The limit that it is over; None where it is none of those.
+    """
+
+    def __init__(self, reason: str, problem: str, exceeded: Exceeded | None = None) -> None:
+        super().__init__(problem)
+        self.reason = reason
+        self.exceeded = exceeded
+
+
+class Admission:
+    """Lets the clients of one listener in, or refuses them.
+
+    Args:
+        settings: The listener's.
+        limits: What one peer may take.
+        turn: Held for each step of a TLS handshake.
+
+    Raises:
+        TlsFilesError: A file of the listener's TLS can't be used.
+    """
+
+    def __init__(self, settings: ListenerSettings, limits: Limits, turn: asyncio.Lock) -> None:
+        self._settings = settings
+        self._limits = limits
+        self._turn = turn
+        self._tls = None if settings.tls is None else server_context(settings.name, settings.tls)
+        self._rules = MappingRules.parse(settings.principal_mapping_rules)
+        proxy_protocol = settings.proxy_protocol
+        self._load_balancers = () if proxy_protocol is None else tuple(map(ip_network, proxy_protocol.from_))
+        waits = self._tls is not None or proxy_protocol is not None
+        self._timeout_s = settings.handshake_timeout_ms / 1000 if waits else None
+
+    async def admit(self, client: socket.socket, connection: Connection) -> socket.socket:
+        """Let a client in.
+
+        Args:
+            client: Its socket, non-blocking; owned from here on, and closed where it is not let in.
+            connection: What is known of it; its source address and its principal may be learned here.
+
+        Returns:
+            The socket to go on with. The connection is counted: :meth:`Limits.connection_closed` has to be
+            called when it ends.
+
+        Raises:
+            RefusedError: It is not let in.
+        """
+        side, counted = client, False
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                if self._load_balancers:
+                    await self._learn_source(client, connection)
+                self._check(self._limits.connection_opened(connection.source_address))
+                counted = True
+                if self._tls is not None:
+                    await _peek(client, 1)
+                    side = tls = wrap(self._tls.current(), client, server_side=True)
+                    await handshake(tls, self._turn)
+                    if self._settings.security_protocol == "SSL":
+                        self._identify(tls, connection)
+        except BaseException as error:
+            if counted:
+                self._limits.connection_closed(connection)
+            if isinstance(error, ssl.SSLError):
+                side.close()  # not reset, so that what OpenSSL says to it arrives
+            elif side.fileno() != -1:
+                close_with_reset(side)
+            if isinstance(error, OSError):
+                raise self._refusal(error, side) from None
+            raise
+        return side
+
+    async def _learn_source(self, client: socket.socket, connection: Connection) -> None:
+        """Take the client's address from a load balancer; nobody else may tell one."""
+        peer = ip_address(connection.source_address)
+        if not any(peer in network for network in self._load_balancers):
+            if may_begin(await _peek(client, MAX_HEADER_BYTES)):
+                raise RefusedError(
+                    "proxy_protocol",
+                    f"a PROXY header from {peer}, which is in no network of listeners[].proxy_protocol.from",
+                )
+            return
+        taken = b""
+        while True:
+            ahead = await _peek(client, MAX_HEADER_BYTES - len(taken))
+            try:
+                header = parse(taken + ahead)
+            except ProxyProtocolError as error:
+                raise RefusedError("proxy_protocol", f"from the load balancer {peer}: {error}") from None
+            # What comes behind it is the stream's, or TLS's.
+            taken += client.recv(len(ahead) if header is None else header.size - len(taken))
+            if header is not None:
+                break
+        if header.source is not None:
+            connection.source_address, connection.source_port = header.source
+
+    def _identify(self, tls: TlsSocket, connection: Connection) -> None:
+        """Name the principal by the client's certificate, as Kafka's DefaultKafkaPrincipalBuilder does."""
+        certificate = tls.getpeercert(binary_form=True)
+        if certificate is None:
+            return
+        try:
+            name = self._rules.principal_name(subject_of(certificate))
+        except (MalformedCertificateError, NoMatchingRuleError) as error:
+            raise RefusedError("principal", str(error)) from None
+        connection.principal = f"User:{name}"
+        self._check(self._limits.authenticated(connection))
+
+    def _check(self, exceeded: Exceeded | None) -> None:
+        if exceeded is not None:
+            raise RefusedError(f"limit_{exceeded.scope}", str(exceeded), exceeded)
+
+    def _refusal(self, error: OSError, side: socket.socket) -> RefusedError:
+        if isinstance(error, ssl.SSLError):
+            return RefusedError("tls_handshake", tls_problem(error))
+        if isinstance(error, TimeoutError) and error.errno is None:
+            timeout_ms = self._settings.handshake_timeout_ms
+            return RefusedError("handshake_timeout", f"listeners[].handshake_timeout_ms is {timeout_ms}")
+        reason = "tls_handshake" if isinstance(side, TlsSocket) else "gone"
+        return RefusedError(reason, error.strerror or str(error))
+
+
+async def _peek(client: socket.socket, most: int) -> bytes:
+    """Wait for bytes, and look at them without taking them.
+
+    Raises:
+        OSError: The client is gone.
+    """
+    while True:
+        try:
+            if ahead := client.recv(most, socket.MSG_PEEK):
+                return ahead
+        except BlockingIOError:
+            await readable(client)
+        else:
+            raise ConnectionError("closed before it said what it wants")

@@ -1,0 +1,121 @@
+"""The way to the broker: a socket, and TLS over it where the broker's listener speaks that.
+
+Owns how a connection to the upstream is made and, where it can't be, the words for an operator: what is wrong
+and what to do about it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from typing import Final
+
+from receiver.gateway.handshake import handshake
+from receiver.gateway.tls import TlsContext, client_context
+from receiver.gateway.tls_socket import tls_problem, wrap
+from receiver.settings.listeners import ListenerSettings
+
+__all__ = ["UpstreamAddress", "reason_of"]
+
+# X509_V_ERR_*: what openssl-verify(1) lists.
+_UNTRUSTED: Final = frozenset({2, 18, 19, 20, 21})
+_WRONG_NAME: Final = frozenset({62, 64})
+
+
+def reason_of(error: OSError) -> str:
+    """Say in the system's words why a connection can't be made, without the address: that is known."""
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {tls_problem(error)}{_fix(error)}"
+    if error.errno is None or isinstance(error, socket.gaierror):
+        return error.strerror or str(error)
+    return os.strerror(error.errno)
+
+
+def _fix(error: ssl.SSLError) -> str:
+    """Say which setting is probably wrong, where one is."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        if error.verify_code in _UNTRUSTED:
+            return "; listeners[].upstream_tls.ca has to name the CA of the broker's certificate"
+        if error.verify_code in _WRONG_NAME:
+            return "; set listeners[].upstream_tls.server_name to a name that the broker's certificate has"
+        return ""
+    reason = error.reason or ""
+    if "CERTIFICATE_REQUIRED" in reason or "BAD_CERTIFICATE" in reason or "HANDSHAKE_FAILURE" in reason:
+        return (
+            "; the broker may want a client certificate: listeners[].upstream_tls.certificate and key, "
+            "signed by who is in the broker's trust store"
+        )
+    if reason in {"WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING"}:
+        return "; does the broker's listener speak TLS? Without it, leave listeners[].upstream_tls out"
+    return ""
+
+
+class UpstreamAddress:
+    """Where a listener's broker is, and how to connect to it.
+
+    Args:
+        settings: The listener's.
+        turn: Held for each step of a TLS handshake.
+
+    Raises:
+        TlsFilesError: A file of the upstream's TLS can't be used.
+
+    Attributes:
+        address: Host and port.
+        server_name: The name that the broker's certificate must have; None without TLS.
+    """
+
+    def __init__(self, settings: ListenerSettings, turn: asyncio.Lock) -> None:
+        tls = settings.upstream_tls
+        self.address = settings.upstream
+        self.server_name = None if tls is None else tls.server_name or settings.upstream.host
+        self._turn = turn
+        self._tls: TlsContext | None = None if tls is None else client_context(settings.name, tls)
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """The TLS context for a new connection; None without TLS."""
+        return None if self._tls is None else self._tls.current()
+
+    async def connect(self) -> socket.socket:
+        """Connect, and shake hands.
+
+        Returns:
+            The socket, non-blocking.
+
+        Raises:
+            OSError: It can't be done; :func:`reason_of` says why.
+        """
+        plain = await self._connect()
+        tls = self.tls
+        if tls is None:
+            return plain
+        broker = wrap(tls, plain, server_side=False, server_name=self.server_name)
+        try:
+            await handshake(broker, self._turn)
+        except BaseException:
+            broker.close()
+            raise
+        return broker
+
+    async def _connect(self) -> socket.socket:
+        loop = asyncio.get_running_loop()
+        host, port = self.address.host, self.address.port
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        problem: OSError | None = None
+        for family, kind, protocol, _, address in addresses:
+            broker = socket.socket(family, kind, protocol)
+            broker.setblocking(False)  # noqa: FBT003 - the socket's own signature
+            try:
+                await loop.sock_connect(broker, address)
+            except OSError as error:
+                broker.close()
+                problem = error
+            except BaseException:
+                broker.close()
+                raise
+            else:
+                return broker
+        raise problem or OSError(f"{host} has no address")
