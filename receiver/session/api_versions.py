@@ -31,7 +31,7 @@ from receiver.session.messages import (
     unknown_version_request,
 )
 from receiver.session.pending import Answering
-from receiver.session.upstream import LEARNED_KEYS, Upstream
+from receiver.session.upstream import Upstream
 from receiver.telemetry.connection import Broker, Connection
 from receiver.wire import api_keys, k18_api_versions, k71_get_telemetry_subscriptions, k72_push_telemetry
 from receiver.wire.error_codes import ErrorCode
@@ -53,7 +53,8 @@ def _ends(versions: range) -> tuple[int, int]:
     return versions[0], versions[-1]
 
 
-#: What we speak ourselves, whatever the broker speaks: these ranges stand in every answer to ApiVersions.
+#: What we speak ourselves, whatever the broker speaks: these ranges stand in every answer to ApiVersions, but
+#: for that of ApiVersions itself where KIP-1313's version of it is translated.
 OFFERED: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
     {
         api_keys.API_VERSIONS: _ends(k18_api_versions.SUPPORTED_VERSIONS),
@@ -97,8 +98,10 @@ def decide(
         upstream: What the broker speaks.
     """
     if request is None:
+        _, greatest = upstream.translated.get(api_keys.API_VERSIONS, OFFERED[api_keys.API_VERSIONS])
         return Answer(
-            error_code=ErrorCode.UNSUPPORTED_VERSION, body=k18_api_versions.unsupported_version_body()
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            body=k18_api_versions.unsupported_version_body(range(greatest + 1)),
         )
     if version >= _FIRST_WITH_CLIENT_INFORMATION and not k18_api_versions.is_valid_client_information(
         request.client_software_name, request.client_software_version
@@ -208,9 +211,12 @@ class ApiVersionsRequests:
             self._upstream.learn(k18_api_versions.read_ranges(body, 0, (api_keys.API_VERSIONS,)))
         else:
             if error_code == ErrorCode.NONE:
-                self._upstream.learn(k18_api_versions.read_ranges(body, forwarded, LEARNED_KEYS))
+                self._upstream.learn(
+                    k18_api_versions.read_ranges(body, forwarded, self._upstream.learned_keys)
+                )
                 self._learn_software(asked)
-            body = _answer_body(body, asked=header.api_version, forwarded=forwarded)
+            ranges = {**OFFERED, **self._upstream.translated}
+            body = _answer_body(body, ranges, asked=header.api_version, forwarded=forwarded)
         self._events.api_versions_answered(self._connection, header, error_code)
         return frame(response_header(header), body)
 
@@ -221,18 +227,19 @@ class ApiVersionsRequests:
             self._connection.client_software_version = request.client_software_version
 
 
-def _answer_body(body: bytes, *, asked: int, forwarded: int) -> bytes:
+def _answer_body(body: bytes, ranges: Mapping[int, tuple[int, int]], *, asked: int, forwarded: int) -> bytes:
     """Turn the broker's answer into the client's: our versions in it, in the version the client asked in.
 
     Args:
         body: The body of the broker's response; an error other than UNSUPPORTED_VERSION stays what it is.
+        ranges: Our versions: the least and the greatest by API key.
         asked: The version the client asked in.
         forwarded: The version the broker was asked in, at most ``asked``.
 
     Raises:
         WireError: The broker's body is malformed.
     """
-    spliced = k18_api_versions.splice_api_keys(body, forwarded, OFFERED)
+    spliced = k18_api_versions.splice_api_keys(body, forwarded, ranges)
     if _layout(asked) == _layout(forwarded):
         return spliced
     response = k18_api_versions.decode_response(Reader(spliced), forwarded)

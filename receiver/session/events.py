@@ -40,3 +40,6 @@ class SessionEvents(Protocol):
 
     def limit_exceeded(self, connection: Connection, exceeded: Exceeded) -> None:
         """A peer took more than it may, and was told to wait or is cut off."""
+
+    def client_instance_refused(self, connection: Connection, header: RequestHeader) -> None:
+        """A request was refused because its client instance id is not its connection's (KIP-1313)."""

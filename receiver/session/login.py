@@ -48,10 +48,19 @@ class Login:
         on_outcome: Told of the end of each login, with its mechanism.
 
     Attributes:
+        required: Whether the listener asks for a login.
         succeeded: Whether the broker has let the client in.
     """
 
-    __slots__ = ("_connection", "_exchange", "_failed", "_on_outcome", "_principal_claim", "succeeded")
+    __slots__ = (
+        "_connection",
+        "_exchange",
+        "_failed",
+        "_on_outcome",
+        "_principal_claim",
+        "required",
+        "succeeded",
+    )
 
     def __init__(
         self,
@@ -65,6 +74,7 @@ class Login:
         self._on_outcome = on_outcome
         self._exchange: SaslExchange | None = None  # of the latest SaslHandshake that passed
         self._failed: SaslExchange | None = None  # the latest that the broker refused
+        self.required = connection.security_protocol.startswith("SASL_")
         self.succeeded = False
 
     def handshake(self, header: RequestHeader, reader: Reader) -> Observing:

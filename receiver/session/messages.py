@@ -5,6 +5,7 @@ Owns nothing of when; that is the session's.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from struct import Struct
 from typing import Final
@@ -13,20 +14,23 @@ from receiver.wire import (
     api_keys,
     k03_metadata,
     k18_api_versions,
+    k47_offset_delete,
     k71_get_telemetry_subscriptions,
     k72_push_telemetry,
 )
 from receiver.wire.error_codes import ErrorCode
+from receiver.wire.error_responses import error_body
 from receiver.wire.errors import WireError
 from receiver.wire.framing import frame
 from receiver.wire.headers import (
     RequestHeader,
     ResponseHeader,
+    decode_response_header,
     encode_request_header,
     encode_response_header,
     response_header_version,
 )
-from receiver.wire.k18_api_versions import ApiVersionsRequest
+from receiver.wire.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from receiver.wire.k71_get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -37,7 +41,10 @@ from receiver.wire.primitives import Reader
 __all__ = [
     "api_versions_request",
     "decode_telemetry",
+    "error_answer",
+    "header_before",
     "marker",
+    "offset_delete_answer",
     "response_header",
     "telemetry_error",
     "under",
@@ -73,10 +80,15 @@ def decode_telemetry(
             offset=2,
             found=f"version {header.api_version}",
         )
+    # In version 1 the header has the id (KIP-1313).
+    named = header.client_instance_id
     if not is_push:
-        return k71_get_telemetry_subscriptions.decode_request(reader, header.api_version)
+        get = k71_get_telemetry_subscriptions.decode_request(reader, header.api_version)
+        return get if named is None else replace(get, client_instance_id=named)
     cut = cut_beyond is not None
     push = k72_push_telemetry.decode_request(reader, header.api_version, cut=cut)
+    if named is not None:
+        push = replace(push, client_instance_id=named)
     if cut_beyond is not None and len(push.metrics or b"") <= cut_beyond:
         # Other fields took the room that was kept: what is left of the metrics is neither they nor too large.
         raise WireError(
@@ -96,6 +108,56 @@ def under(correlation_id: int, message: bytes, *, at: int = 4) -> bytes:
         at: Where its correlation id is.
     """
     return b"".join((message[:at], _CORRELATION_ID.pack(correlation_id), message[at + 4 :]))
+
+
+def error_answer(header: RequestHeader, error_code: ErrorCode) -> bytes | None:
+    """Write the frame of an answer to any request that says nothing but an error.
+
+    Returns:
+        The frame; None where the answer to such a request has no place for the error.
+    """
+    version = header.api_version
+    if header.api_key == api_keys.API_VERSIONS and version in k18_api_versions.SUPPORTED_VERSIONS:
+        body = k18_api_versions.encode_response(ApiVersionsResponse(error_code=error_code), version)
+    else:
+        known = error_body(header.api_key, version, error_code)
+        if known is None:
+            return None
+        body = known
+    return frame(response_header(header), body)
+
+
+def header_before(header: RequestHeader, client_id: str | None) -> bytes:
+    """Write the header of a request in KIP-1313's version as that of the version before, without its id.
+
+    Args:
+        header: The request's.
+        client_id: The client id that holds for it: its own may be null.
+    """
+    return encode_request_header(
+        RequestHeader(
+            api_key=header.api_key,
+            api_version=header.api_version - 1,
+            correlation_id=header.correlation_id,
+            client_id=client_id,
+            tagged_fields=header.tagged_fields,
+        )
+    )
+
+
+def offset_delete_answer(header: RequestHeader, response: bytes) -> bytes:
+    """Write the frame of an answer to OffsetDelete v1.
+
+    Args:
+        header: The request's header.
+        response: The broker's answer to version 0, without its length.
+
+    Raises:
+        WireError: It is no such answer.
+    """
+    reader = Reader(response)
+    decode_response_header(reader, response_header_version(header.api_key, header.api_version - 1))
+    return frame(response_header(header), k47_offset_delete.response_to_v1(reader))
 
 
 def api_versions_request(

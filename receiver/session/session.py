@@ -39,25 +39,29 @@ from struct import Struct
 from typing import Final
 
 from receiver.session.api_versions import ApiVersionsRequests
+from receiver.session.client_identity import ClientIdentity
 from receiver.session.events import SessionEvents
 from receiver.session.login import Login, LoginOutcome
-from receiver.session.messages import marker, telemetry_error, under
+from receiver.session.messages import (
+    error_answer,
+    header_before,
+    marker,
+    offset_delete_answer,
+    under,
+    unknown_version_request,
+)
 from receiver.session.pending import Answering, PendingRequests
 from receiver.session.telemetry_requests import Clock, TelemetryRequests
 from receiver.session.upstream import Upstream
 from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.limits import Limits
 from receiver.telemetry.telemetry import ClientTelemetry
-from receiver.wire import api_keys, k03_metadata
+from receiver.wire import api_keys, k47_offset_delete
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
-from receiver.wire.framing import RequestRewriter, ResponseRewriter, frame
-from receiver.wire.headers import (
-    RequestHeader,
-    decode_request_header,
-    decode_response_header,
-    response_header_version,
-)
+from receiver.wire.framing import RequestRewriter, ResponseRewriter, frame, frame_start
+from receiver.wire.header_versions import LATEST
+from receiver.wire.headers import RequestHeader, decode_request_header, request_header_version
 from receiver.wire.primitives import Reader
 
 __all__ = ["WATCHED_KEYS", "Session", "SessionEnd"]
@@ -89,10 +93,7 @@ _MAX_OUTSTANDING: Final = 256
 
 _GREATEST_INT32: Final = 2_147_483_647
 
-#: Requests of a login.
-_LOGIN_KEYS: Final = frozenset({api_keys.SASL_HANDSHAKE, api_keys.SASL_AUTHENTICATE})
-
-_REQUEST_START = Struct(">hhi")
+_KEY_AND_VERSION = Struct(">hh")
 
 
 class SessionEnd(StrEnum):
@@ -129,19 +130,17 @@ class Session:
         "_answered_here",
         "_answers",
         "_api_versions",
-        "_broker",
         "_can_expire",
         "_connection",
         "_events",
+        "_identity",
         "_limits",
         "_login",
         "_max_held_bytes",
-        "_must_log_in",
         "_opaque",
         "_pending",
         "_telemetry",
         "_upstream",
-        "_vouched",
         "closing",
         "requests",
         "responses",
@@ -163,37 +162,40 @@ class Session:
         principal_claim: str,
     ) -> None:
         self._connection = connection
-        self._broker = broker
         self._upstream = upstream
-        self._api_versions = ApiVersionsRequests(
-            connection=connection, broker=broker, upstream=upstream, events=events
-        )
-        self._telemetry = TelemetryRequests(
-            connection=connection,
-            telemetry=telemetry,
-            limits=limits,
-            events=events,
-            clock=clock,
-            max_push_bytes=max_push_bytes,
-        )
         self._limits = limits
         self._events = events
+        self._identity = ClientIdentity(connection)
         self.requests = RequestRewriter(
             self._replace_request,
-            watched=WATCHED_KEYS,
+            replace_head=self._replace_head,
+            header_version=self._header_version,
+            watched=WATCHED_KEYS | {api_keys.OFFSET_DELETE} if upstream.translates else WATCHED_KEYS,
             max_frame_bytes=max_frame_bytes,
             max_watched_bytes=max_push_bytes + _MAX_AROUND_METRICS,
         )
         self.responses = ResponseRewriter(
             self._replace_response, max_frame_bytes=_GREATEST_INT32, max_watched_bytes=_MAX_ANSWER_BYTES
         )
+        self.requests.every = True  # until the first request has been seen (KIP-1313)
         self._pending = PendingRequests(random_bits)
         self._max_held_bytes = 2 * max_push_bytes
         self._login = Login(connection, principal_claim=principal_claim, on_outcome=self._logged_in)
-        self._must_log_in = connection.security_protocol.startswith("SASL_")
-        self._can_expire = self._must_log_in  # whether the broker might not answer a marker again
+        self._can_expire = self._login.required  # whether the broker might not answer a marker again
+        self._api_versions = ApiVersionsRequests(
+            connection=connection, broker=broker, upstream=upstream, events=events
+        )
+        self._telemetry = TelemetryRequests(
+            connection=connection,
+            broker=broker,
+            telemetry=telemetry,
+            limits=limits,
+            login=self._login,
+            events=events,
+            clock=clock,
+            max_push_bytes=max_push_bytes,
+        )
         self._opaque = False
-        self._vouched = False  # whether the broker has answered a marker
         self._answered_here = 0  # requests that the broker has never heard of
         self._answers: list[bytes] = []
         self.closing: SessionEnd | None = None
@@ -261,31 +263,31 @@ class Session:
     # -- requests -------------------------------------------------------------------------------------
 
     def _replace_request(self, request: bytes, length: int) -> bytes:
-        if len(self._pending) + len(self._answers) >= _MAX_OUTSTANDING:
-            raise WireError(
-                expected=f"at most {_MAX_OUTSTANDING} requests for the receiver before an answer",
-                offset=0,
-                found="one more",
-            )
-        api_key, _, _ = _REQUEST_START.unpack_from(request)
+        self._check_outstanding()
+        api_key, api_version = _KEY_AND_VERSION.unpack_from(request)
         if length > len(request) and api_key != api_keys.PUSH_TELEMETRY:
             raise WireError(
                 expected=f"at most {len(request)} bytes of {api_keys.api_name(api_key)}",
                 offset=0,
                 found=str(length),
             )
-        if api_key in _LOGIN_KEYS:
-            return self._watch_login(request)
         reader = Reader(request)
-        header = decode_request_header(reader)
-        self._learn_client_id(header)
+        header = decode_request_header(reader, self._header_version(api_key, api_version))
+        if not self._admits(header):
+            return self._refuse(header)
+        if api_key == api_keys.OFFSET_DELETE:
+            return self._replace_offset_delete(header, reader, request)
+        if self._is_translated(header):
+            request = header_before(header, self._identity.client_id(header)) + request[reader.offset :]
+            reader = Reader(request)
+            header = decode_request_header(reader)
         if api_key == api_keys.API_VERSIONS:
             return self._replace_api_versions(header, reader, request)
+        if api_key == api_keys.SASL_HANDSHAKE or api_key == api_keys.SASL_AUTHENTICATE:
+            return self._watch_login(header, reader, request)
         return self._replace_telemetry(header, reader, cut=length > len(request), held_bytes=len(request))
 
-    def _watch_login(self, request: bytes) -> bytes:
-        reader = Reader(request)
-        header = decode_request_header(reader)
+    def _watch_login(self, header: RequestHeader, reader: Reader, request: bytes) -> bytes:
         self._can_expire = True
         if header.api_key == api_keys.SASL_AUTHENTICATE:
             observing = self._login.authenticate(header, reader)
@@ -333,13 +335,18 @@ class Session:
             return b""
         version = self._upstream.metadata_version()
         correlation_id = self._expect(
-            lambda response: self._answer_telemetry(header, answer, response, version), held_bytes
+            lambda response: self._telemetry.answer(header, answer, response, version), held_bytes
         )
-        return marker(header.client_id, version, correlation_id)
+        return marker(self._identity.client_id(header), version, correlation_id)
 
     def _may_answer_now(self) -> bool:
         """Whether the short cut is open: only the request at hand, already counted, has no answer yet."""
-        return self._vouched and not self._can_expire and self._unanswered == 1 and not self.responses.due
+        return (
+            self._telemetry.vouched
+            and not self._can_expire
+            and self._unanswered == 1
+            and not self.responses.due
+        )
 
     @property
     def _unanswered(self) -> int:
@@ -350,6 +357,14 @@ class Session:
         correlation_id = self._pending.add(answering, held_bytes)
         self.responses.awaited = self._pending.awaited
         return correlation_id
+
+    def _check_outstanding(self) -> None:
+        if len(self._pending) + len(self._answers) >= _MAX_OUTSTANDING:
+            raise WireError(
+                expected=f"at most {_MAX_OUTSTANDING} requests for the receiver before an answer",
+                offset=0,
+                found="one more",
+            )
 
     def _watch_no_longer(self) -> None:
         self.requests.stop_watching()
@@ -363,9 +378,55 @@ class Session:
         self.responses.stop_passing()
         self.closing = end
 
-    def _learn_client_id(self, header: RequestHeader) -> None:
-        if header.client_id is not None:
-            self._connection.client_id = header.client_id
+    # -- request headers (KIP-1313) -------------------------------------------------------------------
+
+    def _replace_head(self, head: bytes, length: int) -> tuple[bytes, bool]:
+        api_key, api_version = _KEY_AND_VERSION.unpack_from(head)
+        header = decode_request_header(Reader(head), self._header_version(api_key, api_version))
+        if not self._admits(header):
+            return self._refuse(header), False
+        if self._is_translated(header):
+            before = header_before(header, self._identity.client_id(header))
+            return frame_start(before, length - len(head)), True
+        return frame_start(head, length - len(head)), True
+
+    def _header_version(self, api_key: int, api_version: int) -> int:
+        # Of a key that nobody knows not even the client id is: it may be a token, before any handshake.
+        if api_key not in LATEST:
+            return 0
+        return request_header_version(api_key, api_version, translated=self._upstream.translated)
+
+    def _admits(self, header: RequestHeader) -> bool:
+        admitted = self._identity.admits(header, may_name_it=header.api_key in self._upstream.with_header_v3)
+        self.requests.every = self._upstream.translates or not self._identity.decided
+        return admitted
+
+    def _refuse(self, header: RequestHeader) -> bytes:
+        refusal = error_answer(header, ErrorCode.INVALID_REQUEST)
+        if refusal is None:
+            raise WireError(
+                expected="the client instance id of the connection's first request (KIP-1313)",
+                offset=0,
+                found="another one, or none",
+            )
+        self._check_outstanding()
+
+        def answer(_: bytes) -> bytes:
+            self._events.client_instance_refused(self._connection, header)
+            return refusal
+
+        return frame(unknown_version_request(header, self._expect(answer, 0)))
+
+    def _is_translated(self, header: RequestHeader) -> bool:
+        return header.client_instance_id is not None and header.api_key in self._upstream.translated
+
+    def _replace_offset_delete(self, header: RequestHeader, reader: Reader, request: bytes) -> bytes:
+        if not self._is_translated(header):
+            return frame(request)
+        translated = header_before(header, self._identity.client_id(header))
+        translated += k47_offset_delete.request_to_v0(reader)
+        correlation_id = self._expect(lambda response: offset_delete_answer(header, response), 0)
+        return frame(under(correlation_id, translated))
 
     # -- answers --------------------------------------------------------------------------------------
 
@@ -379,23 +440,3 @@ class Session:
         if self._opaque and not self._pending:
             self.responses.stop_watching()
         return answering(response)
-
-    def _answer_telemetry(
-        self, header: RequestHeader, answer: Callable[[], bytes], response: bytes, version: int
-    ) -> bytes:
-        refused = k03_metadata.is_error(_at_body(response, version), version)
-        if refused or (self._must_log_in and not self._login.succeeded):
-            # The broker says so; or it would take anybody, behind a listener that is said to ask for a login.
-            self._events.unauthenticated_telemetry(self._connection, header)
-            return telemetry_error(header, ErrorCode.ILLEGAL_SASL_STATE)
-        if self._broker.cluster_id is None:
-            self._broker.cluster_id = k03_metadata.decode_cluster_id(_at_body(response, version), version)
-        self._vouched = True
-        return answer()
-
-
-def _at_body(response: bytes, version: int) -> Reader:
-    """Return a reader at the body of an answer to Metadata."""
-    reader = Reader(response)
-    decode_response_header(reader, response_header_version(api_keys.METADATA, version))
-    return reader

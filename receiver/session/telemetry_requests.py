@@ -10,14 +10,15 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from receiver.session.events import SessionEvents
+from receiver.session.login import Login
 from receiver.session.messages import decode_telemetry, response_header, telemetry_error
-from receiver.telemetry.connection import Connection
+from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.limits import Limits
 from receiver.telemetry.telemetry import ClientTelemetry
-from receiver.wire import k71_get_telemetry_subscriptions, k72_push_telemetry
+from receiver.wire import api_keys, k03_metadata, k71_get_telemetry_subscriptions, k72_push_telemetry
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.framing import frame
-from receiver.wire.headers import RequestHeader
+from receiver.wire.headers import RequestHeader, decode_response_header, response_header_version
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.primitives import Reader
@@ -44,32 +45,53 @@ class TelemetryRequests:
 
     Args:
         connection: The connection's entry in the registry.
+        broker: Who the broker is; its cluster id is learned here.
         telemetry: The telemetry core.
         limits: What one peer may take.
+        login: Whether the client has logged in.
         events: Told of every answer.
         clock: The time.
         max_push_bytes: Most bytes of metrics that the core takes.
+
+    Attributes:
+        vouched: Whether the broker has answered a marker.
     """
 
-    __slots__ = ("_clock", "_connection", "_events", "_limits", "_max_push_bytes", "_mute_s", "_telemetry")
+    __slots__ = (
+        "_broker",
+        "_clock",
+        "_connection",
+        "_events",
+        "_limits",
+        "_login",
+        "_max_push_bytes",
+        "_mute_s",
+        "_telemetry",
+        "vouched",
+    )
 
     def __init__(
         self,
         *,
         connection: Connection,
+        broker: Broker,
         telemetry: ClientTelemetry,
         limits: Limits,
+        login: Login,
         events: SessionEvents,
         clock: Clock,
         max_push_bytes: int,
     ) -> None:
         self._connection = connection
+        self._broker = broker
         self._telemetry = telemetry
         self._limits = limits
+        self._login = login
         self._events = events
         self._clock = clock
         self._max_push_bytes = max_push_bytes
         self._mute_s = 0.0
+        self.vouched = False
 
     def take_mute(self) -> float:
         """Return for how many seconds the client should not be read from, once."""
@@ -102,6 +124,30 @@ class TelemetryRequests:
 
         return throttle
 
+    def answer(
+        self, header: RequestHeader, decide: Callable[[], bytes], response: bytes, version: int
+    ) -> bytes:
+        """Make the answer's frame once the marker's answer is there.
+
+        Args:
+            header: The request's header.
+            decide: What :meth:`take` returned for it.
+            response: The broker's answer to Metadata, without its length.
+            version: The version of that.
+
+        Raises:
+            WireError: It is no such answer.
+        """
+        refused = k03_metadata.is_error(_at_body(response, version), version)
+        if refused or (self._login.required and not self._login.succeeded):
+            # The broker says so; or it would take anybody, behind a listener that is said to ask for a login.
+            self._events.unauthenticated_telemetry(self._connection, header)
+            return telemetry_error(header, ErrorCode.ILLEGAL_SASL_STATE)
+        if self._broker.cluster_id is None:
+            self._broker.cluster_id = k03_metadata.decode_cluster_id(_at_body(response, version), version)
+        self.vouched = True
+        return decide()
+
     def _decide(
         self, header: RequestHeader, request: GetTelemetrySubscriptionsRequest | PushTelemetryRequest
     ) -> bytes:
@@ -119,3 +165,10 @@ class TelemetryRequests:
             )
             body = k71_get_telemetry_subscriptions.encode_response(subscribed.response, header.api_version)
         return frame(response_header(header), body)
+
+
+def _at_body(response: bytes, version: int) -> Reader:
+    """Return a reader at the body of an answer to Metadata."""
+    reader = Reader(response)
+    decode_response_header(reader, response_header_version(api_keys.METADATA, version))
+    return reader

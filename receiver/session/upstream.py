@@ -6,34 +6,53 @@ broker that was upgraded or rolled back is known at its first answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from receiver.wire import api_keys, k03_metadata, k18_api_versions
+from receiver.wire.header_versions import V3_SINCE, offered
 
-__all__ = ["LEARNED_KEYS", "Upstream"]
+__all__ = ["Upstream"]
 
-#: The API keys whose version ranges matter to a session.
-LEARNED_KEYS: Final[Iterable[int]] = (api_keys.METADATA, api_keys.API_VERSIONS)
+_LEARNED_KEYS: Final = frozenset({api_keys.METADATA, api_keys.API_VERSIONS})
+
+_ANSWERED_HERE: Final = frozenset({api_keys.GET_TELEMETRY_SUBSCRIPTIONS, api_keys.PUSH_TELEMETRY})
 
 #: The first version of Metadata whose answer tells the cluster id; every broker since 0.10.1 has it.
 _FIRST_WITH_CLUSTER_ID: Final = 2
 
 
-@dataclass(slots=True)
 class Upstream:
     """The version ranges of one broker listener, as far as they are known.
 
+    Args:
+        translates: Whether KIP-1313's version of every RPC is offered on the broker's behalf.
+
     Attributes:
+        translates: As given.
+        learned_keys: The API keys whose ranges matter.
         ranges: Least and greatest version by API key; a key that is missing is not known.
+        translated: By API key the least version and KIP-1313's, of the RPCs that are translated.
+        with_header_v3: The API keys of all RPCs that clients are offered with request header v3.
     """
 
-    ranges: dict[int, tuple[int, int]] = field(default_factory=dict)
+    __slots__ = ("learned_keys", "ranges", "translated", "translates", "with_header_v3")
 
-    def learn(self, ranges: dict[int, tuple[int, int]]) -> None:
+    def __init__(self, *, translates: bool = False) -> None:
+        self.translates = translates
+        self.learned_keys: Collection[int] = V3_SINCE.keys() if translates else _LEARNED_KEYS
+        self.ranges: dict[int, tuple[int, int]] = {}
+        self.translated: Mapping[int, tuple[int, int]] = {}
+        self.with_header_v3: Collection[int] = _ANSWERED_HERE
+
+    def learn(self, ranges: Mapping[int, tuple[int, int]]) -> None:
         """Take over what an answer to ApiVersions said."""
         self.ranges.update(ranges)
+        if self.translates:
+            self.translated = {
+                key: versions for key, versions in offered(self.ranges).items() if key not in _ANSWERED_HERE
+            }
+            self.with_header_v3 = _ANSWERED_HERE | self.translated.keys()
 
     def api_versions_version(self, asked: int) -> int:
         """Return the version to ask this broker in on behalf of a client that asked in version ``asked``.

@@ -80,6 +80,7 @@ class Events:
     unauthenticated: list[RequestHeader] = field(default_factory=list)
     logins: list[tuple[str, LoginOutcome]] = field(default_factory=list)
     exceeded: list[Exceeded] = field(default_factory=list)
+    refused_instances: list[RequestHeader] = field(default_factory=list)
 
     def api_versions_answered(self, connection: Connection, header: RequestHeader, error_code: int) -> None:
         self.api_versions.append((header, error_code))
@@ -102,6 +103,9 @@ class Events:
 
     def limit_exceeded(self, connection: Connection, exceeded: Exceeded) -> None:
         self.exceeded.append(exceeded)
+
+    def client_instance_refused(self, connection: Connection, header: RequestHeader) -> None:
+        self.refused_instances.append(header)
 
 
 def telemetry_core(
@@ -147,10 +151,12 @@ class Wire:
         max_push_bytes: int = MAX_PUSH_BYTES,
         security_protocol: str = "PLAINTEXT",
         limits: Limits | None = None,
+        translates: bool = False,
     ) -> None:
         self.arrival = arrival
         self.broker = Broker(id=NODE_ID, cluster_id=cluster_id)
-        self.upstream = Upstream(ranges=dict(learned or {}))
+        self.upstream = Upstream(translates=translates)
+        self.upstream.learn(learned or {})
         self.connection = connection(security_protocol)
         self.clock = Clock()
         self.events = Events()

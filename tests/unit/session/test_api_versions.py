@@ -24,8 +24,8 @@ Wiring = Callable[..., Wire]
 
 OURS = {
     api_keys.API_VERSIONS: (0, 5),
-    api_keys.GET_TELEMETRY_SUBSCRIPTIONS: (0, 0),
-    api_keys.PUSH_TELEMETRY: (0, 0),
+    api_keys.GET_TELEMETRY_SUBSCRIPTIONS: (0, 1),
+    api_keys.PUSH_TELEMETRY: (0, 1),
 }
 VERSIONS = range(6)
 
