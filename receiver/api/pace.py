@@ -6,6 +6,7 @@ Owns the reckoning, by source address. It keeps a bounded number of addresses an
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 from typing import Final
 
 __all__ = ["Pace"]
@@ -40,6 +41,7 @@ class Pace:
         return max(0.0, until - now - _BURST / _PER_S)
 
 
+@lru_cache(maxsize=_MAX_SOURCES)
 def _source(text: str) -> str:
     address = ipaddress.ip_address(text.partition("%")[0])
     if isinstance(address, ipaddress.IPv4Address):
