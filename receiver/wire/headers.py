@@ -150,7 +150,8 @@ def decode_request_header(reader: Reader, version: int | None = None) -> Request
         api_key=api_key,
         api_version=api_version,
         correlation_id=correlation_id,
-        client_id=reader.nullable_string("ClientId") if version >= 1 else None,
+        # Kafka lets a client in whose id is no UTF-8.
+        client_id=reader.nullable_string_of_any_bytes("ClientId") if version >= 1 else None,
         client_instance_id=reader.uuid("ClientInstanceId") if version >= 3 else None,
         tagged_fields=reader.tagged_fields("request header's tagged fields") if version >= 2 else (),
     )

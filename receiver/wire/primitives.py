@@ -160,6 +160,18 @@ class Reader:
         length = self.int16(field)
         return None if length == -1 else self._text(start, length, field)
 
+    def nullable_string_of_any_bytes(self, field: str = "nullable string") -> str | None:
+        """Read a string as Java does: what is no UTF-8 becomes U+FFFD, and what then is too long is cut."""
+        start = self._offset
+        length = self.int16(field)
+        if length == -1:
+            return None
+        data = bytes(self._view(start, length, field))
+        text = data.decode(errors="replace")
+        if len(text) == len(data):  # ASCII, as nearly always
+            return text
+        return text.encode()[:MAX_STRING_BYTES].decode(errors="ignore")
+
     def compact_string(self, field: str = "compact string") -> str:
         """Read a string with a varint length."""
         start = self._offset

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from receiver.wire import api_keys
@@ -164,3 +166,19 @@ def test_a_header_of_an_unknown_api_is_read_up_to_the_client_id() -> None:
     reader = Reader(b"\x7f\xff\x00\x03\x00\x00\x00\x07" + CLIENT_ID + b"body")
     assert decode_request_header(reader).client_id == "c"
     assert reader.remaining == 4
+
+
+@pytest.mark.parametrize(
+    ("data", "client_id"),
+    [
+        (b"caf\xc3\xa9", "café"),
+        (b"caf\xe9", "caf\ufffd"),
+        (b"\xff" * 32_767, "\ufffd" * 10_922),
+        (b"", ""),
+    ],
+)
+def test_a_client_id_that_is_no_utf_8_is_read_as_kafka_reads_it(data: bytes, client_id: str) -> None:
+    raw = struct.pack(">hhih", 18, 0, 1, len(data)) + data
+    header = decode_request_header(Reader(raw))
+    assert header.client_id == client_id
+    assert decode_request_header(Reader(encode_request_header(header))) == header
