@@ -81,6 +81,7 @@ class Client:
         self,
         *subscriptions: Subscription,
         settings: TelemetrySettings | None = None,
+        limits: LimitsSettings | None = None,
         connected: Connection | None = None,
     ) -> None:
         self.broker = Broker(id=1, cluster_id="5L6g3nShT-eMCtK--X86sw")
@@ -88,7 +89,7 @@ class Client:
             settings=settings or TelemetrySettings(),
             broker=self.broker,
             subscriptions=SubscriptionSet(subscriptions),
-            limits=Limits(LimitsSettings()),
+            limits=Limits(limits or LimitsSettings()),
             random_bytes=os.urandom,
         )
         self.connection = connected or connection()

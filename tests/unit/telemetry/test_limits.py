@@ -1,0 +1,205 @@
+"""What a peer is, and what it may take."""
+
+from __future__ import annotations
+
+import pytest
+
+from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
+from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL
+from receiver.telemetry.limits import Exceeded, LimitName, Limits
+from tests.unit.telemetry.parts import connection
+
+UNLIMITED = PeerLimitsSettings(
+    connections=None,
+    new_instances_per_minute=None,
+    telemetry_requests_per_second=None,
+    rejected_bytes_per_minute=None,
+)
+
+
+def by_source(**limits: int) -> Limits:
+    return Limits(LimitsSettings(source_address=UNLIMITED.model_copy(update=limits), principal=UNLIMITED))
+
+
+def by_principal(**limits: int) -> Limits:
+    return Limits(LimitsSettings(source_address=UNLIMITED, principal=UNLIMITED.model_copy(update=limits)))
+
+
+@pytest.mark.parametrize(
+    ("source_address", "peer"),
+    [
+        ("10.0.0.7", "10.0.0.7"),
+        ("::ffff:10.0.0.7", "10.0.0.7"),
+        ("::FFFF:a00:7", "10.0.0.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:0DB8:1:2::", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::1", "::/64"),
+        ("unix:/run/x", "unix:/run/x"),
+        ("", ""),
+    ],
+)
+def test_a_source_is_an_address_or_what_one_host_has_of_them(source_address: str, peer: str) -> None:
+    limits = by_source(connections=1)
+    assert limits.connection_opened(source_address) is None
+    exceeded = limits.connection_opened(source_address)
+    assert exceeded == Exceeded(
+        limit=LimitName.CONNECTIONS, scope="source_address", peer=peer, allowed=1, retry_after_s=0.0
+    )
+    assert str(exceeded) == f"the source_address {peer} is over its limit connections (1)"
+
+
+def test_addresses_of_one_network_share_their_limits_and_others_do_not() -> None:
+    limits = by_source(connections=1, new_instances_per_minute=1)
+    assert limits.connection_opened("2001:db8::1") is None
+    assert limits.connection_opened("2001:db8::2") is not None
+    assert limits.connection_opened("2001:db8:0:1::1") is None
+    limits.connection_closed(connection(source_address="2001:db8::3"))
+    assert limits.connection_opened("2001:db8::2") is None
+    one, other = connection(source_address="2001:db8::1"), connection(source_address="2001:db8::2")
+    assert limits.new_instance(one, 0) is None
+    assert limits.new_instance(other, 0) is not None
+
+
+@pytest.mark.parametrize("principal", [ANONYMOUS, UNKNOWN_PRINCIPAL])
+def test_who_may_be_anybody_has_no_limits(principal: str) -> None:
+    limits = by_principal(
+        connections=1,
+        new_instances_per_minute=1,
+        telemetry_requests_per_second=1,
+        rejected_bytes_per_minute=1,
+    )
+    for _ in range(20):
+        one = connection(principal=principal)
+        assert limits.authenticated(one) is None
+        assert limits.new_instance(one, 0) is None
+        assert limits.telemetry_request(one, 0) is None
+        limits.rejected(one, 1000, 0)
+        assert limits.rejecting(one, 0) is None
+        limits.connection_opened(one.source_address)
+        limits.connection_closed(one)
+
+
+def test_a_login_under_another_name_counts_for_that_alone() -> None:
+    limits = by_principal(connections=1)
+    alice, bob = connection(principal="User:alice"), connection(principal="User:bob")
+    for one in (alice, bob):
+        assert limits.connection_opened(one.source_address) is None
+        assert limits.authenticated(one) is None
+        assert limits.authenticated(one) is None
+    alice.principal = "User:bob"
+    assert limits.authenticated(alice) is not None
+    again = connection(principal="User:alice")
+    assert limits.connection_opened(again.source_address) is None
+    assert limits.authenticated(again) is None
+    # Whoever was refused is counted nowhere.
+    limits.connection_closed(alice)
+    assert limits.authenticated(connection(principal="User:bob")) is not None
+    limits.connection_closed(bob)
+    assert limits.authenticated(connection(principal="User:bob")) is None
+
+
+def test_requests_come_in_bursts_and_then_by_the_second() -> None:
+    limits = by_source(telemetry_requests_per_second=2)
+    one = connection()
+    assert [limits.telemetry_request(one, 5.0) for _ in range(20)] == [None] * 20
+    exceeded = limits.telemetry_request(one, 5.0)
+    assert exceeded is not None
+    assert (exceeded.limit, exceeded.retry_after_s) == (LimitName.TELEMETRY_REQUESTS, 0.5)
+    assert limits.telemetry_request(one, 5.25) is not None
+    assert limits.telemetry_request(one, 5.5) is None
+    assert limits.telemetry_request(one, 5.5) is not None
+    assert limits.telemetry_request(connection(source_address="10.0.0.8"), 5.5) is None
+
+
+def test_nothing_is_taken_from_one_peer_where_the_other_is_over() -> None:
+    limits = Limits(
+        LimitsSettings(
+            source_address=UNLIMITED.model_copy(update={"new_instances_per_minute": 3}),
+            principal=UNLIMITED.model_copy(update={"new_instances_per_minute": 1}),
+        )
+    )
+    alice, bob = connection(principal="User:alice"), connection(principal="User:bob")
+    assert limits.new_instance(alice, 0) is None
+    for _ in range(5):
+        exceeded = limits.new_instance(alice, 0)
+        assert exceeded is not None
+        assert (exceeded.scope, exceeded.peer, exceeded.allowed) == ("principal", "User:alice", 1)
+    assert limits.new_instance(bob, 0) is None
+    carol = connection(principal="User:carol")
+    assert limits.new_instance(carol, 0) is None
+    dave = connection(principal="User:dave")
+    exceeded = limits.new_instance(dave, 0)
+    assert exceeded is not None
+    assert exceeded.scope == "source_address"
+    dave.source_address = "10.0.0.8"
+    assert limits.new_instance(dave, 0) is None
+
+
+def test_one_bad_push_of_any_size_costs_two_minutes_at_most() -> None:
+    limits = by_source(rejected_bytes_per_minute=1000)
+    one = connection()
+    limits.rejected(one, 999, 0)
+    assert limits.rejecting(one, 0) is None
+    limits.rejected(one, 10**9, 0)
+    exceeded = limits.rejecting(one, 0)
+    assert exceeded is not None
+    assert exceeded.retry_after_s == pytest.approx(60.06)
+    assert limits.rejecting(one, 60.0) is not None
+    assert limits.rejecting(one, 60.06) is None
+    assert limits.telemetry_request(one, 0) is None
+
+
+def test_a_peer_that_is_refused_is_not_forgotten_for_others() -> None:
+    limits = Limits(
+        LimitsSettings(
+            source_address=UNLIMITED.model_copy(update={"new_instances_per_minute": 1}),
+            principal=UNLIMITED,
+            max_peers=16,
+        )
+    )
+    rogue = connection(source_address="10.9.9.9")
+    assert limits.new_instance(rogue, 0) is None
+    for number in range(100):
+        assert limits.new_instance(rogue, 0) is not None
+        assert limits.new_instance(connection(source_address=f"10.0.0.{number}"), 0) is None
+    assert limits.peers == {"source_address": 16, "principal": 0}
+
+
+def test_open_connections_stay_counted_however_many_peers_there_are() -> None:
+    limits = Limits(LimitsSettings(source_address=PeerLimitsSettings(connections=1), max_peers=16))
+    assert limits.connection_opened("10.9.9.9") is None
+    for number in range(100):
+        other = connection(source_address=f"10.0.0.{number}")
+        assert limits.connection_opened(other.source_address) is None
+        assert limits.telemetry_request(other, 0) is None
+    assert limits.connection_opened("10.9.9.9") is not None
+
+
+def test_other_settings_keep_what_was_counted() -> None:
+    limits = by_source(connections=5, new_instances_per_minute=60)
+    one = connection()
+    for _ in range(3):
+        assert limits.connection_opened(one.source_address) is None
+    for _ in range(60):
+        assert limits.new_instance(one, 0) is None
+    limits.replace_settings(
+        LimitsSettings(
+            source_address=UNLIMITED.model_copy(update={"connections": 3, "new_instances_per_minute": 120}),
+            principal=UNLIMITED,
+        )
+    )
+    assert limits.connection_opened(one.source_address) is not None
+    exceeded = limits.new_instance(one, 0)
+    assert exceeded is not None
+    assert (exceeded.allowed, exceeded.retry_after_s) == (120, 0.5)
+    limits.connection_closed(one)
+    assert limits.connection_opened(one.source_address) is None
+
+
+def test_fewer_peers_from_now_on() -> None:
+    limits = Limits(LimitsSettings(max_peers=64))
+    for number in range(64):
+        assert limits.telemetry_request(connection(source_address=f"10.0.0.{number}"), 0) is None
+    limits.replace_settings(LimitsSettings(max_peers=16))
+    assert limits.peers == {"source_address": 16, "principal": 0}

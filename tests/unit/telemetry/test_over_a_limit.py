@@ -1,0 +1,147 @@
+"""What the core does with clients that are over a limit, and what counts against them."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
+from receiver.settings.model import TelemetrySettings
+from receiver.telemetry.limits import Exceeded, LimitName
+from receiver.wire.error_codes import ErrorCode
+from receiver.wire.uuid import ONE_UUID, ZERO_UUID, Uuid
+from tests.unit.telemetry.parts import COMPRESSED, INSTANCE, Client, payload, subscription
+from tests.unit.telemetry.zstd_parts import rle_frame
+
+E = ErrorCode
+SMALL = payload("ck-producer-star-01")
+
+
+def limited(
+    *, new_instances: int | None = None, rejected_bytes: int | None = None, max_bytes: int = 1 << 20
+) -> Client:
+    return Client(
+        subscription(interval_ms=100),
+        settings=TelemetrySettings(max_bytes=max_bytes),
+        limits=LimitsSettings(
+            source_address=PeerLimitsSettings(
+                new_instances_per_minute=new_instances, rejected_bytes_per_minute=rejected_bytes
+            )
+        ),
+    )
+
+
+def over(limit: LimitName, allowed: int, retry_after_s: float) -> Exceeded:
+    return Exceeded(
+        limit=limit,
+        scope="source_address",
+        peer="10.0.0.7",
+        allowed=allowed,
+        retry_after_s=retry_after_s,
+    )
+
+
+@pytest.mark.parametrize("given", [ZERO_UUID, INSTANCE])
+def test_a_get_for_one_instance_too_many_is_told_to_wait_and_not_remembered(given: Uuid) -> None:
+    client = limited(new_instances=2)
+    known = [client.get(0, client_instance_id=ZERO_UUID).client_instance_id for _ in range(2)]
+    assert len(client.telemetry.instances) == 2
+    outcome = client.get(0, client_instance_id=given)
+    assert outcome.exceeded == over(LimitName.NEW_INSTANCES, 2, 30.0)
+    assert not outcome.created
+    assert outcome.client_instance_id == outcome.response.client_instance_id == given
+    assert outcome.response.error_code == E.THROTTLING_QUOTA_EXCEEDED
+    assert outcome.response.throttle_time_ms == 0
+    assert outcome.response.subscription_id == 0
+    assert [instance.id for instance in client.telemetry.instances] == known
+    assert client.connection.client_instance_id == known[1]
+    # Whoever is known goes on, and there is room again later.
+    assert client.get(1, client_instance_id=known[0]).exceeded is None
+    assert client.get(30, client_instance_id=given).created
+
+
+def test_a_push_of_one_instance_too_many_is_told_to_wait_and_not_remembered() -> None:
+    client = limited(new_instances=1)
+    client.get(0)
+    outcome = client.push(1, SMALL, client_instance_id=INSTANCE)
+    assert outcome.response.error_code == E.THROTTLING_QUOTA_EXCEEDED
+    assert outcome.exceeded == over(LimitName.NEW_INSTANCES, 1, 59.0)
+    assert outcome.problem == "the source_address 10.0.0.7 is over its limit new_instances (1)"
+    assert (outcome.client_instance_id, outcome.wire_bytes, outcome.push) == (INSTANCE, len(SMALL), None)
+    assert client.telemetry.instances.find(INSTANCE) is None
+    # Not refused for that, as a client that failed over from another broker isn't.
+    outcome = client.push(60, SMALL, client_instance_id=INSTANCE)
+    assert (outcome.response.error_code, outcome.exceeded) == (E.UNKNOWN_SUBSCRIPTION_ID, None)
+
+
+BOMB = COMPRESSED[1](bytes(9 << 20))
+CUT_OFF = COMPRESSED[1](bytes(5 << 20))[:-1]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "codec", "error", "counted"),
+    [
+        (b"x" * 2000, 9, E.UNSUPPORTED_COMPRESSION_TYPE, 2000),
+        (bytes(40_001), 0, E.TELEMETRY_TOO_LARGE, 40_001),
+        (b"\xff" * 3000, 0, E.INVALID_RECORD, 3000),
+        (b"\xff" * 3000, 1, E.INVALID_RECORD, 3000),
+        # What they were inflated to counts where it is more.
+        (gzip.compress(bytes(100_000)), 1, E.INVALID_RECORD, 100_000),
+        (BOMB, 1, E.TELEMETRY_TOO_LARGE, (8 << 20) + 1),
+        (CUT_OFF, 1, E.INVALID_RECORD, 5 << 20),
+        (rle_frame(9 << 20), 4, E.TELEMETRY_TOO_LARGE, 9 << 20),
+        (COMPRESSED[2](bytes(100_000))[:-2], 2, E.INVALID_RECORD, 100_000),
+        (COMPRESSED[3](bytes(9 << 20)), 3, E.TELEMETRY_TOO_LARGE, (8 << 20) + 1),
+    ],
+)
+def test_what_is_refused_counts_as_much_as_it_was_work(
+    metrics: bytes, codec: int, error: ErrorCode, counted: int
+) -> None:
+    for allowed, answer in ((counted, E.THROTTLING_QUOTA_EXCEEDED), (counted + 1, E.NONE)):
+        client = limited(rejected_bytes=allowed, max_bytes=40_000)
+        client.get(0)
+        assert client.push(1, metrics, compression_type=codec).response.error_code == error
+        # Another of the same host, at the same moment.
+        client.get(1, client_instance_id=INSTANCE)
+        assert client.push(1).response.error_code == answer
+
+
+def test_who_was_refused_too_much_is_not_looked_into() -> None:
+    client = limited(rejected_bytes=3000)
+    client.get(0)
+    for now in (1, 2, 3):
+        outcome = client.push(now, b"\xff" * 1100)
+        assert (outcome.response.error_code, outcome.exceeded) == (E.INVALID_RECORD, None)
+    # It would be refused for another reason, and is no longer.
+    outcome = client.push(4, b"\xff" * 1100)
+    assert outcome.response.error_code == E.THROTTLING_QUOTA_EXCEEDED
+    assert outcome.exceeded is not None
+    assert (outcome.exceeded.limit, outcome.exceeded.allowed) == (LimitName.REJECTED_BYTES, 3000)
+    assert outcome.problem == "the source_address 10.0.0.7 is over its limit rejected_bytes (3000)"
+    assert outcome.inflated_bytes == 0
+    # What is told to wait does not count, so that waiting helps; then it is taken.
+    later = 4 + outcome.exceeded.retry_after_s
+    assert client.push(later - 0.2, SMALL).response.error_code == E.THROTTLING_QUOTA_EXCEEDED
+    outcome = client.push(later, SMALL)
+    assert (outcome.response.error_code, outcome.exceeded) == (E.NONE, None)
+    assert outcome.push is not None
+
+
+def test_what_is_only_too_early_or_outdated_is_not_counted() -> None:
+    client = limited(rejected_bytes=1)
+    client.get(0)
+    assert client.push(1, SMALL).response.error_code == E.NONE
+    assert client.push(1, SMALL).response.error_code == E.THROTTLING_QUOTA_EXCEEDED
+    assert client.push(2, SMALL, subscription_id=5).response.error_code == E.UNKNOWN_SUBSCRIPTION_ID
+    assert client.push(3, SMALL).response.error_code == E.NONE
+
+
+@pytest.mark.parametrize("reserved", [ZERO_UUID, ONE_UUID])
+def test_a_reserved_id_counts_and_is_still_told_what_is_true(reserved: Uuid) -> None:
+    client = limited(rejected_bytes=3000)
+    client.get(0)
+    for _ in range(3):
+        outcome = client.push(0, bytes(1500), client_instance_id=reserved)
+        assert (outcome.response.error_code, outcome.exceeded) == (E.INVALID_REQUEST, None)
+    assert client.push(1, SMALL).exceeded is not None
