@@ -167,10 +167,9 @@ class Reader:
         if length == -1:
             return None
         data = bytes(self._view(start, length, field))
-        text = data.decode(errors="replace")
-        if len(text) == len(data):  # ASCII, as nearly always
-            return text
-        return text.encode()[:MAX_STRING_BYTES].decode(errors="ignore")
+        if data.isascii():
+            return data.decode("ascii")
+        return data.decode(errors="replace").encode()[:MAX_STRING_BYTES].decode(errors="ignore")
 
     def compact_string(self, field: str = "compact string") -> str:
         """Read a string with a varint length."""
