@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from google.protobuf.message import DecodeError
 from hypothesis import example, given
 from hypothesis import strategies as st
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
@@ -13,6 +14,7 @@ from receiver.telemetry.connection import Broker
 from receiver.telemetry.errors import InvalidMetricsError
 from receiver.telemetry.labels import OWNED_LABELS, label_bytes, label_facts
 from receiver.telemetry.otlp import label_metrics
+from receiver.telemetry.otlp_views import Checked
 from tests.property.telemetry.strategies import odd_encodings, pushes
 from tests.unit.telemetry.otlp_parts import MAX_ENTRIES
 from tests.unit.telemetry.parts import JAVA_PRODUCER, all_metrics, connection, payload
@@ -146,6 +148,22 @@ def test_a_damaged_push_is_taken_or_refused(data: st.DataObject) -> None:
         return
     if labelled.data:
         received(labelled.data)
+
+
+def can_be_read(as_what: type[Any], data: bytes) -> bool:
+    try:
+        as_what.FromString(data)
+    except DecodeError:
+        return False
+    return True
+
+
+@given(st.one_of(st.binary(max_size=100), odd_encodings().map(lambda case: case[1])), st.data())
+def test_what_is_checked_is_what_can_be_read(given_bytes: bytes, data: st.DataObject) -> None:
+    damaged = bytearray(given_bytes)
+    for _ in range(data.draw(st.integers(0, 3)) if damaged else 0):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    assert can_be_read(Checked, bytes(damaged)) == can_be_read(MetricsData, bytes(damaged))
 
 
 @given(st.binary(min_size=1, max_size=300))
