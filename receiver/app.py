@@ -29,6 +29,7 @@ from receiver.api.client_states import TelemetryClientStates
 from receiver.gateway.event_loop import run as run_event_loop
 from receiver.gateway.events import GatewayEvents
 from receiver.gateway.gateway import Gateway
+from receiver.gateway.held import HeldRequests
 from receiver.gateway.listener import Listener, ListenerError
 from receiver.gateway.registry import ConnectionRegistry
 from receiver.host import PluginHost, load_plugins
@@ -38,13 +39,14 @@ from receiver.metrics import ListenerBytes, ReceiverMetrics, Sources
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.errors import SettingsError
-from receiver.settings.load import load
 from receiver.settings.listeners import ListenerSettings
+from receiver.settings.load import load
 from receiver.settings.model import ReceiverSettings
 from receiver.store import SqliteSubscriptionStore, StoreError, Subscriptions
 from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.errors import QuirkError
 from receiver.telemetry.instance import ClientInstances
+from receiver.telemetry.limits import Limits
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 
@@ -61,7 +63,7 @@ _FORGOTTEN_AT_A_SCRAPE: Final = 1000
 _GC_THRESHOLDS: Final = (20_000, 20, 20)
 
 #: What a running receiver can't change: sockets, files and threads hang on it.
-_FIXED_KEYS: Final = ("broker", "listeners", "subscriptions", "rest", "plugins")
+_FIXED_KEYS: Final = ("broker", "listeners", "subscriptions", "rest", "plugins", "kip1313")
 
 #: Likewise: open connections cut pushes by the one, and the other is the size of a table.
 _FIXED_TELEMETRY_KEYS: Final = ("max_bytes", "max_instances")
@@ -100,10 +102,13 @@ class Application:
         self._registry = ConnectionRegistry()
         self._metrics = ReceiverMetrics(version=version("kafka-client-telemetry"))
         self._host = PluginHost(load_plugins(settings.plugins))
+        self._limits = Limits(settings.limits)
+        self._held = HeldRequests(settings.limits)
         self._telemetry = ClientTelemetry(
             settings=settings.telemetry,
             broker=self._broker,
             subscriptions=SubscriptionSet(()),
+            limits=self._limits,
             random_bytes=os.urandom,
         )
         self._events = GatewayEvents(
@@ -112,7 +117,7 @@ class Application:
         self._store = SqliteSubscriptionStore(settings.subscriptions.path)
         self._subscriptions = Subscriptions(self._store, self._telemetry.replace_subscriptions)
         self._gateway = Gateway([self._listener(listener) for listener in settings.listeners])
-        self._rest = RestServer(create_api(self._api_dependencies()), settings.rest.bind)
+        self._rest = RestServer(create_api(self._api_dependencies(), settings.rest), settings.rest)
         self._metrics.observe(self._sources())
 
     async def serve(self) -> None:
@@ -155,18 +160,23 @@ class Application:
                 broker=self._broker,
                 upstream=upstream,
                 telemetry=self._telemetry,
+                limits=self._limits,
                 events=self._events,
                 clock=self._clock,
                 random_bits=self._random.getrandbits,
                 max_frame_bytes=settings.max_frame_bytes,
                 max_push_bytes=self._settings.telemetry.max_bytes,
+                principal_claim=settings.oauthbearer_principal_claim,
             )
 
         return Listener(
             settings,
             broker=self._broker,
+            upstream=Upstream(translates=self._settings.kip1313.translate_all),
             registry=self._registry,
             metrics=self._metrics,
+            limits=self._limits,
+            held=self._held,
             make_session=make_session,
             on_disconnect=self._telemetry.disconnected,
         )
@@ -179,6 +189,7 @@ class Application:
             connections=self._registry.snapshot,
             not_ready_because=self.not_ready_because,
             metrics=self._metrics,
+            refused=self._metrics.rest_refused,
         )
 
     def _sources(self) -> Sources:
@@ -244,10 +255,17 @@ class Application:
             except QuirkError as error:
                 _log.error("the configuration is not re-read", problem=f"telemetry.{error}")
                 return
+        self._limits.replace_settings(fresh.limits)
+        self._held.replace_settings(fresh.limits)
         configure_log(fresh.log)
         self._events.log_requests = fresh.log.requests
         self._settings = old.model_copy(
-            update={"log": fresh.log, "telemetry": telemetry, "drain": fresh.drain}
+            update={
+                "log": fresh.log,
+                "telemetry": telemetry,
+                "limits": fresh.limits,
+                "drain": fresh.drain,
+            }
         )
         _log.info("the configuration is re-read", needs_a_restart=unchanged)
 

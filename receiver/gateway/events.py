@@ -136,6 +136,15 @@ class GatewayEvents:
             **connection_fields(connection),
         )
 
+    def client_instance_refused(self, connection: Connection, header: RequestHeader) -> None:
+        """Count and log a request whose client instance id is not its connection's (KIP-1313)."""
+        self._metrics.protocol_error(connection.listener, "client_instance_id")
+        self._warnings.warning(
+            "a client instance id that is not the connection's",
+            api=api_name(header.api_key),
+            **connection_fields(connection),
+        )
+
     def _log_request(
         self, connection: Connection, header: RequestHeader, error_code: int, **facts: object
     ) -> None:

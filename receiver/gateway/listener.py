@@ -67,6 +67,7 @@ class Listener:
     Args:
         settings: What is configured.
         broker: Who the broker is; its cluster id may be learned here.
+        upstream: What the broker speaks; learned here.
         registry: Where connections are entered.
         metrics: The receiver's own metrics.
         limits: What one peer may take.
@@ -83,6 +84,7 @@ class Listener:
         settings: ListenerSettings,
         *,
         broker: Broker,
+        upstream: Upstream,
         registry: ConnectionRegistry,
         metrics: ReceiverMetrics,
         limits: Limits,
@@ -91,6 +93,7 @@ class Listener:
         on_disconnect: Callable[[Connection], None],
     ) -> None:
         self.settings = settings
+        self._upstream = upstream
         self._registry = registry
         self._metrics = metrics
         self._limits = limits
@@ -100,10 +103,10 @@ class Listener:
         turn = asyncio.Lock()
         try:
             self._admission = Admission(settings, limits, turn)
-            self._upstream = UpstreamAddress(settings, turn)
+            self._address = UpstreamAddress(settings, turn)
         except TlsFilesError as error:
             raise ListenerError(f"listener {settings.name}: {error}") from None
-        self._watch = UpstreamWatch(settings, self._upstream, broker)
+        self._watch = UpstreamWatch(settings, self._address, broker, upstream)
         self._relays: set[Relay] = set()
         self._connecting: set[asyncio.Task[None]] = set()
         self._socket: socket.socket | None = None
@@ -245,7 +248,7 @@ class Listener:
             self._limits.connection_closed(connection)
             self._refuse("gone", reason_of(error))
             return
-        session = self._make_session(connection, self._watch.upstream)
+        session = self._make_session(connection, self._upstream)
         relay = Relay(running_loop(), connection, client, broker, session, self._held, self._closed)
         self._relays.add(relay)
         self._registry.add(connection)
@@ -255,7 +258,7 @@ class Listener:
     async def _connect(self) -> socket.socket:
         started = running_loop().time()
         async with asyncio.timeout(self.settings.connect_timeout_ms / 1000):
-            broker = await self._upstream.connect()
+            broker = await self._address.connect()
         self._metrics.upstream_connected(self.settings.name, running_loop().time() - started)
         return broker
 

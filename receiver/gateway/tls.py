@@ -173,6 +173,8 @@ def _context(protocol: int, min_version: TlsVersion) -> ssl.SSLContext:
     context.sslsocket_class = TlsSocket
     context.minimum_version = _VERSIONS[min_version]
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    # So that an end without close_notify can be told from a reset; see receiver.gateway.tls_socket.
+    context.options |= ssl.OP_IGNORE_UNEXPECTED_EOF
     # Java's trust stores trust whatever certificate is in them, not self-signed ones alone.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return context

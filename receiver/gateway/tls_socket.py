@@ -22,12 +22,20 @@ if TYPE_CHECKING:
 
 __all__ = ["TlsSocket", "tls_problem", "wrap"]
 
+#: How a reset shows; what the system said of it is lost by then. An end without close_notify is none of these
+#: under OP_IGNORE_UNEXPECTED_EOF.
+_RESET = (ssl.SSLEOFError, ssl.SSLSyscallError)
+
 
 def tls_problem(error: ssl.SSLError) -> str:
     """Say in OpenSSL's words what is wrong, without a place in somebody's source."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {error.verify_message}"
     return (error.reason or str(error)).lower().replace("_", " ")
+
+
+def _os_error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
 
 
 class TlsSocket(ssl.SSLSocket):
@@ -76,10 +84,12 @@ class TlsSocket(ssl.SSLSocket):
                 raise BlockingIOError from None
         except ssl.SSLZeroReturnError:
             self._ended = True
+        except _RESET:
+            self._lost = _os_error(errno.ECONNRESET)
         except OSError as error:
             self._lost = error
         except ValueError:  # it is closed
-            self._lost = OSError(errno.EBADF, os.strerror(errno.EBADF))
+            self._lost = _os_error(errno.EBADF)
         if not count and self._lost is not None:
             raise self._lost
         return count
@@ -96,10 +106,10 @@ class TlsSocket(ssl.SSLSocket):
             return self.write(data)
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
             raise BlockingIOError from None
-        except (ssl.SSLEOFError, ssl.SSLSyscallError, ssl.SSLZeroReturnError):
-            raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)) from None
-        except ValueError:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
+        except _RESET:
+            raise _os_error(errno.ECONNRESET) from None
+        except ValueError:  # it is closed
+            raise _os_error(errno.EBADF) from None
 
     def shutdown(self, how: int) -> None:
         """Say that nothing more will be sent; a peer that has more to say may not be heard any more."""
@@ -124,7 +134,7 @@ def wrap(
     """Begin TLS on a non-blocking socket, which belongs to the result from here on; no handshake is done yet.
 
     Args:
-        context: One whose ``sslsocket_class`` is :class:`TlsSocket`.
+        context: One whose ``sslsocket_class`` is :class:`TlsSocket`, with ``OP_IGNORE_UNEXPECTED_EOF``.
         plain: The socket.
         server_side: Whether the peer is the client.
         server_name: For a client, the name that the peer's certificate must have.
@@ -133,6 +143,10 @@ def wrap(
         OSError: The peer is gone already; the socket is closed.
     """
     wrapped = context.wrap_socket(
-        plain, server_side=server_side, do_handshake_on_connect=False, server_hostname=server_name
+        plain,
+        server_side=server_side,
+        do_handshake_on_connect=False,
+        suppress_ragged_eofs=False,
+        server_hostname=server_name,
     )
     return cast("TlsSocket", wrapped)

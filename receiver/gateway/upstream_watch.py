@@ -36,13 +36,15 @@ class UpstreamWatch:
         settings: The listener's settings.
         address: Where the broker is.
         broker: Who the broker is; its cluster id may be learned here.
+        upstream: What the broker speaks; learned here.
 
     Attributes:
-        upstream: What the broker speaks.
         problem: Why the broker can't be reached; None while it can.
     """
 
-    def __init__(self, settings: ListenerSettings, address: UpstreamAddress, broker: Broker) -> None:
+    def __init__(
+        self, settings: ListenerSettings, address: UpstreamAddress, broker: Broker, upstream: Upstream
+    ) -> None:
         self._settings = settings
         self._address = address
         self._broker = broker
@@ -50,7 +52,7 @@ class UpstreamWatch:
         self._log = structlog.get_logger("receiver.gateway", **self._fields)
         self._warnings = RateLimitedLog("receiver.gateway", fields=self._fields)
         self._asking: asyncio.Task[None] | None = None
-        self.upstream = Upstream()
+        self._upstream = upstream
         self.problem: str | None = "not asked yet"
 
     def start(self) -> None:
@@ -81,7 +83,7 @@ class UpstreamWatch:
             try:
                 cluster_id = await probe(
                     self._address,
-                    self.upstream,
+                    self._upstream,
                     ask_cluster_id=not self._settings.speaks_sasl,
                     timeout_s=self._settings.connect_timeout_ms / 1000,
                 )

@@ -34,8 +34,8 @@ class PeerLimitsSettings(Settings):
     )
     rejected_bytes_per_minute: _Limit | None = Field(
         default=67_108_864,
-        description="Bytes of pushes that were refused for what they held; from then on its pushes are told to wait "
-        "and not looked into.",
+        description="Bytes of pushes that were refused for what they held; from then on its pushes are told "
+        "to wait and not looked into.",
     )
 
 
@@ -53,7 +53,7 @@ class LimitsSettings(Settings):
         default=65_536,
         ge=16,
         le=10_000_000,
-        description="Source addresses and principals remembered, of each; the least recently seen goes first.",
+        description="Peers remembered of each kind; the least recently seen goes first.",
     )
     max_held_bytes: int = Field(
         default=268_435_456,

@@ -126,8 +126,8 @@ class TelemetrySettings(Settings):
         default=650_000,
         ge=1000,
         le=100_000_000,
-        description="Messages nested in a push: ResourceMetrics, metrics, data points, attributes, their values "
-        "and so on. Java clients send about eleven for each data point, others about six.",
+        description="Messages nested in a push: ResourceMetrics, metrics, data points, attributes, their "
+        "values and so on. Java clients send about eleven for each data point, others about six.",
     )
     compression: _Compression = Field(
         default=("zstd", "lz4", "gzip", "snappy"), description="Codecs offered, in order of preference."
@@ -182,7 +182,8 @@ class Kip1313Settings(Settings):
 
     translate_all: bool = Field(
         default=False,
-        description="Offer request header v3 for every RPC in front of a broker that lacks it, and translate.",
+        description="Offer request header v3 for every RPC in front of a broker that lacks it, "
+        "and translate.",
     )
 
 

@@ -110,7 +110,7 @@ class RestSettings(Settings):
             raise ValueError(
                 "clients: a client certificate is only seen with tls.client_auth requested or required"
             )
-        names = [entry.name for entry in (*self.tokens, *self.clients)]
+        names = [token.name for token in self.tokens] + [client.name for client in self.clients]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"the name {name} is given twice; the audit log could not tell them apart")

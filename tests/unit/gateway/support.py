@@ -7,7 +7,7 @@ import contextlib
 import os
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from receiver.gateway.event_loop import run, running_loop
@@ -121,6 +121,7 @@ class Gate:
         return Listener(
             settings,
             broker=self.broker,
+            upstream=Upstream(),
             registry=self.registry,
             metrics=self.metrics,
             limits=self.limits,
@@ -244,3 +245,10 @@ async def is_silent(awaited: Awaitable[object], for_s: float = 0.1) -> bool:
     except TimeoutError:
         return True
     return False
+
+
+def knowing(ranges: Mapping[int, tuple[int, int]]) -> Upstream:
+    """An upstream that has said what it speaks."""
+    upstream = Upstream()
+    upstream.learn(ranges)
+    return upstream

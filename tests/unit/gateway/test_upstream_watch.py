@@ -118,16 +118,18 @@ def test_a_refusal_is_told_in_the_systems_words() -> None:
         on_loop(ask(free_port()))
 
 
-def watch(port: int, broker: Broker | None = None) -> UpstreamWatch:
+def watch(port: int, broker: Broker | None = None, upstream: Upstream | None = None) -> UpstreamWatch:
     settings = Gate().listener(port).settings
-    return UpstreamWatch(settings, UpstreamAddress(settings, asyncio.Lock()), broker or Broker(id=NODE_ID))
+    address = UpstreamAddress(settings, asyncio.Lock())
+    return UpstreamWatch(settings, address, broker or Broker(id=NODE_ID), upstream or Upstream())
 
 
 def test_a_watch_asks_until_there_is_an_answer() -> None:
     async def main() -> None:
         broker = ScriptedBroker()
         known = Broker(id=NODE_ID)
-        watching = watch(broker.port, known)
+        upstream = Upstream()
+        watching = watch(broker.port, known, upstream)
         assert watching.problem == "not asked yet"
         with capture_logs() as log:
             watching.start()
@@ -136,7 +138,7 @@ def test_a_watch_asks_until_there_is_an_answer() -> None:
                 await eventually(lambda: watching.problem is None, "the broker")
         watching.stop()
         assert known.cluster_id == CLUSTER_ID
-        assert watching.upstream.ranges
+        assert upstream.ranges
         assert [line["event"] for line in log] == ["the broker does not answer", "the broker answers"]
 
     on_loop(main())
