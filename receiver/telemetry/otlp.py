@@ -28,7 +28,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from receiver.telemetry.errors import InvalidMetricsError, TooLargeError
 from receiver.telemetry.labels import length_delimited
 from receiver.telemetry.otlp_views import Checked, Frames, OneResource, OneScope, Outline
-from receiver.telemetry.scrub import Scrubber, may_need_scrubbing, refuse_too_many
+from receiver.telemetry.scrub import Scrubber, may_need_scrubbing, refuse_too_many, refuse_too_many_hits
 
 __all__ = ["MAX_RESOURCES", "InvalidMetricsError", "LabelledMetrics", "TooLargeError", "label_metrics"]
 
@@ -102,10 +102,11 @@ def label_metrics(data: bytes, labels: bytes, *, max_entries: int) -> LabelledMe
     plain = not _has_unknown_outer_fields(data)
     one_list = plain and _is_one_list(merged.resource_metrics, count)
     if may_need_scrubbing(data):
-        refuse_too_many(data, 0 if one_list else count + len(scope_metrics.metrics))
         if one_list:
+            refuse_too_many_hits(data, len(scope_metrics.metrics))
             _scrub_one_list(merged.resource_metrics, scrubber)
         else:
+            refuse_too_many(count + len(scope_metrics.metrics))
             metrics = MetricsData.FromString(data)
             scrubber.scrub(metrics)
             data = metrics.SerializeToString()

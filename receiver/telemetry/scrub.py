@@ -20,7 +20,14 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from receiver.telemetry.errors import TooLargeError
 from receiver.telemetry.labels import OWNED_LABELS
 
-__all__ = ["MAX_ATTRIBUTES", "MAX_SCRUBBED", "Scrubber", "may_need_scrubbing", "refuse_too_many"]
+__all__ = [
+    "MAX_ATTRIBUTES",
+    "MAX_SCRUBBED",
+    "Scrubber",
+    "may_need_scrubbing",
+    "refuse_too_many",
+    "refuse_too_many_hits",
+]
 
 #: Messages in a push that Python may look at one by one.
 MAX_SCRUBBED: Final = 20_000
@@ -75,26 +82,34 @@ def may_need_scrubbing(data: bytes) -> bool:
     )
 
 
-def refuse_too_many(data: bytes, messages: int) -> None:
-    """Refuse beforehand a push in which more would have to be looked at than may be.
-
-    Args:
-        data: The whole push.
-        messages: How many of its messages would all have to be looked at.
+def refuse_too_many(messages: int) -> None:
+    """Refuse a push before it is parsed, of which so many messages would have to be looked at.
 
     Raises:
-        TooLargeError: More than :data:`MAX_SCRUBBED` messages, or than :data:`MAX_ATTRIBUTES` places.
+        TooLargeError: They are more than :data:`MAX_SCRUBBED`.
     """
     if messages > MAX_SCRUBBED:
         raise TooLargeError(f"has more than {MAX_SCRUBBED} messages to look at")
-    if len(_hits(_VALUES + _KEYS, data)) > MAX_ATTRIBUTES:
-        raise TooLargeError(f"has more than {MAX_ATTRIBUTES} places to look at")
+
+
+def refuse_too_many_hits(data: bytes, metrics: int) -> None:
+    """Refuse a push of so many metrics before they are made a list, where too much of it is suspicious.
+
+    Raises:
+        TooLargeError: More than :data:`MAX_ATTRIBUTES` places are.
+    """
+    if metrics > MAX_SCRUBBED:
+        _hits(_VALUES, data)
+        _hits(_KEYS, data)
 
 
 def _hits(patterns: tuple[re.Pattern[bytes], ...], data: bytes) -> list[int]:
-    """Find the places that are suspicious, one more than may be at most."""
+    """Find the places that are suspicious."""
     found = itertools.chain.from_iterable(pattern.finditer(data) for pattern in patterns)
-    return [hit.start() for hit in itertools.islice(found, MAX_ATTRIBUTES + 1)]
+    hits = [hit.start() for hit in itertools.islice(found, MAX_ATTRIBUTES + 1)]
+    if len(hits) > MAX_ATTRIBUTES:
+        raise TooLargeError(f"has more than {MAX_ATTRIBUTES} places to look at")
+    return hits
 
 
 class Scrubber:
@@ -139,6 +154,7 @@ class Scrubber:
         ends = list(itertools.accumulate(map(len, apart)))
         odd_values = {bisect_right(ends, hit) for hit in _hits(_VALUES, together)}
         odd_keys = {bisect_right(ends, hit) for hit in _hits(_KEYS, together)}
+        refuse_too_many(len(odd_values | odd_keys))
         emptied = []
         for index in sorted(odd_values | odd_keys):
             metric = Metric.FromString(apart[index])
@@ -220,8 +236,7 @@ class Scrubber:
 
     def _look_at(self, messages: int) -> None:
         self._looked_at += messages
-        if self._looked_at > MAX_SCRUBBED:
-            raise TooLargeError(f"has more than {MAX_SCRUBBED} messages to look at")
+        refuse_too_many(self._looked_at)
 
 
 def _keep(items: Any, kept: list[bool]) -> bool:
