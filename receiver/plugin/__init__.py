@@ -77,7 +77,7 @@ class ClientTelemetryContext:
         subscription_id: The subscription the metrics were collected for.
         push_interval_ms: How often the client was asked to push, in milliseconds.
         received_at_ns: When the push arrived, in nanoseconds since the epoch.
-        sasl_mechanism: The SASL mechanism the client logged in by, such as ``SCRAM-SHA-512``; None without SASL.
+        sasl_mechanism: The SASL mechanism of the client's login, ``PLAIN`` for instance; None without SASL.
     """
 
     connection_id: str
