@@ -5,37 +5,52 @@ Owns the keys below ``limits``. What happens at a limit is the telemetry core's 
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from pydantic import Field
 
 from receiver.settings.base import Settings
 
-__all__ = ["LimitsSettings", "PeerLimitsSettings"]
+__all__ = ["LimitsSettings", "PeerLimitsSettings", "PrincipalLimitsSettings"]
 
-_Limit = Annotated[int, Field(ge=1, le=1_000_000_000)]
+_MOST = 1_000_000_000
+
+_CONNECTIONS = "Open connections; one more is closed at once. Null: no limit, as below."
+_NEW_INSTANCES = (
+    "Client instances that were not known before; one more is told to wait (THROTTLING_QUOTA_EXCEEDED) and "
+    "not remembered."
+)
+_TELEMETRY_REQUESTS = (
+    "Telemetry requests; one more is told to wait, and its connection is not read from for as long as it "
+    "came too early, at most a second."
+)
+_REJECTED_BYTES = (
+    "Bytes of pushes that were refused for what they held; from then on its pushes are told to wait and not "
+    "looked into."
+)
 
 
 class PeerLimitsSettings(Settings):
-    """What one peer may take; null: as much as it likes."""
+    """What one source address may take: an IPv4 address, or an IPv6 network of 64 bits."""
 
-    connections: _Limit | None = Field(
-        default=2_000, description="Open connections; one more is closed at once."
+    connections: int | None = Field(default=2_000, ge=1, le=_MOST, description=_CONNECTIONS)
+    new_instances_per_minute: int | None = Field(default=600, ge=1, le=_MOST, description=_NEW_INSTANCES)
+    telemetry_requests_per_second: int | None = Field(
+        default=200, ge=1, le=_MOST, description=_TELEMETRY_REQUESTS
     )
-    new_instances_per_minute: _Limit | None = Field(
-        default=600,
-        description="Client instances that were not known before; one more is told to wait "
-        "(THROTTLING_QUOTA_EXCEEDED) and not remembered.",
+    rejected_bytes_per_minute: int | None = Field(
+        default=67_108_864, ge=1, le=_MOST, description=_REJECTED_BYTES
     )
-    telemetry_requests_per_second: _Limit | None = Field(
-        default=200,
-        description="Telemetry requests; one more is told to wait, and its connection is not read from for "
-        "as long as it came too early, at most a second.",
+
+
+class PrincipalLimitsSettings(PeerLimitsSettings):
+    """What one principal may take, from all of its addresses; nobody in particular has no limits."""
+
+    connections: int | None = Field(default=10_000, ge=1, le=_MOST, description=_CONNECTIONS)
+    new_instances_per_minute: int | None = Field(default=3_000, ge=1, le=_MOST, description=_NEW_INSTANCES)
+    telemetry_requests_per_second: int | None = Field(
+        default=1_000, ge=1, le=_MOST, description=_TELEMETRY_REQUESTS
     )
-    rejected_bytes_per_minute: _Limit | None = Field(
-        default=67_108_864,
-        description="Bytes of pushes that were refused for what they held; from then on its pushes are told "
-        "to wait and not looked into.",
+    rejected_bytes_per_minute: int | None = Field(
+        default=268_435_456, ge=1, le=_MOST, description=_REJECTED_BYTES
     )
 
 
@@ -43,12 +58,7 @@ class LimitsSettings(Settings):
     """Limits by source address and by principal, so that one client can't take what is everybody's."""
 
     source_address: PeerLimitsSettings = PeerLimitsSettings()
-    principal: PeerLimitsSettings = PeerLimitsSettings(
-        connections=10_000,
-        new_instances_per_minute=3_000,
-        telemetry_requests_per_second=1_000,
-        rejected_bytes_per_minute=268_435_456,
-    )
+    principal: PrincipalLimitsSettings = PrincipalLimitsSettings()
     max_peers: int = Field(
         default=65_536,
         ge=16,

@@ -20,7 +20,7 @@ from receiver.settings.environment import variable_name
 from receiver.settings.errors import key_text
 from receiver.settings.hostport import HostPort
 from receiver.settings.model import ReceiverSettings
-from receiver.settings.schema import Loc, bounds, fields_of, model_of, options, type_name
+from receiver.settings.schema import Loc, bounds, fields_of, model_of, options, takes_null, type_name
 
 __all__ = ["reference"]
 
@@ -109,14 +109,15 @@ def _table(loc: Loc, model: type[BaseModel], first: str = "") -> str:
     return f"| key | type | default | bounds | what it does |\n|---|---|---|---|---|\n{first}{rows}"
 
 
-def _rows(loc: Loc, model: type[BaseModel]) -> Iterator[str]:
+def _rows(loc: Loc, model: type[BaseModel], optional: Loc = ()) -> Iterator[str]:
+    required = f"**required** with `{key_text(optional)}`" if optional else "**required**"
     for name, annotation, field in fields_of(model):
         path = (*loc, name)
         inner, item = model_of(annotation), _item_model(annotation)
         if inner is not None and not field.is_required():
-            yield from _rows(path, inner)
+            yield from _rows(path, inner, path if takes_null(annotation) else optional)
             continue
-        default = "**required**" if field.is_required() else f"`{_default(field)}`"
+        default = required if field.is_required() else f"`{_default(field)}`"
         yield _row(path, type_name(annotation), default, _limits(annotation, field), field.description or "")
         if item is not None:
             yield from _rows((*path, 0), item)

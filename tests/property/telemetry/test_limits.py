@@ -8,7 +8,7 @@ from fractions import Fraction
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
+from receiver.settings.limits import LimitsSettings
 from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL, Connection
 from receiver.telemetry.limits import Exceeded, LimitName, Limits, Scope
 from tests.unit.telemetry.parts import connection
@@ -24,7 +24,7 @@ BURSTS = (60, 10, 60)
 rarely = st.sampled_from([None, 15, 30, 60, 240])
 often = st.sampled_from([None, 1, 2, 4])
 peer_limits = st.builds(
-    PeerLimitsSettings,
+    PrincipalLimitsSettings,
     connections=st.sampled_from([None, 1, 2, 4]),
     new_instances_per_minute=rarely,
     telemetry_requests_per_second=often,
@@ -41,7 +41,7 @@ class Model:
     """One kind of peer: what each bucket holds, in seconds that it takes to drain."""
 
     def __init__(self) -> None:
-        self.limits = PeerLimitsSettings()
+        self.limits = PrincipalLimitsSettings()
         self.buckets: dict[str, list[Fraction]] = {}
 
     def drain(self, seconds: Fraction) -> None:

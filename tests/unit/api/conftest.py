@@ -17,7 +17,7 @@ from receiver.api import ApiDependencies, RestServer, create_api
 from receiver.api.client_states import TelemetryClientStates
 from receiver.api.dependencies import Exposition
 from receiver.metrics import ReceiverMetrics
-from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
+from receiver.settings.limits import LimitsSettings, PrincipalLimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.settings.rest import RestSettings
 from receiver.store import SqliteSubscriptionStore, Subscriptions
@@ -54,7 +54,7 @@ def bearer(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
-UNLIMITED = PeerLimitsSettings(
+UNLIMITED = PrincipalLimitsSettings(
     connections=None,
     new_instances_per_minute=None,
     telemetry_requests_per_second=None,

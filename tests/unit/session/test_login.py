@@ -10,7 +10,7 @@ import pytest
 
 from receiver.session.login import LoginOutcome
 from receiver.session.session import SessionEnd
-from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
+from receiver.settings.limits import LimitsSettings, PrincipalLimitsSettings
 from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL
 from receiver.telemetry.limits import Limits
 from receiver.wire.error_codes import ErrorCode
@@ -262,7 +262,7 @@ def test_nothing_of_a_password_is_held_while_the_broker_thinks() -> None:
 
 
 def test_one_connection_more_than_a_principal_may_have_is_closed_behind_the_answer() -> None:
-    limits = Limits(LimitsSettings(principal=PeerLimitsSettings(connections=1)))
+    limits = Limits(LimitsSettings(principal=PrincipalLimitsSettings(connections=1)))
     first, second = wire(OK, limits=limits), wire(OK, limits=limits)
     for made in (first, second):
         made.exchange(handshake())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
+from receiver.settings.limits import LimitsSettings, PeerLimitsSettings, PrincipalLimitsSettings
 from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL
 from receiver.telemetry.limits import Exceeded, LimitName, Limits
 from tests.unit.telemetry.parts import connection
 
-UNLIMITED = PeerLimitsSettings(
+UNLIMITED = PrincipalLimitsSettings(
     connections=None,
     new_instances_per_minute=None,
     telemetry_requests_per_second=None,
