@@ -48,25 +48,19 @@ class TlsContext:
         listener: The listener's name, for the log.
         files: What it is made of.
         make: Makes it of the files as they are.
-        clock: Monotonic seconds.
 
     Raises:
         TlsFilesError: A file can't be used.
     """
 
     def __init__(
-        self,
-        listener: str,
-        files: Iterable[Path | None],
-        make: Callable[[], ssl.SSLContext],
-        clock: Callable[[], float] = time.monotonic,
+        self, listener: str, files: Iterable[Path | None], make: Callable[[], ssl.SSLContext]
     ) -> None:
         self._listener = listener
         self._files = tuple(file for file in files if file is not None)
         self._make = make
-        self._clock = clock
         self._warnings = RateLimitedLog("receiver.gateway")
-        self._looked_at = clock()
+        self._looked_at = time.monotonic()
         self._state = self._state_of_files()
         self._context = make()
 
@@ -75,7 +69,7 @@ class TlsContext:
 
         Files that can't be used are logged, once in a while, and tried again.
         """
-        now = self._clock()
+        now = time.monotonic()
         if now - self._looked_at < _LOOK_EVERY_S:
             return self._context
         self._looked_at = now
