@@ -8,7 +8,7 @@ from fractions import Fraction
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from receiver.settings.limits import LimitsSettings
+from receiver.settings.limits import LimitsSettings, PrincipalLimitsSettings
 from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL, Connection
 from receiver.telemetry.limits import Exceeded, LimitName, Limits, Scope
 from tests.unit.telemetry.parts import connection
