@@ -1,0 +1,277 @@
+"""Nobody who is not authenticated pushes, whatever they send and however a listener is set up."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.gateway.support import GatewaySidecar, Raw, get_subscriptions, read_get
+from tests.integration.security.support import (
+    ILLEGAL_SASL_STATE,
+    INTERVAL_MS,
+    KNOWN,
+    MISCONFIGURED,
+    SASL_AUTHENTICATION_FAILED,
+    TIMEOUT_S,
+    TOPIC,
+    RawLogin,
+    SidecarFiles,
+    error_of,
+    exports_of,
+    is_served,
+    login,
+    plain_token,
+    sasl_authenticate,
+    sasl_handshake,
+)
+from tests.testbed.broker import SASL_USERS, KafkaBroker
+from tests.testbed.certificates import CertificateAuthority, CertificateFiles
+from tests.testbed.clients import Client, FranzClient, LibrdkafkaClient, Mode
+from tests.testbed.collector import Collector
+from tests.testbed.ports import LOOPBACK, free_port
+from tests.testbed.process import wait_until
+from tests.testbed.security import Login, Mechanism, Security
+from tests.testbed.sidecar import config_for
+
+OK = 0
+
+
+def asks(raw: Raw) -> int | None:
+    """Ask for subscriptions; return the answer's error code, None where the connection ends instead."""
+    try:
+        return read_get(raw.exchange(get_subscriptions()))[0]
+    except (EOFError, ConnectionError):
+        return None
+
+
+def principal_of(sidecar: GatewaySidecar, listener: str, raw: Raw) -> str | None:
+    """Who the sidecar says a raw client is; None once its connection is gone."""
+    found = [one for one in sidecar.connections(listener) if one["source_port"] == raw.port]
+    return found[0]["principal"] if found else None
+
+
+@pytest.fixture(scope="module")
+def misconfigured(
+    secured_broker: KafkaBroker, files: SidecarFiles, alice: CertificateFiles, shared_collector: Collector
+) -> Iterator[GatewaySidecar]:
+    """A sidecar whose listeners are all set up wrongly."""
+    settings = config_for(secured_broker, collector=shared_collector, listeners=MISCONFIGURED)
+    settings["listeners"] = [one for one in settings["listeners"] if one["name"] in MISCONFIGURED]
+    mutual, sasl_tls = secured_broker.port("MUTUAL"), secured_broker.port("SASL_TLS")
+    ca = {"ca": str(files.upstream.ca)}
+    ours = {"certificate": str(alice.chain), "key": str(alice.key)}
+    settings["listeners"] += [
+        {
+            "name": name,
+            "bind": f"{LOOPBACK}:{free_port()}",
+            "upstream": f"{LOOPBACK}:{upstream}",
+            "upstream_tls": upstream_tls,
+        }
+        for name, upstream, upstream_tls in (
+            ("STRANGER", sasl_tls, {"ca": str(alice.ca)}),
+            ("OTHER_NAME", sasl_tls, {**ca, "server_name": "elsewhere.example"}),
+            ("NOTHING_TO_SHOW", mutual, ca),
+            ("WRONG_TO_SHOW", mutual, {**ca, **ours}),
+        )
+    ]
+    with GatewaySidecar(settings, wait_for_broker=False) as sidecar:
+        sidecar.put_subscription("security", [KNOWN], INTERVAL_MS)
+        yield sidecar
+
+
+@pytest.fixture
+def with_sasl(listener: str, secured: GatewaySidecar, misconfigured: GatewaySidecar) -> int:
+    """The port of a listener in front of a broker's listener with SASL."""
+    return (misconfigured if listener in MISCONFIGURED else secured).port(listener)
+
+
+@pytest.mark.parametrize("listener", ["SASL", "OPEN_BEFORE_SASL", "REAUTH"])
+def test_telemetry_before_a_login_gets_no_answer(with_sasl: int) -> None:
+    with RawLogin(with_sasl) as raw:
+        assert asks(raw) is None
+
+
+@pytest.mark.parametrize("listener", ["SASL", "OPEN_BEFORE_SASL"])
+def test_telemetry_in_the_midst_of_a_login_is_refused(with_sasl: int) -> None:
+    with RawLogin(with_sasl) as raw:
+        assert raw.handshake("SCRAM-SHA-256") == OK
+        assert raw.authenticate(b"n,,n=alice,r=abcdef") == OK
+        assert asks(raw) == ILLEGAL_SASL_STATE
+
+
+def test_telemetry_after_a_failed_login_gets_no_answer(secured: GatewaySidecar) -> None:
+    with RawLogin(secured.port("SASL")) as raw:
+        assert raw.plain("alice", "wrong") == SASL_AUTHENTICATION_FAILED
+        assert principal_of(secured, "SASL", raw) != "User:alice"
+        with contextlib.suppress(OSError):
+            assert asks(raw) is None
+
+
+def test_telemetry_after_a_login_is_answered(secured: GatewaySidecar) -> None:
+    with RawLogin(secured.port("SASL")) as raw:
+        assert raw.plain("alice", SASL_USERS["alice"]) == OK
+        assert read_get(raw.exchange(get_subscriptions()))[0] == OK
+        assert principal_of(secured, "SASL", raw) == "User:alice"
+
+
+def test_a_login_under_another_name_yields_neither(secured: GatewaySidecar) -> None:
+    with RawLogin(secured.port("REAUTH")) as raw:
+        assert raw.plain("alice", SASL_USERS["alice"]) == OK
+        assert read_get(raw.exchange(get_subscriptions()))[0] == OK
+        assert raw.plain("bob", SASL_USERS["bob"]) != OK
+        assert principal_of(secured, "REAUTH", raw) != "User:bob"
+        with contextlib.suppress(OSError):
+            assert asks(raw) is None
+
+
+def test_what_runs_ahead_of_a_login_waits_for_the_brokers_word(secured: GatewaySidecar) -> None:
+    for password, answers in (
+        (SASL_USERS["alice"], [OK, OK, OK]),
+        ("wrong", [OK, SASL_AUTHENTICATION_FAILED]),
+    ):
+        with RawLogin(secured.port("SASL")) as raw:
+            token = plain_token("alice", password)
+            raw.send(sasl_handshake("PLAIN") + sasl_authenticate(token) + get_subscriptions())
+            said = [error_of(raw.frame()), error_of(raw.frame())]
+            with contextlib.suppress(EOFError, ConnectionError):
+                said.append(read_get(raw.frame())[0])
+            assert said == answers
+
+
+def test_a_name_said_in_another_mechanism_counts_for_nothing(secured: GatewaySidecar) -> None:
+    """A token of PLAIN in a login with SCRAM, and the other way round: the broker lets in neither."""
+    scram = b"n,,n=alice,r=abcdef"
+    for mechanism, token in (("SCRAM-SHA-256", plain_token("alice", SASL_USERS["alice"])), ("PLAIN", scram)):
+        with RawLogin(secured.port("SASL")) as raw:
+            assert raw.handshake(mechanism) == OK
+            assert raw.authenticate(token) == SASL_AUTHENTICATION_FAILED
+            assert principal_of(secured, "SASL", raw) != "User:alice"
+            assert asks(raw) is None
+
+
+def test_a_login_that_nobody_asked_for_is_no_login(misconfigured: GatewaySidecar) -> None:
+    """The broker's listener authenticates nobody, so on a listener with SASL nobody is anybody."""
+    with RawLogin(misconfigured.port("SASL_BEFORE_OPEN")) as raw:
+        assert raw.handshake("PLAIN") == ILLEGAL_SASL_STATE
+        assert asks(raw) == ILLEGAL_SASL_STATE
+    with RawLogin(misconfigured.port("SASL_BEFORE_OPEN")) as raw:
+        assert asks(raw) == ILLEGAL_SASL_STATE
+
+
+@pytest.mark.parametrize("kind", [LibrdkafkaClient, FranzClient])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_client_with_a_wrong_password_pushes_nothing(
+    secured: GatewaySidecar, shared_collector: Collector, kind: type[Client], mechanism: Mechanism
+) -> None:
+    client_id = f"wrong-{kind.language}-{mechanism}"
+    wrong = Login(mechanism=mechanism, user="alice", password="wrong")
+    with kind(
+        Mode.PRODUCER,
+        bootstrap=secured.bootstrap("SASL"),
+        topic=TOPIC,
+        client_id=client_id,
+        security=Security(login=wrong),
+    ) as client:
+        deadline = time.monotonic() + 3 * INTERVAL_MS / 1000
+        while time.monotonic() < deadline:
+            shown = [one for one in secured.connections("SASL") if one["client_id"] == client_id]
+            assert "User:alice" not in {one["principal"] for one in shown}
+            time.sleep(0.05)
+        assert client.records == 0
+        client.kill()
+    assert exports_of(shared_collector.exports(), client_id) == []
+
+
+def test_a_listener_in_plaintext_before_one_with_sasl_believes_the_broker(
+    misconfigured: GatewaySidecar, shared_collector: Collector
+) -> None:
+    """The login passes through all the same, and the broker's word is as good as on the right listener."""
+    client_id = "open-before-sasl"
+    with FranzClient(
+        Mode.PRODUCER,
+        bootstrap=misconfigured.bootstrap("OPEN_BEFORE_SASL"),
+        topic=TOPIC,
+        client_id=client_id,
+        security=Security(login=login("SCRAM-SHA-256")),
+    ) as client:
+        client.wait_for_records(5)
+        exports = shared_collector.wait_for(
+            lambda exports: bool(exports_of(exports, client_id)), timeout_s=TIMEOUT_S, what=f"{client_id}'s"
+        )
+    assert {export.resource["principal"] for export in exports_of(exports, client_id)} == {"User:alice"}
+
+
+# -- TLS ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def strangers(
+    authority: CertificateAuthority, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, CertificateFiles]:
+    """Certificates that nobody should believe."""
+    folder = tmp_path_factory.mktemp("strangers")
+    ended = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=1)
+    foreign = CertificateAuthority("Clients' CA")
+    return {
+        "foreign": foreign.issue(common_name="alice", client=True).write(folder, "foreign"),
+        "expired": authority.issue(common_name="alice", client=True, not_after=ended).write(
+            folder, "expired"
+        ),
+        "server's": authority.issue(common_name="alice").write(folder, "server"),
+    }
+
+
+@pytest.mark.parametrize("listener", ["SSL", "MUTUAL"])
+@pytest.mark.parametrize("whose", ["foreign", "expired", "server's"])
+def test_a_certificate_that_proves_nothing_is_refused(
+    secured: GatewaySidecar,
+    alice: CertificateFiles,
+    strangers: dict[str, CertificateFiles],
+    listener: str,
+    whose: str,
+) -> None:
+    assert not is_served(secured.port(listener), alice.ca, strangers[whose])
+    assert is_served(secured.port(listener), alice.ca, alice)
+
+
+def test_a_certificate_is_needed_where_it_is_required(
+    secured: GatewaySidecar, alice: CertificateFiles
+) -> None:
+    assert is_served(secured.port("SSL"), alice.ca)
+    assert not is_served(secured.port("MUTUAL"), alice.ca)
+
+
+def test_plain_bytes_get_nothing_from_a_listener_that_speaks_tls(secured: GatewaySidecar) -> None:
+    with Raw(secured.port("SSL")) as raw:
+        raw.send(get_subscriptions())
+        with contextlib.suppress(ConnectionResetError):
+            answered = raw.read(1 << 16)
+            assert answered[:1] in (b"", b"\x15")  # an alert of TLS, or nothing
+
+
+@pytest.mark.parametrize("listener", ["STRANGER", "OTHER_NAME", "NOTHING_TO_SHOW", "WRONG_TO_SHOW"])
+def test_a_broker_that_is_not_ours_gets_no_client(misconfigured: GatewaySidecar, listener: str) -> None:
+    with Raw(misconfigured.port(listener)) as raw:
+        assert asks(raw) is None
+    wait_until(
+        lambda: listener in {line["listener"] for line in misconfigured.logged("the broker does not answer")},
+        timeout_s=TIMEOUT_S,
+        what=f"a word in the log about {listener}",
+    )
+
+
+def test_nobody_holds_a_listener_with_half_a_handshake(
+    secured: GatewaySidecar, alice: CertificateFiles
+) -> None:
+    with contextlib.ExitStack() as waiting:
+        for _ in range(50):
+            idle = waiting.enter_context(
+                contextlib.closing(socket.create_connection((LOOPBACK, secured.port("MUTUAL"))))
+            )
+            idle.sendall(b"\x16\x03\x01\x02\x00")
+        assert is_served(secured.port("MUTUAL"), alice.ca, alice)
