@@ -32,6 +32,7 @@ ERRORS = {
 CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 
 _FINALIZED_FEATURES_EPOCH = 1
+_TELEMETRY = (requests.GET_TELEMETRY_SUBSCRIPTIONS, requests.PUSH_TELEMETRY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,8 @@ class Reading:
 
     Attributes:
         seed: What its instances' ids are made from, the same for both peers.
+        telemetry_versions: The versions of both telemetry requests that the peer has; None where an answer
+            to ApiVersions is read as it is.
         sasl_payload: What the last SaslAuthenticate was answered.
         instance_ids: By name of an instance the id that the peer answered or the client made up.
         subscription_ids: By name of an instance the subscription id it was last answered.
@@ -61,6 +64,7 @@ class Reading:
     """
 
     seed: str = ""
+    telemetry_versions: tuple[int, int] | None = None
     sasl_payload: bytes = b""
     instance_ids: dict[str, bytes] = field(default_factory=dict)
     subscription_ids: dict[str, int] = field(default_factory=dict)
@@ -142,16 +146,19 @@ def read(answer: bytes | Fate, correlation_id: int, reader: Reader, reading: Rea
 def api_versions(version: int) -> Reader:
     """The reader of an answer to ApiVersions; an unsupported version is answered with a v0 body."""
 
-    def reader(answer: bytes, _: Reading) -> Seen:
+    def reader(answer: bytes, reading: Reading) -> Seen:
         body = _Bytes(answer)
         body.take(">i")
         (error,) = body.take(">h")
         layout = 0 if error == 35 or version not in range(6) else version
         count = body.uvarint() - 1 if layout >= 3 else body.take(">i")[0]
-        listed: dict[int, tuple[int, ...]] = {}
+        listed: dict[int, str] = {}
         for _entry in range(count):
-            key, *ends = body.take(">hhh")
-            listed[key] = tuple(ends)
+            key, least, greatest = body.take(">hhh")
+            listed[key] = f"{least}-{greatest}"
+            if key in _TELEMETRY and (least, greatest) == reading.telemetry_versions:
+                listed[key] = "its own"
+                body.blank(4)
             if layout >= 3 and body.uvarint():
                 raise ValueError(f"tagged fields of key {key}")
         throttled = layout >= 1 and body.take(">i")[0]
@@ -163,7 +170,9 @@ def api_versions(version: int) -> Reader:
                     body.blank(size)
         body.end()
         interesting = [
-            f"{key}: {ends[0]}-{ends[1]}" for key, ends in sorted(listed.items()) if key in {18, 71, 72}
+            f"{key}: {ends}"
+            for key, ends in sorted(listed.items())
+            if key in {requests.API_VERSIONS, *_TELEMETRY}
         ]
         text = f"{_error(error)}, {count} keys" + (f" ({', '.join(interesting)})" if interesting else "")
         return Seen(text=text + (f", throttled {throttled} ms" if throttled else ""), raw=bytes(body.data))
@@ -171,13 +180,13 @@ def api_versions(version: int) -> Reader:
     return reader
 
 
-def get(instance: str, asked_with: bytes) -> Reader:
-    """The reader of an answer to GetTelemetrySubscriptions."""
+def get(instance: str, asked_with: bytes, version: int = 0) -> Reader:
+    """The reader of an answer to GetTelemetrySubscriptions; version 1 has no id in it (KIP-1313)."""
 
     def reader(answer: bytes, reading: Reading) -> Seen:
         body = _Bytes(answer)
         _, tags, throttled, error = body.take(">ibih")
-        answered_with = body.bytes(16)
+        answered_with = body.bytes(16) if version == 0 else requests.ZERO_ID
         if answered_with not in {asked_with, requests.ZERO_ID}:
             body.blank(16)
         (subscription_id,) = body.take(">i")

@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.conformance import answers
 from tests.conformance.conversation import Case, Request, byte_by_byte, together
-from tests.conformance.requests import UNKNOWN_TAGS
+from tests.conformance.requests import NO_UTF8, UNKNOWN_TAGS
 from tests.conformance.words import any_request, api_versions, get, metadata
 from tests.testbed.broker import CLUSTER_ID, NODE_ID
 
@@ -91,6 +91,7 @@ _BODIES = (
     Case(name="ApiVersions with a null client id", steps=(api_versions(3, client_id=None),)),
     Case(name="ApiVersions v0 with a null client id", steps=(api_versions(0, client_id=None),)),
     Case(name="ApiVersions with an empty client id", steps=(api_versions(3, client_id=""),)),
+    Case(name="ApiVersions with a client id that is no UTF-8", steps=(api_versions(3, client_id=NO_UTF8),)),
     Case(name="ApiVersions v0 with bytes after its end", steps=(api_versions(0, trailing=b"more"),)),
     Case(name="ApiVersions v3 with bytes after its end", steps=(api_versions(3, trailing=b"more"),)),
     Case(name="ApiVersions v5 with bytes after its end", steps=(api_versions(5, trailing=b"more"),)),

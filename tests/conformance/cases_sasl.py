@@ -133,6 +133,9 @@ UNAUTHENTICATED: Final = (
         "push pipelined behind a failing login",
         together(handshake("PLAIN"), authenticate(plain_token("alice", "wrong")), push()),
     ),
+    _case("get of version 1 before authentication", get(version=1)),
+    _case("get of version 1 with the zero id before authentication", get(version=1, zero=True)),
+    _case("get of version 1 after the handshake, before authentication", handshake("PLAIN"), get(version=1)),
     _case("get of version 99 before authentication", get(version=99)),
     _case("get cut by a byte before authentication", get(cut=1)),
 )
@@ -183,6 +186,8 @@ _TOKENS = (
 )
 
 _AGAIN = (
+    _case("get of version 1 after login", *_PLAIN, get(version=1)),
+    _case("login after a get of version 1", get(version=1), *_PLAIN),
     _case("SaslHandshake after login", *_PLAIN, handshake("PLAIN"), api_versions(3), get()),
     _case("SaslAuthenticate after login", *_PLAIN, authenticate(), get()),
     _case("SaslHandshake v0 after login", *_PLAIN, handshake("PLAIN", version=0), metadata()),

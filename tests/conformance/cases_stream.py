@@ -6,6 +6,7 @@ import struct
 from typing import Final
 
 from tests.conformance.conversation import Case, Step, byte_by_byte, split_everywhere, together
+from tests.conformance.requests import frame, header, uvarint
 from tests.conformance.words import (
     api_versions,
     expect_close,
@@ -18,6 +19,16 @@ from tests.conformance.words import (
 )
 
 _CLIENT_HELLO: Final = bytes.fromhex("16030100f8010000f40303") + bytes(range(200))
+
+
+def _fate(name: str, *steps: Step) -> Case:
+    return Case(name=name, steps=(*steps, expect_close()), goes_on=False)
+
+
+def _tagged_fields(count: int) -> bytes:
+    """So many that nobody knows, empty all."""
+    return uvarint(count) + b"".join(uvarint(10_000 + number) + b"\0" for number in range(count))
+
 
 _ORDER = (
     Case(
@@ -96,6 +107,17 @@ _ORDER = (
     Case(name="only produce with acks=0 before a get", steps=(together(produce(0), produce(0), get()),)),
 )
 
+_HEADERS = tuple(
+    _fate(
+        f"a {which} request with {count} tagged fields in its header",
+        *before,
+        # DescribeClientQuotas v1, for all: there are none.
+        send(frame(header(48, 1, 1, None, _tagged_fields(count)) + bytes([1, 0, 0]))),
+    )
+    for which, before in (("first", ()), ("second", (metadata(),)))
+    for count in (64, 65)
+)
+
 _PIECES = (
     Case(
         name="telemetry byte by byte",
@@ -119,10 +141,6 @@ _PIECES = (
 )
 
 
-def _fate(name: str, *steps: Step) -> Case:
-    return Case(name=name, steps=(*steps, expect_close()), goes_on=False)
-
-
 _GARBAGE = (
     _fate("HTTP", send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")),
     _fate("a TLS ClientHello", send(_CLIENT_HELLO)),
@@ -137,6 +155,18 @@ _GARBAGE = (
     _fate("a header without a client id", send(struct.pack(">ihhi", 8, 18, 0, 1))),
     _fate("a telemetry header without a client id", send(struct.pack(">ihhi", 8, 71, 0, 1))),
     _fate("a client id longer than its frame", send(struct.pack(">ihhih", 10, 18, 0, 1, 500))),
+    *(
+        _fate(f"{what} whose header {ends}", *before, send(struct.pack(">i", len(data)) + data))
+        for what, before in (("a first request", ()), ("a second request", (api_versions(0),)))
+        for ends, data in (
+            ("has no client id", struct.pack(">hhi", 3, 2, 1)),
+            ("has half a length of a client id", struct.pack(">hhi", 3, 2, 1) + b"\0"),
+            ("has a client id that goes on behind it", struct.pack(">hhih", 3, 2, 1, 500)),
+            ("lacks its tagged fields", struct.pack(">hhih", 3, 9, 1, -1)),
+            ("has tagged fields that go on behind it", struct.pack(">hhih", 3, 9, 1, -1) + b"\x01\x05\x7f"),
+            ("has a count of tagged fields that is none", struct.pack(">hhih", 3, 9, 1, -1) + b"\xff" * 6),
+        )
+    ),
     _fate("an API key that nobody has", send(struct.pack(">ihhih", 10, 9999, 0, 1, -1))),
     _fate("a negative API key", send(struct.pack(">ihhih", 10, -1, 0, 1, -1))),
     _fate("garbage after a good request", api_versions(3), get(), send(b"\xff" * 16)),
@@ -156,4 +186,4 @@ _GARBAGE = (
     _fate("ApiVersions cut by a byte behind a pipeline", together(metadata(), get(), api_versions(3, cut=1))),
 )
 
-CASES: Final = _ORDER + _PIECES + _GARBAGE
+CASES: Final = _ORDER + _HEADERS + _PIECES + _GARBAGE

@@ -15,7 +15,7 @@ from tests.conformance.payloads import (
     TELEMETRY_MAX_BYTES,
     ZSTD,
 )
-from tests.conformance.requests import RESERVED_ID, UNKNOWN_TAGS, ZERO_ID
+from tests.conformance.requests import NO_UTF8, RESERVED_ID, UNKNOWN_TAGS, ZERO_ID
 from tests.conformance.words import (
     api_versions,
     change_subscription,
@@ -35,6 +35,7 @@ _GETS = (
     Case(name="get where everything is subscribed", steps=(get(),), subscribed="all"),
     Case(name="get without a client id", steps=(get(client_id=None),)),
     Case(name="get with an empty client id", steps=(get(client_id=""),)),
+    Case(name="get with a client id that is no UTF-8", steps=(get(client_id=NO_UTF8),)),
     Case(name="get too early", steps=(get(), get())),
     Case(name="get after an interval", steps=(get(), wait(1.5), get()), subscribed="fast"),
     Case(name="get too early right after a push", steps=(get(), push(), get())),
@@ -204,10 +205,10 @@ _BODIES = (
         name="push with unknown tagged fields",
         steps=(get(), push(tags=UNKNOWN_TAGS, header_tags=UNKNOWN_TAGS)),
     ),
-    Case(name="get of a version that is not there", steps=(get(version=1),)),
+    Case(name="get of a version that is not there", steps=(get(version=2),)),
     Case(name="get of version 99", steps=(get(version=99),)),
     Case(name="get of version -1", steps=(get(version=-1),)),
-    Case(name="push of a version that is not there", steps=(get(), push(version=1))),
+    Case(name="push of a version that is not there", steps=(get(), push(version=2))),
     Case(name="push of version -1", steps=(get(), push(version=-1))),
     Case(name="get cut by a byte", steps=(get(cut=1),)),
     Case(name="get without a body", steps=(get(cut=17),)),
@@ -220,4 +221,22 @@ _BODIES = (
     Case(name="telemetry after ApiVersions", steps=(api_versions(3), get(), push())),
 )
 
-CASES: Final = _GETS + _PUSHES + _TERMINATING + _METRICS + _BODIES
+#: Version 1 has the client instance id in its header (KIP-1313).
+_VERSION_1 = (
+    Case(name="get of version 1", steps=(get(version=1),)),
+    Case(name="get and push of version 1", steps=(get(version=1), push(version=1))),
+    Case(name="get of version 1 after ApiVersions", steps=(api_versions(5), get(version=1))),
+    Case(name="get of version 1 with the zero id", steps=(get(version=1, zero=True),)),
+    Case(name="get of version 1 with another id", steps=(get(version=1), get("b", version=1))),
+    Case(name="get of version 0 after version 1", steps=(get(version=1), get())),
+    Case(name="get of version 1 after version 0", steps=(get(), get(version=1))),
+    Case(name="push of version 0 after version 1", steps=(get(version=1), push())),
+    Case(
+        name="get of version 1 with unknown tagged fields",
+        steps=(get(version=1, tags=UNKNOWN_TAGS, header_tags=UNKNOWN_TAGS),),
+    ),
+    Case(name="get of version 1 cut by a byte", steps=(get(version=1, cut=1),)),
+    Case(name="get of version 1 cut in its id", steps=(get(version=1, cut=5),)),
+)
+
+CASES: Final = _GETS + _PUSHES + _TERMINATING + _METRICS + _BODIES + _VERSION_1

@@ -74,7 +74,7 @@ class Conversation:
 
     def __init__(self, peer: Peer, case: Case) -> None:
         self.client_id = f"{case.subscribed}-{case.name.replace(' ', '-')}"
-        self.reading = Reading(seed=case.name)
+        self.reading = Reading(seed=case.name, telemetry_versions=peer.telemetry_versions)
         self.lines: list[Line] = []
         self.peer = peer
         self._listener = case.listener

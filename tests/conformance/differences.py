@@ -40,7 +40,8 @@ _GET: Final = f"NONE, the same id, subscription #1, {_SLOW}, metrics ['org.apach
 _GET_OF_NOTHING: Final = (
     "NONE, the same id, subscription #1, zstd/lz4/gzip/snappy, 300000 ms, 1048576 bytes, delta, metrics []"
 )
-_ALL_KEYS: Final = "NONE, 79 keys (18: 0-5, 71: 0-0, 72: 0-0)"
+_GET_V1: Final = _GET.replace("the same id", "no id")
+_ALL_KEYS: Final = "NONE, 79 keys (18: 0-5, 71: its own, 72: its own)"
 _METADATA: Final = "Metadata of kafka-telemetry-testQQ, 1 broker"
 _BAD_WORDS: Final = ("", " ", "with space", "under_score", "ümlaut", "new\nline", "ends-in-newline\n")
 
@@ -51,6 +52,12 @@ def _two_prefixes(*metrics: str) -> str:
 
 
 _PREFIX_ORDER: Final = (_two_prefixes("producer", "admin"), _two_prefixes("admin", "producer"))
+
+
+def _only_here(first: int, *receiver: str) -> Lines:
+    """What the receiver answers from a line on, and stays open, where Kafka closes."""
+    return {number: ("closed", text) for number, text in enumerate((*receiver, "open"), first)}
+
 
 DIFFERENCES: Final[tuple[Difference, ...]] = (
     Difference(
@@ -77,6 +84,44 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
             },
             "ApiVersions with a bad name before authentication": {2: (_ALL_KEYS, "closed")},
         },
+    ),
+    Difference(
+        name="GetTelemetrySubscriptions and PushTelemetry version 1",
+        kafka="Offers version 0 alone, and closes a connection that sends version 1.",
+        receiver=(
+            "Offers and answers version 1 too, whose request header has the client instance id; one that is "
+            "not the connection's is answered INVALID_REQUEST."
+        ),
+        reason="KIP-1313 has it so; Kafka 4.4 is older than that.",
+        lines={
+            "get of version 1": _only_here(1, _GET_V1),
+            "get and push of version 1": _only_here(1, _GET_V1, "NONE"),
+            "get of version 1 after ApiVersions": _only_here(2, _GET_V1),
+            "get of version 1 with unknown tagged fields": _only_here(1, _GET_V1),
+            "get of version 1 after version 0": _only_here(2, "THROTTLING_QUOTA_EXCEEDED"),
+            "get of version 1 after login": _only_here(3, _GET_V1),
+            "get of version 1 with the zero id": _only_here(1, "INVALID_REQUEST"),
+            "get of version 1 with the zero id before authentication": _only_here(1, "INVALID_REQUEST"),
+            "get of version 1 with another id": _only_here(1, _GET_V1, "INVALID_REQUEST"),
+            "get of version 0 after version 1": _only_here(1, _GET_V1, "INVALID_REQUEST"),
+            "push of version 0 after version 1": _only_here(1, _GET_V1, "INVALID_REQUEST"),
+            "get of version 1 after the handshake, before authentication": {
+                2: ("closed", "ILLEGAL_SASL_STATE")
+            },
+        },
+    ),
+    Difference(
+        name="More than 64 tagged fields in a request header",
+        kafka="Ignores them, however many.",
+        receiver=(
+            "Closes a connection whose first request has them, or with `kip1313.translate_all` any request; "
+            "ApiVersions, SASL and telemetry requests may have them."
+        ),
+        reason=(
+            "There are none so far, and each costs time where a header arrives byte by byte: it has to be "
+            "gone through again."
+        ),
+        lines={"a first request with 65 tagged fields in its header": {1: ("an answer", "closed")}},
     ),
     Difference(
         name="All metrics",

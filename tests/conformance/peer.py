@@ -45,10 +45,12 @@ class Peer(ABC):
 
     Attributes:
         name: ``kafka`` or ``receiver``.
+        telemetry_versions: The versions that it has of both telemetry requests.
         topic: A topic that is there.
     """
 
     name: str
+    telemetry_versions: tuple[int, int]
     topic: Final = "conformance"
 
     @abstractmethod
@@ -87,9 +89,8 @@ class Peer(ABC):
 
     def _metrics_of_a_new_instance(self, client_id: str) -> str:
         asked_with = bytes([1]) + secrets.token_bytes(15)
-        body = requests.header(
-            requests.GET_TELEMETRY_SUBSCRIPTIONS, 0, 1, client_id, requests.NO_TAGS
-        ) + requests.get_body(asked_with)
+        head = requests.header(requests.GET_TELEMETRY_SUBSCRIPTIONS, 0, 1, client_id, requests.NO_TAGS)
+        body = head + asked_with + requests.NO_TAGS
         with Talk(self.port("CLIENT")) as talk:
             talk.send(requests.frame(body))
             return answers.read(talk.receive(), 1, answers.get("probe", asked_with), Reading()).text
@@ -99,6 +100,7 @@ class KafkaPeer(Peer):
     """A real broker with a telemetry plugin."""
 
     name = "kafka"
+    telemetry_versions = (0, 0)
 
     def __init__(self, broker: KafkaBroker) -> None:
         self._broker = broker
@@ -120,6 +122,7 @@ class ReceiverPeer(Peer):
     """The receiver in front of a real broker without a telemetry plugin."""
 
     name = "receiver"
+    telemetry_versions = (0, 1)
 
     def __init__(self, sidecar: Sidecar) -> None:
         self._sidecar = sidecar

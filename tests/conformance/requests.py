@@ -21,6 +21,9 @@ PUSH_TELEMETRY: Final = 72
 ZERO_ID: Final = bytes(16)
 RESERVED_ID: Final = bytes(15) + b"\x01"
 
+#: What Python makes of the bytes FF FE.
+NO_UTF8: Final = "\udcff\udcfe"
+
 NO_TAGS: Final = b"\0"
 #: Two tagged fields that nobody knows: 0x4000 of three bytes and 0x4001 of none.
 UNKNOWN_TAGS: Final = b"\x02" + b"\x80\x80\x01\x03abc" + b"\x81\x80\x01\x00"
@@ -41,7 +44,7 @@ def uvarint(value: int) -> bytes:
 def string(text: str | None) -> bytes:
     if text is None:
         return b"\xff\xff"
-    data = text.encode()
+    data = text.encode(errors="surrogateescape")
     return struct.pack(">h", len(data)) + data
 
 
@@ -56,7 +59,10 @@ def compact_string(text: str | None) -> bytes:
 def header(
     api_key: int, version: int, correlation_id: int, client_id: str | None, tags: bytes | None = None
 ) -> bytes:
-    """A request header; version 1 where ``tags`` is None, else version 2 with those tagged fields."""
+    """A request header; version 1 where ``tags`` is None, else version 2 with those tagged fields.
+
+    In version 3 the client instance id is in front of them (KIP-1313).
+    """
     return struct.pack(">hhi", api_key, version, correlation_id) + string(client_id) + (tags or b"")
 
 
@@ -74,12 +80,7 @@ def api_versions_body(
     return compact_string(name) + compact_string(software_version) + node + tags
 
 
-def get_body(instance_id: bytes, tags: bytes = NO_TAGS) -> bytes:
-    return instance_id + tags
-
-
 def push_body(
-    instance_id: bytes,
     subscription_id: int,
     metrics: bytes | None,
     *,
@@ -87,9 +88,8 @@ def push_body(
     terminating: bool = False,
     tags: bytes = NO_TAGS,
 ) -> bytes:
-    return (
-        instance_id + struct.pack(">i?b", subscription_id, terminating, codec) + compact_bytes(metrics) + tags
-    )
+    """PushTelemetry, behind the client instance id."""
+    return struct.pack(">i?b", subscription_id, terminating, codec) + compact_bytes(metrics) + tags
 
 
 def metadata_body() -> bytes:

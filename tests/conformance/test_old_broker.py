@@ -21,7 +21,7 @@ from tests.testbed.sidecar import Sidecar
 
 #: What each age of broker knows of ApiVersions: before KIP-35's throttle time, KIP-511, KIP-1242.
 _AGES = {"v0": (0, 0), "v2": (0, 2), "v3": (0, 3), "v4": (0, 4)}
-_NONE = "NONE, 7 keys (18: 0-5, 71: 0-0, 72: 0-0)"
+_NONE = "NONE, 7 keys (18: 0-5, 71: 0-1, 72: 0-1)"
 _REBOOTSTRAP = "REBOOTSTRAP_REQUIRED, 0 keys"
 _INVALID = "INVALID_REQUEST, 0 keys"
 

@@ -93,20 +93,26 @@ def get(
     client_id: str | None = OWN,
     cut: int | None = None,
 ) -> Request:
-    """GetTelemetrySubscriptions of a named instance; ``zero`` and ``reserved`` say what it asks with."""
+    """GetTelemetrySubscriptions of a named instance; ``zero`` and ``reserved`` say what it asks with.
+
+    In version 1 the id is in the header (KIP-1313).
+    """
 
     def asked_with(conversation: Conversation) -> bytes:
         if zero:
             return requests.ZERO_ID
         return requests.RESERVED_ID if reserved else conversation.reading.instance_id(instance)
 
+    def data(conversation: Conversation) -> bytes:
+        return _named(asked_with(conversation), version, header_tags) + tags + trailing
+
     return request(
         "get",
         requests.GET_TELEMETRY_SUBSCRIPTIONS,
         version,
-        lambda conversation: requests.get_body(asked_with(conversation), tags) + trailing,
-        lambda conversation: answers.get(instance, asked_with(conversation)),
-        header_tags=header_tags,
+        data,
+        lambda conversation: answers.get(instance, asked_with(conversation), version),
+        header_tags=b"",
         correlation_id=correlation_id,
         client_id=client_id,
         cut=cut,
@@ -129,13 +135,16 @@ def push(
     client_id: str | None = OWN,
     cut: int | None = None,
 ) -> Request:
-    """PushTelemetry of a named instance, under the subscription id that its last get was answered."""
+    """PushTelemetry of a named instance, under the subscription id that its last get was answered.
+
+    In version 1 the id is in the header (KIP-1313).
+    """
 
     def body(conversation: Conversation) -> bytes:
         reading = conversation.reading
         return (
-            requests.push_body(
-                asked_with or reading.instance_id(instance),
+            _named(asked_with or reading.instance_id(instance), version, header_tags)
+            + requests.push_body(
                 reading.subscription_id(instance) ^ subscription_off_by,
                 metrics,
                 codec=codec,
@@ -151,11 +160,16 @@ def push(
         version,
         body,
         lambda _: answers.push,
-        header_tags=header_tags,
+        header_tags=b"",
         correlation_id=correlation_id,
         client_id=client_id,
         cut=cut,
     )
+
+
+def _named(instance_id: bytes, version: int, header_tags: bytes) -> bytes:
+    """The end of a telemetry request's header, and the id: behind it, or in it from version 1 on."""
+    return instance_id + header_tags if version == 1 else header_tags + instance_id
 
 
 def metadata(*, correlation_id: int | None = None) -> Request:
