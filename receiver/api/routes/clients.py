@@ -35,6 +35,7 @@ class ClientView(BaseModel):
     source_address: str
     source_port: int
     principal: str
+    sasl_mechanism: str | None = Field(description="Of the login; null without SASL.")
     subscription_id: int = Field(description="What it pushes under.")
     push_interval_ms: int
     requested_metrics: list[str] = Field(description='Prefixes it is asked for; `[""]`: every metric.')
@@ -99,6 +100,7 @@ def _view(client: ClientState) -> ClientView:
         source_address=connection.source_address,
         source_port=connection.source_port,
         principal=connection.principal,
+        sasl_mechanism=connection.sasl_mechanism,
         subscription_id=client.subscription_id,
         push_interval_ms=client.push_interval_ms,
         requested_metrics=list(client.requested_metrics),

@@ -33,8 +33,9 @@ class ConnectionView(BaseModel):
     client_id: str
     client_software_name: str
     client_software_version: str
-    client_instance_id: str | None = Field(description="Null before its first telemetry request.")
+    client_instance_id: str | None = Field(description="Null while it has told none.")
     principal: str
+    sasl_mechanism: str | None = Field(description="Of the login; null without SASL.")
     since: str = Field(description="When it was accepted (RFC 3339, UTC).")
 
 
@@ -84,5 +85,6 @@ def _view(connection: Connection) -> ConnectionView:
         client_software_version=connection.client_software_version,
         client_instance_id=None if instance is None else uuid_to_text(instance),
         principal=connection.principal,
+        sasl_mechanism=connection.sasl_mechanism,
         since=since.replace("+00:00", "Z"),
     )

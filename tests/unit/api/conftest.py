@@ -59,6 +59,7 @@ UNLIMITED = PrincipalLimitsSettings(
     new_instances_per_minute=None,
     telemetry_requests_per_second=None,
     rejected_bytes_per_minute=None,
+    pushed_bytes_per_minute=None,
 )
 
 

@@ -29,6 +29,7 @@ def test_a_client(api: Api) -> None:
             "source_address": "10.0.0.7",
             "source_port": 40_005,
             "principal": "User:ANONYMOUS",
+            "sasl_mechanism": None,
             "subscription_id": told.subscription_id,
             "push_interval_ms": 60_000,
             "requested_metrics": ["org.apache.kafka."],
@@ -128,6 +129,7 @@ def test_connections(api: Api) -> None:
             "client_software_version": "4.4.0",
             "client_instance_id": uuid_to_text(instance),
             "principal": "User:ANONYMOUS",
+            "sasl_mechanism": None,
             "since": "2023-11-14T22:13:21.250Z",
         }
         assert second["id"] == "CLIENT-2"
