@@ -37,7 +37,7 @@ BAD_INPUT = {
     "a length too short for a header": struct.pack(">i", 7) + bytes(7),
     "2 GiB": struct.pack(">ihhi", 2**31 - 1, 0, 3, 1),
     "more than the limit": struct.pack(">ihhi", 104_857_601, 0, 3, 1),
-    "a version of telemetry that is not offered": struct.pack(">ihhih", 27, 71, 1, 1, -1) + bytes(17),
+    "a version of telemetry that is not offered": struct.pack(">ihhih", 27, 71, 2, 1, -1) + bytes(17),
     "a telemetry request that is cut": framed(get_subscriptions()[4:-5]),
     "a client id beyond the end": framed(struct.pack(">hhih", 71, 0, 1, 30_000) + b"short"),
     "an endless ApiVersions": struct.pack(">ihhih", 3 * MIB, 18, 3, 1, -1) + bytes(3 * MIB - 10),
