@@ -130,7 +130,7 @@ class GatewayEvents:
         self._warnings.warning(
             "limit exceeded",
             kind=f"{exceeded.scope} {exceeded.limit}",
-            limit=f"limits.{exceeded.scope}.{exceeded.limit}",
+            limit=exceeded.setting,
             peer=exceeded.peer,
             allowed=exceeded.allowed,
             **connection_fields(connection),

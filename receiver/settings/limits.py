@@ -12,6 +12,7 @@ from receiver.settings.base import Settings
 __all__ = ["LimitsSettings", "PeerLimitsSettings", "PrincipalLimitsSettings"]
 
 _MOST = 1_000_000_000
+_MOST_BYTES = 1_000_000_000_000
 
 _CONNECTIONS = "Open connections; one more is closed at once. Null: no limit, as below."
 _NEW_INSTANCES = (
@@ -26,6 +27,10 @@ _REJECTED_BYTES = (
     "Bytes of pushes that were refused for what they held; from then on its pushes are told to wait and not "
     "looked into."
 )
+_PUSHED_BYTES = (
+    "Bytes of pushes that were looked into, as they came or inflated, whatever is more; from then on its "
+    "pushes are told to wait, also the last ones of clients that terminate."
+)
 
 
 class PeerLimitsSettings(Settings):
@@ -37,7 +42,10 @@ class PeerLimitsSettings(Settings):
         default=200, ge=1, le=_MOST, description=_TELEMETRY_REQUESTS
     )
     rejected_bytes_per_minute: int | None = Field(
-        default=67_108_864, ge=1, le=_MOST, description=_REJECTED_BYTES
+        default=67_108_864, ge=1, le=_MOST_BYTES, description=_REJECTED_BYTES
+    )
+    pushed_bytes_per_minute: int | None = Field(
+        default=268_435_456, ge=1, le=_MOST_BYTES, description=_PUSHED_BYTES
     )
 
 
@@ -50,7 +58,10 @@ class PrincipalLimitsSettings(PeerLimitsSettings):
         default=1_000, ge=1, le=_MOST, description=_TELEMETRY_REQUESTS
     )
     rejected_bytes_per_minute: int | None = Field(
-        default=268_435_456, ge=1, le=_MOST, description=_REJECTED_BYTES
+        default=268_435_456, ge=1, le=_MOST_BYTES, description=_REJECTED_BYTES
+    )
+    pushed_bytes_per_minute: int | None = Field(
+        default=1_073_741_824, ge=1, le=_MOST_BYTES, description=_PUSHED_BYTES
     )
 
 

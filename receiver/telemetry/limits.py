@@ -14,6 +14,8 @@ new_instances         by minute    60 s        a client instance that was not kn
 telemetry_requests    by second    10 s        a telemetry request
 rejected_bytes        by minute    60 s        a push that was refused for what it held; it may
                                                overflow, by another 60 s at most
+pushed_bytes          by minute    60 s        a push that was looked into, whatever became of it; it
+                                               may overflow likewise
 ====================  ===========  ==========  ===================================================
 
 Ten seconds of requests, because all clients of a host come back at once when a broker was restarted, and who
@@ -31,7 +33,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address, IPv6Network
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
 from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL, Connection
@@ -49,6 +51,7 @@ class LimitName(StrEnum):
     NEW_INSTANCES = "new_instances"
     TELEMETRY_REQUESTS = "telemetry_requests"
     REJECTED_BYTES = "rejected_bytes"
+    PUSHED_BYTES = "pushed_bytes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +73,13 @@ class Exceeded:
     allowed: int
     retry_after_s: float
 
+    @property
+    def setting(self) -> str:
+        """The key of the limit in the settings, such as ``limits.principal.pushed_bytes_per_minute``."""
+        return f"limits.{self.scope}.{_SETTINGS[self.limit]}"
+
     def __str__(self) -> str:
-        return f"the {self.scope} {self.peer} is over its limit {self.limit} ({self.allowed})"
+        return f"{self.peer} is over {self.setting} ({self.allowed})"
 
 
 class Limits:
@@ -175,44 +183,63 @@ class Limits:
             size: Its bytes, as they came or as far as they were inflated, whatever is more.
             now: The time in seconds of a monotonic clock.
         """
-        self._sources.fill(_REJECTED_BYTES, _source(connection.source_address), size, now)
-        principal = _principal(connection)
-        if principal is not None:
-            self._principals.fill(_REJECTED_BYTES, principal, size, now)
+        self._fill(_REJECTED_BYTES, connection, size, now)
 
-    def rejecting(self, connection: Connection, now: float) -> Exceeded | None:
-        """Say whether so much of a peer's pushes was refused that no more are to be looked into.
+    def pushed(self, connection: Connection, size: int, now: float) -> None:
+        """Count a push that was looked into, also one that was refused then.
+
+        Args are those of :meth:`rejected`, which is called besides for a push that was refused.
+        """
+        self._fill(_PUSHED_BYTES, connection, size, now)
+
+    def pushing(self, connection: Connection, now: float) -> Exceeded | None:
+        """Say whether so much of a peer's pushes was refused, or looked into, that no more are to be.
 
         Args:
             connection: The connection that a push came over.
             now: The time in seconds of a monotonic clock.
         """
-        principal = _principal(connection)
-        exceeded = self._sources.full(_REJECTED_BYTES, _source(connection.source_address), now)
-        if exceeded is None and principal is not None:
-            exceeded = self._principals.full(_REJECTED_BYTES, principal, now)
-        return exceeded
+        return self._full(_REJECTED_BYTES, connection, now) or self._full(_PUSHED_BYTES, connection, now)
 
     def _count(self, bucket: int, connection: Connection, now: float) -> Exceeded | None:
-        source = _source(connection.source_address)
-        principal = _principal(connection)
-        exceeded = self._sources.full(bucket, source, now)
-        if exceeded is None and principal is not None:
-            exceeded = self._principals.full(bucket, principal, now)
+        exceeded = self._full(bucket, connection, now)
         if exceeded is None:
-            self._sources.fill(bucket, source, 1, now)
-            if principal is not None:
-                self._principals.fill(bucket, principal, 1, now)
+            self._fill(bucket, connection, 1, now)
         return exceeded
 
+    def _full(self, bucket: int, connection: Connection, now: float) -> Exceeded | None:
+        exceeded = self._sources.full(bucket, _source(connection.source_address), now)
+        if exceeded is None and (principal := _principal(connection)) is not None:
+            exceeded = self._principals.full(bucket, principal, now)
+        return exceeded
 
-# A peer's buckets, by index, their limits and their bursts in seconds.
-_NEW_INSTANCES: Final = 0
-_TELEMETRY_REQUESTS: Final = 1
-_REJECTED_BYTES: Final = 2
-_NAMES: Final = (LimitName.NEW_INSTANCES, LimitName.TELEMETRY_REQUESTS, LimitName.REJECTED_BYTES)
-_BURSTS_S: Final = (60.0, 10.0, 60.0)
-_EMPTY: Final = (float("-inf"),) * len(_NAMES)
+    def _fill(self, bucket: int, connection: Connection, units: int, now: float) -> None:
+        self._sources.fill(bucket, _source(connection.source_address), units, now)
+        if (principal := _principal(connection)) is not None:
+            self._principals.fill(bucket, principal, units, now)
+
+
+class _Bucket(NamedTuple):
+    """What is limited over time: its name, its key in the settings and the seconds of that, its burst."""
+
+    limit: LimitName
+    setting: str
+    period_s: float
+    burst_s: float
+
+
+# A peer's buckets, by index.
+_BUCKETS: Final = (
+    _Bucket(LimitName.NEW_INSTANCES, "new_instances_per_minute", 60.0, 60.0),
+    _Bucket(LimitName.TELEMETRY_REQUESTS, "telemetry_requests_per_second", 1.0, 10.0),
+    _Bucket(LimitName.REJECTED_BYTES, "rejected_bytes_per_minute", 60.0, 60.0),
+    _Bucket(LimitName.PUSHED_BYTES, "pushed_bytes_per_minute", 60.0, 60.0),
+)
+_NEW_INSTANCES, _TELEMETRY_REQUESTS, _REJECTED_BYTES, _PUSHED_BYTES = range(len(_BUCKETS))
+_EMPTY: Final = (float("-inf"),) * len(_BUCKETS)
+_SETTINGS: Final = {bucket.limit: bucket.setting for bucket in _BUCKETS} | {
+    LimitName.CONNECTIONS: "connections"
+}
 
 # Times are floats: what has room in less than this has room.
 _TOLERANCE_S: Final = 1e-9
@@ -220,10 +247,12 @@ _TOLERANCE_S: Final = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class _Rate:
-    """A limit over time: as configured, and for how many seconds one unit fills the bucket."""
+    """A limit over time, as configured; for how many seconds one unit fills its bucket; its burst."""
 
+    limit: LimitName
     allowed: int
     unit_s: float
+    burst_s: float
 
 
 class _Peers:
@@ -246,11 +275,7 @@ class _Peers:
     def replace(self, settings: PeerLimitsSettings, max_peers: int) -> None:
         self._max_connections = settings.connections
         self._max_peers = max_peers
-        self._rates = (
-            _rate(settings.new_instances_per_minute, 60.0),
-            _rate(settings.telemetry_requests_per_second, 1.0),
-            _rate(settings.rejected_bytes_per_minute, 60.0),
-        )
+        self._rates = tuple(_rate(bucket, getattr(settings, bucket.setting)) for bucket in _BUCKETS)
         while len(self._empty_at) > max_peers:
             self._empty_at.popitem(last=False)
 
@@ -278,11 +303,11 @@ class _Peers:
         if rate is None or empty_at is None:
             return None
         self._empty_at.move_to_end(peer)
-        wait = max(empty_at[bucket] - now, 0.0) + rate.unit_s - _BURSTS_S[bucket]
+        wait = max(empty_at[bucket] - now, 0.0) + rate.unit_s - rate.burst_s
         if wait <= _TOLERANCE_S:
             return None
         return Exceeded(
-            limit=_NAMES[bucket], scope=self.scope, peer=peer, allowed=rate.allowed, retry_after_s=wait
+            limit=rate.limit, scope=self.scope, peer=peer, allowed=rate.allowed, retry_after_s=wait
         )
 
     def fill(self, bucket: int, peer: str, units: int, now: float) -> None:
@@ -298,11 +323,13 @@ class _Peers:
             self._empty_at.move_to_end(peer)
         # Whatever was put in, there is room again after two bursts.
         filled = max(empty_at[bucket], now) + units * rate.unit_s
-        empty_at[bucket] = min(filled, now + 2 * _BURSTS_S[bucket])
+        empty_at[bucket] = min(filled, now + 2 * rate.burst_s)
 
 
-def _rate(allowed: int | None, period_s: float) -> _Rate | None:
-    return None if allowed is None else _Rate(allowed, period_s / allowed)
+def _rate(bucket: _Bucket, allowed: int | None) -> _Rate | None:
+    if allowed is None:
+        return None
+    return _Rate(bucket.limit, allowed, bucket.period_s / allowed, bucket.burst_s)
 
 
 def _principal(connection: Connection) -> str | None:

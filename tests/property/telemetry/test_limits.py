@@ -8,17 +8,27 @@ from fractions import Fraction
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from receiver.settings.limits import LimitsSettings, PrincipalLimitsSettings
+from receiver.settings.limits import LimitsSettings, PeerLimitsSettings, PrincipalLimitsSettings
 from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL, Connection
 from receiver.telemetry.limits import Exceeded, LimitName, Limits, Scope
 from tests.unit.telemetry.parts import connection
 
 MAX_PEERS = 16
 NOBODY = (ANONYMOUS, UNKNOWN_PRINCIPAL)
-NAMES = (LimitName.NEW_INSTANCES, LimitName.TELEMETRY_REQUESTS, LimitName.REJECTED_BYTES)
-KEYS = ("new_instances_per_minute", "telemetry_requests_per_second", "rejected_bytes_per_minute")
-PERIODS = (60, 1, 60)
-BURSTS = (60, 10, 60)
+NAMES = (
+    LimitName.NEW_INSTANCES,
+    LimitName.TELEMETRY_REQUESTS,
+    LimitName.REJECTED_BYTES,
+    LimitName.PUSHED_BYTES,
+)
+KEYS = (
+    "new_instances_per_minute",
+    "telemetry_requests_per_second",
+    "rejected_bytes_per_minute",
+    "pushed_bytes_per_minute",
+)
+PERIODS = (60, 1, 60, 60)
+BURSTS = (60, 10, 60, 60)
 
 # By the minute and by the second: one unit fills a bucket for a time that a float tells exactly.
 rarely = st.sampled_from([None, 15, 30, 60, 240])
@@ -29,6 +39,7 @@ peer_limits = st.builds(
     new_instances_per_minute=rarely,
     telemetry_requests_per_second=often,
     rejected_bytes_per_minute=rarely,
+    pushed_bytes_per_minute=rarely,
 )
 settings = st.builds(
     LimitsSettings, source_address=peer_limits, principal=peer_limits, max_peers=st.just(MAX_PEERS)
@@ -41,7 +52,7 @@ class Model:
     """One kind of peer: what each bucket holds, in seconds that it takes to drain."""
 
     def __init__(self) -> None:
-        self.limits = PrincipalLimitsSettings()
+        self.limits = PeerLimitsSettings()
         self.buckets: dict[str, list[Fraction]] = {}
 
     def drain(self, seconds: Fraction) -> None:
@@ -66,7 +77,7 @@ class Model:
         unit = self.unit(bucket)
         if unit is None:
             return
-        held = self.buckets.setdefault(peer, [Fraction(0)] * 3)
+        held = self.buckets.setdefault(peer, [Fraction(0)] * len(NAMES))
         held[bucket] = min(held[bucket] + units * unit, Fraction(2 * BURSTS[bucket]))
         self.seen(peer)
         if len(self.buckets) > MAX_PEERS:
@@ -155,15 +166,18 @@ class LimitsRules(RuleBasedStateMachine):
         one = connection(source_address=source, principal=principal)
         call = (self.limits.new_instance, self.limits.telemetry_request)[bucket]
         for _ in range(times):
-            if self.expect(call, bucket, one) is None:
+            if self.expect(call, one, bucket) is None:
                 self.fill(bucket, one, 1)
 
-    @rule(source=sources, principal=principals, size=st.integers(0, 500))
-    def push_garbage(self, source: str, principal: str, size: int) -> None:
+    @rule(source=sources, principal=principals, size=st.integers(0, 500), rejected=st.booleans())
+    def push(self, source: str, principal: str, size: int, *, rejected: bool) -> None:
         one = connection(source_address=source, principal=principal)
-        if self.expect(self.limits.rejecting, 2, one) is None:
-            self.limits.rejected(one, size, float(self.now))
-            self.fill(2, one, size)
+        if self.expect(self.limits.pushing, one, 2, 3) is None:
+            if rejected:
+                self.limits.rejected(one, size, float(self.now))
+                self.fill(2, one, size)
+            self.limits.pushed(one, size, float(self.now))
+            self.fill(3, one, size)
 
     def peers(self, one: Connection) -> list[tuple[Scope, str]]:
         peers: list[tuple[Scope, str]] = [("source_address", one.source_address)]
@@ -176,20 +190,21 @@ class LimitsRules(RuleBasedStateMachine):
             self.models[scope].fill(bucket, peer, units)
 
     def expect(
-        self, call: Callable[[Connection, float], Exceeded | None], bucket: int, one: Connection
+        self, call: Callable[[Connection, float], Exceeded | None], one: Connection, *buckets: int
     ) -> Exceeded | None:
         exceeded = call(one, float(self.now))
-        for scope, peer in self.peers(one):
-            wait = self.models[scope].wait(bucket, peer)
-            if wait:
-                assert exceeded == Exceeded(
-                    limit=NAMES[bucket],
-                    scope=scope,
-                    peer=peer,
-                    allowed=getattr(self.models[scope].limits, KEYS[bucket]),
-                    retry_after_s=float(wait),
-                )
-                return exceeded
+        for bucket in buckets:
+            for scope, peer in self.peers(one):
+                wait = self.models[scope].wait(bucket, peer)
+                if wait:
+                    assert exceeded == Exceeded(
+                        limit=NAMES[bucket],
+                        scope=scope,
+                        peer=peer,
+                        allowed=getattr(self.models[scope].limits, KEYS[bucket]),
+                        retry_after_s=float(wait),
+                    )
+                    return exceeded
         assert exceeded is None
         return None
 

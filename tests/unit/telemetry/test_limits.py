@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings, PrincipalLimitsSettings
-from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL
+from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL, Connection
 from receiver.telemetry.limits import Exceeded, LimitName, Limits
 from tests.unit.telemetry.parts import connection
 
@@ -14,6 +16,7 @@ UNLIMITED = PrincipalLimitsSettings(
     new_instances_per_minute=None,
     telemetry_requests_per_second=None,
     rejected_bytes_per_minute=None,
+    pushed_bytes_per_minute=None,
 )
 
 
@@ -46,7 +49,17 @@ def test_a_source_is_an_address_or_what_one_host_has_of_them(source_address: str
     assert exceeded == Exceeded(
         limit=LimitName.CONNECTIONS, scope="source_address", peer=peer, allowed=1, retry_after_s=0.0
     )
-    assert str(exceeded) == f"the source_address {peer} is over its limit connections (1)"
+    assert str(exceeded) == f"{peer} is over limits.source_address.connections (1)"
+
+
+@pytest.mark.parametrize("limit", LimitName)
+def test_a_limit_names_the_key_in_the_settings(limit: LimitName) -> None:
+    exceeded = Exceeded(limit=limit, scope="principal", peer="User:alice", allowed=7, retry_after_s=1.0)
+    limits, scope, key = exceeded.setting.split(".")
+    assert (limits, scope) == ("limits", "principal")
+    assert key in PrincipalLimitsSettings.model_fields
+    assert key.startswith(limit)
+    assert str(exceeded) == f"User:alice is over {exceeded.setting} (7)"
 
 
 def test_addresses_of_one_network_share_their_limits_and_others_do_not() -> None:
@@ -68,6 +81,7 @@ def test_who_may_be_anybody_has_no_limits(principal: str) -> None:
         new_instances_per_minute=1,
         telemetry_requests_per_second=1,
         rejected_bytes_per_minute=1,
+        pushed_bytes_per_minute=1,
     )
     for _ in range(20):
         one = connection(principal=principal)
@@ -75,7 +89,8 @@ def test_who_may_be_anybody_has_no_limits(principal: str) -> None:
         assert limits.new_instance(one, 0) is None
         assert limits.telemetry_request(one, 0) is None
         limits.rejected(one, 1000, 0)
-        assert limits.rejecting(one, 0) is None
+        limits.pushed(one, 1000, 0)
+        assert limits.pushing(one, 0) is None
         limits.connection_opened(one.source_address)
         limits.connection_closed(one)
 
@@ -136,17 +151,24 @@ def test_nothing_is_taken_from_one_peer_where_the_other_is_over() -> None:
     assert limits.new_instance(dave, 0) is None
 
 
-def test_one_bad_push_of_any_size_costs_two_minutes_at_most() -> None:
-    limits = by_source(rejected_bytes_per_minute=1000)
+@pytest.mark.parametrize(
+    ("limit", "count"),
+    [(LimitName.REJECTED_BYTES, Limits.rejected), (LimitName.PUSHED_BYTES, Limits.pushed)],
+)
+def test_one_push_of_any_size_costs_two_minutes_at_most(
+    limit: LimitName, count: Callable[[Limits, Connection, int, float], None]
+) -> None:
+    limits = by_source(**{f"{limit}_per_minute": 1000})
     one = connection()
-    limits.rejected(one, 999, 0)
-    assert limits.rejecting(one, 0) is None
-    limits.rejected(one, 10**9, 0)
-    exceeded = limits.rejecting(one, 0)
+    count(limits, one, 999, 0)
+    assert limits.pushing(one, 0) is None
+    count(limits, one, 10**9, 0)
+    exceeded = limits.pushing(one, 0)
     assert exceeded is not None
+    assert exceeded.limit is limit
     assert exceeded.retry_after_s == pytest.approx(60.06)
-    assert limits.rejecting(one, 60.0) is not None
-    assert limits.rejecting(one, 60.06) is None
+    assert limits.pushing(one, 60.0) is not None
+    assert limits.pushing(one, 60.06) is None
     assert limits.telemetry_request(one, 0) is None
 
 
