@@ -36,6 +36,7 @@ from receiver.host import PluginHost, load_plugins
 from receiver.host.discovery import PluginConfigError
 from receiver.log import configure as configure_log
 from receiver.metrics import ListenerBytes, ReceiverMetrics, Sources
+from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.errors import SettingsError
@@ -103,6 +104,7 @@ class Application:
         self._metrics = ReceiverMetrics(version=version("kafka-client-telemetry"))
         self._host = PluginHost(load_plugins(settings.plugins))
         self._limits = Limits(settings.limits)
+        self._delegation_tokens = DelegationTokens()
         self._held = HeldRequests(settings.limits)
         self._telemetry = ClientTelemetry(
             settings=settings.telemetry,
@@ -167,6 +169,7 @@ class Application:
                 max_frame_bytes=settings.max_frame_bytes,
                 max_push_bytes=self._settings.telemetry.max_bytes,
                 principal_claim=settings.oauthbearer_principal_claim,
+                delegation_tokens=self._delegation_tokens,
             )
 
         return Listener(
@@ -206,6 +209,12 @@ class Application:
             plugins=self._host.statistics,
             ready=lambda: self.not_ready_because() is None,
             draining=lambda: self._draining,
+            certificates=lambda: [
+                (listener.settings.name, side, not_after)
+                for listener in self._gateway.listeners
+                for side, not_after in listener.certificates
+            ],
+            peers=lambda: self._limits.peers,
         )
 
     def _instances(self) -> ClientInstances:

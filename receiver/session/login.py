@@ -1,8 +1,9 @@
 """Who is at the other end: the SASL logins that pass through a connection (KIP-43, KIP-152, KIP-368).
 
 Owns the connection's principal as far as SASL shows it. A principal counts once the **broker** has said that
-the login succeeded, and it is then the one that the client named to the broker in that very exchange. A login
-again (KIP-368) may not change it: a broker refuses that, so a name that changes all the same is nobody's.
+the login succeeded, and it is then the one that the client named to the broker in that very exchange: who
+named a delegation token (KIP-48) is its owner, where that is known, as it is to the broker. A login again
+(KIP-368) may not change it: a broker refuses that, so a name that changes all the same is nobody's.
 
 Requests and answers come here in the connection's order, which is the broker's too: so an answer belongs to
 the exchange that was the latest when its request passed, also where a client does not wait for answers.
@@ -17,6 +18,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from receiver.principal.sasl import SaslExchange
+from receiver.session.delegation_tokens import DelegationTokens
 from receiver.telemetry.connection import UNKNOWN_PRINCIPAL, Connection
 from receiver.wire import api_keys, k17_sasl_handshake, k36_sasl_authenticate
 from receiver.wire.error_codes import ErrorCode
@@ -45,6 +47,7 @@ class Login:
     Args:
         connection: Its entry in the registry; principal and mechanism are set here.
         principal_claim: The claim of an OAUTHBEARER token that names the principal.
+        delegation_tokens: Whose they are.
         on_outcome: Told of the end of each login, with its mechanism.
 
     Attributes:
@@ -54,8 +57,10 @@ class Login:
 
     __slots__ = (
         "_connection",
+        "_delegation_tokens",
         "_exchange",
         "_failed",
+        "_named",
         "_on_outcome",
         "_principal_claim",
         "required",
@@ -67,13 +72,16 @@ class Login:
         connection: Connection,
         *,
         principal_claim: str,
+        delegation_tokens: DelegationTokens,
         on_outcome: Callable[[str, LoginOutcome], None],
     ) -> None:
         self._connection = connection
         self._principal_claim = principal_claim
+        self._delegation_tokens = delegation_tokens
         self._on_outcome = on_outcome
         self._exchange: SaslExchange | None = None  # of the latest SaslHandshake that passed
         self._failed: SaslExchange | None = None  # the latest that the broker refused
+        self._named: str | None = None  # what the client that the broker let in called itself
         self.required = connection.security_protocol.startswith("SASL_")
         self.succeeded = False
 
@@ -139,11 +147,19 @@ class Login:
         return observe
 
     def _succeed(self, exchange: SaslExchange) -> None:
-        principal = exchange.principal or UNKNOWN_PRINCIPAL
-        outcome = LoginOutcome.RENEWED if self.succeeded else LoginOutcome.SUCCEEDED
-        if self.succeeded and principal != self._connection.principal:
-            outcome, principal = LoginOutcome.CHANGED, UNKNOWN_PRINCIPAL
+        named = exchange.principal or UNKNOWN_PRINCIPAL
+        token_id = exchange.delegation_token_id
+        owner = None if token_id is None else self._delegation_tokens.owner(token_id)
+        principal, outcome = owner or named, LoginOutcome.SUCCEEDED
+        if self.succeeded:
+            outcome, current = LoginOutcome.RENEWED, self._connection.principal
+            # A token's owner may have been learned since, or forgotten.
+            if current not in (principal, named) and (owner is not None or named != self._named):
+                outcome, principal, named = LoginOutcome.CHANGED, UNKNOWN_PRINCIPAL, UNKNOWN_PRINCIPAL
+            elif owner is None:
+                principal = current
         self.succeeded = True
+        self._named = named
         self._connection.principal = principal
         self._connection.sasl_mechanism = exchange.mechanism
         self._on_outcome(exchange.mechanism, outcome)

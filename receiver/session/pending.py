@@ -12,17 +12,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["Answering", "PendingRequests"]
+__all__ = ["Answering", "Pending", "PendingRequests"]
 
 #: Makes the frame that goes to the client out of the broker's answer, which comes without its length.
 Answering: TypeAlias = Callable[[bytes], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class _Pending:
+class Pending:
+    """One of them.
+
+    Attributes:
+        correlation_id: Under which the broker will answer.
+        held_bytes: Memory that the request keeps until then.
+        answering: What makes its answer.
+        max_read_bytes: Where set, a longer answer of the broker's is passed on unread.
+        passes_as: The correlation id with which it passes then: the client's own.
+    """
+
     correlation_id: int
     held_bytes: int
     answering: Answering
+    max_read_bytes: int | None = None
+    passes_as: int = 0
 
 
 class PendingRequests:
@@ -38,7 +50,7 @@ class PendingRequests:
     __slots__ = ("_queue", "_random_bits", "held_bytes")
 
     def __init__(self, random_bits: Callable[[int], int]) -> None:
-        self._queue: deque[_Pending] | None = None  # most connections are idle: they own no queue
+        self._queue: deque[Pending] | None = None  # most connections are idle: they own no queue
         self._random_bits = random_bits
         self.held_bytes = 0
 
@@ -46,16 +58,25 @@ class PendingRequests:
         return len(self._queue) if self._queue else 0
 
     @property
-    def awaited(self) -> int | None:
-        """The correlation id of the next answer; None while none is awaited."""
-        return self._queue[0].correlation_id if self._queue else None
+    def first(self) -> Pending | None:
+        """The one whose answer is next; None while none is awaited."""
+        return self._queue[0] if self._queue else None
 
-    def add(self, answering: Answering, held_bytes: int) -> int:
+    def add(
+        self,
+        answering: Answering,
+        held_bytes: int,
+        *,
+        max_read_bytes: int | None = None,
+        passes_as: int = 0,
+    ) -> int:
         """Append a request.
 
         Args:
             answering: What makes its answer.
             held_bytes: Memory that it keeps until then.
+            max_read_bytes: Where set, a longer answer of the broker's is passed on unread.
+            passes_as: The correlation id with which it passes then.
 
         Returns:
             The correlation id under which the request goes to the broker.
@@ -63,15 +84,12 @@ class PendingRequests:
         correlation_id = -1 - self._random_bits(31)
         if self._queue is None:
             self._queue = deque()
-        self._queue.append(_Pending(correlation_id, held_bytes, answering))
+        self._queue.append(Pending(correlation_id, held_bytes, answering, max_read_bytes, passes_as))
         self.held_bytes += held_bytes
         return correlation_id
 
-    def take(self) -> Answering:
-        """Remove the first request, whose answer is there.
-
-        Returns:
-            What makes its answer.
+    def take(self) -> Pending:
+        """Remove the first request, whose answer is there, and return it.
 
         Raises:
             IndexError: None is pending.
@@ -82,4 +100,4 @@ class PendingRequests:
         if not self._queue:
             self._queue = None
         self.held_bytes -= pending.held_bytes
-        return pending.answering
+        return pending

@@ -7,6 +7,8 @@ Everything passes byte for byte, but for these requests:
 - GetTelemetrySubscriptions and PushTelemetry stay here. In their place the broker gets a marker;
 - SaslHandshake and SaslAuthenticate pass, and so do their answers, but who logs in is looked at
   (:mod:`receiver.session.login`);
+- CreateDelegationToken and DescribeDelegationToken pass likewise, but whose a token is is looked at
+  (:mod:`receiver.session.delegation_tokens`);
 - SaslHandshake version 0 ends our look at the connection: what follows it are bare tokens without a request
   header, and a token may look like any request (a PLAIN token of a user "Gina" looks like key 71).
 
@@ -40,8 +42,9 @@ from typing import Final
 
 from receiver.session.api_versions import ApiVersionsRequests
 from receiver.session.client_identity import ClientIdentity
+from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.events import SessionEvents
-from receiver.session.login import Login, LoginOutcome
+from receiver.session.login import Login, LoginOutcome, Observing
 from receiver.session.messages import (
     error_answer,
     header_before,
@@ -50,7 +53,7 @@ from receiver.session.messages import (
     under,
     unknown_version_request,
 )
-from receiver.session.pending import Answering, PendingRequests
+from receiver.session.pending import Answering, Pending, PendingRequests
 from receiver.session.telemetry_requests import Clock, TelemetryRequests
 from receiver.session.upstream import Upstream
 from receiver.telemetry.connection import Broker, Connection
@@ -72,6 +75,8 @@ WATCHED_KEYS: Final = frozenset(
         api_keys.SASL_HANDSHAKE,
         api_keys.API_VERSIONS,
         api_keys.SASL_AUTHENTICATE,
+        api_keys.CREATE_DELEGATION_TOKEN,
+        api_keys.DESCRIBE_DELEGATION_TOKEN,
         api_keys.GET_TELEMETRY_SUBSCRIPTIONS,
         api_keys.PUSH_TELEMETRY,
     }
@@ -84,6 +89,10 @@ _MAX_AROUND_METRICS: Final = 131_072
 #: Longest answer of the broker's that we read: ApiVersions, or Metadata for no topics of a large cluster.
 _MAX_ANSWER_BYTES: Final = 4_194_304
 
+#: Longest answer that is read to learn whose delegation tokens are, and not just passed on: some two thousand
+#: tokens, which take a hundredth of a second.
+_MAX_TOKENS_BYTES: Final = 262_144
+
 #: Answers that may be outstanding before the client is no longer read from.
 _MAX_PENDING: Final = 64
 
@@ -92,6 +101,9 @@ _MAX_PENDING: Final = 64
 _MAX_OUTSTANDING: Final = 256
 
 _GREATEST_INT32: Final = 2_147_483_647
+
+_LOGIN: Final = frozenset({api_keys.SASL_HANDSHAKE, api_keys.SASL_AUTHENTICATE})
+_DELEGATION_TOKENS: Final = frozenset({api_keys.CREATE_DELEGATION_TOKEN, api_keys.DESCRIBE_DELEGATION_TOKEN})
 
 _KEY_AND_VERSION = Struct(">hh")
 
@@ -119,6 +131,8 @@ class Session:
         max_frame_bytes: Largest request a client may announce.
         max_push_bytes: Most bytes of metrics that the core takes; a longer push is cut, as it is refused.
         principal_claim: The claim of an OAUTHBEARER token that names the principal.
+        delegation_tokens: Whose they are, as other sessions in front of the same broker know it; None: there
+            is no other session.
 
     Attributes:
         requests: What becomes of the client's bytes; for a hot loop, else :meth:`from_client`.
@@ -132,6 +146,7 @@ class Session:
         "_api_versions",
         "_can_expire",
         "_connection",
+        "_delegation_tokens",
         "_events",
         "_identity",
         "_limits",
@@ -160,6 +175,7 @@ class Session:
         max_frame_bytes: int,
         max_push_bytes: int,
         principal_claim: str,
+        delegation_tokens: DelegationTokens | None = None,
     ) -> None:
         self._connection = connection
         self._upstream = upstream
@@ -175,12 +191,21 @@ class Session:
             max_watched_bytes=max_push_bytes + _MAX_AROUND_METRICS,
         )
         self.responses = ResponseRewriter(
-            self._replace_response, max_frame_bytes=_GREATEST_INT32, max_watched_bytes=_MAX_ANSWER_BYTES
+            self._replace_response,
+            replace_correlation_id=self._pass_unread,
+            max_frame_bytes=_GREATEST_INT32,
+            max_watched_bytes=_MAX_ANSWER_BYTES,
         )
         self.requests.every = True  # until the first request has been seen (KIP-1313)
         self._pending = PendingRequests(random_bits)
         self._max_held_bytes = 2 * max_push_bytes
-        self._login = Login(connection, principal_claim=principal_claim, on_outcome=self._logged_in)
+        self._delegation_tokens = DelegationTokens() if delegation_tokens is None else delegation_tokens
+        self._login = Login(
+            connection,
+            principal_claim=principal_claim,
+            delegation_tokens=self._delegation_tokens,
+            on_outcome=self._logged_in,
+        )
         self._can_expire = self._login.required  # whether the broker might not answer a marker again
         self._api_versions = ApiVersionsRequests(
             connection=connection, broker=broker, upstream=upstream, events=events
@@ -283,8 +308,10 @@ class Session:
             header = decode_request_header(reader)
         if api_key == api_keys.API_VERSIONS:
             return self._replace_api_versions(header, reader, request)
-        if api_key == api_keys.SASL_HANDSHAKE or api_key == api_keys.SASL_AUTHENTICATE:
+        if api_key in _LOGIN:
             return self._watch_login(header, reader, request)
+        if api_key in _DELEGATION_TOKENS:
+            return self._observe(header, request, self._learn_owners(header), _MAX_TOKENS_BYTES)
         return self._replace_telemetry(header, reader, cut=length > len(request), held_bytes=len(request))
 
     def _watch_login(self, header: RequestHeader, reader: Reader, request: bytes) -> bytes:
@@ -296,17 +323,33 @@ class Session:
             return frame(request)
         else:
             observing = self._login.handshake(header, reader)
+        return self._observe(header, request, observing)
 
+    def _learn_owners(self, header: RequestHeader) -> Observing:
+        def learn(response: bytes) -> None:
+            # A listener that is said to ask for a login has something else behind it if this is without one.
+            if self._login.succeeded or not self._login.required:
+                self._delegation_tokens.learn(header, response)
+
+        return learn
+
+    def _observe(
+        self, header: RequestHeader, request: bytes, observing: Observing, max_read_bytes: int | None = None
+    ) -> bytes:
         def observe(response: bytes) -> bytes:
             observing(response)
             return frame(under(header.correlation_id, response, at=0))
 
-        # Nothing of the request is kept: it holds a password or a token.
-        return frame(under(self._expect(observe, 0), request))
+        # Nothing of the request is kept: it may hold a password or a token.
+        correlation_id = self._pending.add(
+            observe, 0, max_read_bytes=max_read_bytes, passes_as=header.correlation_id
+        )
+        self._await_next()
+        return frame(under(correlation_id, request))
 
     def _logged_in(self, mechanism: str, outcome: LoginOutcome) -> None:
         self._events.login_ended(self._connection, mechanism, outcome)
-        if outcome is LoginOutcome.SUCCEEDED:
+        if outcome is not LoginOutcome.FAILED:
             exceeded = self._limits.authenticated(self._connection)
             if exceeded is not None:
                 self._events.limit_exceeded(self._connection, exceeded)
@@ -355,8 +398,13 @@ class Session:
 
     def _expect(self, answering: Answering, held_bytes: int) -> int:
         correlation_id = self._pending.add(answering, held_bytes)
-        self.responses.awaited = self._pending.awaited
+        self._await_next()
         return correlation_id
+
+    def _await_next(self) -> None:
+        first, responses = self._pending.first, self.responses
+        responses.awaited = None if first is None else first.correlation_id
+        responses.replaces_up_to = (first and first.max_read_bytes) or _GREATEST_INT32
 
     def _check_outstanding(self) -> None:
         if len(self._pending) + len(self._answers) >= _MAX_OUTSTANDING:
@@ -435,8 +483,14 @@ class Session:
             raise WireError(
                 expected=f"an answer of at most {_MAX_ANSWER_BYTES} bytes", offset=0, found=f"{length} bytes"
             )
-        answering = self._pending.take()
-        self.responses.awaited = self._pending.awaited
+        return self._take_pending().answering(response)
+
+    def _pass_unread(self) -> int:
+        return self._take_pending().passes_as
+
+    def _take_pending(self) -> Pending:
+        pending = self._pending.take()
+        self._await_next()
         if self._opaque and not self._pending:
             self.responses.stop_watching()
-        return answering(response)
+        return pending

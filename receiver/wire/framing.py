@@ -174,20 +174,35 @@ class RequestRewriter(FrameRewriter):
 class ResponseRewriter(FrameRewriter):
     """Responses from a broker; the one with the awaited correlation id is replaced.
 
+    Args:
+        replace: See the base.
+        replace_correlation_id: Called at the beginning of a watched response that is longer than
+            :attr:`replaces_up_to`; returns the correlation id with which it passes, as it is otherwise.
+        max_frame_bytes: See the base.
+        max_watched_bytes: See the base.
+
     Attributes:
         awaited: Correlation id of the next response that is watched; None while none is.
+        replaces_up_to: The longest that this response may be to be replaced.
     """
 
-    __slots__ = ("awaited",)
+    __slots__ = ("_replace_correlation_id", "awaited", "replaces_up_to")
 
     _HEAD_BYTES = _RESPONSE_HEAD.size
     _LEAST_LENGTH = _LEAST_RESPONSE
 
     def __init__(
-        self, replace: Callable[[bytes, int], bytes], *, max_frame_bytes: int, max_watched_bytes: int
+        self,
+        replace: Callable[[bytes, int], bytes],
+        *,
+        replace_correlation_id: Callable[[], int] = int,
+        max_frame_bytes: int,
+        max_watched_bytes: int,
     ) -> None:
         super().__init__(replace, max_frame_bytes=max_frame_bytes, max_watched_bytes=max_watched_bytes)
+        self._replace_correlation_id = replace_correlation_id
         self.awaited: int | None = None
+        self.replaces_up_to = max_frame_bytes
 
     def passing(self, chunk: memoryview) -> int:
         """See the base; lengths alone while no response is awaited."""
@@ -221,4 +236,13 @@ class ResponseRewriter(FrameRewriter):
         return position
 
     def _watches(self, head: bytearray | memoryview, offset: int = 0) -> bool:
-        return bool(_RESPONSE_HEAD.unpack_from(head, offset)[1] == self.awaited)
+        length, correlation_id = _unpack_response_head(head, offset)
+        return bool(correlation_id == self.awaited and length <= self.replaces_up_to)
+
+    def _pass(self, chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:
+        """See the base; what is too long to be replaced passes with another correlation id."""
+        length, correlation_id = _unpack_response_head(held)
+        position = super()._pass(chunk, position, held, out)
+        if correlation_id == self.awaited:
+            out[-1] = _RESPONSE_HEAD.pack(length, self._replace_correlation_id())
+        return position

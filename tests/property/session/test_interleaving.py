@@ -223,5 +223,5 @@ def _feed(take: Callable[[bytes], None], stream: bytes, sizes: Sequence[int]) ->
 
 
 def _but_for_the_id(request: bytes) -> bytes:
-    """A request of a login passes under a correlation id of the session's."""
-    return request[:4] + request[8:] if parse(request).api_key == SASL_HANDSHAKE else request
+    """A request of a login, or for delegation tokens, passes under a correlation id of the session's."""
+    return request[:4] + request[8:] if parse(request).api_key in {SASL_HANDSHAKE, 38, 41} else request

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.login import LoginOutcome
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
@@ -152,6 +153,7 @@ class Wire:
         security_protocol: str = "PLAINTEXT",
         limits: Limits | None = None,
         translates: bool = False,
+        delegation_tokens: DelegationTokens | None = None,
     ) -> None:
         self.arrival = arrival
         self.broker = Broker(id=NODE_ID, cluster_id=cluster_id)
@@ -176,6 +178,7 @@ class Wire:
             max_frame_bytes=MAX_FRAME_BYTES,
             max_push_bytes=max_push_bytes,
             principal_claim="sub",
+            delegation_tokens=delegation_tokens,
         )
         self.to_broker = bytearray()
         self.to_client = bytearray()

@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from receiver.session.session import WATCHED_KEYS
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
 from receiver.wire.header_versions import LATEST, V3_SINCE
@@ -243,7 +244,7 @@ def test_an_rpc_of_which_the_broker_lacks_the_version_before_is_not_offered() ->
 
 
 @pytest.mark.parametrize("arrival", [WHOLE, BYTE_BY_BYTE])
-@pytest.mark.parametrize("api_key", V3_SINCE.keys() - {18, SASL_AUTHENTICATE, OFFSET_DELETE, GET, PUSH})
+@pytest.mark.parametrize("api_key", V3_SINCE.keys() - WATCHED_KEYS - {OFFSET_DELETE})
 def test_the_broker_gets_the_version_before_without_the_id_and_with_the_client_id(
     arrival: str, api_key: int
 ) -> None:

@@ -1,0 +1,88 @@
+"""Whose a delegation token is (KIP-48), as far as the broker said so to somebody who asked through us.
+
+Who logs in with a token shows its id alone, while the broker takes the client for the token's owner. The
+owner is in the broker's answers to CreateDelegationToken and DescribeDelegationToken.
+
+Owns what was learned from those that passed, on any connection. It must not keep a token's HMAC, with which
+anybody can log in.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from receiver.principal.sasl import MAX_NAME_BYTES
+from receiver.wire import api_keys, k38_create_delegation_token, k41_describe_delegation_token
+from receiver.wire.errors import WireError
+from receiver.wire.headers import RequestHeader, decode_response_header, response_header_version
+from receiver.wire.k38_create_delegation_token import DelegationToken
+from receiver.wire.primitives import Reader
+
+__all__ = ["DelegationTokens"]
+
+#: Tokens that are remembered; the one that was least recently learned or logged in with goes first.
+_MAX_TOKENS: Final = 16_384
+
+#: Longer ids are not kept, in bytes of UTF-8: Kafka's have 22.
+_MAX_ID_BYTES: Final = 255
+
+
+class DelegationTokens:
+    """The owners of delegation tokens, shared by all sessions in front of one broker.
+
+    A token's owner never changes, and its id is random and never given to another: so nothing expires here.
+    Where the broker names two owners of one token all the same, neither counts.
+    """
+
+    __slots__ = ("_owners",)
+
+    def __init__(self) -> None:
+        self._owners: OrderedDict[str, str | None] = OrderedDict()  # None: there were two
+
+    def __len__(self) -> int:
+        return len(self._owners)
+
+    def owner(self, token_id: str) -> str | None:
+        """Return the principal of a token's owner, ``User:alice``; None where it is not known.
+
+        Args:
+            token_id: The token's id.
+        """
+        owner = self._owners.get(token_id)
+        if owner is not None:
+            self._owners.move_to_end(token_id)
+        return owner
+
+    def learn(self, header: RequestHeader, response: bytes) -> None:
+        """Take note of what the broker said; an answer that can't be read says nothing.
+
+        Args:
+            header: The header of a CreateDelegationToken or DescribeDelegationToken request.
+            response: The broker's answer, without its length.
+        """
+        try:
+            tokens = _tokens(header, response)
+        except (WireError, ValueError):
+            return
+        for token in tokens:
+            self._keep(token)
+
+    def _keep(self, token: DelegationToken) -> None:
+        owner = f"{token.principal_type}:{token.principal_name}"
+        if len(token.token_id.encode()) > _MAX_ID_BYTES or len(owner.encode()) > MAX_NAME_BYTES:
+            return
+        if self._owners.setdefault(token.token_id, owner) != owner:
+            self._owners[token.token_id] = None
+        self._owners.move_to_end(token.token_id)
+        if len(self._owners) > _MAX_TOKENS:
+            self._owners.popitem(last=False)
+
+
+def _tokens(header: RequestHeader, response: bytes) -> tuple[DelegationToken, ...]:
+    reader = Reader(response)
+    decode_response_header(reader, response_header_version(header.api_key, header.api_version))
+    if header.api_key == api_keys.DESCRIBE_DELEGATION_TOKEN:
+        return k41_describe_delegation_token.decode_response(reader, header.api_version)
+    token = k38_create_delegation_token.decode_response(reader, header.api_version)
+    return () if token is None else (token,)

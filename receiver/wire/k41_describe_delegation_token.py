@@ -1,0 +1,70 @@
+"""DescribeDelegationToken, API key 41: only as much of the answer as tells whose the tokens are (KIP-48).
+
+What the versions changed, as far as that goes:
+
+- 0 and 1: the same bytes.
+- 2: flexible (KIP-482).
+- 3: the response names each token's requester too (KIP-373).
+
+This module owns the bytes around the tokens; those of a token are CreateDelegationToken's. It must not keep a
+token's HMAC, which is a password.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from receiver.wire.error_codes import ErrorCode
+from receiver.wire.k38_create_delegation_token import FIRST_FLEXIBLE, DelegationToken, decode_token
+from receiver.wire.primitives import Reader
+
+__all__ = ["SUPPORTED_VERSIONS", "decode_response"]
+
+#: The versions that this module reads.
+SUPPORTED_VERSIONS: Final = range(4)
+
+#: Two empty strings, three timestamps, an empty id and HMAC, and no renewers, in the compact form.
+_LEAST_TOKEN: Final = 2 + 3 * 8 + 2 + 1
+
+
+def decode_response(reader: Reader, version: int) -> tuple[DelegationToken, ...]:
+    """Read a response's body as far as the last token; what follows it is left unread.
+
+    Args:
+        reader: At the body.
+        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
+
+    Returns:
+        The tokens; none where the broker tells an error.
+
+    Raises:
+        WireError: The bytes are no such body.
+        ValueError: The version is not supported.
+
+    Source: KIP-48, KIP-373.
+    """
+    if version not in SUPPORTED_VERSIONS:
+        raise ValueError(
+            f"DescribeDelegationToken version {version} is not one of "
+            f"{SUPPORTED_VERSIONS[0]} to {SUPPORTED_VERSIONS[-1]}"
+        )
+    if reader.int16("ErrorCode") != ErrorCode.NONE:
+        return ()
+    array_length = reader.compact_array_length if version >= FIRST_FLEXIBLE else reader.array_length
+    count = array_length("Tokens", item_size=_LEAST_TOKEN)
+    return tuple([_described(reader, version) for _ in range(count)])
+
+
+def _described(reader: Reader, version: int) -> DelegationToken:
+    token = decode_token(reader, version)
+    if version >= FIRST_FLEXIBLE:
+        for _ in range(reader.compact_array_length("Renewers", item_size=3)):
+            reader.compact_string("PrincipalType")
+            reader.compact_string("PrincipalName")
+            reader.tagged_fields("DescribedDelegationTokenRenewer's tagged fields")
+        reader.tagged_fields("DescribedDelegationToken's tagged fields")
+    else:
+        for _ in range(reader.array_length("Renewers", item_size=4)):
+            reader.string("PrincipalType")
+            reader.string("PrincipalName")
+    return token
