@@ -50,17 +50,20 @@ class Admission:
 
     Raises:
         TlsFilesError: A file of the listener's TLS can't be used.
+
+    Attributes:
+        tls: What the listener speaks; None without TLS.
     """
 
     def __init__(self, settings: ListenerSettings, limits: Limits, turn: asyncio.Lock) -> None:
         self._settings = settings
         self._limits = limits
         self._turn = turn
-        self._tls = None if settings.tls is None else server_context(settings.name, settings.tls)
+        self.tls = None if settings.tls is None else server_context(settings.name, settings.tls)
         self._rules = MappingRules.parse(settings.principal_mapping_rules)
         proxy_protocol = settings.proxy_protocol
         self._load_balancers = () if proxy_protocol is None else tuple(map(ip_network, proxy_protocol.from_))
-        waits = self._tls is not None or proxy_protocol is not None
+        waits = self.tls is not None or proxy_protocol is not None
         self._timeout_s = settings.handshake_timeout_ms / 1000 if waits else None
 
     async def admit(self, client: socket.socket, connection: Connection) -> socket.socket:
@@ -84,9 +87,9 @@ class Admission:
                     await self._learn_source(client, connection)
                 self._check(self._limits.connection_opened(connection.source_address))
                 counted = True
-                if self._tls is not None:
+                if self.tls is not None:
                     await _peek(client, 1)
-                    side = tls = wrap(self._tls.current(), client, server_side=True)
+                    side = tls = wrap(self.tls.current(), client, server_side=True)
                     await handshake(tls, self._turn)
                     if self._settings.security_protocol == "SSL":
                         self._identify(tls, connection)

@@ -13,7 +13,7 @@ import ssl
 from typing import Final
 
 from receiver.gateway.handshake import handshake
-from receiver.gateway.tls import TlsContext, client_context
+from receiver.gateway.tls import client_context
 from receiver.gateway.tls_socket import tls_problem, wrap
 from receiver.settings.listeners import ListenerSettings
 
@@ -65,6 +65,7 @@ class UpstreamAddress:
     Attributes:
         address: Host and port.
         server_name: The name that the broker's certificate must have; None without TLS.
+        tls: What is spoken to the broker; None without TLS.
     """
 
     def __init__(self, settings: ListenerSettings, turn: asyncio.Lock) -> None:
@@ -72,12 +73,7 @@ class UpstreamAddress:
         self.address = settings.upstream
         self.server_name = None if tls is None else tls.server_name or settings.upstream.host
         self._turn = turn
-        self._tls: TlsContext | None = None if tls is None else client_context(settings.name, tls)
-
-    @property
-    def tls(self) -> ssl.SSLContext | None:
-        """The TLS context for a new connection; None without TLS."""
-        return None if self._tls is None else self._tls.current()
+        self.tls = None if tls is None else client_context(settings.name, tls)
 
     async def connect(self) -> socket.socket:
         """Connect, and shake hands.
@@ -89,10 +85,9 @@ class UpstreamAddress:
             OSError: It can't be done; :func:`reason_of` says why.
         """
         plain = await self._connect()
-        tls = self.tls
-        if tls is None:
+        if self.tls is None:
             return plain
-        broker = wrap(tls, plain, server_side=False, server_name=self.server_name)
+        broker = wrap(self.tls.current(), plain, server_side=False, server_name=self.server_name)
         try:
             await handshake(broker, self._turn)
         except BaseException:

@@ -119,6 +119,14 @@ class Listener:
         return self._watch.problem
 
     @property
+    def certificates(self) -> list[tuple[str, float]]:
+        """Where our certificates are shown, to the client or upstream, and their ends (see TlsContext)."""
+        contexts = (("client", self._admission.tls), ("upstream", self._address.tls))
+        return [
+            (side, end) for side, tls in contexts if tls is not None and (end := tls.not_after()) is not None
+        ]
+
+    @property
     def traffic(self) -> tuple[int, int]:
         """Bytes read from clients and from the broker since the start."""
         from_clients, from_broker = self._traffic_of_closed

@@ -7,6 +7,7 @@ an error; nobody is asked for a password. What a file holds never gets into an e
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 import time
 from collections.abc import Callable, Iterable
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import structlog
+from cryptography.x509 import load_pem_x509_certificate
 
 from receiver.gateway.tls_socket import TlsSocket, tls_problem
 from receiver.log import RateLimitedLog
@@ -48,21 +50,28 @@ class TlsContext:
         listener: The listener's name, for the log.
         files: What it is made of.
         make: Makes it of the files as they are.
+        certificates: Those of the files that hold a certificate of ours.
 
     Raises:
         TlsFilesError: A file can't be used.
     """
 
     def __init__(
-        self, listener: str, files: Iterable[Path | None], make: Callable[[], ssl.SSLContext]
+        self,
+        listener: str,
+        files: Iterable[Path | None],
+        make: Callable[[], ssl.SSLContext],
+        certificates: Iterable[Path],
     ) -> None:
         self._listener = listener
         self._files = tuple(file for file in files if file is not None)
         self._make = make
+        self._certificates = tuple(certificates)
         self._warnings = RateLimitedLog("receiver.gateway")
         self._looked_at = time.monotonic()
         self._state = self._state_of_files()
         self._context = make()
+        self._not_after = _not_after(self._certificates)
 
     def current(self) -> ssl.SSLContext:
         """Return the context for a new connection.
@@ -84,8 +93,18 @@ class TlsContext:
             )
         else:
             self._state = state
+            self._not_after = _not_after(self._certificates)
             _log.info("TLS files are re-read", listener=self._listener)
         return self._context
+
+    def not_after(self) -> float | None:
+        """Return when the certificate ends that a new connection is shown, in seconds since the epoch.
+
+        Where there are several for different names, that is when the first of them does; None where there is
+        none, or none whose end can be told.
+        """
+        self.current()
+        return self._not_after
 
     def _state_of_files(self) -> list[tuple[int, int, int] | None]:
         return [_state(file) for file in self._files]
@@ -99,6 +118,15 @@ def _state(file: Path) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
+def _not_after(certificates: Iterable[Path]) -> float | None:
+    ends = []
+    for file in certificates:
+        # What OpenSSL takes is in use, whatever else can be read of it.
+        with contextlib.suppress(OSError, ValueError):
+            ends.append(load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc.timestamp())
+    return min(ends, default=None)
+
+
 def server_context(listener: str, settings: TlsSettings) -> TlsContext:
     """Return the context for what clients open.
 
@@ -108,7 +136,8 @@ def server_context(listener: str, settings: TlsSettings) -> TlsContext:
     files = [settings.certificate, settings.key, settings.client_ca]
     for name in settings.server_names:
         files += [name.certificate, name.key]
-    return TlsContext(listener, files, lambda: _server_context(settings))
+    certificates = [settings.certificate, *(name.certificate for name in settings.server_names)]
+    return TlsContext(listener, files, lambda: _server_context(settings), certificates)
 
 
 def client_context(listener: str, settings: UpstreamTlsSettings) -> TlsContext:
@@ -118,7 +147,8 @@ def client_context(listener: str, settings: UpstreamTlsSettings) -> TlsContext:
         TlsFilesError: A file can't be used.
     """
     files = (settings.ca, settings.certificate, settings.key)
-    return TlsContext(listener, files, lambda: _client_context(settings))
+    certificates = () if settings.certificate is None else (settings.certificate,)
+    return TlsContext(listener, files, lambda: _client_context(settings), certificates)
 
 
 def _server_context(settings: TlsSettings) -> ssl.SSLContext:

@@ -132,10 +132,6 @@ class PluginFigures(Protocol):
         """How long the current call has lasted, in seconds."""
 
 
-def _nothing() -> tuple[()]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """Whom to ask at scrape.
@@ -148,7 +144,7 @@ class Sources:
         ready: Whether the receiver takes clients.
         draining: Whether it is stopping.
         certificates: The certificates in use: the listener's name, ``client`` for what its clients are shown
-            and ``upstream`` for what the broker is, and the end in seconds since the epoch.
+            or ``upstream`` for what the broker is, and the end in seconds since the epoch.
         peers: How many peers the limits remember, by scope.
     """
 
@@ -158,8 +154,8 @@ class Sources:
     plugins: Callable[[], Iterable[PluginFigures]]
     ready: Callable[[], bool]
     draining: Callable[[], bool]
-    certificates: Callable[[], Iterable[tuple[str, str, float]]] = _nothing
-    peers: Callable[[], Mapping[Scope, int]] = dict
+    certificates: Callable[[], Iterable[tuple[str, str, float]]]
+    peers: Callable[[], Mapping[Scope, int]]
 
 
 class PulledMetrics(Collector):
