@@ -46,7 +46,7 @@ lint: $(STAMP) ## Lint, formatting, types, import layers
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-bench: setup ## Measure pass-through, pushes and memory beside HAProxy and a real broker (about ten minutes)
+bench: setup ## Measure pass-through, pushes and memory beside HAProxy and a real broker, and under attack (about fifteen minutes)
 	@$(BIN)/python -m tests.testbed setup --parts haproxy
 	@$(BIN)/python -m benchmarks
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks import core, idle, load_generator, passthrough, pushes, relays
+from benchmarks import core, hostile, idle, load_generator, passthrough, pushes, relays
 from benchmarks.figures import RESULTS, Results
 from benchmarks.processes import ProcessError, Running, allow_files, free_port, on_cores, running
 from tests.testbed.parts import NotSetUpError
@@ -21,7 +21,7 @@ from tests.testbed.process import StartError
 OPEN_FILES = 16_384
 SUBJECT = "sidecar"
 BUSY = 0.5
-PARTS = ("core", "pushes", "idle", "pass-through")
+PARTS = ("core", "pushes", "idle", "pass-through", "hostile")
 PASS_THROUGH_ROUNDS = 7
 PUSH_ROUNDS = 5
 CORE_ROUNDS = 21
@@ -51,8 +51,8 @@ def arguments() -> argparse.Namespace:
         action="append",
         default=[],
         metavar="TEXT",
-        help="pass-through: only the shapes of traffic with TEXT in their name, as '64 kB' or 'in flight'; "
-        "may be repeated",
+        help="pass-through and hostile: only the shapes of traffic, or the attacks, with TEXT in their name, "
+        "as '64 kB' or 'bombs'; may be repeated",
     )
     parser.add_argument(
         "--proxy-command",
@@ -151,6 +151,17 @@ def measured_pass_through(options: argparse.Namespace, folder: Path, results: Re
     )
 
 
+def measured_hostile(options: argparse.Namespace, folder: Path, results: Results) -> None:
+    """Attack the sidecar beside a producer, print the tables and add the figures."""
+    with fake_broker(folder) as (upstream, broker):
+        seen = hostile.measure(upstream, broker, folder, quick=options.quick, only=options.only)
+    if not seen:
+        return
+    print(f"\nA producer beside an attacker\n{hostile.describe(seen)}\n")
+    hostile.record(seen, results)
+    results.figures += hostile.figures(seen)
+
+
 def main() -> int:
     """Run what the command line asks for; the value is the exit status."""
     options = arguments()
@@ -168,6 +179,8 @@ def main() -> int:
                 measured_idle(options, folder, results)
             if "pass-through" in wanted:
                 measured_pass_through(options, folder, results)
+            if "hostile" in wanted:
+                measured_hostile(options, folder, results)
     except (
         core.CoreError,
         httpx.HTTPError,

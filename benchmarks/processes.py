@@ -56,6 +56,15 @@ class Running:
                     total += int(line.split()[1]) * 1024
         return total
 
+    def forget_peak(self) -> None:
+        """Let :meth:`peak_bytes` count from what the process holds now; see ``clear_refs`` in proc(5)."""
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+
+    def peak_bytes(self) -> int:
+        """Return the most that the process has held in RAM at once, in bytes, shared pages included."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
 
 @contextlib.contextmanager
 def on_cores(cores: AbstractSet[int], processes: Sequence[Running]) -> Iterator[None]:
@@ -64,15 +73,17 @@ def on_cores(cores: AbstractSet[int], processes: Sequence[Running]) -> Iterator[
     What is started meanwhile inherits it. Afterwards all may run where this process could before.
     """
     before = os.sched_getaffinity(0)
-    _keep(cores, processes)
+    os.sched_setaffinity(0, cores)
+    pin(processes, cores)
     try:
         yield
     finally:
-        _keep(before, processes)
+        os.sched_setaffinity(0, before)
+        pin(processes, before)
 
 
-def _keep(cores: AbstractSet[int], processes: Sequence[Running]) -> None:
-    os.sched_setaffinity(0, cores)
+def pin(processes: Sequence[Running], cores: AbstractSet[int]) -> None:
+    """Let ``processes`` and their descendants run on ``cores`` only, from now on."""
     for process in processes:
         for pid in process.pids():
             for task in Path(f"/proc/{pid}/task").iterdir():

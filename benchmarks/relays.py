@@ -28,12 +28,14 @@ defaults
 listen bench
     bind {listen}
     server broker {upstream}
+{more}
 """
 
 SIDECAR_CONFIGURATION = """\
 broker: {{id: 1, cluster_id: null}}
 listeners:
   - {{name: CLIENT, bind: "{listen}", upstream: "{upstream}"}}
+{more}
 subscriptions: {{store: sqlite, path: "{folder}/subscriptions.db"}}
 rest: {{bind: "{rest}"}}
 plugins: {plugins}
@@ -70,8 +72,13 @@ def direct(upstream: str) -> Iterator[Relay]:
 
 
 @contextlib.contextmanager
-def haproxy(upstream: str, folder: Path) -> Iterator[Relay]:
+def haproxy(upstream: str, folder: Path, *, more: str = "") -> Iterator[Relay]:
     """Run HAProxy in TCP mode with one thread in front of ``upstream`` (host:port).
+
+    Args:
+        upstream: the broker's host:port.
+        folder: for its configuration and log.
+        more: lines to add to its ``listen`` section.
 
     Raises:
         RelayMissingError: HAProxy is not installed.
@@ -82,7 +89,7 @@ def haproxy(upstream: str, folder: Path) -> Iterator[Relay]:
         raise RelayMissingError(HAPROXY_MISSING)
     listen = f"127.0.0.1:{free_port()}"
     configuration = folder / "haproxy.cfg"
-    configuration.write_text(HAPROXY_CONFIGURATION.format(listen=listen, upstream=upstream))
+    configuration.write_text(HAPROXY_CONFIGURATION.format(listen=listen, upstream=upstream, more=more))
     command = [program, "-db", "-f", str(configuration)]
     with running("haproxy", command, folder=folder, ready=listen) as process:
         yield Relay(name="haproxy", target=listen, process=process)
@@ -123,13 +130,14 @@ def sidecar_command() -> list[str]:
 
 
 @contextlib.contextmanager
-def sidecar(upstream: str, folder: Path, *, plugins: str = "[]") -> Iterator[Relay]:
+def sidecar(upstream: str, folder: Path, *, plugins: str = "[]", more: str = "") -> Iterator[Relay]:
     """Run the sidecar in front of ``upstream`` (host:port).
 
     Args:
         upstream: the broker's host:port.
         folder: for its configuration, store and log.
         plugins: the configuration's ``plugins``, as YAML.
+        more: lines to add to its ``listeners``.
 
     Raises:
         RelayMissingError: the sidecar is not installed.
@@ -140,7 +148,7 @@ def sidecar(upstream: str, folder: Path, *, plugins: str = "[]") -> Iterator[Rel
     configuration = folder / "receiver.yaml"
     configuration.write_text(
         SIDECAR_CONFIGURATION.format(
-            listen=listen, upstream=upstream, folder=folder, rest=rest, plugins=plugins
+            listen=listen, upstream=upstream, folder=folder, rest=rest, plugins=plugins, more=more
         )
     )
     with running(
