@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks import core, hostile, idle, load_generator, passthrough, pushes, relays
+from benchmarks import core, hostile, hostile_report, idle, load_generator, passthrough, pushes, relays
 from benchmarks.figures import RESULTS, Results
 from benchmarks.processes import ProcessError, Running, allow_files, free_port, on_cores, running
 from tests.testbed.parts import NotSetUpError
@@ -157,9 +157,9 @@ def measured_hostile(options: argparse.Namespace, folder: Path, results: Results
         seen = hostile.measure(upstream, broker, folder, quick=options.quick, only=options.only)
     if not seen:
         return
-    print(f"\nA producer beside an attacker\n{hostile.describe(seen)}\n")
-    hostile.record(seen, results)
-    results.figures += hostile.figures(seen)
+    print(f"\nA producer beside an attacker\n{hostile_report.describe(seen)}\n")
+    hostile_report.record(seen, results)
+    results.figures += hostile_report.figures(seen)
 
 
 def main() -> int:

@@ -1,12 +1,12 @@
 """What a well-behaved producer and the sidecar's memory go through while somebody attacks.
 
-Owns the attacks, the phases and the goals. The producer comes from 127.0.0.1, each attack from an address of
+Owns the phases and what is read in them. The producer comes from 127.0.0.1, each attack from an address of
 its own, as limits by source address need it, and each meets a sidecar that has just started.
 
 The sidecar has a core to itself. Producer, attacker and the broker behind share the other one, where the
 attacker steps back for the others. An attack still slows the producer by its mere work. The *floor* tells by
-how much: the same attack on HAProxy in the sidecar's place, with the sidecar's limit on connections. Attacks
-without a floor of their own send less than one that has it.
+how much: the same attack on HAProxy in the sidecar's place, with the sidecar's limit on connections. Not
+every attack has a floor of its own: the bombs differ by what HAProxy does not look at.
 
 In each phase (before, during, after) the producer first sends at a rate far below what can be had, which
 shows latency, then as fast as it is answered, which shows throughput. At a rate, a request that is late
@@ -18,45 +18,31 @@ from __future__ import annotations
 
 import contextlib
 import os
-import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
 from benchmarks import relays
-from benchmarks.bombs import Payload, bombs, empty_metrics
-from benchmarks.captured import LIBRDKAFKA_PRODUCER
-from benchmarks.figures import Figure, Results, table
-from benchmarks.load_generator import (
+from benchmarks.attacks import Attack, attacks
+from benchmarks.background import (
     AttackReport,
     Background,
-    LoadError,
     attack_report,
     in_background,
     produce_timing,
     producer,
 )
+from benchmarks.load_generator import LoadError
 from benchmarks.processes import Running, free_port, on_cores, pin
 from receiver.settings.limits import LimitsSettings
-from receiver.settings.model import TelemetrySettings
-from receiver.wire.error_codes import error_name
 from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.cpu import cpu_seconds
 
 SIDECAR = "sidecar"
 FLOOR = "haproxy"
-
-THROUGHPUT_DURING = 0.5
-THROUGHPUT_AFTER = 0.9
-P99_MS = 10.0
-LONGEST_MS = 500.0
-
-#: What an attack may add to the sidecar's memory besides requests that are not whole: one push at a time,
-#: inflated and taken apart, and its share of connections, client instances and peers.
-_ROOM_BYTES = 96 << 20
 
 _RATE = 1_000
 _CONNECTIONS = 4
@@ -69,66 +55,6 @@ _FLOOR_LIMIT = """\
     tcp-request connection track-sc0 src
     tcp-request connection reject if {{ sc0_conn_cur gt {connections} }}
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attack:
-    """One attack.
-
-    Attributes:
-        name: its row in the tables.
-        kind: what the load generator calls it.
-        connections: how many it wants to have open.
-        payload: what it pushes; None where it pushes nothing.
-        floor: whether it is also tried on HAProxy.
-        tls: whether it goes to the TLS listener; the producer stays on the plain one.
-        alike: whether another attack is so much like it that a quick run leaves it out.
-    """
-
-    name: str
-    kind: str
-    connections: int
-    payload: Payload | None = None
-    floor: bool = False
-    tls: bool = False
-    alike: bool = False
-
-
-def attacks() -> list[Attack]:
-    """Return the attacks, in the order of the tables."""
-    settings = TelemetrySettings()
-    size = settings.max_inflated_bytes - 64
-    real = LIBRDKAFKA_PRODUCER
-    captured = Payload(codec="zstd", compressed=real.zstd(), inflated_bytes=len(real.inflated()))
-    return [
-        Attack(name="10,000 connections", kind="connections", connections=10_000, floor=True),
-        Attack(name="slow-loris, 1 MB pushes", kind="slow-loris", connections=500),
-        Attack(name="slow-loris, TLS", kind="tls-hello", connections=500, tls=True),
-        *(
-            Attack(
-                name=f"bombs, {codec}",
-                kind="pushes",
-                connections=8,
-                payload=bomb,
-                floor=codec == "zstd",
-                alike=codec != "zstd",
-            )
-            for codec, bomb in bombs().items()
-        ),
-        Attack(name="telemetry flood", kind="telemetry-flood", connections=8, payload=captured, floor=True),
-        Attack(
-            name="too many messages",
-            kind="pushes",
-            connections=8,
-            payload=empty_metrics(inflated_bytes=size, metrics=size // 2 - 100),
-        ),
-        Attack(
-            name="almost too many messages",
-            kind="pushes",
-            connections=8,
-            payload=empty_metrics(inflated_bytes=size, metrics=settings.max_entries * 9 // 10),
-        ),
-    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,149 +275,3 @@ def _counters(relay: relays.Relay) -> Mapping[str, int]:
         text = client.get(f"http://{relay.rest}/metrics").raise_for_status().text
     samples = (line.rpartition(" ") for line in text.splitlines() if line.startswith(_COUNTED))
     return {series.removeprefix("kafka_telemetry_"): int(float(value)) for series, _, value in samples}
-
-
-def figures(seen: Mapping[str, Mapping[str, Seen]]) -> list[Figure]:
-    """Return the goals with what was reached."""
-    found = []
-    for name, by_relay in seen.items():
-        mine, floor = by_relay[SIDECAR], by_relay.get(FLOOR)
-        beside = f"; HAProxy {floor.throughput_during:.2f}" if floor else ""
-        found += [
-            Figure(
-                name=f"throughput during / before, {name}",
-                value=mine.throughput_during,
-                at_least=THROUGHPUT_DURING,
-                note=mine.during.problem or f"after / before {mine.throughput_after:.2f}{beside}",
-            ),
-            Figure(
-                name=f"p99 during, {name}",
-                value=_ms(mine.during.p99_us),
-                unit="ms",
-                at_most=P99_MS,
-                note=mine.during.problem or _p99_note(mine, floor),
-            ),
-        ]
-    mine_by_name = {name: by_relay[SIDECAR] for name, by_relay in seen.items()}
-    longest = {name: of.during.longest_us for name, of in mine_by_name.items()}
-    broken = [name for name, us in longest.items() if us is None]
-    slowest = max(longest, key=lambda name: longest[name] or 0.0)
-    after = min(mine_by_name, key=lambda name: mine_by_name[name].throughput_after)
-    median_after = statistics.median(of.throughput_after for of in mine_by_name.values())
-    largest = max(mine_by_name, key=lambda name: mine_by_name[name].resident_peak)
-    of = mine_by_name[largest]
-    bound = LimitsSettings().max_held_bytes + _ROOM_BYTES
-    return [
-        *found,
-        Figure(
-            name="longest wait during any attack",
-            value=None if broken else _ms(longest[slowest]),
-            unit="ms",
-            at_most=LONGEST_MS,
-            note=f"broke off: {', '.join(broken)}" if broken else slowest,
-        ),
-        Figure(
-            name="throughput after / before, least of all attacks",
-            value=mine_by_name[after].throughput_after,
-            at_least=THROUGHPUT_AFTER,
-            note=f"{after}; median {median_after:.2f}",
-        ),
-        Figure(
-            name="memory that an attack added, most of all",
-            value=(of.resident_peak - of.resident_before) / 2**20,
-            unit="MiB",
-            at_most=bound / 2**20,
-            note=f"{largest}, {of.resident_peak / 2**20:.0f} MiB in all; the goal is limits.max_held_bytes "
-            f"and {_ROOM_BYTES >> 20} MiB",
-        ),
-    ]
-
-
-def _p99_note(mine: Seen, floor: Seen | None) -> str:
-    def text(seen: Seen) -> str:
-        times = "" if seen.times_p99 is None else f"{seen.times_p99:.1f} times that before"
-        return times or "broke off"
-
-    longest = "" if mine.during.longest_us is None else f", longest {mine.during.longest_us / 1e3:.1f} ms"
-    return f"{text(mine)}{longest}" + (f"; HAProxy {text(floor)}" if floor else "")
-
-
-def _ms(us: float | None) -> float | None:
-    return None if us is None else us / 1e3
-
-
-def describe(seen: Mapping[str, Mapping[str, Seen]]) -> str:
-    """Return a table of the producer and one of the attackers, and what the pushes inflate to."""
-    producer, attackers = [], []
-    for name, by_relay in seen.items():
-        shown = name
-        for relay, of in by_relay.items():
-            phases = (of.before, of.during, of.after)
-            producer.append(
-                (
-                    shown,
-                    relay,
-                    *(f"{phase.requests_per_second:,.0f}" for phase in phases),
-                    f"{of.throughput_during:.2f}",
-                    *("-" if phase.p99_us is None else f"{phase.p99_us:,.0f}" for phase in phases),
-                    "-" if of.times_p99 is None else f"{of.times_p99:.1f}",
-                    *(
-                        "-" if phase.longest_us is None else f"{phase.longest_us / 1e3:,.1f}"
-                        for phase in phases
-                    ),
-                    f"{of.resident_before / 2**20:.0f}",
-                    f"{of.resident_peak / 2**20:.0f}",
-                    f"{of.cpu_percent:.0f}",
-                )
-            )
-            report = of.report
-            attackers.append(
-                (
-                    shown,
-                    relay,
-                    f"{report.opened:,}",
-                    f"{report.held:,}",
-                    f"{report.ended:,}",
-                    f"{report.bytes_sent / report.seconds / 1e6:,.1f}",
-                    _answers("get", report.gets) + _answers("push", report.pushes),
-                )
-            )
-            shown = ""
-    producer_head = (
-        "attack",
-        "relay",
-        *("req/s before", "during", "after", "during/before"),
-        *("p99 us before", "during", "after", "times"),
-        *("longest ms before", "during", "after"),
-        *("MiB before", "peak", "CPU %"),
-    )
-    attacker_head = ("attack", "relay", "opened", "held", "ended", "MB/s sent", "note")
-    counted = [
-        f"  {name}: "
-        + ", ".join(f"{series} {count:,}" for series, count in by_relay[SIDECAR].counters.items() if count)
-        for name, by_relay in seen.items()
-    ]
-    payloads = [f"  {attack.name}: {attack.payload.note}" for attack in attacks() if attack.payload]
-    return "\n".join(
-        (
-            table(producer_head, producer),
-            "",
-            table(attacker_head, attackers),
-            "",
-            "What the sidecar counted meanwhile, the producer's own connections included:",
-            *counted,
-            "What is pushed:",
-            *payloads,
-        )
-    )
-
-
-def _answers(request: str, by_code: Mapping[int, int]) -> str:
-    return "".join(f"{request} {error_name(code)} {count:,}  " for code, count in sorted(by_code.items()))
-
-
-def record(seen: Mapping[str, Mapping[str, Seen]], results: Results) -> None:
-    """Keep every phase in ``results``."""
-    results.raw["hostile"] = {
-        name: {relay: asdict(of) for relay, of in by_relay.items()} for name, by_relay in seen.items()
-    }

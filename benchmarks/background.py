@@ -1,0 +1,177 @@
+"""The load generator's producer and attacker, which run at the same time.
+
+Owns their processes and what their JSON holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.load_generator import LoadError, build
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceTiming:
+    """What one run of the producing client saw.
+
+    Attributes:
+        p50_us: median time from when a request was due to its answer's arrival, in microseconds, at the rate.
+        p99_us: the same, 99th percentile.
+        longest_us: the longest of all requests, at the rate and at full speed.
+        requests_per_second: throughput at full speed.
+    """
+
+    p50_us: float
+    p99_us: float
+    longest_us: float
+    requests_per_second: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttackReport:
+    """What one attack did, as the attacker saw it.
+
+    Attributes:
+        seconds: how long it took.
+        opened: connections that the target's system took.
+        ended: those of them that the target ended.
+        held: those that were open at the end.
+        failed: attempts to connect that failed.
+        bytes_sent: what the target's system took of what was sent.
+        gets: answers to GetTelemetrySubscriptions, by error code.
+        pushes: answers to PushTelemetry, by error code.
+        problems: how connections ended, with their number.
+    """
+
+    seconds: float
+    opened: int
+    ended: int
+    held: int
+    failed: int
+    bytes_sent: int
+    gets: Mapping[int, int]
+    pushes: Mapping[int, int]
+    problems: Mapping[str, int]
+
+
+class Background:
+    """The load generator in the background, while something else is done or measured.
+
+    Args:
+        mode: its mode.
+        arguments: its flags, as ``load MODE -h`` lists them.
+        niceness: how much it steps back for others on its core, 0 to 19; see nice(1).
+    """
+
+    def __init__(self, mode: str, arguments: Sequence[str], *, niceness: int = 0) -> None:
+        self._what = f"load {mode} {' '.join(arguments)}"
+        self._process = subprocess.Popen(
+            ["nice", "-n", str(niceness), str(build()), mode, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def first_line(self) -> None:
+        """Wait for the first line that it prints, or for its end."""
+        assert self._process.stdout is not None
+        self._process.stdout.readline()
+
+    def result(self, seconds: float) -> dict[str, Any]:
+        """Return the last line that it printed, once it has ended.
+
+        Args:
+            seconds: how long to wait at most.
+
+        Raises:
+            LoadError: it failed or took too long.
+        """
+        try:
+            output, problem = self._process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired as error:
+            raise LoadError(f"{self._what}: no end within {seconds:g} s") from error
+        if self._process.returncode != 0:
+            raise LoadError(f"{self._what}: {problem.strip()}")
+        result: dict[str, Any] = json.loads(output.splitlines()[-1])
+        return result
+
+    def stop(self) -> None:
+        """End it, if it has not ended."""
+        self._process.kill()
+        self._process.communicate()
+
+
+@contextlib.contextmanager
+def in_background(mode: str, arguments: Sequence[str], *, niceness: int = 0) -> Iterator[Background]:
+    """Run the load generator while the ``with`` block lasts, or until it ends by itself."""
+    background = Background(mode, arguments, niceness=niceness)
+    try:
+        yield background
+    finally:
+        background.stop()
+
+
+@contextlib.contextmanager
+def producer(
+    target: str, *, connections: int, requests_per_second: float, seconds: float, fast_seconds: float
+) -> Iterator[Background]:
+    """Connect to ``target`` (host:port), then produce 1 kB requests, one in flight on each connection.
+
+    Args:
+        target: where to connect to.
+        connections: how many.
+        requests_per_second: the rate, over all connections; a late request counts from when it was due.
+        seconds: how long at the rate.
+        fast_seconds: how long after that as fast as requests are answered.
+    """
+    arguments = [
+        f"--target={target}",
+        f"--connections={connections}",
+        f"--rate={requests_per_second}",
+        f"--seconds={seconds}",
+        f"--fast-seconds={fast_seconds}",
+    ]
+    with in_background("produce", arguments) as background:
+        background.first_line()
+        yield background
+
+
+def produce_timing(background: Background, seconds: float) -> ProduceTiming:
+    """Wait for a producer's end, ``seconds`` at most, and return what it saw.
+
+    Raises:
+        LoadError: a connection failed, or an answer was wrong or not there within 20 s.
+    """
+    seen = background.result(seconds)
+    paced, fast = seen["paced"]["latency_us"], seen["fast"]["latency_us"]
+    return ProduceTiming(
+        p50_us=paced["p50"],
+        p99_us=paced["p99"],
+        longest_us=max(paced["max"], fast["max"] if fast else 0.0),
+        requests_per_second=seen["fast"]["requests_per_second"],
+    )
+
+
+def attack_report(background: Background, seconds: float) -> AttackReport:
+    """Wait for an attack's end, ``seconds`` at most, and return what it did.
+
+    Raises:
+        LoadError: it did not end, or could not even begin.
+    """
+    seen = background.result(seconds)
+    return AttackReport(
+        seconds=seen["seconds"],
+        opened=seen["connections_opened"],
+        ended=seen["connections_ended"],
+        held=seen["connections_held"],
+        failed=seen["connections_failed"],
+        bytes_sent=seen["bytes_sent"],
+        gets={int(code): count for code, count in seen["gets_by_error_code"].items()},
+        pushes={int(code): count for code, count in seen["pushes_by_error_code"].items()},
+        problems=seen["problems"],
+    )
