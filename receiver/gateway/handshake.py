@@ -32,8 +32,10 @@ async def handshake(tls: TlsSocket, turn: Lock) -> None:
     wait: Callable[[socket.socket], Awaitable[None]] | None
     while True:
         async with turn:
-            wait = _step(tls)
-            await asyncio.sleep(0)
+            try:
+                wait = _step(tls)
+            finally:
+                await asyncio.sleep(0)
         if wait is None:
             return
         await wait(tls)

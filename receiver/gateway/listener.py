@@ -309,6 +309,8 @@ class Listener:
 
     def _refuse(self, reason: str, problem: str) -> None:
         self._metrics.connection_refused(self.settings.name, reason)
+        if reason == "gone":  # as a health check that only connects does, all the time
+            return
         self._warnings.warning(
             "connection refused", kind=reason, listener=self.settings.name, reason=reason, problem=problem
         )

@@ -203,6 +203,39 @@ async def relayed(gate: Gate | None = None, *, small_buffers: bool = False) -> A
         made.close()
 
 
+@contextlib.asynccontextmanager
+async def opened(listener: Listener) -> AsyncIterator[Listener]:
+    """A listener that is open."""
+    await listener.open()
+    try:
+        yield listener
+    finally:
+        listener.stop_accepting()
+        await listener.drain(0.0)
+
+
+@contextlib.asynccontextmanager
+async def connected(listener: Listener, source: str = LOOPBACK) -> AsyncIterator[socket.socket]:
+    """A client's socket."""
+    bind = listener.settings.bind
+    with socket.socket(socket.AF_INET6 if ":" in bind.host else socket.AF_INET) as client:
+        client.setblocking(False)
+        if source != LOOPBACK:
+            client.bind((source, 0))
+        await asyncio.get_running_loop().sock_connect(client, (bind.host, bind.port))
+        yield client
+
+
+async def is_reset(listener: Listener, say: bytes = b"") -> bool:
+    """Whether a connection is reset; that may come before connecting has ended."""
+    try:
+        async with connected(listener) as client:
+            await send(client, say)
+            return not await at_end(client)
+    except ConnectionResetError:
+        return True
+
+
 async def send(end: socket.socket, data: bytes) -> None:
     """Send it all."""
     await asyncio.get_running_loop().sock_sendall(end, data)

@@ -5,16 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
 from structlog.testing import capture_logs
 
 from receiver.gateway.gateway import Gateway
-from receiver.gateway.listener import Listener, ListenerError
+from receiver.gateway.listener import ListenerError
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.scripted_broker import Peer, ScriptedBroker, framed, produce_frame
-from tests.unit.gateway.support import Gate, at_end, eventually, on_loop, receive, receive_frame, send
+from tests.unit.gateway.support import (
+    Gate,
+    at_end,
+    connected,
+    eventually,
+    is_reset,
+    on_loop,
+    opened,
+    receive,
+    receive_frame,
+    send,
+)
 from tests.unit.session.support import get_subscriptions, read_subscriptions
 
 
@@ -22,34 +33,6 @@ from tests.unit.session.support import get_subscriptions, read_subscriptions
 def broker() -> Iterator[ScriptedBroker]:
     with ScriptedBroker() as started:
         yield started
-
-
-@contextlib.asynccontextmanager
-async def opened(listener: Listener) -> AsyncIterator[Listener]:
-    await listener.open()
-    try:
-        yield listener
-    finally:
-        listener.stop_accepting()
-        await listener.drain(0.0)
-
-
-@contextlib.asynccontextmanager
-async def connected(listener: Listener) -> AsyncIterator[socket.socket]:
-    bind = listener.settings.bind
-    with socket.socket() as client:
-        client.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(client, (bind.host, bind.port))
-        yield client
-
-
-async def is_reset(listener: Listener) -> bool:
-    """Whether a connection is reset; that may come before connecting has ended."""
-    try:
-        async with connected(listener) as client:
-            return not await at_end(client)
-    except ConnectionResetError:
-        return True
 
 
 def test_a_connection_is_entered_counted_and_struck_again(broker: ScriptedBroker) -> None:
