@@ -15,21 +15,22 @@ _MOST = 1_000_000_000
 _MOST_BYTES = 1_000_000_000_000
 
 _CONNECTIONS = "Open connections; one more is closed at once. Null: no limit, as below."
+_NEW_CONNECTIONS = "New connections, also ones that were refused; one more is closed at once."
 _NEW_INSTANCES = (
     "Client instances that were not known before; one more is told to wait (THROTTLING_QUOTA_EXCEEDED) and "
     "not remembered."
 )
 _TELEMETRY_REQUESTS = (
-    "Telemetry requests; one more is told to wait, and its connection is not read from for as long as it "
-    "came too early, at most a second."
+    "Telemetry requests, also ones that were refused; one more is told to wait, and its connection is not "
+    "read from for as long as it came too early, at most a second."
+)
+_CORE_MS = (
+    "Milliseconds of the one core that all share, for answering telemetry requests: mostly for what pushes "
+    "hold; from then on its requests are told to wait, also the last ones of clients that terminate."
 )
 _REJECTED_BYTES = (
     "Bytes of pushes that were refused for what they held; from then on its pushes are told to wait and not "
     "looked into."
-)
-_PUSHED_BYTES = (
-    "Bytes of pushes that were looked into, as they came or inflated, whatever is more; from then on its "
-    "pushes are told to wait, also the last ones of clients that terminate."
 )
 
 
@@ -37,15 +38,14 @@ class PeerLimitsSettings(Settings):
     """What one source address may take: an IPv4 address, or an IPv6 network of 64 bits."""
 
     connections: int | None = Field(default=2_000, ge=1, le=_MOST, description=_CONNECTIONS)
+    new_connections_per_second: int | None = Field(default=200, ge=1, le=_MOST, description=_NEW_CONNECTIONS)
     new_instances_per_minute: int | None = Field(default=600, ge=1, le=_MOST, description=_NEW_INSTANCES)
     telemetry_requests_per_second: int | None = Field(
         default=200, ge=1, le=_MOST, description=_TELEMETRY_REQUESTS
     )
+    core_ms_per_second: int | None = Field(default=50, ge=1, le=1_000, description=_CORE_MS)
     rejected_bytes_per_minute: int | None = Field(
         default=67_108_864, ge=1, le=_MOST_BYTES, description=_REJECTED_BYTES
-    )
-    pushed_bytes_per_minute: int | None = Field(
-        default=268_435_456, ge=1, le=_MOST_BYTES, description=_PUSHED_BYTES
     )
 
 
@@ -53,15 +53,16 @@ class PrincipalLimitsSettings(PeerLimitsSettings):
     """What one principal may take, from all of its addresses; nobody in particular has no limits."""
 
     connections: int | None = Field(default=10_000, ge=1, le=_MOST, description=_CONNECTIONS)
+    new_connections_per_second: int | None = Field(
+        default=1_000, ge=1, le=_MOST, description=_NEW_CONNECTIONS
+    )
     new_instances_per_minute: int | None = Field(default=3_000, ge=1, le=_MOST, description=_NEW_INSTANCES)
     telemetry_requests_per_second: int | None = Field(
         default=1_000, ge=1, le=_MOST, description=_TELEMETRY_REQUESTS
     )
+    core_ms_per_second: int | None = Field(default=200, ge=1, le=1_000, description=_CORE_MS)
     rejected_bytes_per_minute: int | None = Field(
         default=268_435_456, ge=1, le=_MOST_BYTES, description=_REJECTED_BYTES
-    )
-    pushed_bytes_per_minute: int | None = Field(
-        default=1_073_741_824, ge=1, le=_MOST_BYTES, description=_PUSHED_BYTES
     )
 
 

@@ -3,23 +3,25 @@
 Owns the counts and the decision. It must not know what is done about it: whoever asks answers, closes or
 waits.
 
-Connections are counted exactly. What is allowed for a time is a bucket that drains at the limit's rate and
-refuses what would make it overflow, kept as the one number that never has to be recalculated: the time at
-which it will be empty. A bucket holds ``burst`` seconds of its rate:
+Open connections are counted exactly. What is allowed for a time is a bucket that drains at the limit's rate,
+kept as the one number that never has to be recalculated: the time at which it will be empty. A bucket has
+room for ``burst`` seconds of its rate, and nobody is let in without room; what is known afterwards only, or
+counts although it was refused, makes it overflow by ``debt`` seconds at most:
 
-====================  ===========  ==========  ===================================================
-limit                 setting      burst       what fills it
-====================  ===========  ==========  ===================================================
-new_instances         by minute    60 s        a client instance that was not known
-telemetry_requests    by second    10 s        a telemetry request
-rejected_bytes        by minute    60 s        a push that was refused for what it held; it may
-                                               overflow, by another 60 s at most
-pushed_bytes          by minute    60 s        a push that was looked into, whatever became of it; it
-                                               may overflow likewise
-====================  ===========  ==========  ===================================================
+====================  ===========  ======  ======  ===================================================
+limit                 setting      burst   debt    what fills it
+====================  ===========  ======  ======  ===================================================
+new_connections       by second    10 s    10 s    a connection, also one that was refused
+new_instances         by minute    60 s            a client instance that was not known
+telemetry_requests    by second    10 s    10 s    a telemetry request, also one that was refused
+core_time             by second    10 s    60 s    the time that a telemetry request took
+rejected_bytes        by minute    60 s    60 s    a push that was refused for what it held
+====================  ===========  ======  ======  ===================================================
 
-Ten seconds of requests, because all clients of a host come back at once when a broker was restarted, and who
-is told to wait then waits for its whole push interval.
+Ten seconds of connections and requests, because all clients of a host come back at once when a broker was
+restarted, and who is told to wait then waits for its whole push interval. What was refused counts where the
+refusal itself is what an attacker makes us work with; it counts for the peer that was over, not for the other
+one: a host's flood takes nothing from a principal that others use too.
 
 Buckets are kept for so many peers of each kind, and the least recently seen goes first; a bucket that is
 forgotten is empty. A peer that has open connections keeps its number of them whatever else is forgotten.
@@ -48,10 +50,11 @@ class LimitName(StrEnum):
     """What is limited."""
 
     CONNECTIONS = "connections"
+    NEW_CONNECTIONS = "new_connections"
     NEW_INSTANCES = "new_instances"
     TELEMETRY_REQUESTS = "telemetry_requests"
+    CORE_TIME = "core_time"
     REJECTED_BYTES = "rejected_bytes"
-    PUSHED_BYTES = "pushed_bytes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +78,7 @@ class Exceeded:
 
     @property
     def setting(self) -> str:
-        """The key of the limit in the settings, such as ``limits.principal.pushed_bytes_per_minute``."""
+        """The key of the limit in the settings, such as ``limits.principal.core_ms_per_second``."""
         return f"limits.{self.scope}.{_SETTINGS[self.limit]}"
 
     def __str__(self) -> str:
@@ -109,24 +112,26 @@ class Limits:
         self._sources.replace(settings.source_address, settings.max_peers)
         self._principals.replace(settings.principal, settings.max_peers)
 
-    def connection_opened(self, source_address: str) -> Exceeded | None:
-        """Count a connection for its source address, unless that has as many as it may.
+    def connection_opened(self, source_address: str, now: float) -> Exceeded | None:
+        """Count a connection for its source address, unless that has too many or opens them too fast.
 
         Args:
             source_address: The client's address as text.
+            now: The time in seconds of a monotonic clock.
 
         Returns:
-            None when it is counted; then :meth:`connection_closed` must be called once for it.
+            None when it is counted as open; then :meth:`connection_closed` must be called once for it.
         """
-        return self._sources.open(_source(source_address))
+        return self._sources.open(_source(source_address), now)
 
-    def authenticated(self, connection: Connection) -> Exceeded | None:
-        """Count a connection for its principal, unless that has as many as it may.
+    def authenticated(self, connection: Connection, now: float) -> Exceeded | None:
+        """Count a connection for its principal, unless that has too many or opens them too fast.
 
         A connection is counted for one principal only, the latest.
 
         Args:
             connection: A counted connection whose principal is known now.
+            now: The time in seconds of a monotonic clock.
 
         Returns:
             None when it is counted, or has no principal that is limited.
@@ -140,7 +145,7 @@ class Limits:
             del self._principal_of[connection]
         if principal is None:
             return None
-        exceeded = self._principals.open(principal)
+        exceeded = self._principals.open(principal, now)
         if exceeded is None:
             self._principal_of[connection] = principal
         return exceeded
@@ -157,21 +162,37 @@ class Limits:
             self._principals.close(principal)
 
     def telemetry_request(self, connection: Connection, now: float) -> Exceeded | None:
-        """Count a telemetry request, unless it is one too many.
+        """Count a telemetry request, and say whether it is one too many or those before took too long.
 
         Args:
             connection: The connection that it came over.
             now: The time in seconds of a monotonic clock.
 
         Returns:
-            None when it is counted; otherwise nothing is, for neither peer.
+            None when it may be decided; :meth:`spent` should be called then.
         """
-        return self._count(_TELEMETRY_REQUESTS, connection, now)
+        exceeded = self._count(_TELEMETRY_REQUESTS, connection, now)
+        return exceeded or self._full(_CORE_TIME, connection, now)
+
+    def spent(self, connection: Connection, seconds: float, now: float) -> None:
+        """Count the time that a telemetry request took, whatever became of it.
+
+        Args:
+            connection: The connection that it came over.
+            seconds: For how long nobody else was served.
+            now: The time in seconds of a monotonic clock.
+        """
+        self._fill(_CORE_TIME, connection, seconds * 1000, now)
 
     def new_instance(self, connection: Connection, now: float) -> Exceeded | None:
         """Count a client instance that was not known, unless it is one too many.
 
-        Args and result are those of :meth:`telemetry_request`.
+        Args:
+            connection: The connection that named it.
+            now: The time in seconds of a monotonic clock.
+
+        Returns:
+            None when it is counted; otherwise nothing is, for neither peer.
         """
         return self._count(_NEW_INSTANCES, connection, now)
 
@@ -185,21 +206,14 @@ class Limits:
         """
         self._fill(_REJECTED_BYTES, connection, size, now)
 
-    def pushed(self, connection: Connection, size: int, now: float) -> None:
-        """Count a push that was looked into, also one that was refused then.
-
-        Args are those of :meth:`rejected`, which is called besides for a push that was refused.
-        """
-        self._fill(_PUSHED_BYTES, connection, size, now)
-
-    def pushing(self, connection: Connection, now: float) -> Exceeded | None:
-        """Say whether so much of a peer's pushes was refused, or looked into, that no more are to be.
+    def rejecting(self, connection: Connection, now: float) -> Exceeded | None:
+        """Say whether so much of a peer's pushes was refused that no more are to be looked into.
 
         Args:
             connection: The connection that a push came over.
             now: The time in seconds of a monotonic clock.
         """
-        return self._full(_REJECTED_BYTES, connection, now) or self._full(_PUSHED_BYTES, connection, now)
+        return self._full(_REJECTED_BYTES, connection, now)
 
     def _count(self, bucket: int, connection: Connection, now: float) -> Exceeded | None:
         exceeded = self._full(bucket, connection, now)
@@ -213,29 +227,34 @@ class Limits:
             exceeded = self._principals.full(bucket, principal, now)
         return exceeded
 
-    def _fill(self, bucket: int, connection: Connection, units: int, now: float) -> None:
+    def _fill(self, bucket: int, connection: Connection, units: float, now: float) -> None:
         self._sources.fill(bucket, _source(connection.source_address), units, now)
         if (principal := _principal(connection)) is not None:
             self._principals.fill(bucket, principal, units, now)
 
 
 class _Bucket(NamedTuple):
-    """What is limited over time: its name, its key in the settings and the seconds of that, its burst."""
+    """What is limited over time; ``period_s`` is what its setting says it for."""
 
     limit: LimitName
     setting: str
     period_s: float
     burst_s: float
+    debt_s: float = 0.0
+    counts_refused: bool = False
 
 
 # A peer's buckets, by index.
 _BUCKETS: Final = (
+    _Bucket(LimitName.NEW_CONNECTIONS, "new_connections_per_second", 1.0, 10.0, 10.0, counts_refused=True),
     _Bucket(LimitName.NEW_INSTANCES, "new_instances_per_minute", 60.0, 60.0),
-    _Bucket(LimitName.TELEMETRY_REQUESTS, "telemetry_requests_per_second", 1.0, 10.0),
-    _Bucket(LimitName.REJECTED_BYTES, "rejected_bytes_per_minute", 60.0, 60.0),
-    _Bucket(LimitName.PUSHED_BYTES, "pushed_bytes_per_minute", 60.0, 60.0),
+    _Bucket(
+        LimitName.TELEMETRY_REQUESTS, "telemetry_requests_per_second", 1.0, 10.0, 10.0, counts_refused=True
+    ),
+    _Bucket(LimitName.CORE_TIME, "core_ms_per_second", 1.0, 10.0, 60.0),
+    _Bucket(LimitName.REJECTED_BYTES, "rejected_bytes_per_minute", 60.0, 60.0, 60.0),
 )
-_NEW_INSTANCES, _TELEMETRY_REQUESTS, _REJECTED_BYTES, _PUSHED_BYTES = range(len(_BUCKETS))
+_NEW_CONNECTIONS, _NEW_INSTANCES, _TELEMETRY_REQUESTS, _CORE_TIME, _REJECTED_BYTES = range(len(_BUCKETS))
 _EMPTY: Final = (float("-inf"),) * len(_BUCKETS)
 _SETTINGS: Final = {bucket.limit: bucket.setting for bucket in _BUCKETS} | {
     LimitName.CONNECTIONS: "connections"
@@ -247,12 +266,11 @@ _TOLERANCE_S: Final = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class _Rate:
-    """A limit over time, as configured; for how many seconds one unit fills its bucket; its burst."""
+    """A limit over time, as configured, and for how many seconds one unit fills its bucket."""
 
-    limit: LimitName
+    bucket: _Bucket
     allowed: int
     unit_s: float
-    burst_s: float
 
 
 class _Peers:
@@ -279,7 +297,11 @@ class _Peers:
         while len(self._empty_at) > max_peers:
             self._empty_at.popitem(last=False)
 
-    def open(self, peer: str) -> Exceeded | None:
+    def open(self, peer: str, now: float) -> Exceeded | None:
+        exceeded = self.full(_NEW_CONNECTIONS, peer, now)
+        if exceeded is not None:
+            return exceeded
+        self.fill(_NEW_CONNECTIONS, peer, 1, now)
         count = self._connections.get(peer, 0)
         if self._max_connections is not None and count >= self._max_connections:
             return Exceeded(
@@ -303,14 +325,21 @@ class _Peers:
         if rate is None or empty_at is None:
             return None
         self._empty_at.move_to_end(peer)
-        wait = max(empty_at[bucket] - now, 0.0) + rate.unit_s - rate.burst_s
-        if wait <= _TOLERANCE_S:
+        room_at = empty_at[bucket] + rate.unit_s - rate.bucket.burst_s
+        if room_at - now <= _TOLERANCE_S:
             return None
+        if rate.bucket.counts_refused:
+            self.fill(bucket, peer, 1, now)
+            room_at = empty_at[bucket] + rate.unit_s - rate.bucket.burst_s
         return Exceeded(
-            limit=rate.limit, scope=self.scope, peer=peer, allowed=rate.allowed, retry_after_s=wait
+            limit=rate.bucket.limit,
+            scope=self.scope,
+            peer=peer,
+            allowed=rate.allowed,
+            retry_after_s=room_at - now,
         )
 
-    def fill(self, bucket: int, peer: str, units: int, now: float) -> None:
+    def fill(self, bucket: int, peer: str, units: float, now: float) -> None:
         rate = self._rates[bucket]
         if rate is None:
             return
@@ -321,15 +350,14 @@ class _Peers:
                 self._empty_at.popitem(last=False)
         else:
             self._empty_at.move_to_end(peer)
-        # Whatever was put in, there is room again after two bursts.
         filled = max(empty_at[bucket], now) + units * rate.unit_s
-        empty_at[bucket] = min(filled, now + 2 * rate.burst_s)
+        empty_at[bucket] = min(filled, now + rate.bucket.burst_s + rate.bucket.debt_s)
 
 
 def _rate(bucket: _Bucket, allowed: int | None) -> _Rate | None:
     if allowed is None:
         return None
-    return _Rate(bucket.limit, allowed, bucket.period_s / allowed, bucket.burst_s)
+    return _Rate(bucket, allowed, bucket.period_s / allowed)
 
 
 def _principal(connection: Connection) -> str | None:

@@ -241,17 +241,15 @@ class ClientTelemetry:
         error = instance.let_push_through(request.subscription_id, now, terminating=request.terminating)
         if error is not ErrorCode.NONE:
             return _refused(instance, error, _PROBLEMS[error], size)
-        exceeded = self._limits.pushing(connection, now)
+        exceeded = self._limits.rejecting(connection, now)
         if exceeded is not None:
             return _refused(
                 instance, ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(exceeded), size, exceeded=exceeded
             )
         inflated = _EMPTY
         labelled = _NOTHING
-        work = size
         try:
             inflated = self._inflate(request.compression_type, metrics)
-            work = max(size, len(inflated))
             if inflated:
                 facts = label_facts(instance.text_id, connection, self._broker)
                 labelled = label_metrics(
@@ -259,11 +257,8 @@ class ClientTelemetry:
                 )
         except PushError as problem:
             # A few bytes may have been much work.
-            work = max(work, problem.inflated_bytes)
-            self._limits.rejected(connection, work, now)
+            self._limits.rejected(connection, max(size, len(inflated), problem.inflated_bytes), now)
             return _refused(instance, problem.error_code, str(problem), size, len(inflated))
-        finally:
-            self._limits.pushed(connection, work, now)
         instance.accept_push(now, received_at_ns, terminating=request.terminating)
         push = None
         if labelled.data:
