@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.conformance import answers
 from tests.conformance.conversation import Case, Request, byte_by_byte, together
-from tests.conformance.requests import NO_UTF8, UNKNOWN_TAGS
+from tests.conformance.requests import NO_TAGS, NO_UTF8, UNKNOWN_TAGS
 from tests.conformance.words import any_request, api_versions, get, metadata
 from tests.testbed.broker import CLUSTER_ID, NODE_ID
 
@@ -87,6 +87,13 @@ _BODIES = (
     Case(
         name="ApiVersions v5 with unknown tagged fields in both",
         steps=(api_versions(5, tags=UNKNOWN_TAGS, header_tags=UNKNOWN_TAGS),),
+    ),
+    *(
+        Case(
+            name=f"ApiVersions v6 with the client instance id {instance_id.hex()} in its header",
+            steps=(api_versions(6, header_tags=instance_id + NO_TAGS),),
+        )
+        for instance_id in (bytes(15) + b"\7", b"\xff" * 16)
     ),
     Case(name="ApiVersions with a null client id", steps=(api_versions(3, client_id=None),)),
     Case(name="ApiVersions v0 with a null client id", steps=(api_versions(0, client_id=None),)),

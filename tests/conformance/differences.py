@@ -111,6 +111,23 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
         },
     ),
     Difference(
+        name="An unknown version of ApiVersions with a client instance id",
+        kafka=(
+            "Takes the id in its header for tagged fields, and closes the connection unless it happens to be "
+            "some."
+        ),
+        receiver="Reads no further than the client id, and answers UNSUPPORTED_VERSION.",
+        reason=(
+            "The client id keeps its old form in request header v3 so that such a client can fall back "
+            "(KIP-1313), and one whose connection is closed cannot know why."
+        ),
+        lines={
+            f"ApiVersions v6 with the client instance id {'ff' * 16} in its header": _only_here(
+                1, "UNSUPPORTED_VERSION, 1 keys (18: 0-5)"
+            )
+        },
+    ),
+    Difference(
         name="More than 64 tagged fields in a request header",
         kafka="Ignores them, however many.",
         receiver=(

@@ -99,12 +99,12 @@ def metadata_body() -> bytes:
 
 def produce_body(topic: str, acks: int, value: bytes) -> bytes:
     """Produce v3 of one record to partition 0."""
-    batch = _record_batch(value)
+    batch = record_batch(value)
     partition = struct.pack(">iii", 1, 0, len(batch)) + batch
     return string(None) + struct.pack(">hii", acks, 10_000, 1) + string(topic) + partition
 
 
-def _record_batch(value: bytes) -> bytes:
+def record_batch(value: bytes) -> bytes:
     record = b"\0" + b"\0" + b"\0" + b"\x01" + _varint(len(value)) + value + b"\0"
     records = _varint(len(record)) + record
     checked = struct.pack(">hiqqqhii", 0, 0, 0, 0, -1, -1, -1, 1) + records
