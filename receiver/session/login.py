@@ -13,9 +13,10 @@ It must not keep a password or token, nor say one: see :mod:`receiver.principal.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from receiver.principal.sasl import SaslExchange
 from receiver.session.delegation_tokens import DelegationTokens
@@ -26,7 +27,17 @@ from receiver.wire.errors import WireError
 from receiver.wire.headers import RequestHeader, decode_response_header, response_header_version
 from receiver.wire.primitives import Reader
 
-__all__ = ["Login", "LoginOutcome", "Observing"]
+__all__ = ["WATCHED", "Login", "LoginOutcome", "Observing"]
+
+#: Requests that have to do with logins.
+WATCHED: Final = frozenset(
+    {
+        api_keys.SASL_HANDSHAKE,
+        api_keys.SASL_AUTHENTICATE,
+        api_keys.CREATE_DELEGATION_TOKEN,
+        api_keys.DESCRIBE_DELEGATION_TOKEN,
+    }
+)
 
 #: Looks at the broker's answer to a request, which comes without its length.
 Observing: TypeAlias = Callable[[bytes], None]
@@ -85,16 +96,30 @@ class Login:
         self.required = connection.security_protocol.startswith("SASL_")
         self.succeeded = False
 
-    def handshake(self, header: RequestHeader, reader: Reader) -> Observing:
-        """Take note of a SaslHandshake of version 1.
+    def observe(self, header: RequestHeader, reader: Reader) -> Observing:
+        """Take note of a request that has to do with logins: one of :data:`WATCHED`.
 
         Args:
-            header: Its header.
+            header: Its header; of SaslHandshake not of version 0, behind which come bare tokens.
             reader: At its body. What can't be read is the broker's to refuse.
 
         Returns:
-            What has to see the broker's answer.
+            What has to see the broker's answer; an answer that can't be read says nothing.
         """
+        if header.api_key == api_keys.SASL_HANDSHAKE:
+            observing = self._handshake(header, reader)
+        elif header.api_key == api_keys.SASL_AUTHENTICATE:
+            observing = self._authenticate(header, reader)
+        else:
+            observing = self._learn_owners(header)
+
+        def see(response: bytes) -> None:
+            with contextlib.suppress(WireError, ValueError):
+                observing(response)
+
+        return see
+
+    def _handshake(self, header: RequestHeader, reader: Reader) -> Observing:
         try:
             mechanism = k17_sasl_handshake.decode_request(reader, header.api_version).mechanism
         except (WireError, ValueError):
@@ -110,16 +135,7 @@ class Login:
 
         return observe
 
-    def authenticate(self, header: RequestHeader, reader: Reader) -> Observing:
-        """Take note of a SaslAuthenticate.
-
-        Args:
-            header: Its header.
-            reader: At its body. What can't be read is the broker's to refuse.
-
-        Returns:
-            What has to see the broker's answer.
-        """
+    def _authenticate(self, header: RequestHeader, reader: Reader) -> Observing:
         exchange, version = self._exchange, header.api_version
         if exchange is None:
             return _nothing_to_see
@@ -143,6 +159,14 @@ class Login:
             exchange.server_token(answer.auth_bytes)
             if exchange.complete:
                 self._succeed(exchange)
+
+        return observe
+
+    def _learn_owners(self, header: RequestHeader) -> Observing:
+        def observe(response: bytes) -> None:
+            # A listener that is said to ask for a login has something else behind it if this is without one.
+            if self.succeeded or not self.required:
+                self._delegation_tokens.learn(header, response)
 
         return observe
 

@@ -42,7 +42,6 @@ __all__ = [
     "api_versions_request",
     "decode_telemetry",
     "error_answer",
-    "header_before",
     "marker",
     "offset_delete_answer",
     "response_header",
@@ -125,24 +124,6 @@ def error_answer(header: RequestHeader, error_code: ErrorCode) -> bytes | None:
             return None
         body = known
     return frame(response_header(header), body)
-
-
-def header_before(header: RequestHeader, client_id: str | None) -> bytes:
-    """Write the header of a request in KIP-1313's version as that of the version before, without its id.
-
-    Args:
-        header: The request's.
-        client_id: The client id that holds for it: its own may be null.
-    """
-    return encode_request_header(
-        RequestHeader(
-            api_key=header.api_key,
-            api_version=header.api_version - 1,
-            correlation_id=header.correlation_id,
-            client_id=client_id,
-            tagged_fields=header.tagged_fields,
-        )
-    )
 
 
 def offset_delete_answer(header: RequestHeader, response: bytes) -> bytes:

@@ -1,8 +1,10 @@
 """The requests of a connection whose answer is ours or is looked at by us, in the order of their answers.
 
-Owns the correlation ids under which such requests go to the broker: random ones from the half of the range
-that no client uses, for a reason that :mod:`receiver.session.session` gives. It must not know what an answer
-says.
+Owns the correlation ids under which such requests go to the broker: never the client's, but random ones from
+the half of the range that no client uses. A client that guesses or repeats ids could otherwise make the
+answer to another of its requests, one that needs no authentication, pass for the one that is waited for.
+
+It must not know what an answer says.
 """
 
 from __future__ import annotations

@@ -27,10 +27,6 @@ a client that falls back from a newer version could not log in.
 Each answer belongs to one request before it, so nothing is in flight when as many answers have passed as
 requests; a Produce with acks=0 makes the two differ for good, and the marker stays. It is taken only where
 the broker has answered a marker on this connection, and never with SASL, where a login can expire.
-
-**Correlation ids.** A marker never carries the client's correlation id but a random one from the half of the
-range that no client uses. A client that guesses or repeats ids could otherwise make the answer to another of
-its requests, one that needs no authentication, pass for the marker's.
 """
 
 from __future__ import annotations
@@ -41,19 +37,19 @@ from struct import Struct
 from typing import Final
 
 from receiver.session.api_versions import ApiVersionsRequests
-from receiver.session.client_identity import ClientIdentity
 from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.events import SessionEvents
-from receiver.session.login import Login, LoginOutcome, Observing
+from receiver.session.login import WATCHED as WATCHED_BY_LOGIN
+from receiver.session.login import Login, LoginOutcome
 from receiver.session.messages import (
     error_answer,
-    header_before,
     marker,
     offset_delete_answer,
     under,
     unknown_version_request,
 )
 from receiver.session.pending import Answering, Pending, PendingRequests
+from receiver.session.request_headers import RequestHeaders
 from receiver.session.telemetry_requests import Clock, TelemetryRequests
 from receiver.session.upstream import Upstream
 from receiver.telemetry.connection import Broker, Connection
@@ -63,24 +59,17 @@ from receiver.wire import api_keys, k47_offset_delete
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
 from receiver.wire.framing import RequestRewriter, ResponseRewriter, frame, frame_start
-from receiver.wire.header_versions import LATEST
-from receiver.wire.headers import RequestHeader, decode_request_header, request_header_version
+from receiver.wire.headers import RequestHeader
 from receiver.wire.primitives import Reader
 
 __all__ = ["WATCHED_KEYS", "Session", "SessionEnd"]
 
 #: Requests that do not just pass.
-WATCHED_KEYS: Final = frozenset(
-    {
-        api_keys.SASL_HANDSHAKE,
-        api_keys.API_VERSIONS,
-        api_keys.SASL_AUTHENTICATE,
-        api_keys.CREATE_DELEGATION_TOKEN,
-        api_keys.DESCRIBE_DELEGATION_TOKEN,
-        api_keys.GET_TELEMETRY_SUBSCRIPTIONS,
-        api_keys.PUSH_TELEMETRY,
-    }
-)
+WATCHED_KEYS: Final = WATCHED_BY_LOGIN | {
+    api_keys.API_VERSIONS,
+    api_keys.GET_TELEMETRY_SUBSCRIPTIONS,
+    api_keys.PUSH_TELEMETRY,
+}
 
 #: Room that a watched request may take besides a push's metrics: a client id and a software name and version
 #: have at most 32,767 bytes each.
@@ -89,23 +78,22 @@ _MAX_AROUND_METRICS: Final = 131_072
 #: Longest answer of the broker's that we read: ApiVersions, or Metadata for no topics of a large cluster.
 _MAX_ANSWER_BYTES: Final = 4_194_304
 
-#: Longest answer that is read to learn whose delegation tokens are, and not just passed on: some two thousand
+#: Longest answer that is read to learn who somebody is, and not just passed on: some two thousand delegation
 #: tokens, which take a hundredth of a second.
-_MAX_TOKENS_BYTES: Final = 262_144
+_MAX_OBSERVED_BYTES: Final = 262_144
 
 #: Answers that may be outstanding before the client is no longer read from.
-_MAX_PENDING: Final = 64
+_MAX_PENDING: Final = 16
 
 #: Requests for us in one go after which the connection is given up. A chunk holds thousands of small ones,
 #: and all clients wait while they are answered; a client of good will has one or two outstanding.
-_MAX_OUTSTANDING: Final = 256
+_MAX_OUTSTANDING: Final = 64
 
 _GREATEST_INT32: Final = 2_147_483_647
 
-_LOGIN: Final = frozenset({api_keys.SASL_HANDSHAKE, api_keys.SASL_AUTHENTICATE})
-_DELEGATION_TOKENS: Final = frozenset({api_keys.CREATE_DELEGATION_TOKEN, api_keys.DESCRIBE_DELEGATION_TOKEN})
+_SASL: Final = frozenset({api_keys.SASL_HANDSHAKE, api_keys.SASL_AUTHENTICATE})
 
-_KEY_AND_VERSION = Struct(">hh")
+_KEY = Struct(">h")
 
 
 class SessionEnd(StrEnum):
@@ -131,8 +119,7 @@ class Session:
         max_frame_bytes: Largest request a client may announce.
         max_push_bytes: Most bytes of metrics that the core takes; a longer push is cut, as it is refused.
         principal_claim: The claim of an OAUTHBEARER token that names the principal.
-        delegation_tokens: Whose they are, as other sessions in front of the same broker know it; None: there
-            is no other session.
+        delegation_tokens: Whose they are, as all sessions in front of the broker know it.
 
     Attributes:
         requests: What becomes of the client's bytes; for a hot loop, else :meth:`from_client`.
@@ -145,10 +132,10 @@ class Session:
         "_answers",
         "_api_versions",
         "_can_expire",
+        "_clock",
         "_connection",
-        "_delegation_tokens",
         "_events",
-        "_identity",
+        "_headers",
         "_limits",
         "_login",
         "_max_held_bytes",
@@ -175,17 +162,18 @@ class Session:
         max_frame_bytes: int,
         max_push_bytes: int,
         principal_claim: str,
-        delegation_tokens: DelegationTokens | None = None,
+        delegation_tokens: DelegationTokens,
     ) -> None:
         self._connection = connection
         self._upstream = upstream
         self._limits = limits
         self._events = events
-        self._identity = ClientIdentity(connection)
+        self._clock = clock
+        self._headers = RequestHeaders(connection, upstream)
         self.requests = RequestRewriter(
             self._replace_request,
             replace_head=self._replace_head,
-            header_version=self._header_version,
+            header_version=self._headers.version,
             watched=WATCHED_KEYS | {api_keys.OFFSET_DELETE} if upstream.translates else WATCHED_KEYS,
             max_frame_bytes=max_frame_bytes,
             max_watched_bytes=max_push_bytes + _MAX_AROUND_METRICS,
@@ -199,11 +187,10 @@ class Session:
         self.requests.every = True  # until the first request has been seen (KIP-1313)
         self._pending = PendingRequests(random_bits)
         self._max_held_bytes = 2 * max_push_bytes
-        self._delegation_tokens = DelegationTokens() if delegation_tokens is None else delegation_tokens
         self._login = Login(
             connection,
             principal_claim=principal_claim,
-            delegation_tokens=self._delegation_tokens,
+            delegation_tokens=delegation_tokens,
             on_outcome=self._logged_in,
         )
         self._can_expire = self._login.required  # whether the broker might not answer a marker again
@@ -289,60 +276,41 @@ class Session:
 
     def _replace_request(self, request: bytes, length: int) -> bytes:
         self._check_outstanding()
-        api_key, api_version = _KEY_AND_VERSION.unpack_from(request)
+        (api_key,) = _KEY.unpack_from(request)
         if length > len(request) and api_key != api_keys.PUSH_TELEMETRY:
             raise WireError(
                 expected=f"at most {len(request)} bytes of {api_keys.api_name(api_key)}",
                 offset=0,
                 found=str(length),
             )
-        reader = Reader(request)
-        header = decode_request_header(reader, self._header_version(api_key, api_version))
+        header, reader = self._headers.read(request)
         if not self._admits(header):
             return self._refuse(header)
         if api_key == api_keys.OFFSET_DELETE:
             return self._replace_offset_delete(header, reader, request)
-        if self._is_translated(header):
-            request = header_before(header, self._identity.client_id(header)) + request[reader.offset :]
-            reader = Reader(request)
-            header = decode_request_header(reader)
+        if self._headers.is_translated(header):
+            request = self._headers.before(header) + request[reader.offset :]
+            header, reader = self._headers.read(request)
         if api_key == api_keys.API_VERSIONS:
             return self._replace_api_versions(header, reader, request)
-        if api_key in _LOGIN:
+        if api_key in WATCHED_BY_LOGIN:
             return self._watch_login(header, reader, request)
-        if api_key in _DELEGATION_TOKENS:
-            return self._observe(header, request, self._learn_owners(header), _MAX_TOKENS_BYTES)
         return self._replace_telemetry(header, reader, cut=length > len(request), held_bytes=len(request))
 
     def _watch_login(self, header: RequestHeader, reader: Reader, request: bytes) -> bytes:
-        self._can_expire = True
-        if header.api_key == api_keys.SASL_AUTHENTICATE:
-            observing = self._login.authenticate(header, reader)
-        elif header.api_version == 0:
+        self._can_expire |= header.api_key in _SASL
+        if header.api_key == api_keys.SASL_HANDSHAKE and header.api_version == 0:
             self._watch_no_longer()
             return frame(request)
-        else:
-            observing = self._login.handshake(header, reader)
-        return self._observe(header, request, observing)
+        observing = self._login.observe(header, reader)
 
-    def _learn_owners(self, header: RequestHeader) -> Observing:
-        def learn(response: bytes) -> None:
-            # A listener that is said to ask for a login has something else behind it if this is without one.
-            if self._login.succeeded or not self._login.required:
-                self._delegation_tokens.learn(header, response)
-
-        return learn
-
-    def _observe(
-        self, header: RequestHeader, request: bytes, observing: Observing, max_read_bytes: int | None = None
-    ) -> bytes:
         def observe(response: bytes) -> bytes:
             observing(response)
             return frame(under(header.correlation_id, response, at=0))
 
         # Nothing of the request is kept: it may hold a password or a token.
         correlation_id = self._pending.add(
-            observe, 0, max_read_bytes=max_read_bytes, passes_as=header.correlation_id
+            observe, 0, max_read_bytes=_MAX_OBSERVED_BYTES, passes_as=header.correlation_id
         )
         self._await_next()
         return frame(under(correlation_id, request))
@@ -350,7 +318,7 @@ class Session:
     def _logged_in(self, mechanism: str, outcome: LoginOutcome) -> None:
         self._events.login_ended(self._connection, mechanism, outcome)
         if outcome is not LoginOutcome.FAILED:
-            exceeded = self._limits.authenticated(self._connection)
+            exceeded = self._limits.authenticated(self._connection, self._clock.monotonic())
             if exceeded is not None:
                 self._events.limit_exceeded(self._connection, exceeded)
                 self._end(SessionEnd.LIMIT)
@@ -380,7 +348,7 @@ class Session:
         correlation_id = self._expect(
             lambda response: self._telemetry.answer(header, answer, response, version), held_bytes
         )
-        return marker(self._identity.client_id(header), version, correlation_id)
+        return marker(self._headers.client_id(header), version, correlation_id)
 
     def _may_answer_now(self) -> bool:
         """Whether the short cut is open: only the request at hand, already counted, has no answer yet."""
@@ -429,24 +397,15 @@ class Session:
     # -- request headers (KIP-1313) -------------------------------------------------------------------
 
     def _replace_head(self, head: bytes, length: int) -> tuple[bytes, bool]:
-        api_key, api_version = _KEY_AND_VERSION.unpack_from(head)
-        header = decode_request_header(Reader(head), self._header_version(api_key, api_version))
+        header, _ = self._headers.read(head)
         if not self._admits(header):
             return self._refuse(header), False
-        if self._is_translated(header):
-            before = header_before(header, self._identity.client_id(header))
-            return frame_start(before, length - len(head)), True
-        return frame_start(head, length - len(head)), True
-
-    def _header_version(self, api_key: int, api_version: int) -> int:
-        # Of a key that nobody knows not even the client id is: it may be a token, before any handshake.
-        if api_key not in LATEST:
-            return 0
-        return request_header_version(api_key, api_version, translated=self._upstream.translated)
+        passes = self._headers.before(header) if self._headers.is_translated(header) else head
+        return frame_start(passes, length - len(head)), True
 
     def _admits(self, header: RequestHeader) -> bool:
-        admitted = self._identity.admits(header, may_name_it=header.api_key in self._upstream.with_header_v3)
-        self.requests.every = self._upstream.translates or not self._identity.decided
+        admitted = self._headers.admit(header)
+        self.requests.every = self._headers.all_matter
         return admitted
 
     def _refuse(self, header: RequestHeader) -> bytes:
@@ -465,14 +424,10 @@ class Session:
 
         return frame(unknown_version_request(header, self._expect(answer, 0)))
 
-    def _is_translated(self, header: RequestHeader) -> bool:
-        return header.client_instance_id is not None and header.api_key in self._upstream.translated
-
     def _replace_offset_delete(self, header: RequestHeader, reader: Reader, request: bytes) -> bytes:
-        if not self._is_translated(header):
+        if not self._headers.is_translated(header):
             return frame(request)
-        translated = header_before(header, self._identity.client_id(header))
-        translated += k47_offset_delete.request_to_v0(reader)
+        translated = self._headers.before(header) + k47_offset_delete.request_to_v0(reader)
         correlation_id = self._expect(lambda response: offset_delete_answer(header, response), 0)
         return frame(under(correlation_id, translated))
 

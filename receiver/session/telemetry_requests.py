@@ -13,7 +13,7 @@ from receiver.session.events import SessionEvents
 from receiver.session.login import Login
 from receiver.session.messages import decode_telemetry, response_header, telemetry_error
 from receiver.telemetry.connection import Broker, Connection
-from receiver.telemetry.limits import Limits
+from receiver.telemetry.limits import Exceeded, Limits
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire import api_keys, k03_metadata, k71_get_telemetry_subscriptions, k72_push_telemetry
 from receiver.wire.error_codes import ErrorCode
@@ -116,7 +116,7 @@ class TelemetryRequests:
         if exceeded is None:
             request = decode_telemetry(header, reader, cut_beyond=self._max_push_bytes if cut else None)
             return lambda: self._decide(header, request)
-        self._mute_s = max(self._mute_s, min(exceeded.retry_after_s, _MAX_MUTE_S))
+        self._mute(exceeded)
 
         def throttle() -> bytes:
             self._events.limit_exceeded(self._connection, exceeded)
@@ -156,15 +156,25 @@ class TelemetryRequests:
             pushed = self._telemetry.push_telemetry(
                 self._connection, request, now=started, received_at_ns=self._clock.wall_ns()
             )
-            self._events.push_answered(self._connection, header, pushed, self._clock.monotonic() - started)
+            exceeded, seconds = pushed.exceeded, self._spent_since(started)
+            self._events.push_answered(self._connection, header, pushed, seconds)
             body = k72_push_telemetry.encode_response(pushed.response, header.api_version)
         else:
             subscribed = self._telemetry.get_telemetry_subscriptions(self._connection, request, now=started)
-            self._events.subscriptions_answered(
-                self._connection, header, subscribed, self._clock.monotonic() - started
-            )
+            exceeded, seconds = subscribed.exceeded, self._spent_since(started)
+            self._events.subscriptions_answered(self._connection, header, subscribed, seconds)
             body = k71_get_telemetry_subscriptions.encode_response(subscribed.response, header.api_version)
+        if exceeded is not None:
+            self._mute(exceeded)
         return frame(response_header(header), body)
+
+    def _spent_since(self, started: float) -> float:
+        now = self._clock.monotonic()
+        self._limits.spent(self._connection, now - started, now)
+        return now - started
+
+    def _mute(self, exceeded: Exceeded) -> None:
+        self._mute_s = max(self._mute_s, min(exceeded.retry_after_s, _MAX_MUTE_S))
 
 
 def _at_body(response: bytes, version: int) -> Reader:

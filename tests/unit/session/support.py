@@ -178,7 +178,7 @@ class Wire:
             max_frame_bytes=MAX_FRAME_BYTES,
             max_push_bytes=max_push_bytes,
             principal_claim="sub",
-            delegation_tokens=delegation_tokens,
+            delegation_tokens=DelegationTokens() if delegation_tokens is None else delegation_tokens,
         )
         self.to_broker = bytearray()
         self.to_client = bytearray()

@@ -29,7 +29,7 @@ from tests.unit.session.support import (
 SASL_HANDSHAKE, SASL_AUTHENTICATE, CREATE, DESCRIBE = 17, 36, 38, 41
 TOKEN, OTHER = "q3RkFq_6QXaRrGYRpDAsWg", "0fJ6fVdQRSi5mL3lAqBb0A"
 HMAC = b"what one logs in with"
-NOT_ALLOWED = 63
+NOT_ALLOWED = 64
 
 
 def text(value: str) -> bytes:
