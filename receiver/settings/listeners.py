@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from receiver.principal.mapping_rules import MappingRules, MappingRulesError
 from receiver.settings.base import Settings
@@ -32,8 +32,14 @@ SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 #: Kafka's ``ssl.client.auth``.
 ClientAuth = Literal["none", "requested", "required"]
 
+
+def _as_text(version: Any) -> Any:
+    # YAML takes an unquoted 1.3 for a number.
+    return str(version) if isinstance(version, float) else version
+
+
 #: The least TLS version that is spoken.
-TlsVersion = Literal["1.2", "1.3"]
+TlsVersion = Annotated[Literal["1.2", "1.3"], BeforeValidator(_as_text)]
 
 
 def _has_port(address: HostPort) -> HostPort:

@@ -5,8 +5,9 @@ Owns the keys below ``rest``. It holds digests of tokens, never a token.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -23,6 +24,7 @@ Role = Literal["viewer", "editor"]
 OpenPath = Literal["livez", "readyz", "metrics"]
 
 _NAME = r"^[A-Za-z0-9_.@-]{1,64}$"
+_SHA256 = r"^[0-9a-f]{64}$"
 
 
 class TokenSettings(Settings):
@@ -32,17 +34,31 @@ class TokenSettings(Settings):
     role: Role = Field(description="A viewer asks, an editor also changes.")
     sha256: str | None = Field(
         default=None,
-        pattern=r"^[0-9a-f]{64}$",
+        pattern=_SHA256,
         description='SHA-256 of the token in hexadecimal: `printf %s "$TOKEN" | sha256sum`.',
     )
     file: Path | None = Field(
         default=None, description="File that holds the token itself; read again when it changes."
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _digest_alone(cls, entry: Any) -> Any:
+        # Here, and not at the key, whose errors show the value: it may be the token itself.
+        digest = entry.get("sha256") if isinstance(entry, dict) else None
+        if digest is not None and not (isinstance(digest, str) and re.fullmatch(_SHA256, digest)):
+            raise ValueError(
+                "sha256: expected the token's digest, 64 digits 0-9 and a-f in quotes, as printed by "
+                'printf %s "$TOKEN" | sha256sum'
+            )
+        return entry
+
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        if (self.sha256 is None) == (self.file is None):
-            raise ValueError("a token is given by either sha256 or file, and by one of them")
+        if self.sha256 is None and self.file is None:
+            raise ValueError("no token: give its digest as sha256, or the file that holds it as file")
+        if self.sha256 is not None and self.file is not None:
+            raise ValueError("sha256 and file are both given: leave out the one that is not meant")
         return self
 
 
@@ -107,8 +123,10 @@ class RestSettings(Settings):
                 f"127.0.0.1:{self.bind.port}, [::1]:{self.bind.port} or localhost:{self.bind.port}"
             )
         if self.clients and (self.tls is None or self.tls.client_auth == "none"):
+            why = "tls is not given" if self.tls is None else "tls.client_auth is none"
             raise ValueError(
-                "clients: a client certificate is only seen with tls.client_auth requested or required"
+                f"clients: nobody is asked for a certificate, as {why}: write tls: "
+                "{certificate: server.crt, key: server.key, client_ca: ca.pem, client_auth: required}"
             )
         names = [token.name for token in self.tokens] + [client.name for client in self.clients]
         for name in names:

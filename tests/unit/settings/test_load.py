@@ -19,6 +19,9 @@ plugins:
   - {type: otlp, endpoint: "http://127.0.0.1:4317", protocol: grpc}
 """
 
+#: The SHA-256 of nothing.
+DIGEST = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
 MINIMAL = """
 broker: {id: 1}
 listeners:
@@ -62,7 +65,7 @@ def test_the_outer_contract_loads(tmp_path: Path) -> None:
         (
             "zzz: 1",
             "receiver.yaml: zzz: unknown key; known are broker, listeners, subscriptions, rest, telemetry, "
-            "plugins, drain, log",
+            "limits, kip1313, plugins, drain, log",
         ),
         (
             "telemetry: {max_bytes: lots}",
@@ -106,8 +109,57 @@ def test_the_outer_contract_loads(tmp_path: Path) -> None:
         ),
         (
             'rest: {bind: "0.0.0.0:8642"}',
-            'receiver.yaml: rest.bind: "0.0.0.0:8642": the REST API has no authentication yet, '
-            "so it must stay on this machine: use 127.0.0.1:8642, [::1]:8642 or localhost:8642",
+            "receiver.yaml: rest: bind: 0.0.0.0:8642 can be reached from elsewhere, so somebody has to "
+            "authenticate: add tokens: [{name: ops, role: editor, sha256: ...}], or stay on this machine "
+            "with 127.0.0.1:8642, [::1]:8642 or localhost:8642",
+        ),
+        (
+            "rest: {tokens: [{name: ops, role: editor}]}",
+            "receiver.yaml: rest.tokens[0]: no token: give its digest as sha256, or the file that holds it "
+            "as file",
+        ),
+        (
+            f"rest: {{tokens: [{{name: ops, role: editor, sha256: '{DIGEST}', file: token}}]}}",
+            "receiver.yaml: rest.tokens[0]: sha256 and file are both given: leave out the one that is not "
+            "meant",
+        ),
+        (
+            "rest: {tokens: [{name: ops, role: admin, file: token}]}",
+            'receiver.yaml: rest.tokens[0].role: "admin": expected one of viewer, editor',
+        ),
+        (
+            "rest: {tokens: [{name: a, role: viewer, file: x}, {name: a, role: editor, file: y}]}",
+            "receiver.yaml: rest: the name a is given twice; the audit log could not tell them apart",
+        ),
+        (
+            'rest: {clients: [{name: ops, role: viewer, subject: "CN=ops"}]}',
+            "receiver.yaml: rest: clients: nobody is asked for a certificate, as tls is not given: write "
+            "tls: {certificate: server.crt, key: server.key, client_ca: ca.pem, client_auth: required}",
+        ),
+        (
+            'rest: {tls: {certificate: c, key: k}, clients: [{name: a, role: viewer, subject: "CN=a"}]}',
+            "receiver.yaml: rest: clients: nobody is asked for a certificate, as tls.client_auth is none: "
+            "write tls: {certificate: server.crt, key: server.key, client_ca: ca.pem, client_auth: required}",
+        ),
+        (
+            "rest: {tls: {certificate: c, key: k, client_auth: required}}",
+            "receiver.yaml: rest.tls: client_auth is required, so client_ca has to name the CA's PEM file",
+        ),
+        (
+            "rest: {open: [metric]}",
+            'receiver.yaml: rest.open[0]: "metric": expected one of livez, readyz, metrics',
+        ),
+        (
+            "limits: {principal: {connections: 0}}",
+            "receiver.yaml: limits.principal.connections: 0: expected an integer or null, 1 to 1000000000",
+        ),
+        (
+            "limits: {principals: {}}",
+            "receiver.yaml: limits.principals: unknown key; did you mean principal?",
+        ),
+        (
+            'kip1313: {translate_all: "yes"}',
+            'receiver.yaml: kip1313.translate_all: "yes": expected true or false',
         ),
         (
             'rest: {bind: "127.0.0.1:19092"}',
@@ -187,6 +239,63 @@ def test_one_line_names_the_key_the_value_and_the_fix(tmp_path: Path, change: st
             '[{name: "A B", bind: "a:1", upstream: "b:1"}]',
             'listeners[0].name: "A B": must match ^[A-Za-z0-9_.-]{1,249}$',
         ),
+        (
+            '[{name: A, bind: "a:1", upstream: "b:1", security_protocol: TLS}]',
+            'listeners[0].security_protocol: "TLS": expected one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL',
+        ),
+        (
+            '[{name: A, bind: "a:1", upstream: "b:1", security_protocol: SASL_SSL}]',
+            "listeners[0]: security_protocol is SASL_SSL, so `tls` is needed: "
+            "tls: {certificate: server.crt, key: server.key}",
+        ),
+        (
+            '[{name: A, bind: "a:1", upstream: "b:1", tls: {certificate: c, key: k}}]',
+            "listeners[0]: `tls` is given, but security_protocol is PLAINTEXT: make it SSL, or leave `tls` "
+            "out",
+        ),
+        (
+            '[{name: A, bind: "a:1", upstream: "b:1", security_protocol: SSL, tls: {certificate: c}}]',
+            "listeners[0].tls.key: required: a path",
+        ),
+        (
+            '[{name: A, bind: "a:1", upstream: "b:1", security_protocol: SSL, '
+            "tls: {certificate: c, key: k, client_auth: requested}}]",
+            "listeners[0].tls: client_auth is requested, so client_ca has to name the CA's PEM file; "
+            "without it no client certificate can be verified",
+        ),
+        (
+            '[{name: A, bind: "a:1", upstream: "b:1", security_protocol: SSL, '
+            "tls: {certificate: c, key: k, min_version: 1.1}}]",
+            'listeners[0].tls.min_version: "1.1": expected one of 1.2, 1.3',
+        ),
+        (
+            '[{name: A, bind: "a:1", upstream: "b:1", upstream_tls: {key: k}}]',
+            "listeners[0].upstream_tls: certificate and key go together: give both or neither",
+        ),
+        (
+            '[{name: A, bind: "a:1", upstream: "b:1", proxy_protocol: {}}]',
+            "listeners[0].proxy_protocol.from: required: a list of texts",
+        ),
+        (
+            '[{name: A, bind: "a:1", upstream: "b:1", proxy_protocol: {from: [lan]}}]',
+            'listeners[0].proxy_protocol.from[0]: "lan": not a network such as 10.0.0.0/8 or fd00::/8: '
+            "'lan' does not appear to be an IPv4 or IPv6 network",
+        ),
+        (
+            '[{name: A, bind: "a:1", upstream: "b:1", proxy_protocol: {from: ["10.0.0.1/8"]}}]',
+            'listeners[0].proxy_protocol.from[0]: "10.0.0.1/8": not a network such as 10.0.0.0/8 or '
+            "fd00::/8: 10.0.0.1/8 has host bits set",
+        ),
+        (
+            '[{name: A, bind: "a:1", upstream: "b:1", principal_mapping_rules: "RULE:^CN=(.*$/$1/"}]',
+            "listeners[0].principal_mapping_rules: \"RULE:^CN=(.*$/$1/\": rule 1, 'RULE:^CN=(.*$/$1/': "
+            "the pattern is no RE2 expression (missing ): ^CN=(.*$); write it without look-around, "
+            "possessive repetition and back references",
+        ),
+        (
+            '[{name: A, bind: "a:1", upstream: "b:1", handshake_timeout_ms: 0}]',
+            "listeners[0].handshake_timeout_ms: 0: expected an integer, 1 to 600000",
+        ),
     ],
 )
 def test_a_wrong_listener_is_named(tmp_path: Path, listeners: str, line: str) -> None:
@@ -197,6 +306,30 @@ def test_two_listeners_may_leave_their_ports_to_the_system(tmp_path: Path) -> No
     listeners = '[{name: A, bind: "a:0", upstream: "b:1"}, {name: B, bind: "a:0", upstream: "b:2"}]'
     text = f"broker: {{id: 1}}\nlisteners: {listeners}"
     assert len(load(write(tmp_path, text), {}).listeners) == 2
+
+
+def test_a_tls_version_needs_no_quotes(tmp_path: Path) -> None:
+    listeners = (
+        '[{name: A, bind: "a:1", upstream: "b:1", security_protocol: SSL, '
+        'tls: {certificate: c, key: k, min_version: 1.3}, upstream_tls: {min_version: "1.2"}}]'
+    )
+    (listener,) = load(write(tmp_path, f"broker: {{id: 1}}\nlisteners: {listeners}"), {}).listeners
+    assert listener.tls is not None
+    assert listener.upstream_tls is not None
+    assert (listener.tls.min_version, listener.upstream_tls.min_version) == ("1.3", "1.2")
+
+
+@pytest.mark.parametrize("token", ["hunter2", "'4711'", "4711", "[hunter2]", f"'{DIGEST.upper()}'"])
+def test_a_token_that_is_given_in_place_of_its_digest_is_not_shown(tmp_path: Path, token: str) -> None:
+    text = MINIMAL + f"rest: {{tokens: [{{name: ops, role: editor, sha256: {token}}}]}}"
+    problem = (
+        "sha256: expected the token's digest, 64 digits 0-9 and a-f in quotes, as printed by "
+        'printf %s "$TOKEN" | sha256sum'
+    )
+    assert failure(tmp_path, text) == f"receiver.yaml: rest.tokens[0]: {problem}"
+    tokens = "KAFKA_TELEMETRY_REST__TOKENS__0__"
+    variables = {f"{tokens}NAME": "ops", f"{tokens}ROLE": "editor", f"{tokens}SHA256": token}
+    assert failure(tmp_path, MINIMAL, variables).endswith(problem)
 
 
 def test_a_missing_section_is_named(tmp_path: Path) -> None:
