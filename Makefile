@@ -1,7 +1,7 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each target sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-property test-integration test-conformance lint bench fuzz docs lock clean
+.PHONY: help setup demo test test-unit test-property test-integration test-conformance lint bench fuzz audit docs lock clean
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -32,8 +32,8 @@ setup: $(STAMP) ## Prepare .venv and the real parts that tests and demo use (cac
 demo: setup ## Carry real clients' metrics into a real collector, live in the terminal (DEMO_SECONDS=60 ends by itself)
 	@$(BIN)/python -m examples.demo
 
-test: setup lint ## Everything that CI runs: lint, types, unit, property, integration, conformance
-	@echo "==> [test] unit, property, integration, conformance"
+test: setup lint ## Everything that CI runs: lint, types, unit, property, integration, conformance, a short fuzz run
+	@echo "==> [test] unit, property, integration, conformance, fuzz"
 	@$(PYTEST) tests
 
 test-unit test-property test-integration test-conformance: test-%: setup
@@ -50,8 +50,12 @@ bench: setup ## Measure pass-through, pushes and memory beside HAProxy and a rea
 	@$(BIN)/python -m tests.testbed setup --parts haproxy
 	@$(BIN)/python -m benchmarks
 
-fuzz: $(STAMP) ## Run the property tests with a hundred times as many examples (about an hour)
-	@FUZZ=1 $(PYTEST) tests/property --timeout 0
+fuzz: $(STAMP) ## Mutate inputs of everything that reads bytes: INPUTS=1000000 (ten minutes), SEED, TARGETS=a,b, PROCESSES=2
+	@$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) --processes $(or $(PROCESSES),2) \
+		$(if $(SEED),--seed $(SEED)) $(if $(TARGETS),--targets $(TARGETS))
+
+audit: $(STAMP) ## Check the locks for hashes, and what is locked for known vulnerabilities where a database can be reached
+	@$(BIN)/python -m tests.audit
 
 docs: $(STAMP) ## Write the generated parts of docs/ anew
 	@$(BIN)/kafka-telemetry config reference > docs/configuration.md

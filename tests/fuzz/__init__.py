@@ -1,0 +1,1 @@
+"""Fuzzing: mutated inputs by the million against everything that reads what somebody else sent."""

@@ -1,0 +1,413 @@
+"""The session in both directions: conversations in which anything may be said, by either side, cut anywhere.
+
+An input is a script: one byte of circumstances, two that seed the cuts, then steps (:func:`steps`). It is
+played twice, once in whole steps and once cut: what comes out is the same. Where the broker is honest, nobody
+is taken for somebody else, and nobody pushes who did not log in.
+"""
+
+from __future__ import annotations
+
+import copy
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from receiver.session.delegation_tokens import DelegationTokens
+from receiver.session.session import Session
+from receiver.session.upstream import Upstream
+from receiver.settings.limits import LimitsSettings
+from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL, Broker, Connection
+from receiver.telemetry.instance import ClientInstances
+from receiver.telemetry.limits import Limits
+from receiver.telemetry.telemetry import ClientTelemetry
+from receiver.wire.error_codes import ErrorCode
+from receiver.wire.errors import WireError
+from receiver.wire.framing import BrokenStreamError
+from receiver.wire.header_versions import LATEST, V3_SINCE
+from receiver.wire.headers import RequestHeader, encode_request_header
+from receiver.wire.uuid import ZERO_UUID, Uuid
+from tests.fuzz.login_broker import OWNER, PASSWORD, TOKEN_ID, UNKNOWN, LoginBroker
+from tests.fuzz.target import Target, require
+from tests.testbed.scripted_broker import (
+    API_VERSIONS,
+    CLUSTER_ID,
+    NODE_ID,
+    RANGES,
+    Answers,
+    framed,
+    produce_frame,
+    request_frame,
+)
+from tests.unit.session.support import (
+    MAX_FRAME_BYTES,
+    MAX_PUSH_BYTES,
+    Clock,
+    Events,
+    api_versions,
+    connection,
+    get_subscriptions,
+    push,
+    telemetry_core,
+)
+from tests.unit.wire.corpus import load
+
+#: Further RPCs of a broker's: with KIP-1313 offered on its behalf, each can be asked with request header v3.
+_MORE_RANGES = {key: (0, LATEST[key]) for key in (1, 12, 38, 41, 47)}
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MAX_BYTES = 3000
+_HEAD = struct.Struct(">BH")
+
+# Steps. The client says something more often than the broker is out of its mind.
+_CLIENT, _BROKER_ANSWERS, _BROKER_LIES, _BROKER_SAYS = range(4)
+_KINDS = (_CLIENT, _CLIENT, _CLIENT, _BROKER_ANSWERS, _BROKER_ANSWERS, _CLIENT, _BROKER_LIES, _BROKER_SAYS)
+
+#: What a session may keep of requests that are not whole or wait for an answer: two pushes, and as much as
+#: may arrive after that in one go, as it is asked between two readings only.
+_MAX_HELD = 2 * (MAX_PUSH_BYTES + 131_072) + 2 * _MAX_BYTES
+
+
+def step(kind: int, data: bytes = b"") -> bytes:
+    """Write a step of a script."""
+    return _HEAD.pack(_KINDS.index(kind), len(data)) + data
+
+
+def steps(script: bytes) -> Iterator[tuple[int, bytes]]:
+    """Read a script's steps: their kind and what is said; the last may be cut off."""
+    at = 0
+    while at + _HEAD.size <= len(script):
+        kind, size = _HEAD.unpack_from(script, at)
+        at += _HEAD.size
+        yield _KINDS[kind % len(_KINDS)], script[at : at + size]
+        at += size
+
+
+@dataclass(slots=True, kw_only=True)
+class _Played:
+    """What came of a script: what must be the same however it was cut."""
+
+    to_broker: bytes
+    to_client: bytes
+    facts: tuple[Any, ...]
+
+
+#: A core to make others from: what it compiled of the settings does not change.
+_LIMITS = LimitsSettings()
+_CORE = telemetry_core(Broker(id=NODE_ID), Limits(_LIMITS))
+
+
+def _fresh_core(broker: Broker, limits: Limits) -> ClientTelemetry:
+    core = copy.copy(_CORE)
+    counter = iter(range(2, 1_000_000))
+    core._broker, core._limits = broker, limits
+    core._instances = ClientInstances(64)
+    core._random_bytes = lambda size: next(counter).to_bytes(size, "big")
+    return core
+
+
+class _Conversation:
+    def __init__(self, circumstances: int) -> None:
+        ranges = {**RANGES, **_MORE_RANGES, API_VERSIONS: (0, (circumstances >> 2 & 7) % 6)}
+        broker = Broker(id=NODE_ID, cluster_id=CLUSTER_ID if circumstances & 64 else None)
+        limits = Limits(_LIMITS)
+        numbers = Random(circumstances)
+        upstream = Upstream(translates=circumstances >= 128)
+        if circumstances & 32:
+            upstream.learn(ranges)
+        self.connection = connection(_PROTOCOLS[circumstances & 3])
+        self.events = Events()
+        self.session = Session(
+            connection=self.connection,
+            broker=broker,
+            upstream=upstream,
+            telemetry=_fresh_core(broker, limits),
+            limits=limits,
+            events=self.events,
+            clock=Clock(),
+            random_bits=numbers.getrandbits,
+            max_frame_bytes=MAX_FRAME_BYTES,
+            max_push_bytes=MAX_PUSH_BYTES,
+            principal_claim="sub",
+            delegation_tokens=DelegationTokens(),
+        )
+        self._sasl = circumstances & 2 != 0
+        self._answers = Answers(ranges=ranges)
+        self._login = LoginBroker(self._answers)
+        self._honest = True
+        self._waiting = bytearray()
+        self._to_broker = bytearray()
+        self._to_client = bytearray()
+        self._over = False
+
+    def play(self, script: bytes, cuts: Random | None) -> _Played:
+        for kind, data in steps(script):
+            if kind == _CLIENT:
+                self._feed(data, cuts, from_client=True)
+            elif kind == _BROKER_SAYS:
+                self._honest = False
+                self._feed(data, cuts, from_client=False)
+            else:
+                self._answer(data if kind == _BROKER_LIES else None, cuts)
+            if self._over:
+                break
+            self._check()
+        self._check()
+        return _Played(
+            to_broker=bytes(self._to_broker), to_client=bytes(self._to_client), facts=self._facts()
+        )
+
+    def _feed(self, data: bytes, cuts: Random | None, *, from_client: bool) -> None:
+        """Let one side say something; the buffer is overwritten afterwards, as the relay's is."""
+        session = self.session
+        out = self._waiting if from_client else self._to_client
+        before = len(out)
+        feed = session.from_client if from_client else session.from_broker
+        try:
+            for piece in _pieces(data, cuts):
+                buffer = bytearray(piece)
+                out += feed(memoryview(buffer))
+                buffer[:] = b"\xee" * len(buffer)
+        except BrokenStreamError as error:
+            out += error.before
+            self._over = True
+            require(len(str(error)) < 300, "an error as long as the bytes allow")
+        if from_client:
+            self._to_broker += out[before:]
+            self._to_client += session.take_answers()
+            session.take_mute()
+        self._over = self._over or session.closing is not None
+        require(session.held_bytes <= _MAX_HELD, f"{session.held_bytes} bytes are held")
+
+    def _answer(self, lie: bytes | None, cuts: Random | None) -> None:
+        """Let the broker answer every whole frame that it got; with a lie, the first with that."""
+        answers = bytearray()
+        while len(self._waiting) >= 4:
+            end = 4 + int.from_bytes(self._waiting[:4], "big", signed=True)
+            if end < 4 or len(self._waiting) < end or self._login.dead:
+                break
+            data = bytes(self._waiting[4:end])
+            del self._waiting[:end]
+            if lie is not None:
+                self._honest = False
+                answers += framed(data[4:8] + lie)
+                lie = None
+                continue
+            try:
+                answer = self._login.to(data) if self._sasl else self._answers.to(data)
+            except (WireError, struct.error, ValueError, IndexError, KeyError, OverflowError):
+                self._login.dead = True  # no broker reads on from that
+                break
+            if answer is not None:
+                answers += framed(answer)
+        self._feed(bytes(answers), cuts, from_client=False)
+
+    def _check(self) -> None:
+        if not self._honest or not self._sasl:
+            return
+        connection, events = self.connection, self.events
+        known = self._login.principal
+        # Where the receiver does not know, it says so; whose a token is may have gone by unseen.
+        names = (known, UNKNOWN, *((f"DelegationToken:{TOKEN_ID}",) if known == OWNER else ()))
+        if known is None:
+            require(connection.principal in (ANONYMOUS, UNKNOWN_PRINCIPAL), "a principal without a login")
+            require(not events.pushes and not events.subscriptions, "telemetry was answered without a login")
+        else:
+            require(
+                connection.principal in names or not self._answered(),
+                f"{connection.principal} is {known} for the broker",
+            )
+        for _, outcome in events.pushes:
+            if outcome.push is not None:
+                require(outcome.push.context.principal in names, "a push under another's name")
+
+    def _answered(self) -> bool:
+        """Whether the session has seen the broker's answers: they are with it at the end of each step."""
+        return not self._over
+
+    def _facts(self) -> tuple[Any, ...]:
+        connection, events, session = self.connection, self.events, self.session
+        return (
+            self._over,
+            session.closing,
+            session.awaiting,
+            session.in_flight,
+            tuple(getattr(connection, name) for name in Connection.__slots__),
+            events.api_versions,
+            [(header, outcome.response) for header, outcome in events.pushes],
+            [(header, outcome.response) for header, outcome in events.subscriptions],
+            events.unauthenticated,
+            events.logins,
+            events.exceeded,
+            events.refused_instances,
+        )
+
+
+def _pieces(data: bytes, cuts: Random | None) -> Iterator[bytes]:
+    if cuts is None:
+        yield data
+        return
+    at = 0
+    while at < len(data):
+        size = 1 + int(cuts.random() * (1 << int(cuts.random() * 10)))
+        yield data[at : at + size]
+        at += size
+
+
+def _run(data: bytes) -> None:
+    if len(data) < 3:
+        return
+    whole = _Conversation(data[0]).play(data[3:], None)
+    cut = _Conversation(data[0]).play(data[3:], Random(int.from_bytes(data[1:3], "big")))
+    require(cut.to_broker == whole.to_broker, "cut, something else went to the broker")
+    require(cut.to_client == whole.to_client, "cut, something else went to the client")
+    require(cut.facts == whole.facts, "cut, something else was noted")
+
+
+# -- seeds --------------------------------------------------------------------------------------------
+
+
+def handshake(mechanism: bytes, version: int = 1, correlation_id: int = 17) -> bytes:
+    """Write a SaslHandshake."""
+    return request_frame(17, version, correlation_id, len(mechanism).to_bytes(2, "big") + mechanism)
+
+
+def authenticate(token: bytes, version: int = 1, correlation_id: int = 36) -> bytes:
+    """Write a SaslAuthenticate."""
+    if version == 2:
+        size = len(token) + 1
+        length = bytes([size]) if size < 128 else bytes([size & 0x7F | 0x80, size >> 7])
+        return request_frame(36, 2, correlation_id, b"\0" + length + token + b"\0")
+    return request_frame(36, version, correlation_id, len(token).to_bytes(4, "big") + token)
+
+
+_TOKENS_OF_LOGINS = (
+    b"\0alice\0" + PASSWORD,
+    b"alice\0alice\0" + PASSWORD,
+    b"\0bob\0wrong",
+    b"n,,n=carol,r=fyko+d2lbbFgONRv9qkxdawL",
+    b"n,a=da=2Cve,n=da=2Cve,r=abc",
+    b"n,,n=token-id,r=abc,tokenauth=true",
+    b"c=biws,r=fyko+d2lbbFgONRv9qkxdawLserver,p=cHJvb2Y=",
+    b"n,,\x01auth=Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJlcmluIn0.\x01\x01",
+)
+_INSTANCE = Uuid(bytes(15) + b"\x07")
+_METRIC = b"\n\x0c\x12\x0a\x12\x08\n\x03abc\x2a\x01\x00"
+
+
+def _with_id(api_key: int, body: bytes, instance: Uuid = _INSTANCE, client_id: str | None = "raw") -> bytes:
+    """Write a request with header v3, in KIP-1313's version of its RPC."""
+    header = RequestHeader(
+        api_key=api_key,
+        api_version=V3_SINCE[api_key],
+        correlation_id=api_key + 1000,
+        client_id=client_id,
+        client_instance_id=instance,
+    )
+    return framed(encode_request_header(header, version=3) + body)
+
+
+def _requests() -> list[bytes]:
+    requests = [api_versions(version, version + 1) for version in range(7)]
+    requests += [
+        get_subscriptions(ZERO_UUID),
+        get_subscriptions(_INSTANCE, 72),
+        get_subscriptions(_INSTANCE, 73),
+    ]
+    requests += [push(_INSTANCE, number, _METRIC, terminating=number == 2) for number in (0, 1, 2)]
+    requests += [produce_frame(5, b"records" * 9, acks=acks) for acks in (-1, 0, 1)]
+    requests += [handshake(name) for name in (b"PLAIN", b"SCRAM-SHA-256", b"GSSAPI", b"OAUTHBEARER")]
+    requests += [handshake(b"PLAIN", 0)]
+    requests += [authenticate(token, version) for token in _TOKENS_OF_LOGINS for version in (1, 2)]
+    for instance in (_INSTANCE, ZERO_UUID, Uuid(bytes(15) + b"\x09")):
+        requests += [_with_id(71, b"\0", instance), _with_id(12, bytes(30), instance, None)]
+    requests += [_with_id(0, b"\0\xff\xff" + bytes(20)), _with_id(3, bytes(4)), _with_id(36, b"\x01\0")]
+    requests += [_with_id(72, bytes(4) + b"\0\0\x01\0"), _with_id(18, b"\x04raw\x041.0\0" + bytes(5))]
+    requests += [_with_id(47, b"\x02g\x02\x02t\x02\0\0\0\0\0\0\0")]
+    requests += [request_frame(38, 1, 38, bytes(12)), request_frame(41, 1, 41, b"\xff" * 4)]
+    requests += [request_frame(3, 2, 9, bytes(4)), request_frame(1, 4, 10, bytes(20))]
+    return requests
+
+
+_REQUESTS = _requests()
+_SASL = {
+    b"PLAIN": (authenticate(_TOKENS_OF_LOGINS[0]),),
+    b"SCRAM-SHA-256": (authenticate(_TOKENS_OF_LOGINS[3]), authenticate(_TOKENS_OF_LOGINS[6])),
+    b"GSSAPI": (authenticate(b"\x60\x82opaque"),),
+}
+
+
+def _log_in(mechanism: bytes) -> bytes:
+    says = [handshake(mechanism), *_SASL[mechanism]]
+    return b"".join(step(_CLIENT, request) + step(_BROKER_ANSWERS) for request in says)
+
+
+def _seeds() -> list[bytes]:
+    seeds = []
+    telemetry = [get_subscriptions(ZERO_UUID), get_subscriptions(_INSTANCE), push(_INSTANCE, 1, _METRIC)]
+    turn = b"".join(step(_CLIENT, request) + step(_BROKER_ANSWERS) for request in telemetry)
+    for circumstances in range(0, 256, 5):
+        head = bytes([circumstances, 1, 2])
+        seeds.append(head + step(_CLIENT, api_versions(3)) + step(_BROKER_ANSWERS) + turn)
+        seeds += [
+            bytes([circumstances | 2, 1, 2]) + _log_in(mechanism) + turn + _log_in(b"PLAIN") + turn
+            for mechanism in _SASL
+        ]
+    for circumstances in (0x62, 0xF4, 0xF6):
+        seeds += [
+            bytes([circumstances, 0, 1]) + step(_CLIENT, request) + step(_BROKER_ANSWERS)
+            for request in _REQUESTS
+        ]
+    seeds += [b"\x60\0\1" + step(_CLIENT, b"".join(_REQUESTS[:16])) + step(_BROKER_ANSWERS)]
+    for frame in load():
+        if len(frame.data) < 1200:
+            if frame.is_request:
+                seeds.append(b"\x60\0\1" + step(_CLIENT, framed(frame.data)) + step(_BROKER_ANSWERS))
+            else:
+                asked = request_frame(frame.key, frame.version, 1, bytes(24))
+                seeds.append(b"\x60\0\1" + step(_CLIENT, asked) + step(_BROKER_LIES, frame.data[4:]))
+    return [seed for seed in seeds if len(seed) <= _MAX_BYTES]
+
+
+def _reshape(data: bytes, random: Random) -> bytes:
+    """Change a script step by step: leave out, double, swap, say something else, log in."""
+    head, script = data[:3], [step(kind, said) for kind, said in steps(data[3:])]
+    for _ in range(1 + int(random.random() * 4)):
+        at = int(random.random() * (len(script) + 1))
+        choice = int(random.random() * 10)
+        if choice == 0 and script:
+            del script[at - 1]
+        elif choice == 1 and script:
+            script.insert(at, script[int(random.random() * len(script))])
+        elif choice == 2 and script:
+            script.insert(at, script.pop(int(random.random() * len(script))))
+        elif choice == 3:
+            script.insert(at, _log_in(random.choice(tuple(_SASL))))
+        elif choice == 4:
+            head = bytes([random.getrandbits(8)]) + random.randbytes(2)
+        elif choice < 7:
+            script.insert(at, step(_BROKER_ANSWERS))
+        else:
+            script.insert(at, step(_CLIENT, _REQUESTS[int(random.random() * len(_REQUESTS))]))
+    return head + b"".join(script)
+
+
+_WORDS = (
+    *_REQUESTS,
+    *_TOKENS_OF_LOGINS,
+    step(_BROKER_ANSWERS),
+    step(_BROKER_LIES, bytes(30)),
+    b"\xff\xff\xff\xff",
+    int(ErrorCode.ILLEGAL_SASL_STATE).to_bytes(2, "big"),
+)
+
+TARGET = Target(
+    name="session",
+    run=_run,
+    seeds=_seeds,
+    tokens=_WORDS,
+    reshape=_reshape,
+    max_bytes=_MAX_BYTES,
+    max_memory=16 << 20,
+    brief=4_000,
+)

@@ -1,0 +1,42 @@
+"""A short run of every target with a fixed seed, and every input that was once a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.fuzzer import Fuzzer
+from tests.fuzz.targets import TARGETS
+from tests.fuzz.workers import fuzz
+
+REGRESSIONS = Path(__file__).parent / "regressions"
+
+
+def regressions() -> Iterator[Path]:
+    return REGRESSIONS.glob("*/*.bin")
+
+
+@pytest.mark.parametrize("file", sorted(regressions()), ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_what_was_once_found_stays_mended(file: Path) -> None:
+    TARGETS[file.parent.name].run(file.read_bytes())
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_short_run_finds_nothing(name: str) -> None:
+    target = TARGETS[name]
+    outcomes = list(fuzz([target], inputs=target.brief, seed="short", processes=1))
+    problems = [finding.problem for outcome in outcomes for finding in outcome.findings]
+    assert not problems, problems[0]
+    assert sum(outcome.inputs for outcome in outcomes) == target.brief
+    assert max(outcome.reached for outcome in outcomes) > 50
+
+
+def test_the_same_seed_makes_the_same_inputs() -> None:
+    seen: list[list[bytes]] = []
+    for _ in range(2):
+        inputs: list[bytes] = []
+        Fuzzer(TARGETS["proxy"], "seed", inputs.append).run(500)
+        seen.append(inputs)
+    assert seen[0] == seen[1]
