@@ -85,7 +85,8 @@ class Admission:
             async with asyncio.timeout(self._timeout_s):
                 if self._load_balancers:
                     await self._learn_source(client, connection)
-                self._check(self._limits.connection_opened(connection.source_address))
+                now = asyncio.get_running_loop().time()
+                self._check(self._limits.connection_opened(connection.source_address, now))
                 counted = True
                 if self.tls is not None:
                     await _peek(client, 1)
@@ -139,7 +140,7 @@ class Admission:
         except (MalformedCertificateError, NoMatchingRuleError) as error:
             raise RefusedError("principal", str(error)) from None
         connection.principal = f"User:{name}"
-        self._check(self._limits.authenticated(connection))
+        self._check(self._limits.authenticated(connection, asyncio.get_running_loop().time()))
 
     def _check(self, exceeded: Exceeded | None) -> None:
         if exceeded is not None:
