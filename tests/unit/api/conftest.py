@@ -56,10 +56,11 @@ def bearer(token: str) -> dict[str, str]:
 
 UNLIMITED = PrincipalLimitsSettings(
     connections=None,
+    new_connections_per_second=None,
     new_instances_per_minute=None,
     telemetry_requests_per_second=None,
+    core_ms_per_second=None,
     rejected_bytes_per_minute=None,
-    pushed_bytes_per_minute=None,
 )
 
 

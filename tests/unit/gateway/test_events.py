@@ -132,14 +132,14 @@ def test_the_request_log_carries_the_clients_information(gate: Gate, wire: Wire)
 
 def test_what_is_over_a_limit_is_logged_with_its_setting_and_counted(gate: Gate) -> None:
     exceeded = Exceeded(
-        limit=LimitName.PUSHED_BYTES, scope="principal", peer="User:alice", allowed=7, retry_after_s=1.0
+        limit=LimitName.CORE_TIME, scope="principal", peer="User:alice", allowed=7, retry_after_s=1.0
     )
     with capture_logs() as log:
         gate.events.limit_exceeded(connection(), exceeded)
     (said,) = log
-    assert (said["event"], said["limit"]) == ("limit exceeded", "limits.principal.pushed_bytes_per_minute")
+    assert (said["event"], said["limit"]) == ("limit exceeded", "limits.principal.core_ms_per_second")
     assert (said["peer"], said["allowed"]) == ("User:alice", 7)
-    assert gate.value("limit_exceeded_total", limit="pushed_bytes", scope="principal") == 1
+    assert gate.value("limit_exceeded_total", limit="core_time", scope="principal") == 1
 
 
 def test_a_connection_that_said_nothing_is_shown_as_unknown() -> None:

@@ -103,8 +103,8 @@ def test_connections() -> None:
 def test_limits_and_logins() -> None:
     metrics = ReceiverMetrics(version="9.9.9")
     limits = Limits(LimitsSettings(source_address=PeerLimitsSettings(connections=1)))
-    assert limits.connection_opened("10.0.0.7") is None
-    exceeded = limits.connection_opened("10.0.0.7")
+    assert limits.connection_opened("10.0.0.7", 0.0) is None
+    exceeded = limits.connection_opened("10.0.0.7", 0.0)
     assert exceeded is not None
     metrics.limit_exceeded(exceeded)
     assert lines(metrics, "limit_exceeded_total") == {

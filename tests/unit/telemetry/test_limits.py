@@ -13,10 +13,11 @@ from tests.unit.telemetry.parts import connection
 
 UNLIMITED = PrincipalLimitsSettings(
     connections=None,
+    new_connections_per_second=None,
     new_instances_per_minute=None,
     telemetry_requests_per_second=None,
+    core_ms_per_second=None,
     rejected_bytes_per_minute=None,
-    pushed_bytes_per_minute=None,
 )
 
 
@@ -44,8 +45,8 @@ def by_principal(**limits: int) -> Limits:
 )
 def test_a_source_is_an_address_or_what_one_host_has_of_them(source_address: str, peer: str) -> None:
     limits = by_source(connections=1)
-    assert limits.connection_opened(source_address) is None
-    exceeded = limits.connection_opened(source_address)
+    assert limits.connection_opened(source_address, 0) is None
+    exceeded = limits.connection_opened(source_address, 0)
     assert exceeded == Exceeded(
         limit=LimitName.CONNECTIONS, scope="source_address", peer=peer, allowed=1, retry_after_s=0.0
     )
@@ -58,17 +59,16 @@ def test_a_limit_names_the_key_in_the_settings(limit: LimitName) -> None:
     limits, scope, key = exceeded.setting.split(".")
     assert (limits, scope) == ("limits", "principal")
     assert key in PrincipalLimitsSettings.model_fields
-    assert key.startswith(limit)
     assert str(exceeded) == f"User:alice is over {exceeded.setting} (7)"
 
 
 def test_addresses_of_one_network_share_their_limits_and_others_do_not() -> None:
     limits = by_source(connections=1, new_instances_per_minute=1)
-    assert limits.connection_opened("2001:db8::1") is None
-    assert limits.connection_opened("2001:db8::2") is not None
-    assert limits.connection_opened("2001:db8:0:1::1") is None
+    assert limits.connection_opened("2001:db8::1", 0) is None
+    assert limits.connection_opened("2001:db8::2", 0) is not None
+    assert limits.connection_opened("2001:db8:0:1::1", 0) is None
     limits.connection_closed(connection(source_address="2001:db8::3"))
-    assert limits.connection_opened("2001:db8::2") is None
+    assert limits.connection_opened("2001:db8::2", 0) is None
     one, other = connection(source_address="2001:db8::1"), connection(source_address="2001:db8::2")
     assert limits.new_instance(one, 0) is None
     assert limits.new_instance(other, 0) is not None
@@ -78,20 +78,21 @@ def test_addresses_of_one_network_share_their_limits_and_others_do_not() -> None
 def test_who_may_be_anybody_has_no_limits(principal: str) -> None:
     limits = by_principal(
         connections=1,
+        new_connections_per_second=1,
         new_instances_per_minute=1,
         telemetry_requests_per_second=1,
+        core_ms_per_second=1,
         rejected_bytes_per_minute=1,
-        pushed_bytes_per_minute=1,
     )
     for _ in range(20):
         one = connection(principal=principal)
-        assert limits.authenticated(one) is None
+        assert limits.authenticated(one, 0) is None
         assert limits.new_instance(one, 0) is None
         assert limits.telemetry_request(one, 0) is None
         limits.rejected(one, 1000, 0)
-        limits.pushed(one, 1000, 0)
-        assert limits.pushing(one, 0) is None
-        limits.connection_opened(one.source_address)
+        limits.spent(one, 1.0, 0)
+        assert limits.rejecting(one, 0) is None
+        limits.connection_opened(one.source_address, 0)
         limits.connection_closed(one)
 
 
@@ -99,19 +100,19 @@ def test_a_login_under_another_name_counts_for_that_alone() -> None:
     limits = by_principal(connections=1)
     alice, bob = connection(principal="User:alice"), connection(principal="User:bob")
     for one in (alice, bob):
-        assert limits.connection_opened(one.source_address) is None
-        assert limits.authenticated(one) is None
-        assert limits.authenticated(one) is None
+        assert limits.connection_opened(one.source_address, 0) is None
+        assert limits.authenticated(one, 0) is None
+        assert limits.authenticated(one, 0) is None
     alice.principal = "User:bob"
-    assert limits.authenticated(alice) is not None
+    assert limits.authenticated(alice, 0) is not None
     again = connection(principal="User:alice")
-    assert limits.connection_opened(again.source_address) is None
-    assert limits.authenticated(again) is None
+    assert limits.connection_opened(again.source_address, 0) is None
+    assert limits.authenticated(again, 0) is None
     # Whoever was refused is counted nowhere.
     limits.connection_closed(alice)
-    assert limits.authenticated(connection(principal="User:bob")) is not None
+    assert limits.authenticated(connection(principal="User:bob"), 0) is not None
     limits.connection_closed(bob)
-    assert limits.authenticated(connection(principal="User:bob")) is None
+    assert limits.authenticated(connection(principal="User:bob"), 0) is None
 
 
 def test_requests_come_in_bursts_and_then_by_the_second() -> None:
@@ -120,11 +121,120 @@ def test_requests_come_in_bursts_and_then_by_the_second() -> None:
     assert [limits.telemetry_request(one, 5.0) for _ in range(20)] == [None] * 20
     exceeded = limits.telemetry_request(one, 5.0)
     assert exceeded is not None
-    assert (exceeded.limit, exceeded.retry_after_s) == (LimitName.TELEMETRY_REQUESTS, 0.5)
-    assert limits.telemetry_request(one, 5.25) is not None
-    assert limits.telemetry_request(one, 5.5) is None
-    assert limits.telemetry_request(one, 5.5) is not None
-    assert limits.telemetry_request(connection(source_address="10.0.0.8"), 5.5) is None
+    # The one that was refused counts too: it was answered as well.
+    assert (exceeded.limit, exceeded.retry_after_s) == (LimitName.TELEMETRY_REQUESTS, 1.0)
+    assert limits.telemetry_request(one, 6.0) is None
+    assert limits.telemetry_request(one, 6.0) is not None
+    assert limits.telemetry_request(connection(source_address="10.0.0.8"), 6.0) is None
+
+
+def alice() -> Connection:
+    return connection(principal="User:alice")
+
+
+@pytest.mark.parametrize(
+    ("limits", "ask"),
+    [
+        (by_source(telemetry_requests_per_second=2), lambda limits: limits.telemetry_request(alice(), 5.0)),
+        (by_source(new_connections_per_second=2), lambda limits: limits.connection_opened("10.0.0.7", 5.0)),
+        (by_principal(new_connections_per_second=2), lambda limits: limits.authenticated(alice(), 5.0)),
+    ],
+)
+def test_a_flood_waits_longer_and_longer_but_not_for_ever(
+    limits: Limits, ask: Callable[[Limits], Exceeded | None]
+) -> None:
+    waits = [exceeded and exceeded.retry_after_s for exceeded in (ask(limits) for _ in range(1000))]
+    assert waits[:24] == [None] * 20 + [1.0, 1.5, 2.0, 2.5]
+    assert waits[-1] == 10.5
+
+
+def test_a_flood_of_one_host_takes_nothing_from_a_principal_that_others_use() -> None:
+    limits = Limits(
+        LimitsSettings(
+            source_address=UNLIMITED.model_copy(update={"telemetry_requests_per_second": 1}),
+            principal=UNLIMITED.model_copy(update={"telemetry_requests_per_second": 2}),
+        )
+    )
+    refused = [limits.telemetry_request(alice(), 0) for _ in range(1000)][10:]
+    assert {exceeded and exceeded.scope for exceeded in refused} == {"source_address"}
+    other = alice()
+    other.source_address = "10.0.0.8"
+    assert [limits.telemetry_request(other, 0) for _ in range(10)] == [None] * 10
+    # Nor do those of a principal from the hosts it is on.
+    other.source_address = "10.0.0.9"
+    refused = [limits.telemetry_request(other, 0) for _ in range(1000)]
+    assert {exceeded and exceeded.scope for exceeded in refused} == {"principal"}
+    bob = connection(principal="User:bob", source_address="10.0.0.9")
+    assert limits.telemetry_request(bob, 0) is None
+
+
+def test_who_took_too_much_of_the_core_waits_until_that_is_paid_for() -> None:
+    limits = by_source(core_ms_per_second=50)
+    one = connection()
+    # One dear push is within the burst of half a second, and so is another; then there is a debt.
+    for _ in range(2):
+        assert limits.telemetry_request(one, 0) is None
+        limits.spent(one, 0.2, 0)
+    assert limits.telemetry_request(one, 0) is None
+    limits.spent(one, 0.6, 0)
+    exceeded = limits.telemetry_request(one, 0)
+    assert exceeded is not None
+    assert (exceeded.limit, exceeded.scope, exceeded.allowed) == (LimitName.CORE_TIME, "source_address", 50)
+    assert exceeded.retry_after_s == pytest.approx(10.02)
+    # Being refused costs nothing more.
+    assert limits.telemetry_request(one, 10.0) is not None
+    assert limits.telemetry_request(one, 10.03) is None
+    assert limits.telemetry_request(connection(source_address="10.0.0.8"), 0) is None
+
+
+def test_a_peer_pays_for_the_core_for_a_minute_at_most() -> None:
+    limits = by_principal(core_ms_per_second=200)
+    one = alice()
+    limits.spent(one, 3600.0, 0)
+    exceeded = limits.telemetry_request(one, 0)
+    assert exceeded is not None
+    assert (exceeded.limit, exceeded.scope) == (LimitName.CORE_TIME, "principal")
+    assert exceeded.retry_after_s == pytest.approx(60.005)
+    assert limits.telemetry_request(one, 60.01) is None
+
+
+def test_requests_that_are_refused_for_the_time_they_took_count_as_requests() -> None:
+    limits = by_source(core_ms_per_second=50, telemetry_requests_per_second=2)
+    one = connection()
+    limits.spent(one, 60.0, 0)
+    names = [
+        exceeded and exceeded.limit for exceeded in (limits.telemetry_request(one, 0) for _ in range(22))
+    ]
+    assert names == [LimitName.CORE_TIME] * 20 + [LimitName.TELEMETRY_REQUESTS] * 2
+
+
+def test_connections_that_come_too_fast_are_not_counted_as_open() -> None:
+    limits = by_source(connections=15, new_connections_per_second=1)
+    assert [limits.connection_opened("10.0.0.7", 0) for _ in range(10)] == [None] * 10
+    exceeded = limits.connection_opened("10.0.0.7", 0)
+    assert exceeded == Exceeded(
+        limit=LimitName.NEW_CONNECTIONS,
+        scope="source_address",
+        peer="10.0.0.7",
+        allowed=1,
+        retry_after_s=2.0,
+    )
+    assert limits.connection_opened("10.0.0.8", 0) is None
+    assert [limits.connection_opened("10.0.0.7", 20) for _ in range(5)] == [None] * 5
+    exceeded = limits.connection_opened("10.0.0.7", 20)
+    assert exceeded is not None
+    assert exceeded.limit is LimitName.CONNECTIONS
+
+
+def test_who_logs_in_again_has_no_new_connection() -> None:
+    limits = by_principal(new_connections_per_second=1)
+    one = alice()
+    assert [limits.authenticated(one, 0) for _ in range(100)] == [None] * 100
+    for number in range(100):
+        one.principal = f"User:{number}"
+        assert limits.authenticated(one, 0) is None
+    one.principal = "User:alice"
+    assert [limits.authenticated(one, 0) is None for _ in range(2)] == [True, True]
 
 
 def test_nothing_is_taken_from_one_peer_where_the_other_is_over() -> None:
@@ -151,24 +261,18 @@ def test_nothing_is_taken_from_one_peer_where_the_other_is_over() -> None:
     assert limits.new_instance(dave, 0) is None
 
 
-@pytest.mark.parametrize(
-    ("limit", "count"),
-    [(LimitName.REJECTED_BYTES, Limits.rejected), (LimitName.PUSHED_BYTES, Limits.pushed)],
-)
-def test_one_push_of_any_size_costs_two_minutes_at_most(
-    limit: LimitName, count: Callable[[Limits, Connection, int, float], None]
-) -> None:
-    limits = by_source(**{f"{limit}_per_minute": 1000})
+def test_one_push_of_any_size_costs_two_minutes_at_most() -> None:
+    limits = by_source(rejected_bytes_per_minute=1000)
     one = connection()
-    count(limits, one, 999, 0)
-    assert limits.pushing(one, 0) is None
-    count(limits, one, 10**9, 0)
-    exceeded = limits.pushing(one, 0)
+    limits.rejected(one, 999, 0)
+    assert limits.rejecting(one, 0) is None
+    limits.rejected(one, 10**9, 0)
+    exceeded = limits.rejecting(one, 0)
     assert exceeded is not None
-    assert exceeded.limit is limit
+    assert exceeded.limit is LimitName.REJECTED_BYTES
     assert exceeded.retry_after_s == pytest.approx(60.06)
-    assert limits.pushing(one, 60.0) is not None
-    assert limits.pushing(one, 60.06) is None
+    assert limits.rejecting(one, 60.0) is not None
+    assert limits.rejecting(one, 60.06) is None
     assert limits.telemetry_request(one, 0) is None
 
 
@@ -190,19 +294,19 @@ def test_a_peer_that_is_refused_is_not_forgotten_for_others() -> None:
 
 def test_open_connections_stay_counted_however_many_peers_there_are() -> None:
     limits = Limits(LimitsSettings(source_address=PeerLimitsSettings(connections=1), max_peers=16))
-    assert limits.connection_opened("10.9.9.9") is None
+    assert limits.connection_opened("10.9.9.9", 0) is None
     for number in range(100):
         other = connection(source_address=f"10.0.0.{number}")
-        assert limits.connection_opened(other.source_address) is None
+        assert limits.connection_opened(other.source_address, 0) is None
         assert limits.telemetry_request(other, 0) is None
-    assert limits.connection_opened("10.9.9.9") is not None
+    assert limits.connection_opened("10.9.9.9", 0) is not None
 
 
 def test_other_settings_keep_what_was_counted() -> None:
     limits = by_source(connections=5, new_instances_per_minute=60)
     one = connection()
     for _ in range(3):
-        assert limits.connection_opened(one.source_address) is None
+        assert limits.connection_opened(one.source_address, 0) is None
     for _ in range(60):
         assert limits.new_instance(one, 0) is None
     limits.replace_settings(
@@ -211,12 +315,12 @@ def test_other_settings_keep_what_was_counted() -> None:
             principal=UNLIMITED,
         )
     )
-    assert limits.connection_opened(one.source_address) is not None
+    assert limits.connection_opened(one.source_address, 0) is not None
     exceeded = limits.new_instance(one, 0)
     assert exceeded is not None
     assert (exceeded.allowed, exceeded.retry_after_s) == (120, 0.5)
     limits.connection_closed(one)
-    assert limits.connection_opened(one.source_address) is None
+    assert limits.connection_opened(one.source_address, 0) is None
 
 
 def test_fewer_peers_from_now_on() -> None:

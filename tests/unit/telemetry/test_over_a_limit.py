@@ -22,7 +22,6 @@ def limited(
     *,
     new_instances: int | None = None,
     rejected_bytes: int | None = None,
-    pushed_bytes: int | None = None,
     max_bytes: int = 1 << 20,
 ) -> Client:
     return Client(
@@ -32,7 +31,6 @@ def limited(
             source_address=PeerLimitsSettings(
                 new_instances_per_minute=new_instances,
                 rejected_bytes_per_minute=rejected_bytes,
-                pushed_bytes_per_minute=pushed_bytes,
             )
         ),
     )
@@ -151,65 +149,3 @@ def test_a_reserved_id_counts_and_is_still_told_what_is_true(reserved: Uuid) -> 
         outcome = client.push(0, bytes(1500), client_instance_id=reserved)
         assert (outcome.response.error_code, outcome.exceeded) == (E.INVALID_REQUEST, None)
     assert client.push(1, SMALL).exceeded is not None
-
-
-#: A gzip member of a megabyte (RFC 1952) with stored blocks that have nothing in them (RFC 1951, 3.2.4).
-EMPTY_BLOCKS = (
-    gzip.compress(b"", mtime=0)[:10] + b"\x00\x00\x00\xff\xff" * 209_000 + b"\x01\x00\x00\xff\xff" + bytes(8)
-)
-
-
-@pytest.mark.parametrize(
-    ("metrics", "codec", "error", "counted"),
-    [
-        (SMALL, 0, E.NONE, len(SMALL)),
-        # What it was inflated to, and what it came as where that is more.
-        (gzip.compress(SMALL * 20), 1, E.NONE, 20 * len(SMALL)),
-        (EMPTY_BLOCKS, 1, E.NONE, len(EMPTY_BLOCKS)),
-        (gzip.compress(bytes(100_000)), 1, E.INVALID_RECORD, 100_000),
-        (BOMB, 1, E.TELEMETRY_TOO_LARGE, (8 << 20) + 1),
-        (b"\xff" * 3000, 0, E.INVALID_RECORD, 3000),
-    ],
-)
-@pytest.mark.parametrize("terminating", [False, True])
-def test_what_is_looked_into_counts_whatever_becomes_of_it(
-    metrics: bytes, codec: int, error: ErrorCode, counted: int, *, terminating: bool
-) -> None:
-    for allowed, answer in ((counted, E.THROTTLING_QUOTA_EXCEEDED), (counted + 1, E.NONE)):
-        client = limited(pushed_bytes=allowed)
-        client.get(0)
-        assert client.push(1, metrics, compression_type=codec).response.error_code == error
-        client.get(1, client_instance_id=INSTANCE)
-        outcome = client.push(1, SMALL, terminating=terminating)
-        assert outcome.response.error_code == answer
-        if answer == E.NONE:
-            assert outcome.exceeded is None
-        else:
-            assert outcome.exceeded is not None
-            assert (outcome.exceeded.limit, outcome.exceeded.allowed) == (LimitName.PUSHED_BYTES, allowed)
-            assert (outcome.inflated_bytes, outcome.push) == (0, None)
-
-
-def test_who_pushed_too_much_is_not_looked_into_until_there_is_room() -> None:
-    client = limited(pushed_bytes=2 * len(SMALL))
-    client.get(0)
-    for now in (1, 2, 3):
-        assert client.push(now, SMALL).push is not None
-    outcome = client.push(4, b"\xff" * 10)
-    assert outcome.response.error_code == E.THROTTLING_QUOTA_EXCEEDED
-    assert outcome.problem == (
-        f"10.0.0.7 is over limits.source_address.pushed_bytes_per_minute ({2 * len(SMALL)})"
-    )
-    assert outcome.exceeded is not None
-    later = 4 + outcome.exceeded.retry_after_s
-    assert client.push(later - 0.2, SMALL).exceeded is not None
-    assert client.push(later, SMALL).push is not None
-
-
-def test_what_is_too_early_or_outdated_is_not_pushed() -> None:
-    client = limited(pushed_bytes=len(SMALL) + 1)
-    client.get(0)
-    assert client.push(1, SMALL).response.error_code == E.NONE
-    assert client.push(1, SMALL).exceeded is None
-    assert client.push(2, SMALL, subscription_id=5).exceeded is None
-    assert client.push(62, SMALL).response.error_code == E.NONE
