@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 
 from hypothesis import strategies as st
@@ -16,19 +15,24 @@ from tests.unit.telemetry.parts import connection
 MAX_PEERS = 16
 NOBODY = (ANONYMOUS, UNKNOWN_PRINCIPAL)
 NAMES = (
+    LimitName.NEW_CONNECTIONS,
     LimitName.NEW_INSTANCES,
     LimitName.TELEMETRY_REQUESTS,
+    LimitName.CORE_TIME,
     LimitName.REJECTED_BYTES,
-    LimitName.PUSHED_BYTES,
 )
+NEW_CONNECTIONS, NEW_INSTANCES, TELEMETRY_REQUESTS, CORE_TIME, REJECTED_BYTES = range(len(NAMES))
 KEYS = (
+    "new_connections_per_second",
     "new_instances_per_minute",
     "telemetry_requests_per_second",
+    "core_ms_per_second",
     "rejected_bytes_per_minute",
-    "pushed_bytes_per_minute",
 )
-PERIODS = (60, 1, 60, 60)
-BURSTS = (60, 10, 60, 60)
+PERIODS = (1, 60, 1, 1, 60)
+BURSTS = (10, 60, 10, 10, 60)
+DEBTS = (10, 0, 10, 60, 60)
+COUNTS_REFUSED = (NEW_CONNECTIONS, TELEMETRY_REQUESTS)
 
 # By the minute and by the second: one unit fills a bucket for a time that a float tells exactly.
 rarely = st.sampled_from([None, 15, 30, 60, 240])
@@ -36,10 +40,11 @@ often = st.sampled_from([None, 1, 2, 4])
 peer_limits = st.builds(
     PrincipalLimitsSettings,
     connections=st.sampled_from([None, 1, 2, 4]),
+    new_connections_per_second=often,
     new_instances_per_minute=rarely,
     telemetry_requests_per_second=often,
+    core_ms_per_second=st.sampled_from([None, 64, 128, 256]),
     rejected_bytes_per_minute=rarely,
-    pushed_bytes_per_minute=rarely,
 )
 settings = st.builds(
     LimitsSettings, source_address=peer_limits, principal=peer_limits, max_peers=st.just(MAX_PEERS)
@@ -73,12 +78,12 @@ class Model:
         self.seen(peer)
         return max(Fraction(0), self.buckets[peer][bucket] + unit - BURSTS[bucket])
 
-    def fill(self, bucket: int, peer: str, units: int) -> None:
+    def fill(self, bucket: int, peer: str, units: Fraction) -> None:
         unit = self.unit(bucket)
         if unit is None:
             return
         held = self.buckets.setdefault(peer, [Fraction(0)] * len(NAMES))
-        held[bucket] = min(held[bucket] + units * unit, Fraction(2 * BURSTS[bucket]))
+        held[bucket] = min(held[bucket] + units * unit, Fraction(BURSTS[bucket] + DEBTS[bucket]))
         self.seen(peer)
         if len(self.buckets) > MAX_PEERS:
             del self.buckets[next(iter(self.buckets))]
@@ -114,28 +119,15 @@ class LimitsRules(RuleBasedStateMachine):
         for model in self.models.values():
             model.drain(Fraction(quarters, 4))
 
-    @rule(source=sources)
-    def connect(self, source: str) -> None:
-        allowed = self.models["source_address"].limits.connections
-        already = sum(one.source_address == source for one in self.open)
-        exceeded = self.limits.connection_opened(source)
-        assert (exceeded is not None) == (allowed is not None and already >= allowed)
-        if exceeded is None:
-            self.open.append(connection(source_address=source))
-        else:
-            assert (
-                exceeded.limit,
-                exceeded.scope,
-                exceeded.peer,
-                exceeded.allowed,
-                exceeded.retry_after_s,
-            ) == (
-                "connections",
-                "source_address",
-                source,
-                allowed,
-                0.0,
-            )
+    @rule(source=sources, times=st.integers(1, 50))
+    def connect(self, source: str, times: int) -> None:
+        for _ in range(times):
+            one = connection(source_address=source)
+            already = sum(other.source_address == source for other in self.open)
+            expected = self.expect_open("source_address", source, already)
+            assert self.limits.connection_opened(source, float(self.now)) == expected
+            if expected is None:
+                self.open.append(one)
 
     @rule(data=st.data(), principal=principals)
     def log_in(self, data: st.DataObject, principal: str) -> None:
@@ -143,15 +135,28 @@ class LimitsRules(RuleBasedStateMachine):
             return
         one = data.draw(st.sampled_from(self.open))
         one.principal = principal
+        expected = None
         if self.counted.get(one) != principal:
             self.counted.pop(one, None)
-        allowed = self.models["principal"].limits.connections
-        already = sum(name == principal for name in self.counted.values())
-        exceeded = self.limits.authenticated(one)
-        free = one in self.counted or principal in NOBODY or allowed is None or already < allowed
-        assert (exceeded is None) == free
-        if free and principal not in NOBODY:
-            self.counted[one] = principal
+            if principal not in NOBODY:
+                already = sum(name == principal for name in self.counted.values())
+                expected = self.expect_open("principal", principal, already)
+                if expected is None:
+                    self.counted[one] = principal
+        assert self.limits.authenticated(one, float(self.now)) == expected
+
+    def expect_open(self, scope: Scope, peer: str, already: int) -> Exceeded | None:
+        exceeded = self.take(NEW_CONNECTIONS, scope, peer)
+        if exceeded is not None:
+            return exceeded
+        model = self.models[scope]
+        model.fill(NEW_CONNECTIONS, peer, Fraction(1))
+        allowed = model.limits.connections
+        if allowed is None or already < allowed:
+            return None
+        return Exceeded(
+            limit=LimitName.CONNECTIONS, scope=scope, peer=peer, allowed=allowed, retry_after_s=0.0
+        )
 
     @rule(data=st.data())
     def disconnect(self, data: st.DataObject) -> None:
@@ -161,23 +166,36 @@ class LimitsRules(RuleBasedStateMachine):
             self.open.remove(one)
             self.counted.pop(one, None)
 
-    @rule(source=sources, principal=principals, times=st.integers(1, 70), bucket=st.integers(0, 1))
-    def ask(self, source: str, principal: str, times: int, bucket: int) -> None:
+    @rule(source=sources, principal=principals, times=st.integers(1, 70))
+    def name_instances(self, source: str, principal: str, times: int) -> None:
         one = connection(source_address=source, principal=principal)
-        call = (self.limits.new_instance, self.limits.telemetry_request)[bucket]
         for _ in range(times):
-            if self.expect(call, one, bucket) is None:
-                self.fill(bucket, one, 1)
+            expected = self.expect(NEW_INSTANCES, one)
+            assert self.limits.new_instance(one, float(self.now)) == expected
+            if expected is None:
+                self.fill(NEW_INSTANCES, one, Fraction(1))
 
-    @rule(source=sources, principal=principals, size=st.integers(0, 500), rejected=st.booleans())
-    def push(self, source: str, principal: str, size: int, *, rejected: bool) -> None:
+    @rule(source=sources, principal=principals, times=st.integers(1, 70), eighths=st.integers(0, 80))
+    def ask(self, source: str, principal: str, times: int, eighths: int) -> None:
         one = connection(source_address=source, principal=principal)
-        if self.expect(self.limits.pushing, one, 2, 3) is None:
-            if rejected:
-                self.limits.rejected(one, size, float(self.now))
-                self.fill(2, one, size)
-            self.limits.pushed(one, size, float(self.now))
-            self.fill(3, one, size)
+        for _ in range(times):
+            expected = self.expect(TELEMETRY_REQUESTS, one)
+            if expected is None:
+                self.fill(TELEMETRY_REQUESTS, one, Fraction(1))
+                expected = self.expect(CORE_TIME, one)
+            assert self.limits.telemetry_request(one, float(self.now)) == expected
+            if expected is None:
+                self.limits.spent(one, eighths / 8, float(self.now))
+                self.fill(CORE_TIME, one, Fraction(eighths * 1000, 8))
+
+    @rule(source=sources, principal=principals, size=st.integers(0, 500))
+    def push(self, source: str, principal: str, size: int) -> None:
+        one = connection(source_address=source, principal=principal)
+        expected = self.expect(REJECTED_BYTES, one)
+        assert self.limits.rejecting(one, float(self.now)) == expected
+        if expected is None:
+            self.limits.rejected(one, size, float(self.now))
+            self.fill(REJECTED_BYTES, one, Fraction(size))
 
     def peers(self, one: Connection) -> list[tuple[Scope, str]]:
         peers: list[tuple[Scope, str]] = [("source_address", one.source_address)]
@@ -185,28 +203,32 @@ class LimitsRules(RuleBasedStateMachine):
             peers.append(("principal", one.principal))
         return peers
 
-    def fill(self, bucket: int, one: Connection, units: int) -> None:
+    def fill(self, bucket: int, one: Connection, units: Fraction) -> None:
         for scope, peer in self.peers(one):
             self.models[scope].fill(bucket, peer, units)
 
-    def expect(
-        self, call: Callable[[Connection, float], Exceeded | None], one: Connection, *buckets: int
-    ) -> Exceeded | None:
-        exceeded = call(one, float(self.now))
-        for bucket in buckets:
-            for scope, peer in self.peers(one):
-                wait = self.models[scope].wait(bucket, peer)
-                if wait:
-                    assert exceeded == Exceeded(
-                        limit=NAMES[bucket],
-                        scope=scope,
-                        peer=peer,
-                        allowed=getattr(self.models[scope].limits, KEYS[bucket]),
-                        retry_after_s=float(wait),
-                    )
-                    return exceeded
-        assert exceeded is None
+    def expect(self, bucket: int, one: Connection) -> Exceeded | None:
+        for scope, peer in self.peers(one):
+            exceeded = self.take(bucket, scope, peer)
+            if exceeded is not None:
+                return exceeded
         return None
+
+    def take(self, bucket: int, scope: Scope, peer: str) -> Exceeded | None:
+        model = self.models[scope]
+        wait = model.wait(bucket, peer)
+        if not wait:
+            return None
+        if bucket in COUNTS_REFUSED:
+            model.fill(bucket, peer, Fraction(1))
+            wait = model.wait(bucket, peer)
+        return Exceeded(
+            limit=NAMES[bucket],
+            scope=scope,
+            peer=peer,
+            allowed=getattr(model.limits, KEYS[bucket]),
+            retry_after_s=float(wait),
+        )
 
     @invariant()
     def peers_are_bounded(self) -> None:
