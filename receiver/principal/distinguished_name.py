@@ -17,6 +17,9 @@ _SEQUENCE: Final = 0x30
 _SET: Final = 0x31
 _OBJECT_IDENTIFIER: Final = 0x06
 _EXPLICIT_VERSION: Final = 0xA0
+
+#: Longer ones name nothing, in bytes: an arc of thousands of digits takes long to write.
+_MAX_OBJECT_IDENTIFIER: Final = 128
 # UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: what Java writes as text.
 _TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
 
@@ -137,6 +140,11 @@ def _dotted(octets: bytes) -> str:
     """Write an object identifier's arcs with dots (X.690, section 8.19)."""
     if not octets or octets[-1] & 0x80:
         raise MalformedCertificateError("an attribute's type is a truncated object identifier")
+    if len(octets) > _MAX_OBJECT_IDENTIFIER:
+        raise MalformedCertificateError(
+            f"an attribute's type is an object identifier of {len(octets)} bytes, at most "
+            f"{_MAX_OBJECT_IDENTIFIER} are expected"
+        )
     arcs: list[int] = []
     arc = 0
     for octet in octets:
