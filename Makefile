@@ -50,7 +50,7 @@ bench: setup ## Measure pass-through, pushes and memory beside HAProxy and a rea
 	@$(BIN)/python -m tests.testbed setup --parts haproxy
 	@$(BIN)/python -m benchmarks
 
-fuzz: $(STAMP) ## Mutate inputs of everything that reads bytes: INPUTS=1000000 (ten minutes), SEED, TARGETS=a,b, PROCESSES=2
+fuzz: $(STAMP) ## Mutate inputs of everything that reads bytes: INPUTS=1000000 (some minutes), SEED, TARGETS=a,b, PROCESSES=2
 	@$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) --processes $(or $(PROCESSES),2) \
 		$(if $(SEED),--seed $(SEED)) $(if $(TARGETS),--targets $(TARGETS))
 
