@@ -33,6 +33,7 @@ demo: setup ## Carry real clients' metrics into a real collector, live in the te
 	@$(BIN)/python -m examples.demo
 
 test: setup lint ## Everything that CI runs: lint, types, unit, property, integration, conformance, a short fuzz run
+	@$(BIN)/python -m tests.testbed setup --parts haproxy,network
 	@echo "==> [test] unit, property, integration, conformance, fuzz"
 	@$(PYTEST) tests
 
