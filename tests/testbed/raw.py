@@ -68,6 +68,9 @@ class _Answer:
         self._offset += length
         return data
 
+    def holds(self, data: bytes) -> bool:
+        return self._data.find(data, self._offset) >= 0
+
     def string(self) -> str | None:
         length = self.int16()
         if length < 0:
@@ -192,7 +195,7 @@ def create_delegation_token(port: int, user: str, password: str) -> tuple[str, s
 
         def known() -> bool:
             described = _request(connection, _DESCRIBE_DELEGATION_TOKEN, struct.pack(">i", -1))
-            return described.int16() == 0 and described.int32() > 0
+            return described.int16() == 0 and described.holds(_string(token_id))
 
         wait_until(known, timeout_s=_TIMEOUT_MS / 1000, what="the broker to know the delegation token")
     return str(token_id), base64.b64encode(hmac).decode()

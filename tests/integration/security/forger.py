@@ -1,0 +1,281 @@
+"""A client that forges: SASL logins and telemetry in raw frames, and what a sidecar made of them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from tests.conformance.payloads import OTLP
+from tests.integration.gateway.support import GatewaySidecar, Raw, get_subscriptions, push
+from tests.integration.security.support import TIMEOUT_S
+from tests.testbed.broker import SASL_USERS
+from tests.testbed.ports import LOOPBACK
+from tests.testbed.process import wait_until
+from tests.testbed.scripted_broker import request_frame
+
+OK: Final = 0
+SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
+CREATE_DELEGATION_TOKEN, DESCRIBE_DELEGATION_TOKEN = 38, 41
+
+#: What the broker does in place of an answer.
+CLOSED: Final = "closed"
+
+NOBODY: Final = "User:ANONYMOUS"
+
+#: Passwords and tokens that were said; none of them may be found anywhere.
+SAID: Final[set[str]] = {*SASL_USERS.values()}
+
+#: The connections, by what the log calls them, of which a push came out of the sidecar, one of each.
+LET_IN: Final[set[str]] = set()
+
+# Where the error code is in an answer if not right behind the correlation id.
+_CODE_AT: Final = {71: 9, 72: 9, CREATE_DELEGATION_TOKEN: 5}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request in a frame."""
+
+    frame: bytes
+
+    @property
+    def api_key(self) -> int:
+        return int(struct.unpack_from(">h", self.frame, 4)[0])
+
+    @property
+    def correlation_id(self) -> bytes:
+        return self.frame[8:12]
+
+
+Outcome = int | Literal["closed"]
+
+
+class Forger(Raw):
+    """A client that says what it likes.
+
+    Args:
+        port: Where it connects.
+
+    Attributes:
+        source_port: Its own port, known after its end too.
+        source: What the log calls it.
+        heard: The answers to what it said last.
+    """
+
+    def __init__(self, port: int) -> None:
+        super().__init__(port)
+        self.source_port = self.port
+        self.source = f"{LOOPBACK}:{self.port}"
+        self.heard: list[bytes] = []
+
+    def says(self, *asked: Asked) -> list[Outcome]:
+        """Say it all in one write; return each answer's error code, and CLOSED where the connection ends."""
+        self.heard = []
+        try:
+            self.send(b"".join(one.frame for one in asked))
+            for _ in asked:
+                self.heard.append(self.frame())
+        except (EOFError, ConnectionError):
+            pass
+        codes: list[Outcome] = [self._code(*pair) for pair in zip(asked, self.heard, strict=False)]
+        return codes if len(codes) == len(asked) else [*codes, CLOSED]
+
+    @staticmethod
+    def _code(asked: Asked, answer: bytes) -> int:
+        assert answer[:4] == asked.correlation_id
+        return int(struct.unpack_from(">h", answer, _CODE_AT.get(asked.api_key, 4))[0])
+
+
+def handshake(mechanism: str = "PLAIN", correlation_id: int = 1, *, version: int = 1) -> Asked:
+    name = struct.pack(">h", len(mechanism)) + mechanism.encode()
+    return Asked(frame=request_frame(SASL_HANDSHAKE, version, correlation_id, name))
+
+
+def authenticate(token: str | bytes, correlation_id: int = 2) -> Asked:
+    data = token if isinstance(token, bytes) else token.encode()
+    body = struct.pack(">i", len(data)) + data
+    return Asked(frame=request_frame(SASL_AUTHENTICATE, 1, correlation_id, body))
+
+
+def plain(user: str, password: str | None = None, correlation_id: int = 2) -> Asked:
+    said = SASL_USERS[user] if password is None else password
+    SAID.update((said, base64.b64encode(f"\0{user}\0{said}".encode()).decode()))
+    return authenticate(f"\0{user}\0{said}", correlation_id)
+
+
+def api_versions(correlation_id: int) -> Asked:
+    return Asked(frame=request_frame(API_VERSIONS, 0, correlation_id))
+
+
+def asks(correlation_id: int = 71) -> Asked:
+    """GetTelemetrySubscriptions."""
+    return Asked(frame=get_subscriptions(correlation_id=correlation_id))
+
+
+def describes() -> Asked:
+    """DescribeDelegationToken v1, of whatever owner."""
+    return Asked(frame=request_frame(DESCRIBE_DELEGATION_TOKEN, 1, 41, struct.pack(">i", -1)))
+
+
+def creates(owner: str) -> Asked:
+    """CreateDelegationToken v3 (KIP-373)."""
+    body = b"\0" + _compact("User") + _compact(owner) + b"\1" + struct.pack(">q", -1) + b"\0"
+    return Asked(frame=request_frame(CREATE_DELEGATION_TOKEN, 3, 38, body))
+
+
+def read_created(answer: bytes) -> tuple[str, str]:
+    """Of an answer to CreateDelegationToken v3: the token's id, and its HMAC as SCRAM's password."""
+    rest = answer[7:]
+    for _ in range(4):  # owner and requester
+        rest = rest[rest[0] :]
+    rest = rest[3 * 8 :]
+    token_id, rest = rest[1 : rest[0]].decode(), rest[rest[0] :]
+    return token_id, base64.b64encode(rest[1 : rest[0]]).decode()
+
+
+def _compact(text: str) -> bytes:
+    return bytes([len(text) + 1]) + text.encode()
+
+
+def pushes(instance: bytes, subscription_id: int, correlation_id: int = 72) -> Asked:
+    """PushTelemetry, as a client instance that got its subscriptions."""
+    return Asked(frame=push(instance, subscription_id, OTLP, correlation_id))
+
+
+class Scram:
+    """What a client says in SCRAM-SHA-256 (RFC 5802), as it is or bent.
+
+    Args:
+        user: Who it is.
+        password: The user's; None: the right one.
+        extensions: What follows the nonce.
+    """
+
+    def __init__(self, user: str, password: str | None = None, *, extensions: str = "") -> None:
+        self._password = SASL_USERS[user] if password is None else password
+        self._bare = f"n={user},r=0123456789{extensions}"
+        SAID.add(self._password)
+
+    def first(self, *, authzid: str = "") -> Asked:
+        self._header = f"n,{authzid and 'a=' + authzid},"
+        return authenticate(self._header + self._bare)
+
+    def final(self, server_first: bytes) -> Asked:
+        said = server_first.decode()
+        server = dict(part.split("=", 1) for part in said.split(","))
+        salted = hashlib.pbkdf2_hmac(
+            "sha256", self._password.encode(), base64.b64decode(server["s"]), int(server["i"])
+        )
+        client_key = hmac.digest(salted, b"Client Key", "sha256")
+        final = f"c={base64.b64encode(self._header.encode()).decode()},r={server['r']}"
+        signed = f"{self._bare},{said},{final}".encode()
+        signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
+        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+        SAID.add(base64.b64encode(proof).decode())
+        return authenticate(f"{final},p={base64.b64encode(proof).decode()}")
+
+
+def token_of(answer: bytes) -> bytes:
+    """The broker's token in its answer to SaslAuthenticate v1, which told no error."""
+    assert answer[4:8] == bytes(4)  # no error, and no words about it
+    (length,) = struct.unpack_from(">i", answer, 8)
+    return answer[12 : 12 + length]
+
+
+def scram(raw: Forger, login: Scram, *, authzid: str = "") -> list[Outcome]:
+    """Log in; return what the broker said to handshake, first and final message, as far as it came."""
+    outcomes = raw.says(handshake("SCRAM-SHA-256"), login.first(authzid=authzid))
+    if outcomes != [OK, OK]:
+        return outcomes
+    return outcomes + raw.says(login.final(token_of(raw.heard[1])))
+
+
+def bearer(claims: str, *, header: str = '{"alg":"none"}', authzid: str = "") -> Asked:
+    """OAUTHBEARER's token (RFC 7628) with an unsigned JSON Web Token in it."""
+    jwt = ".".join(base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode() for text in (header, claims))
+    SAID.update((jwt, jwt.split(".")[1]))
+    return authenticate(f"n,{authzid and 'a=' + authzid},\x01auth=Bearer {jwt}.\x01\x01")
+
+
+def claims(**more: Any) -> str:
+    now = int(time.time())
+    return json.dumps({"iat": now, "exp": now + 36_000, **more})
+
+
+class Watch:
+    """What the sidecar counted on one listener since this was made.
+
+    Args:
+        sidecar: The sidecar.
+        listener: Where forgers connect.
+    """
+
+    def __init__(self, sidecar: GatewaySidecar, listener: str = "SASL") -> None:
+        self._sidecar = sidecar
+        self._listener = listener
+        self._before = self._now()
+
+    def connect(self) -> Forger:
+        return Forger(self._sidecar.port(self._listener))
+
+    def counted(self) -> dict[str, int]:
+        """Logins by what became of them, requests before a login, pushes by their answer: what there was."""
+        grown = {key: int(value - self._before.get(key, 0)) for key, value in self._now().items()}
+        return {key: value for key, value in grown.items() if value}
+
+    def principal(self, raw: Forger) -> str | None:
+        """Who a forger is; None once its connection is gone."""
+        shown = self._sidecar.connections(self._listener)
+        found = [one["principal"] for one in shown if one["source_port"] == raw.source_port]
+        return found[0] if found else None
+
+    def ended_as(self, raw: Forger) -> set[str]:
+        """Wait for the connection's end; return everybody that it ever was, as far as the log tells."""
+        wait_until(
+            lambda: self.principal(raw) is None, timeout_s=TIMEOUT_S, what="the end of a forger's connection"
+        )
+        return {line["principal"] for line in logged(self._sidecar) if line.get("source") == raw.source}
+
+    def pushed_by(self, raw: Forger) -> str:
+        """Wait until a push of a forger's comes out of the sidecar; return whose it is said to be."""
+        found: list[str] = []
+
+        def came_out() -> bool:
+            found[:] = [push["principal"] for push in came(self._sidecar) if push["source"] == raw.source]
+            return bool(found)
+
+        wait_until(came_out, timeout_s=TIMEOUT_S, what="a push of a forger's")
+        (principal,) = found
+        LET_IN.add(raw.source)
+        return principal
+
+    def _now(self) -> dict[str, float]:
+        counted: dict[str, float] = {}
+        for name, label in (
+            ("authenticated_total", "outcome"),
+            ("protocol_errors_total", "reason"),
+            ("pushes_total", "outcome"),
+        ):
+            for labels, value in self._sidecar.series(name).items():
+                found = dict(labels)
+                if found.get("listener", self._listener) == self._listener:
+                    key = f"{name.split('_')[0]} {found[label]}"
+                    counted[key] = counted.get(key, 0) + value
+        return counted
+
+
+def logged(sidecar: GatewaySidecar) -> Iterator[dict[str, Any]]:
+    """Its log, and what its console plugin printed of pushes."""
+    return (json.loads(line) for line in sidecar.log_text().splitlines() if line.startswith("{"))
+
+
+def came(sidecar: GatewaySidecar) -> list[dict[str, Any]]:
+    """The pushes that came out of it, as its console plugin printed them."""
+    return [line for line in logged(sidecar) if "metrics" in line and "event" not in line]
