@@ -17,11 +17,18 @@ from receiver.gateway.tls import client_context
 from receiver.gateway.tls_socket import tls_problem, wrap
 from receiver.settings.listeners import ListenerSettings
 
-__all__ = ["UpstreamAddress", "reason_of"]
+__all__ = ["WANTS_CERTIFICATE", "UpstreamAddress", "reason_of"]
 
 # X509_V_ERR_*: what openssl-verify(1) lists.
 _UNTRUSTED: Final = frozenset({2, 18, 19, 20, 21})
 _WRONG_NAME: Final = frozenset({62, 64})
+
+#: What to do where a broker ends a TLS connection for no reason that it tells.
+WANTS_CERTIFICATE: Final = (
+    "; the broker may want a client certificate: listeners[].upstream_tls.certificate and key, "
+    "signed by who is in the broker's trust store"
+)
+_NO_TLS: Final = "; does the broker's listener speak TLS? Without it, leave listeners[].upstream_tls out"
 
 
 def reason_of(error: OSError) -> str:
@@ -43,12 +50,9 @@ def _fix(error: ssl.SSLError) -> str:
         return ""
     reason = error.reason or ""
     if "CERTIFICATE_REQUIRED" in reason or "BAD_CERTIFICATE" in reason or "HANDSHAKE_FAILURE" in reason:
-        return (
-            "; the broker may want a client certificate: listeners[].upstream_tls.certificate and key, "
-            "signed by who is in the broker's trust store"
-        )
-    if reason in {"WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING"}:
-        return "; does the broker's listener speak TLS? Without it, leave listeners[].upstream_tls out"
+        return WANTS_CERTIFICATE
+    if reason == "WRONG_VERSION_NUMBER" or isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return _NO_TLS
     return ""
 
 
@@ -90,8 +94,10 @@ class UpstreamAddress:
         broker = wrap(self.tls.current(), plain, server_side=False, server_name=self.server_name)
         try:
             await handshake(broker, self._turn)
-        except BaseException:
+        except BaseException as error:
             broker.close()
+            if isinstance(error, ConnectionResetError):  # as Kafka does, to which TLS is too long a request
+                raise ConnectionResetError(f"TLS: the connection was reset{_NO_TLS}") from None
             raise
         return broker
 

@@ -274,7 +274,7 @@ class Listener:
         if error.errno in _OUT_OF_FILES:
             self._refuse("out_of_files", reason_of(error))
             return
-        reason = "no answer in time" if error.errno is None else reason_of(error)
+        reason = "no answer in time" if isinstance(error, TimeoutError) else reason_of(error)
         self._refuse("upstream", f"{self.settings.upstream}: {reason}")
         if self._socket is not None:
             self._watch.failed(reason)

@@ -11,7 +11,7 @@ import socket
 from struct import Struct
 from typing import Final
 
-from receiver.gateway.connecting import UpstreamAddress, reason_of
+from receiver.gateway.connecting import WANTS_CERTIFICATE, UpstreamAddress, reason_of
 from receiver.gateway.waiting import readable, writable
 from receiver.session.upstream import Upstream
 from receiver.wire import api_keys, k03_metadata, k18_api_versions
@@ -31,6 +31,8 @@ __all__ = ["ProbeError", "probe"]
 _CLIENT_ID: Final = "kafka-client-telemetry"
 _MAX_ANSWER_BYTES: Final = 4_194_304
 _LENGTH = Struct(">i")
+
+_SPEAKS_TLS: Final = "; does that listener speak TLS? Then give it listeners[].upstream_tls"
 
 #: What a TLS alert begins with: a listener that speaks TLS says so to who doesn't.
 _TLS_ALERT: Final = b"\x15\x03"
@@ -66,11 +68,12 @@ async def probe(
                 broker.close()
     except TimeoutError:
         raise ProbeError(f"no answer within {timeout_s:g} s") from None
-    except EOFError:
-        raise ProbeError(
-            "the connection was closed before an answer; "
-            "does that listener speak TLS? Then give it listeners[].upstream_tls"
-        ) from None
+    except (EOFError, ConnectionResetError) as error:
+        what = (
+            reason_of(error) if isinstance(error, OSError) else "the connection was closed before an answer"
+        )
+        fix = WANTS_CERTIFICATE if address.tls else _SPEAKS_TLS
+        raise ProbeError(what + fix) from None
     except OSError as error:
         raise ProbeError(reason_of(error)) from None
     except WireError as error:

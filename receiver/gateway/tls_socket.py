@@ -31,6 +31,8 @@ def tls_problem(error: ssl.SSLError) -> str:
     """Say in OpenSSL's words what is wrong, without a place in somebody's source."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {error.verify_message}"
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return "the connection was closed"
     return (error.reason or str(error)).lower().replace("_", " ")
 
 
@@ -87,11 +89,12 @@ class TlsSocket(ssl.SSLSocket):
         except _RESET:
             self._lost = _os_error(errno.ECONNRESET)
         except OSError as error:
-            self._lost = error
+            self._lost = error.with_traceback(None)  # which refers to us
         except ValueError:  # it is closed
             self._lost = _os_error(errno.EBADF)
         if not count and self._lost is not None:
-            raise self._lost
+            lost, self._lost, self._ended = self._lost, None, True
+            raise lost
         return count
 
     def send(self, data: ReadableBuffer, flags: int = 0) -> int:

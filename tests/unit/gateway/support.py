@@ -18,6 +18,7 @@ from receiver.gateway.registry import ConnectionRegistry
 from receiver.gateway.relay import CloseReason, Relay
 from receiver.metrics import ReceiverMetrics
 from receiver.plugin import Push
+from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.hostport import HostPort
@@ -97,6 +98,7 @@ class Gate:
             max_frame_bytes=MAX_FRAME_BYTES,
             max_push_bytes=self._max_push_bytes,
             principal_claim="sub",
+            delegation_tokens=DelegationTokens(),
         )
 
     def disconnect(self, entry: Connection) -> None:

@@ -262,11 +262,10 @@ def test_a_client_with_too_many_answers_due_is_not_read_from_until_they_come() -
         answers = Answers()
         async with relayed() as wire:
             markers = []
-            for _ in range(64):
+            while not wire.session.congested:
                 await send(wire.client, api_versions(3))
                 markers.append(await receive_frame(wire.broker))
             await send(wire.client, produce_frame(9, b"waits"))
-            assert wire.session.congested
             read = wire.relay.traffic[0]
             assert await is_silent(receive(wire.broker, 1))
             assert wire.relay.traffic[0] == read

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +15,7 @@ from receiver.gateway.tls import client_context, server_context
 from receiver.gateway.tls_socket import TlsSocket, wrap
 from receiver.settings.listeners import TlsSettings, UpstreamTlsSettings
 from tests.testbed.certificates import CertificateAuthority, CertificateFiles
-from tests.testbed.ports import LOOPBACK
-from tests.testbed.scripted_broker import Answers, framed, parse
+from tests.testbed.scripted_broker import Peer, ScriptedBroker
 from tests.unit.gateway.support import Gate, Relayed, at_end, pair, receive, receive_frame, send
 
 V1_2, V1_3 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
@@ -220,47 +219,17 @@ async def tls_pair(
     return peer, tls
 
 
-@contextlib.asynccontextmanager
-async def tls_broker(context: ssl.SSLContext) -> AsyncIterator[TlsBroker]:
-    """A broker whose listener speaks TLS."""
-    broker = TlsBroker()
-    server = await asyncio.start_server(broker.serve, LOOPBACK, 0, ssl=context)
-    broker.port = server.sockets[0].getsockname()[1]
-    try:
+@contextlib.contextmanager
+def tls_broker(context: ssl.SSLContext) -> Iterator[ScriptedBroker]:
+    """A broker whose listener speaks TLS; :attr:`Peer.socket` is the TLS connection then."""
+
+    def serve(peer: Peer) -> None:
+        with context.wrap_socket(peer.socket, server_side=True) as peer.socket:
+            peer.serve()
+
+    with ScriptedBroker() as broker:
+        broker.script = serve
         yield broker
-    finally:
-        server.close()
-        for writer in broker.writers:
-            writer.transport.abort()
-        await asyncio.sleep(0.01)
-
-
-class TlsBroker:
-    """Answers as a scripted broker does.
-
-    Attributes:
-        port: Where it listens.
-        asked: The API keys that it was asked, of each connection.
-        principals: The common name of each client's certificate, None where it showed none.
-    """
-
-    def __init__(self) -> None:
-        self.port = 0
-        self.asked: list[list[int]] = []
-        self.principals: list[object] = []
-        self.writers: list[asyncio.StreamWriter] = []
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answers, asked = Answers(), list[int]()
-        self.writers.append(writer)
-        self.asked.append(asked)
-        self.principals.append(writer.get_extra_info("peercert") or None)
-        with contextlib.suppress(asyncio.IncompleteReadError, OSError):
-            while True:
-                data = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
-                asked.append(parse(data).api_key)
-                if (answer := answers.to(data)) is not None:
-                    writer.write(framed(answer))
 
 
 @contextlib.asynccontextmanager

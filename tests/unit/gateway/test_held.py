@@ -1,0 +1,212 @@
+"""The bounds on requests that are kept: how much they take together, and how long one may take to come."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from receiver.gateway.relay import CloseReason
+from receiver.settings.limits import LimitsSettings
+from receiver.wire.uuid import Uuid
+from tests.testbed.scripted_broker import ScriptedBroker, produce_frame
+from tests.unit.gateway.support import (
+    Gate,
+    Relayed,
+    at_end,
+    connected,
+    eventually,
+    on_loop,
+    opened,
+    receive_frame,
+    relayed,
+    send,
+)
+from tests.unit.session.support import get_subscriptions, push
+
+MIB = 1 << 20
+LEAST_BYTES, LEAST_MS = MIB, 100
+
+INSTANCE = Uuid(b"\x01" * 16)
+
+#: A push of which the receiver keeps 300,000 bytes until it is whole.
+LONG_PUSH = push(INSTANCE, 1, bytes(300_001))
+
+
+def gate(**settings: Any) -> Gate:
+    return Gate(max_push_bytes=MIB, limits=LimitsSettings(**settings))
+
+
+def pending(gate_: Gate) -> asyncio.TimerHandle | None:
+    return gate_.held._timer
+
+
+async def begin(wire: Relayed, size: int = 300_000) -> None:
+    """Begin a push, and wait until the relay keeps so much of it."""
+    await send(wire.client, LONG_PUSH[:size])
+    await eventually(lambda: wire.session.held_bytes >= size or wire.closed is not None, "its bytes")
+
+
+def test_the_oldest_unfinished_request_goes_where_all_together_are_too_much() -> None:
+    """A flood of them pushes out its own, not those of clients that finish what they begin."""
+
+    async def main() -> None:
+        gate_ = gate(max_held_bytes=LEAST_BYTES)
+        async with (
+            relayed(gate_) as one,
+            relayed(gate_) as two,
+            relayed(gate_) as three,
+            relayed(gate_) as four,
+        ):
+            for wire in (one, two, three):
+                await begin(wire)
+            assert gate_.held.total == 900_000
+            await begin(four)
+            assert await one.reason() is CloseReason.HELD_BYTES
+            assert await at_end(one.client)
+            assert (two.closed, three.closed, four.closed) == (None, None, None)
+            assert gate_.held.total == 900_000
+            await send(four.client, LONG_PUSH[300_000:])
+            await receive_frame(four.broker)  # the marker: the request is whole
+            assert (two.closed, three.closed, four.closed) == (None, None, None)
+        assert gate_.held.total == 0
+        assert not gate_.held._incomplete
+
+    on_loop(main())
+
+
+def test_a_request_that_is_too_much_by_itself_goes() -> None:
+    async def main() -> None:
+        gate_ = Gate(max_push_bytes=4 * MIB, limits=LimitsSettings(max_held_bytes=LEAST_BYTES))
+        async with relayed(gate_) as wire:
+            await send(wire.client, push(INSTANCE, 1, bytes(2 * MIB))[: MIB + 1000])
+            assert await wire.reason() is CloseReason.HELD_BYTES
+        assert gate_.held.total == 0
+
+    on_loop(main())
+
+
+def test_requests_that_wait_for_the_broker_count_too() -> None:
+    async def main() -> None:
+        gate_ = gate(max_held_bytes=LEAST_BYTES)
+        async with relayed(gate_) as one, relayed(gate_) as other:
+            for wire in (one, other):
+                await send(wire.client, LONG_PUSH)
+                await receive_frame(wire.broker)
+            await eventually(lambda: gate_.held.total >= 600_000, "both")
+            assert pending(gate_) is None, "no request is unfinished"
+            await send(other.client, LONG_PUSH)
+            await receive_frame(other.broker)
+            await send(other.client, LONG_PUSH)
+            assert await other.reason() is CloseReason.HELD_BYTES
+            assert one.closed is None
+
+    on_loop(main())
+
+
+def test_a_request_that_takes_too_long_ends_the_connection() -> None:
+    async def main() -> None:
+        gate_ = gate(request_timeout_ms=LEAST_MS)
+        async with relayed(gate_) as slow, relayed(gate_) as idle, relayed(gate_) as passing:
+            await send(passing.client, produce_frame(1, bytes(100))[:50])  # nobody keeps any of it
+            await begin(slow, 1000)
+            started = asyncio.get_running_loop().time()
+            assert await slow.reason() is CloseReason.REQUEST_TIMEOUT
+            assert asyncio.get_running_loop().time() - started > 0.05
+            assert await at_end(slow.client)
+            assert (idle.closed, passing.closed) == (None, None)
+        assert pending(gate_) is None
+
+    on_loop(main())
+
+
+def test_each_request_has_its_own_time() -> None:
+    """One that ends and one that begins in the same chunk are two."""
+
+    async def main() -> None:
+        gate_ = gate(request_timeout_ms=300)
+        async with relayed(gate_) as wire:
+            request = get_subscriptions()
+            await send(wire.client, request[:20])
+            for _ in range(6):
+                await asyncio.sleep(0.1)
+                await send(wire.client, request[20:] + request[:20])
+                await receive_frame(wire.broker)
+            assert wire.closed is None
+            assert await wire.reason() is CloseReason.REQUEST_TIMEOUT
+
+    on_loop(main())
+
+
+def test_there_is_a_timer_only_while_a_request_is_unfinished() -> None:
+    """Each wait of the event loop pays for one that is pending."""
+
+    async def main() -> None:
+        gate_ = gate()
+        async with relayed(gate_) as one, relayed(gate_) as other:
+            await send(one.client, get_subscriptions() + produce_frame(1))
+            await receive_frame(one.broker)
+            await receive_frame(one.broker)
+            assert pending(gate_) is None
+            await begin(one, 1000)
+            timer = pending(gate_)
+            assert timer is not None
+            await begin(other, 1000)
+            assert pending(gate_) is timer, "one for all"
+            await send(one.client, LONG_PUSH[1000:])
+            await receive_frame(one.broker)
+            assert pending(gate_) is timer
+            other.client.close()
+            other.broker.close()
+            await other.reason()
+            assert pending(gate_) is None
+            assert timer.cancelled()
+
+    on_loop(main())
+
+
+def test_bounds_may_be_replaced() -> None:
+    async def main() -> None:
+        gate_ = gate()
+        async with relayed(gate_) as wire:
+            await begin(wire, 1000)
+            gate_.held.replace_settings(
+                LimitsSettings(max_held_bytes=LEAST_BYTES, request_timeout_ms=LEAST_MS)
+            )
+            async with relayed(gate_) as later:
+                await begin(later, 1000)
+                await asyncio.sleep(0.3)
+                assert (wire.closed, later.closed) == (None, None), "the older one keeps its time"
+
+    on_loop(main())
+
+
+@pytest.mark.parametrize(
+    ("settings", "size", "reason", "limit"),
+    [
+        ({"request_timeout_ms": LEAST_MS}, 1000, "request_timeout", "limits.request_timeout_ms"),
+        ({"max_held_bytes": LEAST_BYTES}, 1 + LEAST_BYTES, "held_bytes", "limits.max_held_bytes"),
+    ],
+)
+def test_it_is_counted_and_logged_once_in_a_while(
+    settings: dict[str, Any], size: int, reason: str, limit: str
+) -> None:
+    async def main() -> None:
+        gate_ = Gate(max_push_bytes=4 * MIB, limits=LimitsSettings(**settings))
+        labels = {"listener": "CLIENT", "reason": reason}
+        with ScriptedBroker() as broker, capture_logs() as log:
+            async with opened(gate_.listener(broker.port)) as listener:
+                for _ in range(2):
+                    async with connected(listener) as client:
+                        await send(client, push(INSTANCE, 1, bytes(2 * MIB))[:size])
+                        with contextlib.suppress(ConnectionResetError):
+                            await at_end(client)
+                await eventually(lambda: gate_.value("connections_closed_total", **labels) == 2, "both")
+        (said,) = [line for line in log if line["event"] == "closed at a limit"]
+        assert said["limit"] == limit
+        assert said["source"].startswith("127.0.0.1")
+
+    on_loop(main())
