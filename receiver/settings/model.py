@@ -123,11 +123,13 @@ class TelemetrySettings(Settings):
         default=8_388_608, ge=1024, le=1_073_741_824, description="Largest push in bytes once inflated."
     )
     max_entries: int = Field(
-        default=650_000,
+        default=100_000,
         ge=1000,
         le=100_000_000,
         description="Messages nested in a push: ResourceMetrics, metrics, data points, attributes, their "
-        "values and so on. Java clients send about eleven for each data point, others about six.",
+        "values and so on. A Java client sends up to eleven for each data point, so that the default is some "
+        "9,000 data points, or a consumer of a thousand partitions. It can be raised; all clients wait while "
+        "the push of one is read.",
     )
     compression: _Compression = Field(
         default=("zstd", "lz4", "gzip", "snappy"), description="Codecs offered, in order of preference."

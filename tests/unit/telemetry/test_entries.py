@@ -113,12 +113,27 @@ def test_what_java_clients_send_is_counted_within_a_tenth(name: str) -> None:
         label_metrics(data, LABELS, max_entries=exact * 9 // 10)
 
 
-@pytest.mark.parametrize("name", ["java44-consumer-star-01", "java44-producer-star-01"])
-def test_as_much_of_what_java_clients_send_as_may_be_inflated_is_taken(name: str) -> None:
+def data_points(data: bytes) -> int:
+    pushed: Any = MetricsData.FromString(data)
+    return sum(
+        len(getattr(metric, metric.WhichOneof("data")).data_points)
+        for resource_metrics in pushed.resource_metrics
+        for scope_metrics in resource_metrics.scope_metrics
+        for metric in scope_metrics.metrics
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "points"), [("java44-consumer-star-01", 8_900), ("java44-producer-star-01", 15_000)]
+)
+def test_as_many_data_points_of_a_java_client_as_its_text_says_are_taken(name: str, points: int) -> None:
     one = payload(name)
-    settings = TelemetrySettings()
-    data = one * (settings.max_inflated_bytes // len(one))
-    assert label_metrics(data, LABELS, max_entries=settings.max_entries).data
+    of_one = data_points(one)
+    data = one * (points // of_one)
+    assert label_metrics(data, LABELS, max_entries=TelemetrySettings().max_entries).data
+    assert label_metrics(2 * data, LABELS, max_entries=2 * TelemetrySettings().max_entries).data
+    with pytest.raises(TooLargeError, match=r"nested messages \(telemetry.max_entries\)"):
+        label_metrics(2 * data, LABELS, max_entries=TelemetrySettings().max_entries)
 
 
 def test_a_client_that_pushes_too_many_messages_is_told_so_and_goes_on() -> None:
