@@ -32,6 +32,7 @@ _CLIENT_ID: Final = "kafka-client-telemetry"
 _MAX_ANSWER_BYTES: Final = 4_194_304
 _LENGTH = Struct(">i")
 
+_CLOSED: Final = "the connection was closed before an answer"
 _SPEAKS_TLS: Final = "; does that listener speak TLS? Then give it listeners[].upstream_tls"
 
 #: What a TLS alert begins with: a listener that speaks TLS says so to who doesn't.
@@ -64,16 +65,13 @@ async def probe(
             broker = await address.connect()
             try:
                 return await _ask(broker, upstream, ask_cluster_id=ask_cluster_id)
+            except (EOFError, ConnectionResetError) as error:
+                what = reason_of(error) if isinstance(error, OSError) else _CLOSED
+                raise ProbeError(what + (WANTS_CERTIFICATE if address.tls else _SPEAKS_TLS)) from None
             finally:
                 broker.close()
     except TimeoutError:
         raise ProbeError(f"no answer within {timeout_s:g} s") from None
-    except (EOFError, ConnectionResetError) as error:
-        what = (
-            reason_of(error) if isinstance(error, OSError) else "the connection was closed before an answer"
-        )
-        fix = WANTS_CERTIFICATE if address.tls else _SPEAKS_TLS
-        raise ProbeError(what + fix) from None
     except OSError as error:
         raise ProbeError(reason_of(error)) from None
     except WireError as error:
