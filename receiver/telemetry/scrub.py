@@ -30,9 +30,9 @@ __all__ = [
 ]
 
 #: Messages in a push that Python may look at one by one.
-MAX_SCRUBBED: Final = 20_000
+MAX_SCRUBBED: Final = 10_000
 #: And attributes of them.
-MAX_ATTRIBUTES: Final = 50_000
+MAX_ATTRIBUTES: Final = 10_000
 
 # So many items are deleted from a list one by one; each moves all that follow.
 _FEW: Final = 64

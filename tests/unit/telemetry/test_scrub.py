@@ -223,10 +223,10 @@ def test_very_many_exemplars_are_too_much(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_dropping_very_many_takes_little_time() -> None:
     parts = [
-        resource_metrics(gauge(f"m{number}", math.nan if number % 2 else 1.0)) for number in range(20_000)
+        resource_metrics(gauge(f"m{number}", math.nan if number % 2 else 1.0)) for number in range(10_000)
     ]
     labelled, received = label(push(*parts))
-    assert labelled.dropped_points == 10_000
+    assert labelled.dropped_points == 5_000
     assert [metric.name for metric in all_metrics(received)] == [
-        f"m{number}" for number in range(0, 20_000, 2)
+        f"m{number}" for number in range(0, 10_000, 2)
     ]
