@@ -178,7 +178,7 @@ def request_header_size(beginning: bytes, version: int) -> int:
         size += _INT16.size
         if size > len(beginning):
             return size
-        # Every negative length is null to Kafka; whether it is one to us is for the decoding to say.
+        # Every length below zero is null.
         size += max(0, _INT16.unpack_from(beginning, _START.size)[0])
     if version >= 3:
         size += len(ZERO_UUID)

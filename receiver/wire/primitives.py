@@ -161,10 +161,13 @@ class Reader:
         return None if length == -1 else self._text(start, length, field)
 
     def nullable_string_of_any_bytes(self, field: str = "nullable string") -> str | None:
-        """Read a string as Java does: what is no UTF-8 becomes U+FFFD, and what then is too long is cut."""
+        """Read a string as Java does: what is no UTF-8 becomes U+FFFD, and what then is too long is cut.
+
+        As in Kafka's request header, every length below zero is null.
+        """
         start = self._offset
         length = self.int16(field)
-        if length == -1:
+        if length < 0:
             return None
         data = bytes(self._view(start, length, field))
         if data.isascii():

@@ -182,3 +182,8 @@ def test_a_client_id_that_is_no_utf_8_is_read_as_kafka_reads_it(data: bytes, cli
     header = decode_request_header(Reader(raw))
     assert header.client_id == client_id
     assert decode_request_header(Reader(encode_request_header(header))) == header
+
+
+@pytest.mark.parametrize("length", [-1, -2, -32_768])
+def test_a_client_id_of_a_length_below_zero_is_null(length: int) -> None:
+    assert decode_request_header(Reader(struct.pack(">hhih", 18, 0, 1, length))).client_id is None
