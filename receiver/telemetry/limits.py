@@ -88,7 +88,7 @@ class Exceeded:
 class Limits:
     """What every peer has used of what it may.
 
-    To be used by one thread at a time. Every call takes about a microsecond, however many peers there are.
+    To be used by one thread at a time. Every call takes a few microseconds, however many peers there are.
     A principal that stands for nobody in particular (``User:ANONYMOUS``, ``User:unknown``) has no limits:
     those are many people.
 
