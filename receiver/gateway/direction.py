@@ -42,6 +42,9 @@ class Ends(Protocol):
     def reset_by(self, direction: Direction, error: OSError) -> None:
         """The source of the direction is gone, or can't be understood (TLS)."""
 
+    def lose(self, direction: Direction, error: OSError) -> None:
+        """The sink of the direction is gone, or can't be understood (TLS)."""
+
     def refuse(self, direction: Direction, error: BrokenStreamError) -> None:
         """The source of the direction sent what can't be read on from."""
 
@@ -163,7 +166,7 @@ class Direction:
         except BlockingIOError:
             sent = 0
         except OSError as error:
-            self._relay.reset_by(self._relay.opposite(self), error)
+            self._relay.lose(self, error)
             return
         if sent != len(out):
             self._backlog = bytes(out[sent:])
@@ -172,9 +175,10 @@ class Direction:
 
     def read_at_most(self, limit: Callable[[], int]) -> None:
         """From here on, read no more at a time than ``limit`` says, and tell the relay of every chunk."""
+        source = self._source  # and not this direction, which would then refer to itself
 
         def recv_into(_: bytearray) -> int:
-            return self._source.recv_into(_view[: limit()])
+            return source.recv_into(_view[: limit()])
 
         self._recv_into = recv_into
         self.supervised = True
@@ -185,7 +189,7 @@ class Direction:
         except BlockingIOError:
             return False
         except OSError as error:
-            self._relay.reset_by(self._relay.opposite(self), error)
+            self._relay.lose(self, error)
             return False
         self._backlog = memoryview(self._backlog)[sent:]
         if self._backlog:

@@ -152,12 +152,18 @@ class Relay:
             else:
                 side.close()
         self._on_close(self, reason, error)
+        # They refer back to this relay. Without them no cycle is left that would have to be found first, and
+        # the memory of what was kept is free at once.
+        self._refused = None
+        self._session.close()
+        del self._session, self._up, self._down
 
     def drain(self) -> None:
         """Take no further request; go on carrying the answers to those that were taken."""
         self._draining = True
         self._last_moved = self._loop.time()
-        self._up.read_at_most(lambda: self._session.due or 1)
+        requests = self._session.requests
+        self._up.read_at_most(lambda: requests.due or 1)
         self._down.supervised = True
         self._pause_as_needed()
 
@@ -178,7 +184,7 @@ class Relay:
             return False
         return not session.in_flight or now - self._last_moved >= _QUIET_S
 
-    # -- called by the directions ---------------------------------------------------------------------
+    # -- called by the directions, also where what they just did has closed it ------------------------
 
     def opposite(self, direction: Direction) -> Direction:
         """Return the other direction."""
@@ -186,11 +192,13 @@ class Relay:
 
     def moved(self) -> None:
         """Look at what the session wants after bytes were moved."""
-        session = self._session
-        if answers := session.take_answers():
+        if not self._closed and (answers := self._session.take_answers()):
             self._down.give(answers)
-        if self._closed:
-            return
+        if not self._closed:
+            self._heed_session()
+
+    def _heed_session(self) -> None:
+        session = self._session
         if session.closing is not None:
             self._up.paused = True
             self._up.update()
@@ -224,6 +232,8 @@ class Relay:
 
     def ended(self, direction: Direction) -> None:
         """One side has closed its half: the other has a while to close its own."""
+        if self._closed:
+            return
         if self._ended_first is None:
             self._ended_first = self._reason_of(
                 direction, CloseReason.CLIENT_CLOSED, CloseReason.BROKER_CLOSED
@@ -247,6 +257,8 @@ class Relay:
 
         Where it can't be understood, both see an end: OpenSSL has told it why.
         """
+        if self._closed:  # by the other direction, in the same turn
+            return
         if self._refused is not None:
             self._close_as_ended()
             return
@@ -256,6 +268,11 @@ class Relay:
             return
         reason = self._reason_of(direction, CloseReason.CLIENT_RESET, CloseReason.BROKER_RESET)
         self.close(reason, reset=True)
+
+    def lose(self, direction: Direction, error: OSError) -> None:
+        """The sink of this direction is gone."""
+        if not self._closed:
+            self.reset_by(self.opposite(direction), error)
 
     def refuse(self, direction: Direction, error: BrokenStreamError) -> None:
         """The source of this direction sent what can't be read on from.
@@ -268,6 +285,8 @@ class Relay:
             self.close(CloseReason.BROKER_PROTOCOL_ERROR, error)
             return
         self._down.give(self._session.take_answers())
+        if self._closed:
+            return
         self._refused = error
         self._ended_first = CloseReason.CLIENT_PROTOCOL_ERROR
         self._up.give(error.before + END_OF_REQUESTS)

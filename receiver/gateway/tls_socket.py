@@ -89,13 +89,17 @@ class TlsSocket(ssl.SSLSocket):
         except _RESET:
             self._lost = _os_error(errno.ECONNRESET)
         except OSError as error:
-            self._lost = error.with_traceback(None)  # which refers to us
+            self._lost = error.with_traceback(None)
         except ValueError:  # it is closed
             self._lost = _os_error(errno.EBADF)
         if not count and self._lost is not None:
-            lost, self._lost, self._ended = self._lost, None, True
-            raise lost
+            raise self._take_lost()
         return count
+
+    def _take_lost(self) -> OSError:
+        # An error that was raised refers to who raised it, who must not refer to the error.
+        lost, self._lost, self._ended = self._lost, None, True
+        return cast("OSError", lost)
 
     def send(self, data: ReadableBuffer, flags: int = 0) -> int:
         """Send as much as can be taken now.

@@ -247,6 +247,13 @@ class Session:
         """
         return self._telemetry.take_mute()
 
+    def close(self) -> None:
+        """Forget the parts that refer back to it, so that what they keep is free at once.
+
+        Nothing may be asked of it any more.
+        """
+        del self.requests, self.responses, self._pending, self._login, self._telemetry
+
     @property
     def held_bytes(self) -> int:
         """Memory that requests keep that are not whole or wait for an answer."""

@@ -20,6 +20,7 @@ __all__ = [
     "BrokenStreamError",
     "FrameRewriter",
     "frame",
+    "frame_in",
     "frame_start",
 ]
 
@@ -57,6 +58,12 @@ def frame(*parts: bytes) -> bytes:
 def frame_start(beginning: bytes, rest: int) -> bytes:
     """Return the beginning of a frame: its length (int32) and its first bytes, with so many to follow."""
     return _LENGTH.pack(len(beginning) + rest) + beginning
+
+
+def frame_in(held: bytearray) -> bytes:
+    """Return what is there of a frame without its length, copied once: it may be a push of a megabyte."""
+    with memoryview(held) as view:
+        return bytes(view[LENGTH_BYTES:])
 
 
 class FrameRewriter(ABC):
@@ -243,7 +250,7 @@ class FrameRewriter(ABC):
         self._skip = 0
         self.frames += 1
         (length,) = _LENGTH.unpack_from(held)
-        return self._replace(bytes(held[LENGTH_BYTES:]), length)
+        return self._replace(frame_in(held), length)
 
     def _check_length(self, head: bytearray | memoryview, offset: int = 0) -> int:
         length: int = _LENGTH.unpack_from(head, offset)[0]

@@ -22,6 +22,7 @@ from receiver.wire.frame_rewriter import (
     BrokenStreamError,
     FrameRewriter,
     frame,
+    frame_in,
     frame_start,
 )
 from receiver.wire.headers import request_header_size, request_header_version
@@ -149,12 +150,12 @@ class RequestRewriter(FrameRewriter):
             if position + missing > len(chunk):
                 return len(chunk)
             position += missing
-            self._header_bytes = self._check_header(bytes(held[LENGTH_BYTES:]), length)
+            self._header_bytes = self._check_header(frame_in(held), length)
         self._header_bytes = _LEAST_REQUEST
         self._held = None
         self._skip = LENGTH_BYTES + length - len(held)
         self.frames += 1
-        replacement, passes = self._replace_head(bytes(held[LENGTH_BYTES:]), length)
+        replacement, passes = self._replace_head(frame_in(held), length)
         out.append(replacement)
         if not passes:
             self._swallow_rest()
