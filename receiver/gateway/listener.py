@@ -29,10 +29,11 @@ from receiver.gateway.tls import TlsFilesError
 from receiver.gateway.upstream_watch import UpstreamWatch
 from receiver.log import RateLimitedLog
 from receiver.metrics import ReceiverMetrics
+from receiver.session.login import LoginOutcome
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.listeners import ListenerSettings
-from receiver.telemetry.connection import Broker, Connection
+from receiver.telemetry.connection import ANONYMOUS, Broker, Connection
 from receiver.telemetry.limits import Limits
 
 __all__ = ["Listener", "ListenerError", "SessionFactory"]
@@ -235,8 +236,12 @@ class Listener:
         except RefusedError as error:
             if error.exceeded is not None:
                 self._metrics.limit_exceeded(error.exceeded)
+            if error.reason == "principal":
+                self._metrics.authentication(self.settings.name, "TLS", LoginOutcome.FAILED)
             self._refuse(error.reason, str(error))
             return
+        if connection.principal != ANONYMOUS:
+            self._metrics.authentication(self.settings.name, "TLS", LoginOutcome.SUCCEEDED)
         try:
             broker = await self._connect()
         except BaseException as error:

@@ -125,6 +125,7 @@ def test_the_registry_shows_who_is_connected(gateway: GatewaySidecar) -> None:
             "client_software_name": "software.name",
             "client_software_version": "1.2-rc",
             "principal": "User:ANONYMOUS",
+            "sasl_mechanism": None,
         }
     gateway.wait_for_no_connections()
     gateway.wait_for_log('"client_software_name": "software.name"')  # the request log

@@ -221,6 +221,8 @@ def test_a_principal_is_named_by_its_certificate(
                     assert entry.principal == principal
                 await eventually(lambda: not len(gate.registry), "the end")
             assert nobody_is_counted(gate)
+            labels = {"listener": "CLIENT", "mechanism": "TLS", "outcome": "succeeded"}
+            assert gate.value("authenticated_total", **labels) == (0 if principal == ANONYMOUS else 2)
 
     on_loop(main())
 
@@ -256,6 +258,8 @@ def test_a_certificate_that_no_rule_names_is_refused(
             )
             assert reason == "principal"
             assert "CN=alice,O=Example" in problem
+            labels = {"listener": "CLIENT", "mechanism": "TLS", "outcome": "failed"}
+            assert gate.value("authenticated_total", **labels) == 1
             assert asked(broker) == 0
 
     on_loop(main())

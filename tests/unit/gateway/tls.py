@@ -225,10 +225,12 @@ def tls_broker(context: ssl.SSLContext) -> Iterator[ScriptedBroker]:
     """A broker whose listener speaks TLS; :attr:`Peer.socket` is the TLS connection then."""
 
     def serve(peer: Peer) -> None:
-        with context.wrap_socket(peer.socket, server_side=True) as peer.socket:
-            # When the broker is stopped, SSLSocket.shutdown() takes TLS off, and ciphertext may be read.
-            with contextlib.suppress(ValueError, struct.error):
-                peer.serve()
+        # When the broker is stopped, SSLSocket.shutdown() takes TLS off, and ciphertext may be read.
+        with (
+            contextlib.suppress(ValueError, struct.error),
+            context.wrap_socket(peer.socket, server_side=True) as peer.socket,
+        ):
+            peer.serve()
 
     with ScriptedBroker() as broker:
         broker.script = serve
