@@ -27,7 +27,8 @@ def configure(settings: LogSettings) -> None:
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if settings.format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        # Every text as Python writes it: a client's may hold what moves a terminal's cursor, or ends a line.
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), repr_native_str=True)
     )
     structlog.configure(
         processors=[

@@ -1,0 +1,29 @@
+"""The log's lines, whatever somebody else puts into them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import structlog
+
+from receiver.log import configure
+from receiver.settings.model import LogSettings
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+@pytest.mark.parametrize(
+    "said", ["a\nforged", "\x1b[2Jhidden", "\x9b2J", "a\x85b", "a\u2028b", "a\u202eb", "a\rb"], ids=ascii
+)
+def test_what_a_client_says_neither_ends_a_line_nor_steers_a_terminal(
+    form: Any, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(LogSettings(format=form))
+    try:
+        structlog.get_logger("receiver.gateway").warning("limit exceeded", client_id=said)
+    finally:
+        structlog.reset_defaults()
+    written = capsys.readouterr().err
+    assert "client_id" in written
+    assert written.endswith("\n")
+    assert written[:-1].isprintable()
