@@ -32,7 +32,7 @@ from receiver.session.messages import (
 )
 from receiver.session.pending import Answering
 from receiver.session.upstream import Upstream
-from receiver.telemetry.connection import Broker, Connection
+from receiver.telemetry.connection import MAX_TEXT_CHARS, Broker, Connection
 from receiver.wire import api_keys, k18_api_versions, k71_get_telemetry_subscriptions, k72_push_telemetry
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.framing import frame
@@ -223,8 +223,8 @@ class ApiVersionsRequests:
     def _learn_software(self, request: ApiVersionsRequest) -> None:
         # Not before the broker took it: Kafka 4.4 refuses names that KIP-511 allows.
         if request.client_software_name:
-            self._connection.client_software_name = request.client_software_name
-            self._connection.client_software_version = request.client_software_version
+            self._connection.client_software_name = request.client_software_name[:MAX_TEXT_CHARS]
+            self._connection.client_software_version = request.client_software_version[:MAX_TEXT_CHARS]
 
 
 def _answer_body(body: bytes, ranges: Mapping[int, tuple[int, int]], *, asked: int, forwarded: int) -> bytes:

@@ -21,7 +21,7 @@ must not know how a request is refused.
 
 from __future__ import annotations
 
-from receiver.telemetry.connection import Connection
+from receiver.telemetry.connection import MAX_TEXT_CHARS, Connection
 from receiver.wire import api_keys
 from receiver.wire.header_versions import LATEST
 from receiver.wire.headers import RequestHeader
@@ -60,11 +60,11 @@ class ClientIdentity:
             header: Its header, as far as that is known.
             may_name_it: Whether the client was offered the RPC with header v3.
         """
-        if self._first_client_id is None:
-            self._first_client_id = header.client_id
+        if self._first_client_id is None and header.client_id is not None:
+            self._first_client_id = header.client_id[:MAX_TEXT_CHARS]
         client_id = self.client_id(header)
         if client_id is not None:
-            self._connection.client_id = client_id
+            self._connection.client_id = client_id[:MAX_TEXT_CHARS]
         named = header.client_instance_id
         if named is None and not _has_an_older_header(header):
             return True

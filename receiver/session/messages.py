@@ -5,11 +5,13 @@ Owns nothing of when; that is the session's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from struct import Struct
 from typing import Final
 
+from receiver.telemetry.connection import MAX_TEXT_CHARS
 from receiver.wire import (
     api_keys,
     k03_metadata,
@@ -175,7 +177,10 @@ def marker(client_id: str | None, version: int, correlation_id: int) -> bytes:
         version: Metadata's version.
         correlation_id: Under which the broker will answer.
     """
-    before, after = _around_correlation_id(client_id, version)
+    write: Callable[[str | None, int], tuple[bytes, bytes]] = _around_correlation_id
+    if client_id is not None and len(client_id) > MAX_TEXT_CHARS:
+        write = _around_correlation_id.__wrapped__  # a thousand of them would take a hundred megabytes
+    before, after = write(client_id, version)
     return b"".join((before, _CORRELATION_ID.pack(correlation_id), after))
 
 

@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from receiver.principal.sasl import UNKNOWN_PRINCIPAL
 from receiver.wire.uuid import Uuid
 
-__all__ = ["ANONYMOUS", "UNKNOWN", "UNKNOWN_PRINCIPAL", "Broker", "Connection"]
+__all__ = ["ANONYMOUS", "MAX_TEXT_CHARS", "UNKNOWN", "UNKNOWN_PRINCIPAL", "Broker", "Connection"]
+
+#: As much is kept of a client id, of a software name and of a version: on the wire each has up to 32,767
+#: bytes, and every connection and client instance has its own.
+MAX_TEXT_CHARS = 512
 
 #: Kafka's principal of a connection that nobody authenticated.
 ANONYMOUS = "User:ANONYMOUS"

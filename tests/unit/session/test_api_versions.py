@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from receiver.telemetry.connection import UNKNOWN
+from receiver.telemetry.connection import MAX_TEXT_CHARS, UNKNOWN
 from receiver.wire import api_keys
 from receiver.wire.error_codes import ErrorCode
 from tests.testbed.scripted_broker import API_VERSIONS, CLUSTER_ID, METADATA, NODE_ID, RANGES
@@ -101,6 +101,12 @@ def test_software_is_remembered_and_told_to_the_broker(wire: Wire, name: str) ->
     assert wire.connection.client_software_name == name
     assert wire.connection.client_software_version == "4.4.0"
     assert name.encode() in wire.seen()[0].body
+
+
+def test_of_a_long_software_name_and_version_little_is_kept(wire: Wire) -> None:
+    wire.exchange(api_versions(3, client_software_name="n" * 32_766, client_software_version="1" * 32_766))
+    assert wire.connection.client_software_name == "n" * MAX_TEXT_CHARS
+    assert wire.connection.client_software_version == "1" * MAX_TEXT_CHARS
 
 
 def test_software_may_come_late_and_stays(wire: Wire) -> None:

@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from receiver.session.session import WATCHED_KEYS
+from receiver.telemetry.connection import MAX_TEXT_CHARS
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
 from receiver.wire.header_versions import LATEST, V3_SINCE
@@ -214,6 +215,14 @@ def test_it_is_the_first_one_although_that_request_is_none_that_is_watched() -> 
     assert wire.connection.client_id == "orders"
     wire.send(get_v1(MINE, client_id=None))
     assert wire.forwarded()[1].client_id == "orders"
+
+
+def test_of_a_long_client_id_little_is_kept_and_the_broker_gets_all_of_it() -> None:
+    wire = Wire()
+    long = "x" * 32_767
+    wire.send(get_v1(MINE, client_id=long) + get_v1(MINE, client_id=None))
+    assert [marker.client_id for marker in wire.forwarded()] == [long, "x" * MAX_TEXT_CHARS]
+    assert wire.connection.client_id == "x" * MAX_TEXT_CHARS
 
 
 # -- all RPCs in front of a broker that lacks header v3 ----------------------------------------------
