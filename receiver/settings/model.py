@@ -120,7 +120,10 @@ class TelemetrySettings(Settings):
         description="Largest compressed push in bytes; told to clients as TelemetryMaxBytes.",
     )
     max_inflated_bytes: int = Field(
-        default=8_388_608, ge=1024, le=1_073_741_824, description="Largest push in bytes once inflated."
+        default=2_097_152,
+        ge=1024,
+        le=1_073_741_824,
+        description="Largest push in bytes once inflated; raise it together with `max_entries`.",
     )
     max_entries: int = Field(
         default=100_000,

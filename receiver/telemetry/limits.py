@@ -14,7 +14,7 @@ limit                 setting      burst   debt    what fills it
 new_connections       by second    10 s    10 s    a connection, also one that was refused
 new_instances         by minute    60 s            a client instance that was not known
 telemetry_requests    by second    10 s    10 s    a telemetry request, also one that was refused
-core_time             by second    10 s    60 s    the time that a telemetry request took
+core_time             by second    4 s     60 s    the time that a telemetry request took
 rejected_bytes        by minute    60 s    60 s    a push that was refused for what it held
 ====================  ===========  ======  ======  ===================================================
 
@@ -251,7 +251,7 @@ _BUCKETS: Final = (
     _Bucket(
         LimitName.TELEMETRY_REQUESTS, "telemetry_requests_per_second", 1.0, 10.0, 10.0, counts_refused=True
     ),
-    _Bucket(LimitName.CORE_TIME, "core_ms_per_second", 1.0, 10.0, 60.0),
+    _Bucket(LimitName.CORE_TIME, "core_ms_per_second", 1.0, 4.0, 60.0),
     _Bucket(LimitName.REJECTED_BYTES, "rejected_bytes_per_minute", 60.0, 60.0, 60.0),
 )
 _NEW_CONNECTIONS, _NEW_INSTANCES, _TELEMETRY_REQUESTS, _CORE_TIME, _REJECTED_BYTES = range(len(_BUCKETS))

@@ -30,7 +30,7 @@ KEYS = (
     "rejected_bytes_per_minute",
 )
 PERIODS = (1, 60, 1, 1, 60)
-BURSTS = (10, 60, 10, 10, 60)
+BURSTS = (10, 60, 10, 4, 60)
 DEBTS = (10, 0, 10, 60, 60)
 COUNTS_REFUSED = (NEW_CONNECTIONS, TELEMETRY_REQUESTS)
 

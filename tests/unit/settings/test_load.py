@@ -14,7 +14,7 @@ listeners:
   - {name: CLIENT, bind: "127.0.0.1:19092", upstream: "127.0.0.1:29092"}
 subscriptions: {store: sqlite, path: ./subscriptions.db}
 rest: {bind: "127.0.0.1:8642"}
-telemetry: {max_bytes: 1048576, max_inflated_bytes: 8388608, compression: [zstd, lz4, gzip, snappy]}
+telemetry: {max_bytes: 1048576, max_inflated_bytes: 2097152, compression: [zstd, lz4, gzip, snappy]}
 plugins:
   - {type: otlp, endpoint: "http://127.0.0.1:4317", protocol: grpc}
 """

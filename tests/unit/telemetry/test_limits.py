@@ -171,12 +171,12 @@ def test_a_flood_of_one_host_takes_nothing_from_a_principal_that_others_use() ->
 def test_who_took_too_much_of_the_core_waits_until_that_is_paid_for() -> None:
     limits = by_source(core_ms_per_second=50)
     one = connection()
-    # One dear push is within the burst of half a second, and so is another; then there is a debt.
+    # One dear push is within the burst of four seconds' worth, and so is another; then there is a debt.
     for _ in range(2):
         assert limits.telemetry_request(one, 0) is None
-        limits.spent(one, 0.2, 0)
+        limits.spent(one, 0.08, 0)
     assert limits.telemetry_request(one, 0) is None
-    limits.spent(one, 0.6, 0)
+    limits.spent(one, 0.54, 0)
     exceeded = limits.telemetry_request(one, 0)
     assert exceeded is not None
     assert (exceeded.limit, exceeded.scope, exceeded.allowed) == (LimitName.CORE_TIME, "source_address", 50)

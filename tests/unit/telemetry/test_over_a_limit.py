@@ -16,6 +16,7 @@ from tests.unit.telemetry.zstd_parts import rle_frame
 
 E = ErrorCode
 SMALL = payload("ck-producer-star-01")
+MAX_INFLATED = 1 << 20
 
 
 def limited(
@@ -26,7 +27,7 @@ def limited(
 ) -> Client:
     return Client(
         subscription(interval_ms=100),
-        settings=TelemetrySettings(max_bytes=max_bytes),
+        settings=TelemetrySettings(max_bytes=max_bytes, max_inflated_bytes=MAX_INFLATED),
         limits=LimitsSettings(
             source_address=PeerLimitsSettings(
                 new_instances_per_minute=new_instances,
@@ -79,8 +80,8 @@ def test_a_push_of_one_instance_too_many_is_told_to_wait_and_not_remembered() ->
     assert (outcome.response.error_code, outcome.exceeded) == (E.UNKNOWN_SUBSCRIPTION_ID, None)
 
 
-BOMB = COMPRESSED[1](bytes(9 << 20))
-CUT_OFF = COMPRESSED[1](bytes(5 << 20))[:-1]
+BOMB = COMPRESSED[1](bytes(MAX_INFLATED + (1 << 17)))
+CUT_OFF = COMPRESSED[1](bytes(MAX_INFLATED // 2))[:-1]
 
 
 @pytest.mark.parametrize(
@@ -92,11 +93,11 @@ CUT_OFF = COMPRESSED[1](bytes(5 << 20))[:-1]
         (b"\xff" * 3000, 1, E.INVALID_RECORD, 3000),
         # What they were inflated to counts where it is more.
         (gzip.compress(bytes(100_000)), 1, E.INVALID_RECORD, 100_000),
-        (BOMB, 1, E.TELEMETRY_TOO_LARGE, (8 << 20) + 1),
-        (CUT_OFF, 1, E.INVALID_RECORD, 5 << 20),
-        (rle_frame(9 << 20), 4, E.TELEMETRY_TOO_LARGE, 9 << 20),
+        (BOMB, 1, E.TELEMETRY_TOO_LARGE, MAX_INFLATED + 1),
+        (CUT_OFF, 1, E.INVALID_RECORD, MAX_INFLATED // 2),
+        (rle_frame(2 * MAX_INFLATED), 4, E.TELEMETRY_TOO_LARGE, 2 * MAX_INFLATED),
         (COMPRESSED[2](bytes(100_000))[:-2], 2, E.INVALID_RECORD, 100_000),
-        (COMPRESSED[3](bytes(9 << 20)), 3, E.TELEMETRY_TOO_LARGE, (8 << 20) + 1),
+        (COMPRESSED[3](bytes(MAX_INFLATED + (1 << 17))), 3, E.TELEMETRY_TOO_LARGE, MAX_INFLATED + 1),
     ],
 )
 def test_what_is_refused_counts_as_much_as_it_was_work(
