@@ -53,6 +53,7 @@ class Admission:
 
     Attributes:
         tls: What the listener speaks; None without TLS.
+        knows_sources: Whether a client's address is known as soon as it is accepted: nobody else tells it.
     """
 
     def __init__(self, settings: ListenerSettings, limits: Limits, turn: asyncio.Lock) -> None:
@@ -63,15 +64,25 @@ class Admission:
         self._rules = MappingRules.parse(settings.principal_mapping_rules)
         proxy_protocol = settings.proxy_protocol
         self._load_balancers = () if proxy_protocol is None else tuple(map(ip_network, proxy_protocol.from_))
+        self.knows_sources = not self._load_balancers
         waits = self.tls is not None or proxy_protocol is not None
         self._timeout_s = settings.handshake_timeout_ms / 1000 if waits else None
+
+    def count(self, source_address: str) -> None:
+        """Count a connection for its source address.
+
+        Raises:
+            RefusedError: That has too many, or opens them too fast.
+        """
+        self._check(self._limits.connection_opened(source_address, asyncio.get_running_loop().time()))
 
     async def admit(self, client: socket.socket, connection: Connection) -> socket.socket:
         """Let a client in.
 
         Args:
             client: Its socket, non-blocking; owned from here on, and closed where it is not let in.
-            connection: What is known of it; its source address and its principal may be learned here.
+            connection: What is known of it; its source address and its principal may be learned here. Where
+                its source is known already (:attr:`knows_sources`) it is counted already.
 
         Returns:
             The socket to go on with. The connection is counted: :meth:`Limits.connection_closed` has to be
@@ -80,14 +91,13 @@ class Admission:
         Raises:
             RefusedError: It is not let in.
         """
-        side, counted = client, False
+        side, counted = client, self.knows_sources
         try:
             async with asyncio.timeout(self._timeout_s):
-                if self._load_balancers:
+                if not counted:
                     await self._learn_source(client, connection)
-                now = asyncio.get_running_loop().time()
-                self._check(self._limits.connection_opened(connection.source_address, now))
-                counted = True
+                    self.count(connection.source_address)
+                    counted = True
                 if self.tls is not None:
                     await _peek(client, 1)
                     side = tls = wrap(self.tls.current(), client, server_side=True)

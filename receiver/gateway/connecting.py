@@ -7,17 +7,29 @@ and what to do about it.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import ssl
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, TypeAlias
 
 from receiver.gateway.handshake import handshake
 from receiver.gateway.tls import client_context
 from receiver.gateway.tls_socket import tls_problem, wrap
+from receiver.gateway.waiting import writable
+from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import ListenerSettings
 
 __all__ = ["WANTS_CERTIFICATE", "UpstreamAddress", "reason_of"]
+
+#: How often a host's name is looked up, in seconds; only while connections are made.
+_LOOK_UP_EVERY_S: Final = 3.0
+
+_UNDER_WAY: Final = frozenset({errno.EINPROGRESS, errno.EALREADY})
+
+_SocketAddress: TypeAlias = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
+_Address: TypeAlias = tuple[socket.AddressFamily, socket.SocketKind, int, str, _SocketAddress]
 
 # X509_V_ERR_*: what openssl-verify(1) lists.
 _UNTRUSTED: Final = frozenset({2, 18, 19, 20, 21})
@@ -77,6 +89,9 @@ class UpstreamAddress:
         self.address = settings.upstream
         self.server_name = None if tls is None else tls.server_name or settings.upstream.host
         self._turn = turn
+        self._literal = _literal(settings.upstream)
+        self._looking_up: asyncio.Task[Sequence[_Address] | OSError] | None = None
+        self._look_up_at = 0.0
         self.tls = None if tls is None else client_context(settings.name, tls)
 
     async def connect(self) -> socket.socket:
@@ -102,21 +117,59 @@ class UpstreamAddress:
         return broker
 
     async def _connect(self) -> socket.socket:
-        loop = asyncio.get_running_loop()
-        host, port = self.address.host, self.address.port
-        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        problem: OSError | None = None
-        for family, kind, protocol, _, address in addresses:
+        problem = 0
+        for family, kind, protocol, _, address in self._literal or await self._looked_up():
             broker = socket.socket(family, kind, protocol)
             broker.setblocking(False)  # noqa: FBT003 - the socket's own signature
             try:
-                await loop.sock_connect(broker, address)
-            except OSError as error:
-                broker.close()
-                problem = error
+                problem = await _connect(broker, address)
             except BaseException:
                 broker.close()
                 raise
-            else:
+            if not problem:
                 return broker
-        raise problem or OSError(f"{host} has no address")
+            broker.close()
+        raise OSError(problem, os.strerror(problem))
+
+    async def _looked_up(self) -> Sequence[_Address]:
+        """Look the host up, all that ask at once together: threads do it, and each time costs one a while."""
+        now = asyncio.get_running_loop().time()
+        if self._looking_up is None or (self._looking_up.done() and now >= self._look_up_at):
+            self._look_up_at = now + _LOOK_UP_EVERY_S
+            self._looking_up = asyncio.create_task(self._look_up())
+        found = await asyncio.shield(self._looking_up)
+        if isinstance(found, OSError):
+            raise type(found)(*found.args)  # an error of one's own: it refers to who raised it
+        return found
+
+    async def _look_up(self) -> Sequence[_Address] | OSError:
+        try:
+            return await asyncio.get_running_loop().getaddrinfo(
+                self.address.host, self.address.port, type=socket.SOCK_STREAM
+            )
+        except OSError as error:
+            return error
+
+
+def _literal(address: HostPort) -> Sequence[_Address]:
+    """Return the address that is written there; nothing for a name."""
+    try:
+        return socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+        )
+    except OSError:
+        return []
+
+
+async def _connect(broker: socket.socket, address: _SocketAddress) -> int:
+    """Connect; return what is wrong, 0 where nothing is.
+
+    To a broker on the same machine the second call finds the connection made.
+    """
+    problem = broker.connect_ex(address)
+    if problem == errno.EINPROGRESS:
+        problem = broker.connect_ex(address)
+    if problem in _UNDER_WAY:
+        await writable(broker)
+        problem = broker.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    return problem

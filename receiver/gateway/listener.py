@@ -42,7 +42,6 @@ __all__ = ["Listener", "ListenerError", "SessionFactory"]
 SessionFactory = Callable[[Connection, Upstream], Session]
 
 _BACKLOG: Final = 1024
-_ACCEPTS_PER_TURN: Final = 64
 _OUT_OF_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE_OUT_OF_FILES_S: Final = 0.5
 _ENDED_BY_BROKER: Final = frozenset(
@@ -184,21 +183,20 @@ class Listener:
     # -- accepting ------------------------------------------------------------------------------------
 
     def _accept(self) -> None:
-        listening = self._socket
-        for _ in range(_ACCEPTS_PER_TURN):
-            if listening is None:
+        # One in a turn of the loop: a flood waits for those who are connected, not they for it.
+        if self._socket is None:
+            return
+        try:
+            client, address = self._socket.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            if error.errno in _OUT_OF_FILES:
+                self._pause_accepting(error)
                 return
-            try:
-                client, address = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno in _OUT_OF_FILES:
-                    self._pause_accepting(error)
-                    return
-                raise
-            client.setblocking(False)  # noqa: FBT003 - the socket's own signature
-            self._admit(client, address[0], address[1])
+            raise
+        client.setblocking(False)  # noqa: FBT003 - the socket's own signature
+        self._admit(client, address[0], address[1])
 
     def _pause_accepting(self, error: OSError) -> None:
         loop, listening = asyncio.get_running_loop(), self._socket
@@ -218,11 +216,19 @@ class Listener:
             close_with_reset(client)
             self._refuse("limit", f"listeners[].max_connections is {self.settings.max_connections}")
             return
+        source_address = plain_address(source_address)
+        if self._admission.knows_sources:
+            try:
+                self._admission.count(source_address)
+            except RefusedError as error:
+                close_with_reset(client)
+                self._refuse_at_admission(error)
+                return
         connection = Connection(
             id=str(next(_connection_numbers)),
             listener=self.settings.name,
             security_protocol=self.settings.security_protocol,
-            source_address=plain_address(source_address),
+            source_address=source_address,
             source_port=source_port,
             since=time.time(),
         )
@@ -234,11 +240,7 @@ class Listener:
         try:
             client = await self._admission.admit(client, connection)
         except RefusedError as error:
-            if error.exceeded is not None:
-                self._metrics.limit_exceeded(error.exceeded)
-            if error.reason == "principal":
-                self._metrics.authentication(self.settings.name, "TLS", LoginOutcome.FAILED)
-            self._refuse(error.reason, str(error))
+            self._refuse_at_admission(error)
             return
         if connection.principal != ANONYMOUS:
             self._metrics.authentication(self.settings.name, "TLS", LoginOutcome.SUCCEEDED)
@@ -274,6 +276,13 @@ class Listener:
             broker = await self._address.connect()
         self._metrics.upstream_connected(self.settings.name, running_loop().time() - started)
         return broker
+
+    def _refuse_at_admission(self, error: RefusedError) -> None:
+        if error.exceeded is not None:
+            self._metrics.limit_exceeded(error.exceeded)
+        if error.reason == "principal":
+            self._metrics.authentication(self.settings.name, "TLS", LoginOutcome.FAILED)
+        self._refuse(error.reason, str(error))
 
     def _refuse_for_upstream(self, error: OSError) -> None:
         if error.errno in _OUT_OF_FILES:
