@@ -124,6 +124,21 @@ def test_a_request_without_its_end_ends_the_connection(wire: Wire) -> None:
 # -- order --------------------------------------------------------------------------------------------
 
 
+def test_markers_of_long_client_ids_are_not_kept() -> None:
+    wire = Wire()
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            wire.send(get_subscriptions(client_id=f"{number}".ljust(32_000, "x")))
+            wire.answer()
+            wire.received()
+            wire.answers.seen.clear()
+            wire.events.subscriptions.clear()
+        assert tracemalloc.get_traced_memory()[0] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
 def test_answers_of_ours_keep_their_place_among_the_brokers(wire: Wire) -> None:
     instance, subscription_id = subscribed(wire)
     wire.clock.now += 10
