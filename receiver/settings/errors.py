@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from receiver.settings.schema import Loc, bounds, child_keys, may_show, type_at, type_name
+from receiver.settings.schema import (
+    Loc,
+    bounds,
+    child_keys,
+    child_type,
+    may_show,
+    model_of,
+    type_at,
+    type_name,
+)
 
 __all__ = ["Problem", "SettingsError", "key_text", "problem_of", "wording"]
 
@@ -100,6 +109,10 @@ def _shown(detail: ErrorDetails, model: type[BaseModel], loc: Loc) -> str | None
     if not loc or detail["type"] in {"missing", "extra_forbidden"} or not may_show(type_at(model, loc)):
         return None
     if isinstance(value, dict | list | tuple):
+        return None
+    annotation = type_at(model, loc)
+    if value is not None and (model_of(annotation) or model_of(child_type(annotation, 0))):
+        # What stands in place of a mapping may be any value that belongs in one: a token, say.
         return None
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."

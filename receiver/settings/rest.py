@@ -119,7 +119,8 @@ class RestSettings(Settings):
         if not self.bind.is_loopback and not self.authenticates:
             raise ValueError(
                 f"bind: {self.bind} can be reached from elsewhere, so somebody has to authenticate: add "
-                "tokens: [{name: ops, role: editor, sha256: ...}], or stay on this machine with "
+                "tokens: [{name: ops, role: editor, sha256: ...}] (see kafka-telemetry token new), "
+                "or stay on this machine with "
                 f"127.0.0.1:{self.bind.port}, [::1]:{self.bind.port} or localhost:{self.bind.port}"
             )
         if self.clients and (self.tls is None or self.tls.client_auth == "none"):

@@ -96,7 +96,7 @@ def test_the_outer_contract_loads(tmp_path: Path) -> None:
             "telemetry: {compression: [zstd, zstd]}",
             "receiver.yaml: telemetry.compression: a codec is given twice",
         ),
-        ("telemetry: 5", "receiver.yaml: telemetry: 5: expected a mapping"),
+        ("telemetry: 5", "receiver.yaml: telemetry: expected a mapping"),
         ("telemetry: null", "receiver.yaml: telemetry: null: expected a mapping"),
         (
             'telemetry: {quirks: [{client_software_name: "a("}]}',
@@ -110,8 +110,8 @@ def test_the_outer_contract_loads(tmp_path: Path) -> None:
         (
             'rest: {bind: "0.0.0.0:8642"}',
             "receiver.yaml: rest: bind: 0.0.0.0:8642 can be reached from elsewhere, so somebody has to "
-            "authenticate: add tokens: [{name: ops, role: editor, sha256: ...}], or stay on this machine "
-            "with 127.0.0.1:8642, [::1]:8642 or localhost:8642",
+            "authenticate: add tokens: [{name: ops, role: editor, sha256: ...}] (see kafka-telemetry token "
+            "new), or stay on this machine with 127.0.0.1:8642, [::1]:8642 or localhost:8642",
         ),
         (
             "rest: {tokens: [{name: ops, role: editor}]}",
@@ -330,6 +330,17 @@ def test_a_token_that_is_given_in_place_of_its_digest_is_not_shown(tmp_path: Pat
     tokens = "KAFKA_TELEMETRY_REST__TOKENS__0__"
     variables = {f"{tokens}NAME": "ops", f"{tokens}ROLE": "editor", f"{tokens}SHA256": token}
     assert failure(tmp_path, MINIMAL, variables).endswith(problem)
+
+
+@pytest.mark.parametrize("tokens", ["hunter2", "[hunter2]", "4711", "[4711]"])
+def test_a_token_that_is_given_in_place_of_its_entry_is_not_shown(tmp_path: Path, tokens: str) -> None:
+    kind = (
+        "rest.tokens[0]: expected a mapping" if "[" in tokens else "rest.tokens: expected a list of mappings"
+    )
+    assert failure(tmp_path, MINIMAL + f"rest: {{tokens: {tokens}}}") == f"receiver.yaml: {kind}"
+    variable = failure(tmp_path, MINIMAL, {"KAFKA_TELEMETRY_REST__TOKENS": tokens})
+    assert tokens.strip("[]") not in variable
+    assert failure(tmp_path, MINIMAL + "rest: hunter2") == "receiver.yaml: rest: expected a mapping"
 
 
 def test_a_missing_section_is_named(tmp_path: Path) -> None:
