@@ -6,7 +6,9 @@ Owns what uvicorn leaves open there. What is answered belongs to the application
 from __future__ import annotations
 
 import asyncio
+import http
 import logging
+import sys
 import time
 from collections.abc import Callable
 from typing import Final, cast
@@ -17,6 +19,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from receiver.api.limits import HEADERS_TOO_LONG
 from receiver.api.problems import problem_response
 from receiver.log import RateLimitedLog
 
@@ -35,6 +38,7 @@ _SECURITY_HEADERS: Final = (
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
 )
+_HEADERS_TOO_LONG: Final = http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
 _HSTS: Final = (b"strict-transport-security", b"max-age=31536000")
 
 
@@ -130,10 +134,16 @@ class HttpConnection(H11Protocol):
         if self.conn.our_state is not h11.IDLE:
             self.transport.abort()
             return
-        problem = problem_response(400, "this is not a request of HTTP/1.1")
+        # uvicorn calls this as it handles h11's error.
+        error = sys.exception()
+        if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == _HEADERS_TOO_LONG:
+            problem = problem_response(_HEADERS_TOO_LONG, HEADERS_TOO_LONG)
+        else:
+            problem = problem_response(400, "this is not a request of HTTP/1.1")
+        reason = http.HTTPStatus(problem.status_code).phrase
         headers = [*self.server_state.default_headers, *problem.raw_headers, (b"connection", b"close")]
         answer = (
-            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Response(status_code=problem.status_code, headers=headers, reason=reason.encode()),
             h11.Data(data=bytes(problem.body)),
             h11.EndOfMessage(),
         )

@@ -18,13 +18,23 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from receiver.api.problems import ProblemError, field_error, problem_response
 from receiver.settings.errors import wording
 
-__all__ = ["LOOPBACK_HOSTS", "MAX_BODY_BYTES", "MAX_HEADER_BYTES", "HeaderCheck", "HostCheck", "read_body"]
+__all__ = [
+    "HEADERS_TOO_LONG",
+    "LOOPBACK_HOSTS",
+    "MAX_BODY_BYTES",
+    "MAX_HEADER_BYTES",
+    "HeaderCheck",
+    "HostCheck",
+    "read_body",
+]
 
 #: A subscription is a few hundred bytes; the largest that is any use, with a long list of prefixes, fits too.
 MAX_BODY_BYTES = 65_536
 
 #: The request's line and its headers together.
 MAX_HEADER_BYTES = 16_384
+
+HEADERS_TOO_LONG = f"the request line and the headers may have at most {MAX_HEADER_BYTES} bytes together"
 
 #: How a caller on this machine names it.
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -60,9 +70,9 @@ class HostCheck:
 
 
 class HeaderCheck:
-    """Refuses requests whose line and headers are too long.
+    """Refuses requests whose line and headers are too long, or that end in two places.
 
-    The server's own bound holds only for what comes in pieces.
+    The server's own bound on the size holds only for what comes in pieces.
 
     Args:
         app: The application.
@@ -72,12 +82,17 @@ class HeaderCheck:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the request through, or answer 431."""
+        """Let the request through, or answer 431 or 400."""
         size = len(scope["raw_path"]) + len(scope["query_string"])
         size += sum(len(name) + len(value) for name, value in scope["headers"])
         if size > MAX_HEADER_BYTES:
-            detail = f"the request line and the headers may have at most {MAX_HEADER_BYTES} bytes together"
-            await problem_response(431, detail, headers={"connection": "close"})(scope, receive, send)
+            await problem_response(431, HEADERS_TOO_LONG, headers={"connection": "close"})(
+                scope, receive, send
+            )
+        elif {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
+            # RFC 9112, section 6.3: a proxy in front may have taken what follows for another's request.
+            detail = "Content-Length and Transfer-Encoding are both given: leave one out"
+            await problem_response(400, detail, headers={"connection": "close"})(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
@@ -104,7 +119,8 @@ async def read_body(request: Request, model: type[_Body]) -> _Body:
         async with asyncio.timeout(_BODY_TIMEOUT_S):
             content = await _bounded(request)
     except TimeoutError:
-        raise ProblemError(408, f"the body did not arrive within {_BODY_TIMEOUT_S:.0f} seconds") from None
+        detail = f"the body did not arrive within {_BODY_TIMEOUT_S:.0f} seconds"
+        raise ProblemError(408, detail, headers={"connection": "close"}) from None
     except ClientDisconnect:
         raise ProblemError(400, "the body ended early") from None
     try:

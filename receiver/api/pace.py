@@ -9,7 +9,10 @@ import ipaddress
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["Pace"]
+__all__ = ["MAX_DELAY_S", "Pace"]
+
+#: Who would have to wait longer is to be refused, in seconds.
+MAX_DELAY_S: Final = 5.0
 
 _BURST: Final = 50
 _PER_S: Final = 20.0
@@ -30,15 +33,18 @@ class Pace:
             now: Monotonic seconds.
 
         Returns:
-            How long it has to wait, in seconds; 0.0 mostly.
+            How long it has to wait, in seconds; 0.0 mostly. More than :data:`MAX_DELAY_S` is not counted, as
+            a flood of a minute would shut its address out for an hour, and the probes that share it.
         """
         source = _source(source_address)
-        until = max(self._paid_until.pop(source, now), now) + 1 / _PER_S
+        before = max(self._paid_until.pop(source, now), now)
+        until = before + 1 / _PER_S
+        delay = max(0.0, until - now - _BURST / _PER_S)
         if len(self._paid_until) >= _MAX_SOURCES:
             del self._paid_until[next(iter(self._paid_until))]
         # At the end: the first ones have been silent for longest.
-        self._paid_until[source] = until
-        return max(0.0, until - now - _BURST / _PER_S)
+        self._paid_until[source] = until if delay <= MAX_DELAY_S else before
+        return delay
 
 
 @lru_cache(maxsize=_MAX_SOURCES)

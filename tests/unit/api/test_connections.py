@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from receiver.api import http, server
-from receiver.api.pace import Pace
+from receiver.api.pace import MAX_DELAY_S, Pace
 from receiver.settings.rest import RestSettings
 from tests.unit.api.conftest import EDITOR_TOKEN, Api, bearer, problem_of, token_settings
 from tests.unit.api.test_gate import BODY, routes_of
@@ -117,6 +117,32 @@ def test_nonsense_is_logged_now_and_then(local: Api) -> None:
         asyncio.run(scenario())
     nonsense = [line for line in written if line["event"] == "Invalid HTTP request received."]
     assert len(nonsense) <= 1
+
+
+def test_headers_that_are_too_long_also_in_pieces(local: Api) -> None:
+    async def scenario() -> None:
+        async with local.serving() as running:
+            parts = [b"GET /livez HTTP/1.1\r\nhost: localhost\r\nx: ", *[b"y" * 4000] * 5]
+            answer = await send(running.address.port, *parts, pause_s=0.02)
+            head, _, body = answer.partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
+            assert json.loads(body)["status"] == 431
+
+    asyncio.run(scenario())
+
+
+def test_a_request_that_ends_in_two_places_is_the_last_one(guarded: Api) -> None:
+    async def scenario() -> None:
+        async with guarded.serving() as running:
+            head = f"HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {EDITOR_TOKEN}\r\n".encode()
+            inner = b"DELETE /v1/subscriptions/s " + head + b"\r\n"
+            outer = b"PUT /v1/subscriptions/s " + head + b"content-type: application/json\r\n"
+            outer += b"transfer-encoding: chunked\r\ncontent-length: %d\r\n\r\n0\r\n\r\n" % (5 + len(inner))
+            answer = await send(running.address.port, outer + inner)
+            assert answer.startswith(b"HTTP/1.1 400 ")
+            assert answer.count(b"HTTP/1.1 ") == 1
+
+    asyncio.run(scenario())
 
 
 def test_what_nobody_authenticated_for_is_answered_once_in_a_connection(guarded: Api) -> None:
@@ -231,6 +257,12 @@ def test_pace() -> None:
     assert [pace.delay(f"2001:db8::{n:x}", 100.0) for n in range(70)][-1] == pytest.approx(1.0)
     assert [pace.delay("::ffff:10.0.0.3", 100.0) for _ in range(60)][-1] == pytest.approx(0.5)
     assert pace.delay("10.0.0.3", 100.0) > 0.5
+    for _ in range(100_000):
+        pace.delay("10.0.0.4", 100.0)
+    # It is refused as long as it goes on, and not for hours after.
+    assert pace.delay("10.0.0.4", 100.0) > MAX_DELAY_S
+    assert pace.delay("10.0.0.4", 100.1) <= MAX_DELAY_S
+    assert pace.delay("10.0.0.4", 110.0) == 0.0
     for number in range(5000):
         pace.delay(f"10.1.{number // 256}.{number % 256}", 300.0)
     assert len(pace._paid_until) <= 1024

@@ -190,7 +190,9 @@ def test_a_body_that_does_not_arrive(api: Api, monkeypatch: pytest.MonkeyPatch) 
 
     async def scenario(rest: httpx.AsyncClient) -> None:
         headers = {"content-type": "application/json"}
-        problem_of(await rest.put("/v1/subscriptions/s", content=stalled(), headers=headers), 408)
+        answer = await rest.put("/v1/subscriptions/s", content=stalled(), headers=headers)
+        problem_of(answer, 408)
+        assert answer.headers["connection"] == "close"
 
     api.run(scenario)
 
