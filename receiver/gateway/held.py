@@ -5,7 +5,8 @@ is no timer while every request is whole: each of the event loop's waits would p
 connection is the relay's.
 
 Where the sum is over its bound, the request goes that has been coming for the longest: those of clients of
-good will are whole within moments, so it is not theirs that a flood of unfinished ones pushes out.
+good will are whole within moments, so it is not theirs that a flood of unfinished ones pushes out. No source
+may have more than its share of the sum: over that, it is its own request that goes.
 """
 
 from __future__ import annotations
@@ -16,15 +17,24 @@ from typing import Final, Protocol
 
 from receiver.gateway.event_loop import running_loop
 from receiver.settings.limits import LimitsSettings
+from receiver.telemetry.connection import Connection
+from receiver.telemetry.limits import source_of
 
 __all__ = ["HeldRequests", "Holder"]
 
 #: The event loop may call a timer so much before its time, in seconds: the resolution of its clock.
 _EARLY_S: Final = 1e-3
 
+#: By how much the bytes of one source have to be fewer than those of all may be.
+_SHARE: Final = 4
+
 
 class Holder(Protocol):
     """A connection that keeps requests. It must call :meth:`HeldRequests.forget` when it is closed."""
+
+    @property
+    def connection(self) -> Connection:
+        """Its entry in the registry."""
 
     def close_for_held_bytes(self) -> None:
         """Close: all connections together keep too much."""
@@ -41,6 +51,16 @@ class _Incomplete:
     deadline: float
 
 
+class _Source:
+    """What the connections of one source keep, and those whose request is not whole, oldest first."""
+
+    __slots__ = ("held_bytes", "incomplete")
+
+    def __init__(self) -> None:
+        self.held_bytes = 0
+        self.incomplete: dict[Holder, None] = {}
+
+
 class HeldRequests:
     """The memory and the deadlines of the requests at hand, of all connections of the receiver.
 
@@ -53,6 +73,7 @@ class HeldRequests:
 
     def __init__(self, settings: LimitsSettings) -> None:
         self._bytes: dict[Holder, int] = {}
+        self._sources: dict[str, _Source] = {}
         # In the order in which they have begun, which is that of their deadlines.
         self._incomplete: dict[Holder, _Incomplete] = {}
         self._timer: TimerHandle | None = None
@@ -62,6 +83,7 @@ class HeldRequests:
     def replace_settings(self, settings: LimitsSettings) -> None:
         """Work with other bounds from now on; a request that has begun keeps its deadline."""
         self._max_bytes = settings.max_held_bytes
+        self._max_source_bytes = settings.max_held_bytes // _SHARE
         self._timeout_s = settings.request_timeout_ms / 1000
 
     def note(self, holder: Holder, held_bytes: int, incomplete: int | None) -> None:
@@ -69,40 +91,55 @@ class HeldRequests:
 
         Args:
             holder: The connection.
-            held_bytes: Memory that its requests keep.
+            held_bytes: Memory that its requests keep, one that is not whole among them.
             incomplete: The number of its request that is not whole, None where there is none. Another
                 request has another number.
         """
-        self.total += held_bytes - self._bytes.get(holder, 0)
-        if held_bytes:
-            self._bytes[holder] = held_bytes
-        else:
-            self._bytes.pop(holder, None)
+        if not held_bytes:
+            self.forget(holder)
+            return
+        source = self._sources.setdefault(source_of(holder.connection.source_address), _Source())
+        more = held_bytes - self._bytes.get(holder, 0)
+        self.total += more
+        source.held_bytes += more
+        self._bytes[holder] = held_bytes
         if incomplete is None:
-            self._complete(holder)
+            self._complete(holder, source)
         else:
-            self._begin(holder, incomplete)
+            self._begin(holder, incomplete, source)
+        while source.held_bytes > self._max_source_bytes and holder in self._bytes:
+            next(iter(source.incomplete), holder).close_for_held_bytes()
         while self.total > self._max_bytes and holder in self._bytes:
             next(iter(self._incomplete), holder).close_for_held_bytes()
 
     def forget(self, holder: Holder) -> None:
-        """Count a connection that is closed no longer."""
-        self.total -= self._bytes.pop(holder, 0)
-        self._complete(holder)
+        """Count a connection no longer that is closed, or keeps nothing."""
+        held_bytes = self._bytes.pop(holder, None)
+        if held_bytes is None:
+            return
+        name = source_of(holder.connection.source_address)
+        source = self._sources[name]
+        self.total -= held_bytes
+        source.held_bytes -= held_bytes
+        self._complete(holder, source)
+        if not source.held_bytes:
+            del self._sources[name]
 
-    def _begin(self, holder: Holder, number: int) -> None:
+    def _begin(self, holder: Holder, number: int, source: _Source) -> None:
         known = self._incomplete.get(holder)
         if known is not None:
             if known.number == number:
                 return
-            del self._incomplete[holder]  # so that the new one comes last
+            del self._incomplete[holder], source.incomplete[holder]  # so that the new one comes last
+        source.incomplete[holder] = None
         deadline = running_loop().time() + self._timeout_s
         self._incomplete[holder] = _Incomplete(number, deadline)
         if self._timer is None:
             self._timer = running_loop().call_at(deadline, self._close_expired)
 
-    def _complete(self, holder: Holder) -> None:
+    def _complete(self, holder: Holder, source: _Source) -> None:
         self._incomplete.pop(holder, None)
+        source.incomplete.pop(holder, None)
         if self._timer is not None and not self._incomplete:
             self._timer.cancel()
             self._timer = None

@@ -81,7 +81,8 @@ class LimitsSettings(Settings):
         default=268_435_456,
         ge=1_048_576,
         description="Memory for telemetry requests that have begun and are not whole, of all connections "
-        "together; who needs more is closed.",
+        "together; who needs more is closed. One source address may have a quarter of it: over that, its own "
+        "request that has been coming for longest goes.",
     )
     request_timeout_ms: int = Field(
         default=30_000,

@@ -40,7 +40,7 @@ from typing import Final, Literal, NamedTuple
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
 from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL, Connection
 
-__all__ = ["Exceeded", "LimitName", "Limits", "Scope"]
+__all__ = ["Exceeded", "LimitName", "Limits", "Scope", "source_of"]
 
 #: By what peers are told apart.
 Scope = Literal["source_address", "principal"]
@@ -122,7 +122,7 @@ class Limits:
         Returns:
             None when it is counted as open; then :meth:`connection_closed` must be called once for it.
         """
-        return self._sources.open(_source(source_address), now)
+        return self._sources.open(source_of(source_address), now)
 
     def authenticated(self, connection: Connection, now: float) -> Exceeded | None:
         """Count a connection for its principal, unless that has too many or opens them too fast.
@@ -156,7 +156,7 @@ class Limits:
         Args:
             connection: One that :meth:`connection_opened` has counted.
         """
-        self._sources.close(_source(connection.source_address))
+        self._sources.close(source_of(connection.source_address))
         principal = self._principal_of.pop(connection, None)
         if principal is not None:
             self._principals.close(principal)
@@ -222,13 +222,13 @@ class Limits:
         return exceeded
 
     def _full(self, bucket: int, connection: Connection, now: float) -> Exceeded | None:
-        exceeded = self._sources.full(bucket, _source(connection.source_address), now)
+        exceeded = self._sources.full(bucket, source_of(connection.source_address), now)
         if exceeded is None and (principal := _principal(connection)) is not None:
             exceeded = self._principals.full(bucket, principal, now)
         return exceeded
 
     def _fill(self, bucket: int, connection: Connection, units: float, now: float) -> None:
-        self._sources.fill(bucket, _source(connection.source_address), units, now)
+        self._sources.fill(bucket, source_of(connection.source_address), units, now)
         if (principal := _principal(connection)) is not None:
             self._principals.fill(bucket, principal, units, now)
 
@@ -365,7 +365,8 @@ def _principal(connection: Connection) -> str | None:
     return None if principal in (ANONYMOUS, UNKNOWN_PRINCIPAL) else principal
 
 
-def _source(source_address: str) -> str:
+def source_of(source_address: str) -> str:
+    """Return the peer that a source address counts for: itself, or the IPv6 network of 64 bits around it."""
     return _ipv6_source(source_address) if ":" in source_address else source_address
 
 

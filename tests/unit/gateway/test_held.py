@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import pytest
@@ -30,6 +31,9 @@ from tests.unit.session.support import get_subscriptions, push
 MIB = 1 << 20
 LEAST_BYTES, LEAST_MS = MIB, 100
 
+#: Room for four pushes of 300,000 bytes, each of which is no more than a source's share.
+FOUR_BYTES = 1_240_000
+
 INSTANCE = Uuid(b"\x01" * 16)
 
 #: A push of which the receiver keeps 300,000 bytes until it is whole.
@@ -47,40 +51,86 @@ def pending(gate_: Gate) -> asyncio.TimerHandle | None:
 async def begin(wire: Relayed, size: int = 300_000) -> None:
     """Begin a push, and wait until the relay keeps so much of it."""
     await send(wire.client, LONG_PUSH[:size])
-    await eventually(lambda: wire.session.held_bytes >= size or wire.closed is not None, "its bytes")
+    await eventually(lambda: wire.closed is not None or wire.session.held_bytes >= size, "its bytes")
+
+
+@contextlib.asynccontextmanager
+async def relayed_from(gate_: Gate, *sources: str) -> AsyncIterator[list[Relayed]]:
+    """A relay for a client at each of these addresses."""
+    async with contextlib.AsyncExitStack() as stack:
+        wires = []
+        for source in sources:
+            wires.append(await stack.enter_async_context(relayed(gate_)))
+            wires[-1].relay.connection.source_address = source
+        yield wires
+
+
+def still_open(wires: Iterable[Relayed]) -> bool:
+    return all(wire.closed is None for wire in wires)
 
 
 def test_the_oldest_unfinished_request_goes_where_all_together_are_too_much() -> None:
     """A flood of them pushes out its own, not those of clients that finish what they begin."""
 
     async def main() -> None:
-        gate_ = gate(max_held_bytes=LEAST_BYTES)
-        async with (
-            relayed(gate_) as one,
-            relayed(gate_) as two,
-            relayed(gate_) as three,
-            relayed(gate_) as four,
-        ):
-            for wire in (one, two, three):
+        gate_ = gate(max_held_bytes=FOUR_BYTES)
+        async with relayed_from(gate_, *(f"192.0.2.{n}" for n in range(5))) as wires:
+            *first, last = wires
+            for wire in first:
                 await begin(wire)
-            assert gate_.held.total == 900_000
-            await begin(four)
-            assert await one.reason() is CloseReason.HELD_BYTES
-            assert await at_end(one.client)
-            assert (two.closed, three.closed, four.closed) == (None, None, None)
-            assert gate_.held.total == 900_000
-            await send(four.client, LONG_PUSH[300_000:])
-            await receive_frame(four.broker)  # the marker: the request is whole
-            assert (two.closed, three.closed, four.closed) == (None, None, None)
+            assert gate_.held.total == 1_200_000
+            await begin(last)
+            assert await first[0].reason() is CloseReason.HELD_BYTES
+            assert await at_end(first[0].client)
+            assert still_open(wires[1:])
+            assert gate_.held.total == 1_200_000
+            await send(last.client, LONG_PUSH[300_000:])
+            await receive_frame(last.broker)  # the marker: the request is whole
+            assert still_open(wires[1:])
         assert gate_.held.total == 0
         assert not gate_.held._incomplete
+        assert not gate_.held._sources
+
+    on_loop(main())
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("192.0.2.7", "192.0.2.7"), ("2001:db8::1", "2001:db8::2")], ids=["IPv4", "IPv6"]
+)
+def test_a_source_with_more_than_its_share_loses_its_own_oldest_request(one: str, other: str) -> None:
+    async def main() -> None:
+        gate_ = gate(max_held_bytes=FOUR_BYTES)
+        async with relayed_from(gate_, "192.0.2.8", one, other, "2001:db8:0:1::") as wires:
+            bystander, first, second, neighbour = wires
+            await begin(bystander)
+            await begin(first)
+            await begin(neighbour)
+            await begin(second)
+            assert await first.reason() is CloseReason.HELD_BYTES
+            assert still_open((bystander, second, neighbour))
+            assert gate_.held.total == 900_000
+
+    on_loop(main())
+
+
+def test_a_source_with_more_than_its_share_of_whole_requests_loses_the_latest() -> None:
+    async def main() -> None:
+        gate_ = gate(max_held_bytes=FOUR_BYTES)
+        async with relayed_from(gate_, "192.0.2.7", "192.0.2.7", "192.0.2.8") as wires:
+            first, second, bystander = wires
+            await begin(bystander)
+            await send(first.client, LONG_PUSH)
+            await receive_frame(first.broker)
+            await send(second.client, LONG_PUSH)
+            assert await second.reason() is CloseReason.HELD_BYTES
+            assert still_open((first, bystander))
 
     on_loop(main())
 
 
 def test_a_request_that_is_too_much_by_itself_goes() -> None:
     async def main() -> None:
-        gate_ = Gate(max_push_bytes=4 * MIB, limits=LimitsSettings(max_held_bytes=LEAST_BYTES))
+        gate_ = Gate(max_push_bytes=2 * MIB, limits=LimitsSettings(max_held_bytes=LEAST_BYTES))
         async with relayed(gate_) as wire:
             await send(wire.client, push(INSTANCE, 1, bytes(2 * MIB))[: MIB + 1000])
             assert await wire.reason() is CloseReason.HELD_BYTES
@@ -91,18 +141,17 @@ def test_a_request_that_is_too_much_by_itself_goes() -> None:
 
 def test_requests_that_wait_for_the_broker_count_too() -> None:
     async def main() -> None:
-        gate_ = gate(max_held_bytes=LEAST_BYTES)
-        async with relayed(gate_) as one, relayed(gate_) as other:
-            for wire in (one, other):
+        gate_ = gate(max_held_bytes=FOUR_BYTES)
+        async with relayed_from(gate_, *(f"192.0.2.{n}" for n in range(5))) as wires:
+            *first, last = wires
+            for wire in first:
                 await send(wire.client, LONG_PUSH)
                 await receive_frame(wire.broker)
-            await eventually(lambda: gate_.held.total >= 600_000, "both")
+            await eventually(lambda: gate_.held.total >= 1_200_000, "all")
             assert pending(gate_) is None, "no request is unfinished"
-            await send(other.client, LONG_PUSH)
-            await receive_frame(other.broker)
-            await send(other.client, LONG_PUSH)
-            assert await other.reason() is CloseReason.HELD_BYTES
-            assert one.closed is None
+            await send(last.client, LONG_PUSH)
+            assert await last.reason() is CloseReason.HELD_BYTES
+            assert still_open(first)
 
     on_loop(main())
 
@@ -195,7 +244,7 @@ def test_it_is_counted_and_logged_once_in_a_while(
     settings: dict[str, Any], size: int, reason: str, limit: str
 ) -> None:
     async def main() -> None:
-        gate_ = Gate(max_push_bytes=4 * MIB, limits=LimitsSettings(**settings))
+        gate_ = Gate(max_push_bytes=2 * MIB, limits=LimitsSettings(**settings))
         labels = {"listener": "CLIENT", "reason": reason}
         with ScriptedBroker() as broker, capture_logs() as log:
             async with opened(gate_.listener(broker.port)) as listener:
