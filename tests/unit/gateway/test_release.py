@@ -32,7 +32,7 @@ End = PlainPeer | TlsPeer
 Closing = Callable[[Relayed, End, End], Awaitable[object]]
 
 PUSH = push(Uuid(b"\x01" * 16), 1, bytes(1_100_000))
-LIMITS = LimitsSettings(max_held_bytes=4 << 20, request_timeout_ms=1500)
+LIMITS = LimitsSettings(max_held_bytes=16 << 20, request_timeout_ms=1500)
 GARBAGE = b"\xff\xff\xff\xff"
 
 
@@ -93,7 +93,7 @@ async def request_takes_too_long(_: Relayed, __: End, ___: End) -> None:
 
 async def too_much_is_held(wire: Relayed, client: End, __: End) -> None:
     wire.gate.held.replace_settings(LimitsSettings(max_held_bytes=1 << 20))
-    await client.send(PUSH[300_000:-1])
+    await client.send(PUSH[300_000:300_100])
 
 
 async def client_reads_nothing(wire: Relayed, _: End, broker: End) -> None:
