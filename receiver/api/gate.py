@@ -17,10 +17,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from receiver.api.access import Access, Caller, Refusal, changes
 from receiver.api.problems import problem_response
 from receiver.log import RateLimitedLog
+from receiver.principal.distinguished_name import subject_of
 
 __all__ = ["AuditedChange", "Change", "Gate"]
 
 _MAX_PATH: Final = 512
+_MAX_SUBJECT: Final = 512
 
 #: Its own level, because `log.level` may not silence it. Bound anew each time: the form may change.
 _audit = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET))
@@ -87,6 +89,10 @@ class Gate:
 
     async def _unknown(self, reason: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
         self._refused(reason)
+        facts = {}
+        if reason is Refusal.UNKNOWN_CERTIFICATE:
+            # As rest.clients has to have it: not every program writes it so.
+            facts["subject"] = subject_of(scope["state"]["client_certificate"])[:_MAX_SUBJECT]
         self._log.warning(
             "a REST request was refused: nobody knows who sent it",
             kind=reason,
@@ -94,6 +100,7 @@ class Gate:
             method=scope["method"],
             path=_path(scope),
             source_address=_source(scope),
+            **facts,
         )
         # Closing makes each guess cost a connection, whose number is bounded.
         headers = {"www-authenticate": _CHALLENGE}

@@ -133,6 +133,8 @@ def _session(
     except httpx.ConnectError as error:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             raise fail(f"{url}: its certificate is not trusted ({error}); give --ca-file") from None
+        if "WRONG_VERSION_NUMBER" in str(error) or "RECORD_LAYER_FAILURE" in str(error):
+            raise fail(f"{url}: it does not speak TLS ({error}); write http:// in --url") from None
         raise fail(f"{url}: cannot connect ({error}); is the sidecar running there? See --url") from None
     except httpx.TimeoutException:
         raise fail(f"{url}: no answer within {_TIMEOUT_S:.0f} seconds") from None

@@ -116,6 +116,10 @@ def test_a_certificate_says_who_asks(api: Api, files: CertificateFiles, tmp_path
         ("eve", "certificate", "changed"),
         ("vic", "certificate", "refused"),
     ]
+    # So that whoever writes the list can see how it is to be written.
+    assert [line["subject"] for line in lines if line.get("reason") == "unknown_certificate"] == [
+        "CN=mallory,O=Example"
+    ]
 
 
 def test_a_token_that_is_shown_counts_and_not_the_certificate(

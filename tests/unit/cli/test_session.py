@@ -125,6 +125,12 @@ def test_certificates(run: Run, tmp_path: Path, files: dict[str, CertificateFile
         assert plain.stderr.count("\n") == 1
 
 
+def test_https_where_http_is_spoken(run: Run, tmp_path: Path) -> None:
+    with served(Sidecar(tmp_path / "subscriptions.db")) as running:
+        result = run(*LIST, "--url", running.url.replace("http", "https"))
+        assert result.stderr.endswith("; write http:// in --url\n")
+
+
 def test_a_new_token(run: Run, tmp_path: Path) -> None:
     made = [run("token", "new").stdout.splitlines() for _ in range(2)]
     assert made[0] != made[1]
