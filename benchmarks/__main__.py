@@ -15,13 +15,14 @@ import httpx
 from benchmarks import core, hostile, hostile_report, idle, load_generator, passthrough, pushes, relays
 from benchmarks.figures import RESULTS, Results
 from benchmarks.processes import ProcessError, Running, allow_files, free_port, on_cores, running
+from tests.testbed.certificates import CertificateAuthority, CertificateFiles
 from tests.testbed.parts import NotSetUpError
 from tests.testbed.process import StartError
 
 OPEN_FILES = 16_384
 SUBJECT = "sidecar"
 BUSY = 0.5
-PARTS = ("core", "pushes", "idle", "pass-through", "hostile")
+PARTS = ("core", "pushes", "idle", "pass-through", "tls", "hostile")
 PASS_THROUGH_ROUNDS = 7
 PUSH_ROUNDS = 5
 CORE_ROUNDS = 21
@@ -43,16 +44,16 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--rounds",
         type=int,
-        help=f"rounds of pass-through and of pushes, in each placement (default {PASS_THROUGH_ROUNDS} and "
-        f"{PUSH_ROUNDS}; with --quick 3 and 1)",
+        help="rounds of pass-through (with TLS or not) and of pushes, in each placement (default "
+        f"{PASS_THROUGH_ROUNDS} and {PUSH_ROUNDS}; with --quick 3 and 1)",
     )
     parser.add_argument(
         "--only",
         action="append",
         default=[],
         metavar="TEXT",
-        help="pass-through and hostile: only the shapes of traffic, or the attacks, with TEXT in their name, "
-        "as '64 kB' or 'bombs'; may be repeated",
+        help="pass-through, tls and hostile: only the shapes of traffic, or the attacks, with TEXT in their "
+        "name, as '64 kB' or 'bombs'; may be repeated",
     )
     parser.add_argument(
         "--proxy-command",
@@ -99,24 +100,27 @@ def measured_pushes(options: argparse.Namespace, folder: Path, results: Results)
 
 @contextlib.contextmanager
 def beside_each_other(
-    options: argparse.Namespace, folder: Path
+    options: argparse.Namespace, folder: Path, *, tls: CertificateFiles | None = None
 ) -> Iterator[tuple[Running, list[relays.Relay], str]]:
-    """Run the load server and the relays in front of it; the third value says why the sidecar is missing."""
+    """Run the load server and the relays in front of it; the third value says why the sidecar is missing.
+
+    With ``tls`` the relays end TLS; a direct connection has none.
+    """
     with contextlib.ExitStack() as stack:
         missing = ""
         upstream, broker = stack.enter_context(fake_broker(folder))
         measured = [
             stack.enter_context(relays.direct(upstream)),
-            stack.enter_context(relays.haproxy(upstream, folder)),
+            stack.enter_context(relays.haproxy(upstream, folder, tls=tls)),
         ]
-        if options.proxy_command:
+        if options.proxy_command and not tls:
             measured.append(
                 stack.enter_context(relays.other(SUBJECT, options.proxy_command, upstream, folder))
             )
         elif options.no_sidecar:
             missing = "left out by --no-sidecar"
         else:
-            measured.append(stack.enter_context(relays.sidecar(upstream, folder)))
+            measured.append(stack.enter_context(relays.sidecar(upstream, folder, tls=tls)))
         yield broker, measured, missing
 
 
@@ -130,9 +134,12 @@ def measured_idle(options: argparse.Namespace, folder: Path, results: Results) -
     results.figures += idle.figures(memory, SUBJECT, why_missing=missing)
 
 
-def measured_pass_through(options: argparse.Namespace, folder: Path, results: Results) -> None:
-    """Measure pass-through, print its tables and add its figures."""
-    with beside_each_other(options, folder) as (broker, measured, missing):
+def measured_pass_through(
+    options: argparse.Namespace, folder: Path, results: Results, *, tls: CertificateFiles | None = None
+) -> None:
+    """Measure pass-through, with ``tls`` where the relays end TLS; print its tables and add its figures."""
+    shapes = passthrough.TLS_SHAPES if tls else passthrough.SHAPES
+    with beside_each_other(options, folder, tls=tls) as (broker, measured, missing):
         processes = [broker, *(relay.process for relay in measured if relay.process)]
         rounds = options.rounds or (3 if options.quick else PASS_THROUGH_ROUNDS)
         timings = {}
@@ -140,10 +147,11 @@ def measured_pass_through(options: argparse.Namespace, folder: Path, results: Re
         for placement, cores in ((passthrough.ONE_CORE, {max(everywhere)}), (passthrough.FREE, everywhere)):
             with on_cores(cores, processes):
                 timings[placement] = passthrough.measure(
-                    measured, placement=placement, rounds=rounds, only=options.only
+                    measured, shapes=shapes, placement=placement, rounds=rounds, only=options.only
                 )
     for placement, measured_there in timings.items():
-        print(f"\nPass-through, {placement}\n{passthrough.describe(measured_there)}")
+        title = ", ".join(["Pass-through", placement, *passthrough.ciphers(measured_there)])
+        print(f"\n{title}\n{passthrough.describe(measured_there)}")
         passthrough.record(placement, measured_there, results)
     print()
     results.figures += passthrough.figures(
@@ -179,6 +187,9 @@ def main() -> int:
                 measured_idle(options, folder, results)
             if "pass-through" in wanted:
                 measured_pass_through(options, folder, results)
+            if "tls" in wanted:
+                tls = CertificateAuthority().issue().write(folder)
+                measured_pass_through(options, folder, results, tls=tls)
             if "hostile" in wanted:
                 measured_hostile(options, folder, results)
     except (

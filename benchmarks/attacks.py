@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.bombs import Payload, bombs, empty_metrics
+from benchmarks.bombs import Payload, bombs, empty_metrics, entity_keys, exclamations
 from benchmarks.captured import LIBRDKAFKA_PRODUCER
 from receiver.settings.model import TelemetrySettings
 
@@ -21,7 +21,6 @@ class Attack:
         kind: what the load generator calls it.
         connections: how many it wants to have open.
         payload: what it pushes; None where it pushes nothing.
-        floor: whether it is also tried on HAProxy.
         tls: whether it goes to the TLS listener; the producer stays on the plain one.
         alike: whether another attack is so much like it that a quick run leaves it out.
     """
@@ -30,7 +29,6 @@ class Attack:
     kind: str
     connections: int
     payload: Payload | None = None
-    floor: bool = False
     tls: bool = False
     alike: bool = False
 
@@ -42,7 +40,7 @@ def attacks() -> list[Attack]:
     real = LIBRDKAFKA_PRODUCER
     captured = Payload(codec="zstd", compressed=real.zstd(), inflated_bytes=len(real.inflated()))
     return [
-        Attack(name="10,000 connections", kind="connections", connections=10_000, floor=True),
+        Attack(name="10,000 connections", kind="connections", connections=10_000),
         Attack(name="slow-loris, 1 MB pushes", kind="slow-loris", connections=500),
         Attack(name="slow-loris, TLS", kind="tls-hello", connections=500, tls=True),
         *(
@@ -51,22 +49,20 @@ def attacks() -> list[Attack]:
                 kind="pushes",
                 connections=8,
                 payload=bomb,
-                floor=codec == "zstd",
                 alike=codec != "zstd",
             )
             for codec, bomb in bombs().items()
         ),
-        Attack(name="telemetry flood", kind="telemetry-flood", connections=8, payload=captured, floor=True),
-        Attack(
-            name="too many messages",
-            kind="pushes",
-            connections=8,
-            payload=empty_metrics(inflated_bytes=size, metrics=size // 2 - 100),
-        ),
-        Attack(
-            name="almost too many messages",
-            kind="pushes",
-            connections=8,
-            payload=empty_metrics(inflated_bytes=size, metrics=settings.max_entries * 9 // 10),
+        Attack(name="telemetry flood", kind="telemetry-flood", connections=8, payload=captured),
+        *(
+            Attack(name=name, kind="pushes", connections=8, payload=payload, alike=name.endswith("names"))
+            for name, payload in {
+                "too many messages": empty_metrics(inflated_bytes=size, metrics=size // 2 - 100),
+                "almost too many messages": empty_metrics(
+                    inflated_bytes=size, metrics=settings.max_entries * 9 // 10
+                ),
+                "costly strings, entity keys": entity_keys(inflated_bytes=size),
+                "costly strings, names": exclamations(inflated_bytes=size),
+            }.items()
         ),
     ]

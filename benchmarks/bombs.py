@@ -100,11 +100,34 @@ def empty_metrics(*, inflated_bytes: int, metrics: int) -> Payload:
         inflated_bytes: its size.
         metrics: how many; as many more bytes as are needed are in the last one's name.
     """
-    point = _field(0x2A, _field(0x0A, _NAN))
     empty = b"\x12\x00" * (metrics - 1)
     # What is wrapped around them, and the name's own tag and length, take fewer bytes than this.
-    name = _field(0x0A, b"a" * max(1, inflated_bytes - len(empty) - 64))
-    data = _field(0x0A, _field(0x12, empty + _field(0x12, name + point)))
+    name = b"a" * max(1, inflated_bytes - len(empty) - 64)
+    return _push(b"", empty + _not_a_number(name))
+
+
+def entity_keys(*, inflated_bytes: int) -> Payload:
+    """Return a valid push of one metric, whose Resource has an EntityRef with as many empty keys as fit.
+
+    Few messages and many strings: each is two bytes on the wire, and an object once it is parsed.
+    """
+    # Resource.entity_refs.id_keys; see opentelemetry-proto, common.proto.
+    keys = b"\x1a\x00" * ((inflated_bytes - 96) // 2)
+    return _push(_field(0x0A, _field(0x1A, keys)), _not_a_number(b"a"))
+
+
+def exclamations(*, inflated_bytes: int) -> Payload:
+    """Return a valid push of one metric, whose name looks like the start of a double at every byte."""
+    return _push(b"", _not_a_number(_NAN[:1] * (inflated_bytes - 96)))
+
+
+def _not_a_number(name: bytes) -> bytes:
+    """A metric with a value that has to be taken out, in its ScopeMetrics."""
+    return _field(0x12, _field(0x0A, name) + _field(0x2A, _field(0x0A, _NAN)))
+
+
+def _push(resource: bytes, metrics: bytes) -> Payload:
+    data = _field(0x0A, resource + _field(0x12, metrics))
     return Payload(
         codec="zstd", compressed=zstandard.ZstdCompressor().compress(data), inflated_bytes=len(data)
     )

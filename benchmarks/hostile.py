@@ -5,8 +5,8 @@ its own, as limits by source address need it, and each meets a sidecar that has 
 
 The sidecar has a core to itself. Producer, attacker and the broker behind share the other one, where the
 attacker steps back for the others. An attack still slows the producer by its mere work. The *floor* tells by
-how much: the same attack on HAProxy in the sidecar's place, with the sidecar's limit on connections. Not
-every attack has a floor of its own: the bombs differ by what HAProxy does not look at.
+how much: the same attack on HAProxy in the sidecar's place, with the sidecar's limit on connections. It looks
+into nothing, and passes all of it on.
 
 In each phase (before, during, after) the producer first sends at a rate far below what can be had, which
 shows latency, then as fast as it is answered, which shows throughput. At a rate, a request that is late
@@ -50,7 +50,8 @@ _SETTLE_SECONDS = 0.5
 _NICENESS = 19
 _PATIENCE_SECONDS = 60.0
 
-_FLOOR_LIMIT = """\
+_FLOOR = """\
+    bind {tls} ssl crt {keystore}
     stick-table type ip size 1k expire 1m store conn_cur
     tcp-request connection track-sc0 src
     tcp-request connection reject if {{ sc0_conn_cur gt {connections} }}
@@ -132,7 +133,7 @@ _WARM_UP = _Lengths(rate=0.2, fast=0.5)
 def measure(
     upstream: str, broker: Running, folder: Path, *, quick: bool, only: Sequence[str] = ()
 ) -> Mapping[str, Mapping[str, Seen]]:
-    """Try every attack on the sidecar, and some on HAProxy; the keys are the attacks' and the relays' names.
+    """Try every attack on the sidecar and on HAProxy; the keys are the attacks' and the relays' names.
 
     Args:
         upstream: the load server's host:port.
@@ -146,7 +147,7 @@ def measure(
         RelayMissingError: the sidecar or HAProxy is not installed.
         ProcessError: something can't be started.
     """
-    lengths = _Lengths(rate=0.8, fast=0.5) if quick else _Lengths(rate=2.5, fast=1.5)
+    lengths = _Lengths(rate=0.8, fast=0.5) if quick else _Lengths(rate=2.0, fast=1.2)
     everywhere = sorted(os.sched_getaffinity(0))
     own_core, others = {everywhere[-1]}, {everywhere[0]}
     seen: dict[str, dict[str, Seen]] = {}
@@ -158,7 +159,7 @@ def measure(
             print(f"hostile: {attack.name}", flush=True)
             place = folder / f"attack-{number}"
             place.mkdir()
-            for relay, target in _relays(attack, upstream, place, floor=attack.floor and not quick):
+            for relay, target in _relays(attack, upstream, place, floor=not quick):
                 assert relay.process is not None
                 pin([relay.process], own_core)
                 source = f"127.0.0.{2 + number}"
@@ -174,16 +175,15 @@ def _relays(
     """Run one relay after the other; the second value is where the attack goes."""
     tls = f"127.0.0.1:{free_port()}"
     files = CertificateAuthority().issue().write(folder)
-    more = (
-        f'  - {{name: TLS, bind: "{tls}", upstream: "{upstream}", security_protocol: SSL, '
-        f'tls: {{certificate: "{files.chain}", key: "{files.key}"}}}}'
-    )
-    with relays.sidecar(upstream, folder, more=more if attack.tls else "") as relay:
+    more = f'  - {{name: TLS, bind: "{tls}", upstream: "{upstream}", {relays.ssl_listener(files)}}}'
+    with relays.sidecar(upstream, folder, limits="{}", more=more if attack.tls else "") as relay:
         yield relay, tls if attack.tls else relay.target
     if floor:
-        limit = _FLOOR_LIMIT.format(connections=LimitsSettings().source_address.connections)
-        with relays.haproxy(upstream, folder, more=limit) as relay:
-            yield relay, relay.target
+        more = _FLOOR.format(
+            connections=LimitsSettings().source_address.connections, tls=tls, keystore=files.keystore
+        )
+        with relays.haproxy(upstream, folder, more=more) as relay:
+            yield relay, tls if attack.tls else relay.target
 
 
 def _attack(

@@ -41,6 +41,7 @@ class Timing:
         p50_us: median time from a request's writing to its answer's arrival, in microseconds.
         p99_us: the same, 99th percentile.
         p999_us: the same, 99.9th percentile.
+        tls: TLS version and cipher that were agreed on; empty without TLS.
     """
 
     requests: int
@@ -51,6 +52,7 @@ class Timing:
     p50_us: float
     p99_us: float
     p999_us: float
+    tls: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +141,11 @@ def time_requests(
     warmup: int,
     jitter: bool,
     cpu_of: Sequence[int],
+    ca: Path | None = None,
 ) -> Timing:
     """Time requests against ``target`` (host:port); the sizes are whole frames with their four length bytes.
+
+    With ``ca``, a PEM file with who signed the target's certificate, over TLS 1.3; handshakes are not timed.
 
     Raises:
         LoadError: a connection failed, or an answer was missing, out of order or of another size.
@@ -155,6 +160,7 @@ def time_requests(
         f"--warmup={warmup}",
         f"--jitter={'true' if jitter else 'false'}",
         f"--cpu-of={','.join(map(str, cpu_of))}",
+        *([f"--ca={ca}"] if ca else []),
     ]
     seen = run("client", arguments)
     return Timing(
@@ -166,6 +172,7 @@ def time_requests(
         p50_us=seen["latency_us"]["p50"],
         p99_us=seen["latency_us"]["p99"],
         p999_us=seen["latency_us"]["p99.9"],
+        tls=seen["tls"],
     )
 
 

@@ -14,16 +14,17 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from benchmarks.figures import Figure, Results, table
-from benchmarks.load_generator import Timing, time_requests
+from benchmarks.load_generator import LoadError, Timing, time_requests
 from benchmarks.relays import Relay
 
 KIB = 1024
 MIB = 1024 * KIB
 SMALL_ANSWER = 100
 THROUGHPUT_GOAL = 0.9
+TLS_CPU_GOAL = 1.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,7 @@ class Shape:
         requests: how many are timed in one round.
         jitter: request sizes vary by 10 % each way.
         cpu_goal: most CPU time, as a multiple of HAProxy's; ``None`` where nothing was promised.
+        throughput_goal: least throughput, likewise.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Shape:
     connections: int = 1
     jitter: bool = False
     cpu_goal: float | None = None
+    throughput_goal: float | None = THROUGHPUT_GOAL
 
 
 SHAPES = (
@@ -97,6 +100,13 @@ SHAPES = (
     ),
 )
 
+#: What is tried over TLS too. The goal is this project's own: HAProxy is C around the same OpenSSL.
+TLS_SHAPES = tuple(
+    replace(shape, name=f"TLS, {shape.name}", cpu_goal=TLS_CPU_GOAL, throughput_goal=None)
+    for shape in SHAPES
+    if shape.connections == 1 and not shape.jitter
+)
+
 ONE_CORE = "one core"
 FREE = "free"
 
@@ -107,6 +117,7 @@ Timings = Mapping[str, Mapping[str, Sequence[Timing]]]
 def measure(
     relays: Sequence[Relay],
     *,
+    shapes: Sequence[Shape] = SHAPES,
     placement: str,
     rounds: int,
     only: Sequence[str] = (),
@@ -116,26 +127,35 @@ def measure(
 
     Args:
         relays: running, all in front of the same load server; one named ``direct`` among them.
+        shapes: what to time.
         placement: where the processes were put, for the progress.
         rounds: how many times.
         only: shapes by name, or a part of it; empty for all.
         say: takes a line of progress.
 
     Raises:
-        LoadError: a relay lost, changed or mixed up an answer.
+        LoadError: a relay lost, changed or mixed up an answer, or two agreed on different ciphers.
     """
-    shapes = [shape for shape in SHAPES if not only or any(part in shape.name for part in only)]
+    wanted = [shape for shape in shapes if not only or any(part in shape.name for part in only)]
     timings: dict[str, dict[str, list[Timing]]] = {
-        shape.name: {relay.name: [] for relay in relays} for shape in shapes
+        shape.name: {relay.name: [] for relay in relays} for shape in wanted
     }
     for round_number in range(rounds):
         say(f"pass-through, {placement}: round {round_number + 1} of {rounds}")
-        for shape in shapes:
+        for shape in wanted:
             # Who begins changes, so that nobody always runs on a cache that another one warmed.
             first = round_number % len(relays)
             for relay in [*relays[first:], *relays[:first]]:
                 timings[shape.name][relay.name].append(_once(shape, relay))
+    if len(of := ciphers(timings)) > 1:
+        raise LoadError(f"not to be compared: {', '.join(of)}")
     return timings
+
+
+def ciphers(timings: Timings) -> list[str]:
+    """Return the TLS versions and ciphers that relays and clients agreed on; none without TLS."""
+    every = (timing.tls for by_relay in timings.values() for of in by_relay.values() for timing in of)
+    return sorted({tls for tls in every if tls})
 
 
 def _once(shape: Shape, relay: Relay) -> Timing:
@@ -149,6 +169,7 @@ def _once(shape: Shape, relay: Relay) -> Timing:
         warmup=shape.requests // 5,
         jitter=shape.jitter,
         cpu_of=relay.process.pids() if relay.process else [],
+        ca=relay.ca,
     )
 
 
@@ -200,7 +221,7 @@ def figures(one_core: Timings, free: Timings, subject: str, *, why_missing: str 
         why_missing: a note for when it was not measured.
     """
     found = []
-    for shape in SHAPES:
+    for shape in (*SHAPES, *TLS_SHAPES):
         if shape.name not in one_core:
             continue
         cpu = _beside_haproxy(one_core[shape.name], subject, cpu_us)
@@ -219,7 +240,7 @@ def figures(one_core: Timings, free: Timings, subject: str, *, why_missing: str 
             Figure(
                 name=f"throughput / HAProxy's, {shape.name}",
                 value=throughput,
-                at_least=THROUGHPUT_GOAL,
+                at_least=shape.throughput_goal,
                 note=f"placed freely; one core {also_throughput:.2f}" if also_throughput else why_missing,
             )
         )
@@ -278,7 +299,9 @@ def describe(timings: Timings) -> str:
 
 def record(placement: str, timings: Timings, results: Results) -> None:
     """Keep every single timing of one placement in ``results``."""
-    results.raw[f"passthrough, {placement}"] = {
-        shape: {relay: [asdict(timing) for timing in of] for relay, of in by_relay.items()}
-        for shape, by_relay in timings.items()
-    }
+    results.raw.setdefault(f"passthrough, {placement}", {}).update(
+        {
+            shape: {relay: [asdict(timing) for timing in of] for relay, of in by_relay.items()}
+            for shape, by_relay in timings.items()
+        }
+    )

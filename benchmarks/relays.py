@@ -6,6 +6,7 @@ Owns their configuration. Each relay is one process on 127.0.0.1 with its defaul
 from __future__ import annotations
 
 import contextlib
+import json
 import shlex
 import shutil
 import subprocess
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.processes import Running, free_port, running
+from receiver.settings.limits import PeerLimitsSettings
+from tests.testbed.certificates import CertificateFiles
 
 HAPROXY_CONFIGURATION = """\
 global
@@ -26,7 +29,7 @@ defaults
     timeout client 10m
     timeout server 10m
 listen bench
-    bind {listen}
+    bind {listen}{tls}
     server broker {upstream}
 {more}
 """
@@ -34,12 +37,16 @@ listen bench
 SIDECAR_CONFIGURATION = """\
 broker: {{id: 1, cluster_id: null}}
 listeners:
-  - {{name: CLIENT, bind: "{listen}", upstream: "{upstream}"}}
+  - {{name: CLIENT, bind: "{listen}", upstream: "{upstream}"{tls}}}
 {more}
+limits: {limits}
 subscriptions: {{store: sqlite, path: "{folder}/subscriptions.db"}}
 rest: {{bind: "{rest}"}}
 plugins: {plugins}
 """
+
+#: All clients of a benchmark come from one address: the work is measured, not what limits let through.
+UNLIMITED = json.dumps({"source_address": dict.fromkeys(PeerLimitsSettings.model_fields)})
 
 HAPROXY_MISSING = "HAProxy is not installed: apt-get install haproxy"
 
@@ -57,12 +64,14 @@ class Relay:
         target: host:port where clients connect.
         process: what to measure; ``None`` for a direct connection.
         rest: host:port of its REST API; empty for anything but the sidecar.
+        ca: who signed its certificate, a PEM file; ``None`` without TLS.
     """
 
     name: str
     target: str
     process: Running | None
     rest: str = ""
+    ca: Path | None = None
 
 
 @contextlib.contextmanager
@@ -72,12 +81,15 @@ def direct(upstream: str) -> Iterator[Relay]:
 
 
 @contextlib.contextmanager
-def haproxy(upstream: str, folder: Path, *, more: str = "") -> Iterator[Relay]:
+def haproxy(
+    upstream: str, folder: Path, *, tls: CertificateFiles | None = None, more: str = ""
+) -> Iterator[Relay]:
     """Run HAProxy in TCP mode with one thread in front of ``upstream`` (host:port).
 
     Args:
         upstream: the broker's host:port.
         folder: for its configuration and log.
+        tls: its certificate, where it is to end TLS.
         more: lines to add to its ``listen`` section.
 
     Raises:
@@ -89,10 +101,13 @@ def haproxy(upstream: str, folder: Path, *, more: str = "") -> Iterator[Relay]:
         raise RelayMissingError(HAPROXY_MISSING)
     listen = f"127.0.0.1:{free_port()}"
     configuration = folder / "haproxy.cfg"
-    configuration.write_text(HAPROXY_CONFIGURATION.format(listen=listen, upstream=upstream, more=more))
+    ends_tls = f" ssl crt {tls.keystore}" if tls else ""
+    configuration.write_text(
+        HAPROXY_CONFIGURATION.format(listen=listen, tls=ends_tls, upstream=upstream, more=more)
+    )
     command = [program, "-db", "-f", str(configuration)]
     with running("haproxy", command, folder=folder, ready=listen) as process:
-        yield Relay(name="haproxy", target=listen, process=process)
+        yield Relay(name="haproxy", target=listen, process=process, ca=tls.ca if tls else None)
 
 
 @contextlib.contextmanager
@@ -130,13 +145,23 @@ def sidecar_command() -> list[str]:
 
 
 @contextlib.contextmanager
-def sidecar(upstream: str, folder: Path, *, plugins: str = "[]", more: str = "") -> Iterator[Relay]:
+def sidecar(
+    upstream: str,
+    folder: Path,
+    *,
+    plugins: str = "[]",
+    tls: CertificateFiles | None = None,
+    limits: str = UNLIMITED,
+    more: str = "",
+) -> Iterator[Relay]:
     """Run the sidecar in front of ``upstream`` (host:port).
 
     Args:
         upstream: the broker's host:port.
         folder: for its configuration, store and log.
         plugins: the configuration's ``plugins``, as YAML.
+        tls: its certificate, where clients are to speak TLS.
+        limits: the configuration's ``limits``, as YAML.
         more: lines to add to its ``listeners``.
 
     Raises:
@@ -148,10 +173,22 @@ def sidecar(upstream: str, folder: Path, *, plugins: str = "[]", more: str = "")
     configuration = folder / "receiver.yaml"
     configuration.write_text(
         SIDECAR_CONFIGURATION.format(
-            listen=listen, upstream=upstream, folder=folder, rest=rest, plugins=plugins, more=more
+            listen=listen,
+            upstream=upstream,
+            tls=f", {ssl_listener(tls)}" if tls else "",
+            folder=folder,
+            rest=rest,
+            plugins=plugins,
+            limits=limits,
+            more=more,
         )
     )
     with running(
         "sidecar", [*command, "--config", str(configuration)], folder=folder, ready=listen
     ) as process:
-        yield Relay(name="sidecar", target=listen, process=process, rest=rest)
+        yield Relay(name="sidecar", target=listen, process=process, rest=rest, ca=tls.ca if tls else None)
+
+
+def ssl_listener(tls: CertificateFiles) -> str:
+    """Return what makes a listener of the sidecar's configuration speak TLS, as YAML."""
+    return f'security_protocol: SSL, tls: {{certificate: "{tls.chain}", key: "{tls.key}"}}'

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand"
 	"net"
 	"runtime"
@@ -31,11 +32,12 @@ type clientReport struct {
 	BytesReceived     int64              `json:"bytes_received"`
 	LatencyUs         map[string]float64 `json:"latency_us"`
 	CPUSeconds        cpuTimes           `json:"cpu_seconds"`
+	TLS               string             `json:"tls"`
 }
 
 // timed is one connection with a fixed number of requests in flight.
 type timed struct {
-	fd        int
+	stream    io.ReadWriter
 	inFlight  int
 	answer    int
 	templates [][]byte
@@ -58,6 +60,7 @@ func client(flags *flag.FlagSet, arguments []string) error {
 	warmup := flags.Int("warmup", 1000, "requests before those, over all connections")
 	jitter := flags.Bool("jitter", false, "let sizes vary by 10 % each way, from a fixed seed")
 	cpu := flags.String("cpu-of", "", "process ids, comma separated, whose CPU time over the timed requests is reported")
+	ca := flags.String("ca", "", "PEM file with who signed the target's certificate: speak TLS 1.3")
 	_ = flags.Parse(arguments)
 	if *inFlight < 1 || *connections < 1 || *requests < *connections || *warmup < 0 {
 		return fmt.Errorf("--in-flight and --connections must be 1 or more, --requests at least --connections, --warmup 0 or more")
@@ -71,6 +74,12 @@ func client(flags *flag.FlagSet, arguments []string) error {
 	for i := range all {
 		if all[i], err = connect(*target, *frame, *answer, *inFlight, *jitter, *requests / *connections); err != nil {
 			return fmt.Errorf("--target %s: %w", *target, err)
+		}
+	}
+	cipher := ""
+	if *ca != "" {
+		if cipher, err = encrypt(all, *target, *ca); err != nil {
+			return fmt.Errorf("--target %s --ca %s: %w", *target, *ca, err)
 		}
 	}
 	if err := together(all, *warmup / *connections); err != nil {
@@ -92,7 +101,7 @@ func client(flags *flag.FlagSet, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	done := clientReport{WallSeconds: wall, CPUSeconds: after.since(before)}
+	done := clientReport{WallSeconds: wall, CPUSeconds: after.since(before), TLS: cipher}
 	var latencies []time.Duration
 	for _, c := range all {
 		latencies = append(latencies, c.latencies...)
@@ -135,19 +144,21 @@ func connect(target string, frame, answer, inFlight int, jitter bool, requests i
 		}
 		c.templates = append(c.templates, template)
 	}
-	if c.fd, err = syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0); err != nil {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
 		return nil, err
 	}
+	c.stream = blocking(fd)
 	where := &syscall.SockaddrInet4{Port: address.Port}
 	copy(where.Addr[:], address.IP.To4())
-	if err := syscall.Connect(c.fd, where); err != nil {
+	if err := syscall.Connect(fd, where); err != nil {
 		return nil, err
 	}
 	// A lost answer must end the run with an error, not hang it.
-	if err := syscall.SetsockoptTimeval(c.fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &syscall.Timeval{Sec: 20}); err != nil {
+	if err := syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &syscall.Timeval{Sec: 20}); err != nil {
 		return nil, err
 	}
-	return c, syscall.SetsockoptInt(c.fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
+	return c, syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
 }
 
 func max(a, b int) int { return -min(-a, -b) }
@@ -199,38 +210,23 @@ func (c *timed) run(count int) error {
 				c.out = append(c.out, template...)
 				continue
 			}
-			if err := c.write(template); err != nil {
+			if _, err := c.stream.Write(template); err != nil {
 				return err
 			}
 		}
-		if err := c.write(c.out); err != nil {
-			return err
+		if len(c.out) > 0 {
+			if _, err := c.stream.Write(c.out); err != nil {
+				return err
+			}
 		}
-		n, err := syscall.Read(c.fd, c.buffer)
-		if err == syscall.EINTR {
-			continue
-		}
-		if err != nil || n == 0 {
+		n, err := c.stream.Read(c.buffer)
+		if err != nil {
 			return fmt.Errorf("connection closed or no answer within 20 s, after %d of %d answers (%v)", answered, count, err)
 		}
 		now = time.Now()
 		if err := c.frames.feed(c.buffer[:n], found); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (c *timed) write(data []byte) error {
-	for len(data) > 0 {
-		n, err := syscall.Write(c.fd, data)
-		if err == syscall.EINTR {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		data = data[n:]
 	}
 	return nil
 }

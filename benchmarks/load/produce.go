@@ -124,7 +124,7 @@ func (c *timed) produce(due, until time.Time, interval time.Duration) error {
 // once sends a request and reads its answer.
 func (c *timed) once() error {
 	binary.BigEndian.PutUint32(c.templates[0][correlationAt:], c.next)
-	if err := c.write(c.templates[0]); err != nil {
+	if _, err := c.stream.Write(c.templates[0]); err != nil {
 		return err
 	}
 	answered := false
@@ -136,11 +136,8 @@ func (c *timed) once() error {
 		return nil
 	}
 	for !answered {
-		n, err := syscall.Read(c.fd, c.buffer)
-		if err == syscall.EINTR {
-			continue
-		}
-		if err != nil || n == 0 {
+		n, err := c.stream.Read(c.buffer)
+		if err != nil {
 			return fmt.Errorf("connection closed or no answer within 20 s (%v)", err)
 		}
 		if err := c.frames.feed(c.buffer[:n], found); err != nil {
