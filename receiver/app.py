@@ -209,13 +209,18 @@ class Application:
             plugins=self._host.statistics,
             ready=lambda: self.not_ready_because() is None,
             draining=lambda: self._draining,
-            certificates=lambda: [
-                (listener.settings.name, side, not_after)
-                for listener in self._gateway.listeners
-                for side, not_after in listener.certificates
-            ],
+            certificates=self._certificates,
             peers=lambda: self._limits.peers,
         )
+
+    def _certificates(self) -> list[tuple[str, str, float]]:
+        ends = [
+            (listener.settings.name, side, not_after)
+            for listener in self._gateway.listeners
+            for side, not_after in listener.certificates
+        ]
+        rest = self._rest.certificate_ends
+        return ends if rest is None else [*ends, ("rest", "client", rest)]
 
     def _instances(self) -> ClientInstances:
         # Requests forget silent instances as they come; this does where none come. A timer could, but while

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Final, Literal
 
 from receiver.api.errors import ServerError
-from receiver.api.watch import Watch
 from receiver.log import RateLimitedLog
 from receiver.principal.distinguished_name import subject_of
 from receiver.settings.rest import RestSettings, Role
+from receiver.watch import Watch
 
 __all__ = ["Access", "Caller", "Refusal", "changes"]
 

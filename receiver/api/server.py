@@ -23,10 +23,10 @@ from receiver.api.errors import ServerError
 from receiver.api.http import HttpConnection, security_headers, server_log
 from receiver.api.limits import MAX_HEADER_BYTES
 from receiver.api.pace import Pace
-from receiver.api.tls import TlsContext
 from receiver.log import RateLimitedLog
 from receiver.settings.hostport import HostPort
 from receiver.settings.rest import RestSettings
+from receiver.tls import TlsFilesError, server_context
 
 __all__ = ["RestServer", "ServerError"]
 
@@ -54,7 +54,10 @@ class RestServer:
 
     def __init__(self, app: ASGIApp, settings: RestSettings) -> None:
         self._bind = settings.bind
-        self._tls = None if settings.tls is None else TlsContext(settings.tls)
+        try:
+            self._tls = None if settings.tls is None else server_context("rest", settings.tls, key="rest.tls")
+        except TlsFilesError as error:
+            raise ServerError(error.setting, error.problem) from None
         # Where nobody has to authenticate, nobody can guess, and only this machine can ask.
         self._pace = Pace() if settings.authenticates else None
         self._config = uvicorn.Config(
@@ -89,6 +92,11 @@ class RestServer:
         if self._address is None:
             raise RuntimeError("the REST server was not started")
         return self._address
+
+    @property
+    def certificate_ends(self) -> float | None:
+        """When its certificate ends, in seconds since the epoch; None without TLS."""
+        return None if self._tls is None else self._tls.not_after()
 
     async def start(self) -> None:
         """Listen, and serve in tasks of the running loop.

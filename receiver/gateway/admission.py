@@ -15,13 +15,14 @@ from receiver.gateway.handshake import handshake
 from receiver.gateway.proxy_protocol import MAX_HEADER_BYTES, ProxyProtocolError, may_begin, parse
 from receiver.gateway.relay import close_with_reset
 from receiver.gateway.tls import server_context
-from receiver.gateway.tls_socket import TlsSocket, tls_problem, wrap
+from receiver.gateway.tls_socket import TlsSocket, wrap
 from receiver.gateway.waiting import readable
 from receiver.principal.distinguished_name import MalformedCertificateError, subject_of
 from receiver.principal.mapping_rules import MappingRules, NoMatchingRuleError
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.connection import Connection
 from receiver.telemetry.limits import Exceeded, Limits
+from receiver.tls import tls_problem
 
 __all__ = ["Admission", "RefusedError"]
 

@@ -16,10 +16,11 @@ from typing import Final, TypeAlias
 
 from receiver.gateway.handshake import handshake
 from receiver.gateway.tls import client_context
-from receiver.gateway.tls_socket import tls_problem, wrap
+from receiver.gateway.tls_socket import wrap
 from receiver.gateway.waiting import writable
 from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import ListenerSettings
+from receiver.tls import tls_problem
 
 __all__ = ["WANTS_CERTIFICATE", "UpstreamAddress", "reason_of"]
 

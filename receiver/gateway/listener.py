@@ -25,7 +25,6 @@ from receiver.gateway.held import HeldRequests
 from receiver.gateway.proxy_protocol import plain_address
 from receiver.gateway.registry import ConnectionRegistry
 from receiver.gateway.relay import CloseReason, Relay, close_with_reset
-from receiver.gateway.tls import TlsFilesError
 from receiver.gateway.upstream_watch import UpstreamWatch
 from receiver.log import RateLimitedLog
 from receiver.metrics import ReceiverMetrics
@@ -35,6 +34,7 @@ from receiver.session.upstream import Upstream
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.connection import ANONYMOUS, Broker, Connection
 from receiver.telemetry.limits import Limits
+from receiver.tls import TlsFilesError
 
 __all__ = ["Listener", "ListenerError", "SessionFactory"]
 

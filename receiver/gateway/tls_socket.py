@@ -20,20 +20,11 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-__all__ = ["TlsSocket", "tls_problem", "wrap"]
+__all__ = ["TlsSocket", "wrap"]
 
 #: How a reset shows; what the system said of it is lost by then. An end without close_notify is none of these
 #: under OP_IGNORE_UNEXPECTED_EOF.
 _RESET = (ssl.SSLEOFError, ssl.SSLSyscallError)
-
-
-def tls_problem(error: ssl.SSLError) -> str:
-    """Say in OpenSSL's words what is wrong, without a place in somebody's source."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"certificate verify failed: {error.verify_message}"
-    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-        return "the connection was closed"
-    return (error.reason or str(error)).lower().replace("_", " ")
 
 
 def _os_error(number: int) -> OSError:

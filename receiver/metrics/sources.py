@@ -143,8 +143,8 @@ class Sources:
         plugins: Each plugin's statistics.
         ready: Whether the receiver takes clients.
         draining: Whether it is stopping.
-        certificates: The certificates in use: the listener's name, ``client`` for what its clients are shown
-            or ``upstream`` for what the broker is, and the end in seconds since the epoch.
+        certificates: The certificates in use: the listener's name, or ``rest``; ``client`` for what its
+            clients are shown or ``upstream`` for what the broker is; the end in seconds since the epoch.
         peers: How many peers the limits remember, by scope.
     """
 

@@ -13,9 +13,10 @@ import structlog
 from cryptography.hazmat.primitives import serialization
 from starlette.types import Receive, Scope, Send
 
-from receiver.api import RestServer, ServerError, tls
+from receiver.api import RestServer, ServerError
 from receiver.api import server as server_module
 from receiver.settings.rest import RestSettings
+from receiver.tls import server_context
 from tests.testbed.certificates import CertificateAuthority, CertificateFiles
 from tests.unit.api.conftest import EDITOR_TOKEN, VIEWER_TOKEN, Api, Clock, bearer, problem_of, token_settings
 
@@ -174,7 +175,7 @@ def test_files_that_change(authority: CertificateAuthority, files: CertificateFi
     settings = token_settings(tls=tls_settings(files)).tls
     assert settings is not None
     clock = Clock()
-    context = tls.TlsContext(settings, clock)
+    context = server_context("rest", settings, key="rest.tls", clock=clock)
     first = context.current()
     clock.now += 1
     assert context.current() is first
@@ -213,7 +214,7 @@ def test_an_encrypted_key_is_not_asked_for(files: CertificateFiles) -> None:
             serialization.BestAvailableEncryption(b"hunter2"),
         )
     )
-    with pytest.raises(ServerError, match="not encrypted"):
+    with pytest.raises(ServerError, match=r"^rest\.tls\.key: .*it is encrypted"):
         RestServer(nothing, mutual(files))
 
 

@@ -16,9 +16,10 @@ from structlog.testing import capture_logs
 
 from receiver.gateway.handshake import handshake
 from receiver.gateway.listener import ListenerError
-from receiver.gateway.tls import TlsFilesError, client_context, server_context
+from receiver.gateway.tls import client_context, server_context
 from receiver.gateway.tls_socket import wrap
 from receiver.settings.listeners import TlsSettings
+from receiver.tls import TlsFilesError
 from tests.unit.gateway.support import Gate, on_loop, pair
 from tests.unit.gateway.tls import Certificates, TlsPeer
 
@@ -173,7 +174,7 @@ def test_the_certificate_is_chosen_by_the_name_that_is_asked_for(
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look at the files whenever the context is asked for."""
-    monkeypatch.setattr("receiver.gateway.tls._LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("receiver.watch._EVERY_S", 0.0)
 
 
 @pytest.mark.usefixtures("always")

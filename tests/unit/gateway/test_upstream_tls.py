@@ -231,7 +231,7 @@ def test_a_broker_that_hangs_in_the_handshake_is_given_up_in_time(certificates: 
 def test_a_new_authority_is_taken_over(
     certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("receiver.gateway.tls._LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("receiver.watch._EVERY_S", 0.0)
     authority = tmp_path / "ca.pem"
     shutil.copy(certificates.server.ca, authority)
     other = CertificateAuthority("Another").issue().write(tmp_path, "other")

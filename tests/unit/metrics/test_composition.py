@@ -22,7 +22,7 @@ NOW = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
 def application(tmp_path: Path) -> Callable[[str], Application]:
     """The receiver as one would start it, with more keys of its listener."""
 
-    def make(listener: str) -> Application:
+    def make(listener: str, rest: str = "") -> Application:
         config = tmp_path / "receiver.yaml"
         config.write_text(
             f"""
@@ -30,6 +30,7 @@ broker: {{id: 1, cluster_id: abc}}
 listeners:
   - {{name: CLIENT, bind: "127.0.0.1:{free_port()}", upstream: "localhost:{free_port()}", {listener}}}
 subscriptions: {{path: {tmp_path / "subscriptions.db"}}}
+rest: {{{rest}}}
 """
         )
         return Application(load(config, {}), config)
@@ -37,7 +38,7 @@ subscriptions: {{path: {tmp_path / "subscriptions.db"}}}
     return make
 
 
-def ends(application: Application) -> dict[str, float]:
+def ends(application: Application, listener: str = "CLIENT") -> dict[str, float]:
     """The gauge by side; every series has to be the listener's."""
     metric = "kafka_telemetry_tls_certificate_expiry_seconds"
     found = {}
@@ -45,7 +46,7 @@ def ends(application: Application) -> dict[str, float]:
         for sample in family.samples:
             if sample.name == metric:
                 assert sample.labels.keys() == {"listener", "side"}
-                assert sample.labels["listener"] == "CLIENT"
+                assert sample.labels["listener"] == listener
                 found[sample.labels["side"]] = sample.value
     return found
 
@@ -63,7 +64,7 @@ def in_days(days: float) -> float:
 def test_the_end_of_each_certificate_in_use_is_shown_and_of_the_next_one_after_a_change(
     application: Callable[[str], Application], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("receiver.gateway.tls._LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("receiver.watch._EVERY_S", 0.0)
     authority = CertificateAuthority().intermediate()
     server = issue(authority, tmp_path, "server", 20)
     upstream = issue(authority, tmp_path, "upstream", 10)
@@ -79,6 +80,13 @@ def test_the_end_of_each_certificate_in_use_is_shown_and_of_the_next_one_after_a
     assert ends(running) == {"client": in_days(25), "upstream": in_days(10)}
     key.write_bytes(renewed)
     assert ends(running) == {"client": in_days(25), "upstream": in_days(15)}
+
+
+def test_the_end_of_the_rest_apis_certificate_is_shown(
+    application: Callable[..., Application], tmp_path: Path
+) -> None:
+    running = application("", rest=f"tls: {{{issue(CertificateAuthority(), tmp_path, 'rest', 5)}}}")
+    assert ends(running, "rest") == {"client": in_days(5)}
 
 
 def test_of_certificates_for_several_names_the_first_end_is_shown(

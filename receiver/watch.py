@@ -40,6 +40,10 @@ class Watch:
         before, self._stamps = self._stamps, self._look()
         return before != self._stamps
 
+    def remind(self) -> None:
+        """Say so again the next time, as what they hold can't be used yet."""
+        self._stamps = []
+
     def _look(self) -> list[_Stamp]:
         return [_stamp(path) for path in self._paths]
 
