@@ -132,7 +132,8 @@ def _session(
         raise fail(message, 2) from None
     except httpx.ConnectError as error:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
-            raise fail(f"{url}: its certificate is not trusted ({error}); give --ca-file") from None
+            fix = "write a name that it is for in --url" if "mismatch" in str(error) else "give --ca-file"
+            raise fail(f"{url}: its certificate is not trusted ({error}); {fix}") from None
         if "WRONG_VERSION_NUMBER" in str(error) or "RECORD_LAYER_FAILURE" in str(error):
             raise fail(f"{url}: it does not speak TLS ({error}); write http:// in --url") from None
         raise fail(f"{url}: cannot connect ({error}); is the sidecar running there? See --url") from None
@@ -146,6 +147,8 @@ def _session(
                 problem += "; if it speaks TLS, write https:// in --url"
             elif client_certificate is None:
                 problem += "; if it asks for a certificate, give --client-certificate and --client-key"
+            else:
+                problem += "; it may not take the --client-certificate: expired, or of a CA it does not trust"
         raise fail(f"{url}: {problem}") from None
 
 

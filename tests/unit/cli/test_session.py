@@ -95,11 +95,12 @@ def files(tmp_path: Path) -> dict[str, CertificateFiles]:
     return {
         "server": authority.issue().write(tmp_path, "server"),
         "eve": authority.issue(common_name="eve", organization="Example", client=True).write(tmp_path, "eve"),
+        "other": CertificateAuthority("Another CA").issue(client=True).write(tmp_path, "other"),
     }
 
 
 def test_certificates(run: Run, tmp_path: Path, files: dict[str, CertificateFiles]) -> None:
-    server, eve = files["server"], files["eve"]
+    server, eve, other = files["server"], files["eve"], files["other"]
     tls = {
         "certificate": server.chain,
         "key": server.key,
@@ -114,7 +115,11 @@ def test_certificates(run: Run, tmp_path: Path, files: dict[str, CertificateFile
         assert (put.exit_code, put.stdout) == (0, "s: created\n"), put.stderr
         for arguments, said in (
             ((*trust,), "; if it asks for a certificate, give --client-certificate and --client-key"),
-            (shown, "its certificate is not trusted"),
+            (shown, "; give --ca-file"),
+            (
+                (*trust, "--client-certificate", str(other.chain), "--client-key", str(other.key)),
+                "; it may not take the --client-certificate: expired, or of a CA it does not trust",
+            ),
             ((*trust, *shown[:2]), "--client-certificate"),
         ):
             result = run(*LIST, *arguments, "--url", running.url)
