@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.session.messages import marker
+from receiver.session import messages
 from receiver.wire import api_keys
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
@@ -129,7 +129,7 @@ def test_markers_of_long_client_ids_are_not_kept() -> None:
     tracemalloc.start()
     try:
         for number in range(100):
-            assert len(marker(f"{number}".ljust(32_000, "x"), 2, number)) > 32_000
+            assert len(messages.marker(f"{number}".ljust(32_000, "x"), 2, number)) > 32_000
         assert tracemalloc.get_traced_memory()[0] < 1_000_000
     finally:
         tracemalloc.stop()
