@@ -52,7 +52,7 @@ from receiver.session.pending import Answering, Pending, PendingRequests
 from receiver.session.request_headers import RequestHeaders
 from receiver.session.telemetry_requests import Clock, TelemetryRequests
 from receiver.session.upstream import Upstream
-from receiver.telemetry.connection import Broker, Connection
+from receiver.telemetry.connection import UNKNOWN_PRINCIPAL, Broker, Connection
 from receiver.telemetry.limits import Limits
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire import api_keys, k47_offset_delete
@@ -122,8 +122,8 @@ class Session:
         delegation_tokens: Whose they are, as all sessions in front of the broker know it.
 
     Attributes:
-        requests: What becomes of the client's bytes; for a hot loop, else :meth:`from_client`.
-        responses: What becomes of the broker's bytes; for a hot loop, else :meth:`from_broker`.
+        requests: What becomes of the client's bytes.
+        responses: What becomes of the broker's bytes.
         closing: Set once the connection has to be closed after what was returned so far has been sent.
     """
 
@@ -212,26 +212,10 @@ class Session:
         self._answers: list[bytes] = []
         self.closing: SessionEnd | None = None
 
-    def from_client(self, chunk: memoryview) -> memoryview | bytes:
-        """Take what the client sent; return what goes to the broker (``chunk`` itself where all passes).
-
-        Raises:
-            WireError: The client sent what no broker would read on from; the connection has to be closed.
-        """
-        return self.requests.feed(chunk)
-
-    def from_broker(self, chunk: memoryview) -> memoryview | bytes:
-        """Take what the broker sent; return what goes to the client (``chunk`` itself where all passes).
-
-        Raises:
-            WireError: The broker sent what is no answer; the connection has to be closed.
-        """
-        return self.responses.feed(chunk)
-
     def take_answers(self) -> bytes:
-        """Return what goes to the client at once, behind everything that :meth:`from_broker` has returned.
+        """Return what goes to the client at once, behind everything that :attr:`responses` has let out.
 
-        To be asked after each :meth:`from_client` that returned something else than what it was given.
+        To be asked each time that :attr:`requests` has let out something else than what it was given.
         """
         if not self._answers:
             return b""
@@ -308,6 +292,7 @@ class Session:
         self._can_expire |= header.api_key in _SASL
         if header.api_key == api_keys.SASL_HANDSHAKE and header.api_version == 0:
             self._watch_no_longer()
+            self._connection.principal = UNKNOWN_PRINCIPAL
             return frame(request)
         observing = self._login.observe(header, reader)
 

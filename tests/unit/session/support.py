@@ -198,7 +198,7 @@ class Wire:
             data += produce_frame(_FOLLOWER, b"behind")
         for piece in _pieces(data, self.arrival):
             buffer = bytearray(piece)
-            self.to_broker += self.session.from_client(memoryview(buffer))
+            self.to_broker += self.session.requests.feed(memoryview(buffer))
             self.to_client += self.session.take_answers()
             buffer[:] = b"\xee" * len(buffer)
 
@@ -223,7 +223,7 @@ class Wire:
         """The broker sends."""
         for piece in _pieces(data, self.arrival):
             buffer = bytearray(piece)
-            self.to_client += self.session.from_broker(memoryview(buffer))
+            self.to_client += self.session.responses.feed(memoryview(buffer))
             buffer[:] = b"\xee" * len(buffer)
 
     def received(self) -> list[bytes]:

@@ -300,7 +300,7 @@ def test_a_large_produce_keeps_no_memory_but_its_header() -> None:
     head, rest = whole[:60], memoryview(bytearray(whole[60:]))
     wire.send(head)
     assert wire.session.held_bytes == 0
-    assert wire.session.from_client(rest) is rest
+    assert wire.session.requests.feed(rest) is rest
 
 
 def test_translating_requests_of_an_old_client_pass_as_they_are() -> None:

@@ -23,6 +23,7 @@ from tests.unit.session.support import (
     correlation_id_of,
     get_subscriptions,
     read_subscriptions,
+    sasl_handshake,
 )
 
 SASL_AUTHENTICATE = 36
@@ -270,3 +271,9 @@ def test_one_connection_more_than_a_principal_may_have_is_closed_behind_the_answ
     assert first.session.closing is None
     assert second.session.closing is SessionEnd.LIMIT
     assert len(second.events.exceeded) == 1
+
+
+def test_who_logs_in_with_bare_tokens_is_unknown() -> None:
+    made = wire()
+    made.send(sasl_handshake(0))
+    assert made.connection.principal == UNKNOWN_PRINCIPAL

@@ -42,8 +42,8 @@ def test_what_nobody_watches_goes_out_as_the_memory_it_came_in() -> None:
     wire = after_the_first_request()
     for count in (1, 3):
         chunk = memoryview(bytearray(produce_frame(1, b"x" * 1000) * count))
-        assert wire.session.from_client(chunk) is chunk
-        assert wire.session.from_broker(chunk) is chunk
+        assert wire.session.requests.feed(chunk) is chunk
+        assert wire.session.responses.feed(chunk) is chunk
 
 
 def test_a_frame_in_many_chunks_goes_out_as_the_memory_it_came_in() -> None:
@@ -52,7 +52,7 @@ def test_a_frame_in_many_chunks_goes_out_as_the_memory_it_came_in() -> None:
     start = 0
     for end in (500, 700, 1014, 1100, len(data)):
         chunk = memoryview(data)[start:end]
-        assert wire.session.from_client(chunk) is chunk
+        assert wire.session.requests.feed(chunk) is chunk
         start = end
     assert wire.session.due == 0
 
@@ -97,16 +97,16 @@ def test_a_length_that_no_answer_has_ends_the_connection(wire: Wire, length: int
 def test_an_answer_may_have_any_length() -> None:
     wire = Wire()
     head = memoryview(bytearray(struct.pack(">ii", 2**31 - 1, 1)))
-    assert wire.session.from_broker(head) is head
+    assert wire.session.responses.feed(head) is head
 
 
 def test_an_answer_of_ours_may_not_be_endless() -> None:
     wire = Wire()
     wire.send(api_versions(3))
     (request,) = wire.forwarded()
-    wire.session.from_broker(memoryview(struct.pack(">ii", 5_000_000, request.correlation_id)))
+    wire.session.responses.feed(memoryview(struct.pack(">ii", 5_000_000, request.correlation_id)))
     with pytest.raises(WireError, match="at most 4194304 bytes"):
-        wire.session.from_broker(memoryview(bytes(5_000_000)))
+        wire.session.responses.feed(memoryview(bytes(5_000_000)))
 
 
 def test_a_malformed_answer_of_the_brokers_ends_the_connection(wire: Wire) -> None:
@@ -121,13 +121,13 @@ def test_due_says_what_is_missing_of_the_request_at_hand() -> None:
         wire = Wire(arrival=WHOLE)
         for position in range(min(len(request), 300)):
             taken = 1
-            wire.session.from_client(memoryview(request[position : position + taken]))
+            wire.session.requests.feed(memoryview(request[position : position + taken]))
             due = wire.session.due
             assert 0 < due <= len(request) - position - 1 or (due == 0 and position == len(request) - 1)
         rest = len(request) - position - 1
         if rest:
             assert wire.session.due == rest
-            wire.session.from_client(memoryview(request[position + 1 :]))
+            wire.session.requests.feed(memoryview(request[position + 1 :]))
         assert wire.session.due == 0
 
 
@@ -178,8 +178,8 @@ def test_answers_that_are_due_at_handshake_v0_are_still_ours(arrival: str) -> No
     assert fourth == token_answer[4:]
     assert not wire.awaits()
     chunk = memoryview(b"\0")
-    assert wire.session.from_broker(chunk) is chunk
-    assert wire.session.from_client(chunk) is chunk
+    assert wire.session.responses.feed(chunk) is chunk
+    assert wire.session.requests.feed(chunk) is chunk
 
 
 # -- bounds -------------------------------------------------------------------------------------------
