@@ -54,6 +54,7 @@ class Admission:
 
     Attributes:
         tls: What the listener speaks; None without TLS.
+        is_over_at_once: Whether a client that is counted is let in: nothing has to be said first.
         knows_sources: Whether a client's address is known as soon as it is accepted: nobody else tells it.
     """
 
@@ -66,8 +67,8 @@ class Admission:
         proxy_protocol = settings.proxy_protocol
         self._load_balancers = () if proxy_protocol is None else tuple(map(ip_network, proxy_protocol.from_))
         self.knows_sources = not self._load_balancers
-        waits = self.tls is not None or proxy_protocol is not None
-        self._timeout_s = settings.handshake_timeout_ms / 1000 if waits else None
+        self.is_over_at_once = self.tls is None and self.knows_sources
+        self._timeout_s = None if self.is_over_at_once else settings.handshake_timeout_ms / 1000
 
     def count(self, source_address: str) -> None:
         """Count a connection for its source address.

@@ -117,16 +117,34 @@ class UpstreamAddress:
             raise
         return broker
 
+    def connect_at_once(self) -> socket.socket | None:
+        """Connect without waiting, as can be done where the broker is on this machine and there is no TLS.
+
+        Returns:
+            The socket, non-blocking; None where there is something to wait for, or to say.
+        """
+        if self.tls is not None or not self._literal or not self.address.is_loopback:
+            return None
+        try:
+            broker, problem = _begin(self._literal[0])
+        except OSError:
+            return None
+        if problem:
+            broker.close()
+            return None
+        return broker
+
     async def _connect(self) -> socket.socket:
         problem = 0
-        for family, kind, protocol, _, address in self._literal or await self._looked_up():
-            broker = socket.socket(family, kind, protocol)
-            broker.setblocking(False)  # noqa: FBT003 - the socket's own signature
-            try:
-                problem = await _connect(broker, address)
-            except BaseException:
-                broker.close()
-                raise
+        for address in self._literal or await self._looked_up():
+            broker, problem = _begin(address)
+            if problem in _UNDER_WAY:
+                try:
+                    await writable(broker)
+                except BaseException:
+                    broker.close()
+                    raise
+                problem = broker.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if not problem:
                 return broker
             broker.close()
@@ -162,15 +180,12 @@ def _literal(address: HostPort) -> Sequence[_Address]:
         return []
 
 
-async def _connect(broker: socket.socket, address: _SocketAddress) -> int:
-    """Connect; return what is wrong, 0 where nothing is.
-
-    To a broker on the same machine the second call finds the connection made.
-    """
+def _begin(to: _Address) -> tuple[socket.socket, int]:
+    """Begin to connect; return the socket and what is wrong, 0 where the connection is made already."""
+    family, kind, protocol, _, address = to
+    broker = socket.socket(family, kind, protocol)
+    broker.setblocking(False)  # noqa: FBT003 - the socket's own signature
     problem = broker.connect_ex(address)
-    if problem == errno.EINPROGRESS:
+    if problem == errno.EINPROGRESS:  # on one machine, nothing but that we have to ask again
         problem = broker.connect_ex(address)
-    if problem in _UNDER_WAY:
-        await writable(broker)
-        problem = broker.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    return problem
+    return broker, problem

@@ -232,6 +232,11 @@ class Listener:
             source_port=source_port,
             since=time.time(),
         )
+        started = time.perf_counter()
+        if self._admission.is_over_at_once and (broker := self._address.connect_at_once()) is not None:
+            self._metrics.upstream_connected(self.settings.name, time.perf_counter() - started)
+            self._join(client, broker, connection)
+            return
         task = asyncio.get_running_loop().create_task(self._take_in(client, connection))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
@@ -253,6 +258,9 @@ class Listener:
                 self._refuse_for_upstream(error)
                 return
             raise
+        self._join(client, broker, connection)
+
+    def _join(self, client: socket.socket, broker: socket.socket, connection: Connection) -> None:
         try:
             for side in (client, broker):
                 side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
