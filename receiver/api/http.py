@@ -103,6 +103,11 @@ class HttpConnection(H11Protocol):
         """Begin to wait for a request, and keep the certificate that TLS has verified."""
         super().connection_made(transport)
         self.connected = True
+        if self.client is None:
+            # It was reset already, and nobody can say any more from where: what it asks for is not done, as
+            # the audit log could not tell.
+            transport.abort()
+            return
         if (tls := transport.get_extra_info("ssl_object")) is not None:
             # Each request's `state` is a copy of this.
             self.app_state = {"client_certificate": tls.getpeercert(binary_form=True)}

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import socket
+import struct
 import time
 from typing import Any
 
@@ -143,6 +145,25 @@ def test_a_request_that_ends_in_two_places_is_the_last_one(guarded: Api) -> None
             assert answer.count(b"HTTP/1.1 ") == 1
 
     asyncio.run(scenario())
+
+
+def test_a_change_has_an_address_also_of_who_is_gone_at_once(guarded: Api) -> None:
+    delete = "DELETE /v1/subscriptions/s HTTP/1.1\r\nhost: a\r\nconnection: close\r\n"
+    delete += f"authorization: Bearer {EDITOR_TOKEN}\r\n\r\n"
+
+    async def scenario() -> None:
+        async with guarded.serving() as running:
+            for _ in range(5):
+                with socket.create_connection(("127.0.0.1", running.address.port)) as gone:
+                    gone.sendall(delete.encode())
+                    # Closing resets.
+                    gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            assert (await send(running.address.port, delete.encode())).startswith(b"HTTP/1.1 404")
+
+    with structlog.testing.capture_logs() as lines:
+        asyncio.run(scenario())
+    addresses = [line["source_address"] for line in lines if line.get("logger") == "receiver.audit"]
+    assert set(addresses) == {"127.0.0.1"}
 
 
 def test_what_nobody_authenticated_for_is_answered_once_in_a_connection(guarded: Api) -> None:
