@@ -55,7 +55,7 @@ def attacks() -> list[Attack]:
         ),
         Attack(name="telemetry flood", kind="telemetry-flood", connections=8, payload=captured),
         *(
-            Attack(name=name, kind="pushes", connections=8, payload=payload, alike=name.endswith("names"))
+            Attack(name=name, kind="pushes", connections=8, payload=payload, alike=name.endswith("keys"))
             for name, payload in {
                 "too many messages": empty_metrics(inflated_bytes=size, metrics=size // 2 - 100),
                 "almost too many messages": empty_metrics(
