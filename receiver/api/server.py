@@ -22,7 +22,7 @@ from uvicorn.server import ServerState
 from receiver.api.errors import ServerError
 from receiver.api.http import HttpConnection, security_headers, server_log
 from receiver.api.limits import MAX_HEADER_BYTES
-from receiver.api.pace import Pace
+from receiver.api.pace import MAX_DELAY_S, Pace
 from receiver.log import RateLimitedLog
 from receiver.settings.hostport import HostPort
 from receiver.settings.rest import RestSettings
@@ -35,7 +35,6 @@ _MAX_CONNECTIONS: Final = 256
 _KEEP_ALIVE_S: Final = 5
 _HANDSHAKE_S: Final = 5.0
 _GOODBYE_S: Final = 1.0
-_MAX_DELAY_S: Final = 5.0
 _OUT_OF_FILES_S: Final = 0.5
 
 _log = structlog.get_logger("receiver.api")
@@ -147,7 +146,7 @@ class RestServer:
                 continue
             now = time.monotonic()
             delay = self._pace.delay(address[0], now) if self._pace is not None else 0.0
-            if delay > _MAX_DELAY_S or not self._has_room():
+            if delay > MAX_DELAY_S or not self._has_room():
                 self._peers.warning("REST connections come too fast", source_address=address[0])
                 accepted.close()
             else:

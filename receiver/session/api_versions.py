@@ -215,7 +215,7 @@ class ApiVersionsRequests:
                     k18_api_versions.read_ranges(body, forwarded, self._upstream.learned_keys)
                 )
                 self._learn_software(asked)
-            ranges = {**OFFERED, **self._upstream.translated}
+            ranges = {**OFFERED, **self._upstream.translated, **self._upstream.capped}
             body = _answer_body(body, ranges, asked=header.api_version, forwarded=forwarded)
         self._events.api_versions_answered(self._connection, header, error_code)
         return frame(response_header(header), body)

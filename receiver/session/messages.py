@@ -50,6 +50,7 @@ __all__ = [
     "telemetry_error",
     "under",
     "unknown_version_request",
+    "without_tagged_fields",
 ]
 
 #: A version that ApiVersions will never have.
@@ -204,6 +205,11 @@ def telemetry_error(header: RequestHeader, error_code: ErrorCode) -> bytes:
             GetTelemetrySubscriptionsResponse(error_code=error_code), header.api_version
         )
     return frame(response_header(header), body)
+
+
+def without_tagged_fields(header: RequestHeader) -> RequestHeader:
+    """Return a header as it is kept until the answer: its tagged fields may be large, and are not read."""
+    return replace(header, tagged_fields=()) if header.tagged_fields else header
 
 
 def response_header(header: RequestHeader) -> bytes:

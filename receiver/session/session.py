@@ -47,6 +47,7 @@ from receiver.session.messages import (
     offset_delete_answer,
     under,
     unknown_version_request,
+    without_tagged_fields,
 )
 from receiver.session.pending import Answering, Pending, PendingRequests
 from receiver.session.request_headers import RequestHeaders
@@ -87,7 +88,7 @@ _MAX_PENDING: Final = 16
 
 #: Requests for us in one go after which the connection is given up. A chunk holds thousands of small ones,
 #: and all clients wait while they are answered; a client of good will has one or two outstanding.
-_MAX_OUTSTANDING: Final = 64
+_MAX_OUTSTANDING: Final = 32
 
 _GREATEST_INT32: Final = 2_147_483_647
 
@@ -282,6 +283,7 @@ class Session:
         if self._headers.is_translated(header):
             request = self._headers.before(header) + request[reader.offset :]
             header, reader = self._headers.read(request)
+        header = without_tagged_fields(header)
         if api_key == api_keys.API_VERSIONS:
             return self._replace_api_versions(header, reader, request)
         if api_key in WATCHED_BY_LOGIN:
@@ -401,6 +403,7 @@ class Session:
         return admitted
 
     def _refuse(self, header: RequestHeader) -> bytes:
+        header = without_tagged_fields(header)
         refusal = error_answer(header, ErrorCode.INVALID_REQUEST)
         if refusal is None:
             raise WireError(
@@ -420,7 +423,8 @@ class Session:
         if not self._headers.is_translated(header):
             return frame(request)
         translated = self._headers.before(header) + k47_offset_delete.request_to_v0(reader)
-        correlation_id = self._expect(lambda response: offset_delete_answer(header, response), 0)
+        kept = without_tagged_fields(header)
+        correlation_id = self._expect(lambda response: offset_delete_answer(kept, response), 0)
         return frame(under(correlation_id, translated))
 
     # -- answers --------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from receiver.session.events import SessionEvents
 from receiver.session.login import Login
 from receiver.session.messages import decode_telemetry, response_header, telemetry_error
 from receiver.telemetry.connection import Broker, Connection
-from receiver.telemetry.limits import Exceeded, Limits
+from receiver.telemetry.limits import Limits
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire import api_keys, k03_metadata, k71_get_telemetry_subscriptions, k72_push_telemetry
 from receiver.wire.error_codes import ErrorCode
@@ -25,9 +25,12 @@ from receiver.wire.primitives import Reader
 
 __all__ = ["Clock", "TelemetryRequests"]
 
-#: How long a client is not read from at most that sends more telemetry requests than it may, in seconds: the
-#: rest of its connection's requests wait as long.
+#: How long a connection is not read from that is told to wait, in seconds: twice as long each time that it
+#: asks again without waiting. The rest of its requests wait as long, as Kafka has it for a quota; a client
+#: that only shares its address with one who takes too much is hardly held up.
+_FIRST_MUTE_S: Final = 0.005
 _MAX_MUTE_S: Final = 1.0
+_AGAIN_WITHIN_S: Final = 0.5
 
 
 class Clock(Protocol):
@@ -66,6 +69,8 @@ class TelemetryRequests:
         "_login",
         "_max_push_bytes",
         "_mute_s",
+        "_next_mute_s",
+        "_refused_at",
         "_telemetry",
         "vouched",
     )
@@ -91,6 +96,8 @@ class TelemetryRequests:
         self._clock = clock
         self._max_push_bytes = max_push_bytes
         self._mute_s = 0.0
+        self._next_mute_s = _FIRST_MUTE_S
+        self._refused_at = float("-inf")
         self.vouched = False
 
     def take_mute(self) -> float:
@@ -116,7 +123,7 @@ class TelemetryRequests:
         if exceeded is None:
             request = decode_telemetry(header, reader, cut_beyond=self._max_push_bytes if cut else None)
             return lambda: self._decide(header, request)
-        self._mute(exceeded)
+        self._mute()
 
         def throttle() -> bytes:
             self._events.limit_exceeded(self._connection, exceeded)
@@ -165,7 +172,7 @@ class TelemetryRequests:
             self._events.subscriptions_answered(self._connection, header, subscribed, seconds)
             body = k71_get_telemetry_subscriptions.encode_response(subscribed.response, header.api_version)
         if exceeded is not None:
-            self._mute(exceeded)
+            self._mute()
         return frame(response_header(header), body)
 
     def _spent_since(self, started: float) -> float:
@@ -173,8 +180,12 @@ class TelemetryRequests:
         self._limits.spent(self._connection, now - started, now)
         return now - started
 
-    def _mute(self, exceeded: Exceeded) -> None:
-        self._mute_s = max(self._mute_s, min(exceeded.retry_after_s, _MAX_MUTE_S))
+    def _mute(self) -> None:
+        now = self._clock.monotonic()
+        again = now - self._refused_at < self._next_mute_s + _AGAIN_WITHIN_S
+        self._refused_at = now
+        self._next_mute_s = min(2 * self._next_mute_s, _MAX_MUTE_S) if again else _FIRST_MUTE_S
+        self._mute_s = self._next_mute_s
 
 
 def _at_body(response: bytes, version: int) -> Reader:

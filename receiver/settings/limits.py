@@ -15,14 +15,14 @@ _MOST = 1_000_000_000
 _MOST_BYTES = 1_000_000_000_000
 
 _CONNECTIONS = "Open connections; one more is closed at once. Null: no limit, as below."
-_NEW_CONNECTIONS = "New connections, also ones that were refused; one more is closed at once."
+_NEW_CONNECTIONS = "New connections; one more is closed at once."
 _NEW_INSTANCES = (
     "Client instances that were not known before; one more is told to wait (THROTTLING_QUOTA_EXCEEDED) and "
     "not remembered."
 )
 _TELEMETRY_REQUESTS = (
-    "Telemetry requests, also ones that were refused; one more is told to wait, and its connection is not "
-    "read from for as long as it came too early, at most a second."
+    "Telemetry requests; one more is told to wait, and a connection that goes on asking is not read from for "
+    "a while, at most a second at a time."
 )
 _CORE_MS = (
     "Milliseconds of the one core that all share, for answering telemetry requests: mostly for what pushes "
@@ -38,7 +38,7 @@ class PeerLimitsSettings(Settings):
     """What one source address may take: an IPv4 address, or an IPv6 network of 64 bits."""
 
     connections: int | None = Field(default=2_000, ge=1, le=_MOST, description=_CONNECTIONS)
-    new_connections_per_second: int | None = Field(default=200, ge=1, le=_MOST, description=_NEW_CONNECTIONS)
+    new_connections_per_second: int | None = Field(default=100, ge=1, le=_MOST, description=_NEW_CONNECTIONS)
     new_instances_per_minute: int | None = Field(default=600, ge=1, le=_MOST, description=_NEW_INSTANCES)
     telemetry_requests_per_second: int | None = Field(
         default=200, ge=1, le=_MOST, description=_TELEMETRY_REQUESTS

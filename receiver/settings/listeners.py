@@ -103,6 +103,11 @@ class TlsSettings(Settings):
                 f"client_auth is {self.client_auth}, so client_ca has to name the CA's PEM file; "
                 "without it no client certificate can be verified"
             )
+        if self.client_auth == "none" and self.client_ca is not None:
+            raise ValueError(
+                "client_ca is given, but client_auth is none, so nobody is asked for a certificate: "
+                "make it requested or required, or leave client_ca out"
+            )
         return self
 
 
@@ -215,5 +220,10 @@ class ListenerSettings(Settings):
             raise ValueError(
                 f"`tls` is given, but security_protocol is {self.security_protocol}: "
                 f"make it {'SASL_SSL' if self.speaks_sasl else 'SSL'}, or leave `tls` out"
+            )
+        if self.security_protocol != "SSL" and self.principal_mapping_rules != "DEFAULT":
+            raise ValueError(
+                f"principal_mapping_rules are given, but security_protocol is {self.security_protocol}: "
+                "only on an SSL listener a certificate names the principal; leave them out"
             )
         return self

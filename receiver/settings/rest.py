@@ -77,6 +77,11 @@ class RestTlsSettings(Settings):
     def _can_verify(self) -> Self:
         if self.client_auth != "none" and self.client_ca is None:
             raise ValueError(f"client_auth is {self.client_auth}, so client_ca has to name the CA's PEM file")
+        if self.client_auth == "none" and self.client_ca is not None:
+            raise ValueError(
+                "client_ca is given, but client_auth is none, so nobody is asked for a certificate: "
+                "make it requested or required, or leave client_ca out"
+            )
         return self
 
 

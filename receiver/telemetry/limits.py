@@ -5,23 +5,22 @@ waits.
 
 Open connections are counted exactly. What is allowed for a time is a bucket that drains at the limit's rate,
 kept as the one number that never has to be recalculated: the time at which it will be empty. A bucket has
-room for ``burst`` seconds of its rate, and nobody is let in without room; what is known afterwards only, or
-counts although it was refused, makes it overflow by ``debt`` seconds at most:
+room for ``burst`` seconds of its rate, and nobody is let in without room; what is known afterwards only makes
+it overflow, by ``debt`` seconds at most:
 
 ====================  ===========  ======  ======  ===================================================
 limit                 setting      burst   debt    what fills it
 ====================  ===========  ======  ======  ===================================================
-new_connections       by second    10 s    10 s    a connection, also one that was refused
+new_connections       by second    10 s            a connection
 new_instances         by minute    60 s            a client instance that was not known
-telemetry_requests    by second    10 s    10 s    a telemetry request, also one that was refused
+telemetry_requests    by second    10 s            a telemetry request
 core_time             by second    4 s     60 s    the time that a telemetry request took
 rejected_bytes        by minute    60 s    60 s    a push that was refused for what it held
 ====================  ===========  ======  ======  ===================================================
 
 Ten seconds of connections and requests, because all clients of a host come back at once when a broker was
-restarted, and who is told to wait then waits for its whole push interval. What was refused counts where the
-refusal itself is what an attacker makes us work with; it counts for the peer that was over, not for the other
-one: a host's flood takes nothing from a principal that others use too.
+restarted, and who is told to wait then waits for its whole push interval. What was refused does not count:
+clients try again, and many of them behind one address would keep each other out for ever.
 
 Buckets are kept for so many peers of each kind, and the least recently seen goes first; a bucket that is
 forgotten is empty. A peer that has open connections keeps its number of them whatever else is forgotten.
@@ -241,16 +240,13 @@ class _Bucket(NamedTuple):
     period_s: float
     burst_s: float
     debt_s: float = 0.0
-    counts_refused: bool = False
 
 
 # A peer's buckets, by index.
 _BUCKETS: Final = (
-    _Bucket(LimitName.NEW_CONNECTIONS, "new_connections_per_second", 1.0, 10.0, 10.0, counts_refused=True),
+    _Bucket(LimitName.NEW_CONNECTIONS, "new_connections_per_second", 1.0, 10.0),
     _Bucket(LimitName.NEW_INSTANCES, "new_instances_per_minute", 60.0, 60.0),
-    _Bucket(
-        LimitName.TELEMETRY_REQUESTS, "telemetry_requests_per_second", 1.0, 10.0, 10.0, counts_refused=True
-    ),
+    _Bucket(LimitName.TELEMETRY_REQUESTS, "telemetry_requests_per_second", 1.0, 10.0),
     _Bucket(LimitName.CORE_TIME, "core_ms_per_second", 1.0, 4.0, 60.0),
     _Bucket(LimitName.REJECTED_BYTES, "rejected_bytes_per_minute", 60.0, 60.0, 60.0),
 )
@@ -328,9 +324,6 @@ class _Peers:
         room_at = empty_at[bucket] + rate.unit_s - rate.bucket.burst_s
         if room_at - now <= _TOLERANCE_S:
             return None
-        if rate.bucket.counts_refused:
-            self.fill(bucket, peer, 1, now)
-            room_at = empty_at[bucket] + rate.unit_s - rate.bucket.burst_s
         return Exceeded(
             limit=rate.bucket.limit,
             scope=self.scope,

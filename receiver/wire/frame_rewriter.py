@@ -133,7 +133,7 @@ class FrameRewriter(ABC):
     def stop_watching(self) -> None:
         """Let everything from here on pass as it is, without a look at its frames."""
         self._over = True
-        self._skip = _ENDLESS
+        self._skip = _NONE if self._held else _ENDLESS
 
     def stop_passing(self) -> None:
         """Let nothing from here on pass."""
@@ -171,6 +171,12 @@ class FrameRewriter(ABC):
         """
         out: list[memoryview | bytes] = [chunk[:position]]
         end = len(chunk)
+        if self._over and self._passes and self._held is not None:
+            # Nobody watches any more, and the head of a frame was still waiting for its rest.
+            out = [bytes(self._held), chunk]
+            self._held = None
+            self._skip = _ENDLESS
+            return b"".join(out)
         try:
             while position < end and not self._over:
                 if self._swallow:

@@ -58,7 +58,7 @@ _ORDER = (
             together(
                 *(
                     request
-                    for number in range(32)
+                    for number in range(16)
                     for request in (
                         metadata(),
                         get(f"{number}"),
@@ -69,7 +69,7 @@ _ORDER = (
             ),
         ),
     ),
-    Case(name="a pipeline of 65 telemetry requests", steps=(together(*(get(f"{n}") for n in range(65))),)),
+    Case(name="a pipeline of 33 telemetry requests", steps=(together(*(get(f"{n}") for n in range(33))),)),
     Case(
         name="several requests under one correlation id",
         steps=(

@@ -141,10 +141,10 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
         lines={"a first request with 65 tagged fields in its header": {1: ("an answer", "closed")}},
     ),
     Difference(
-        name="More than 64 requests for the receiver in one go",
+        name="More than 32 requests for the receiver in one go",
         kafka="Answers them all.",
         receiver=(
-            "Closes the connection at the 65th ApiVersions, telemetry or login request without an answer; "
+            "Closes the connection at the 33rd ApiVersions, telemetry or login request without an answer; "
             "what came before is answered."
         ),
         reason=(
@@ -152,9 +152,9 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
             "From 16 on the connection is not read from, so it takes one write to get so far."
         ),
         lines={
-            "a pipeline of 65 telemetry requests": {
-                65: (_GET.replace("#1", "#65"), "closed"),
-                66: ("open", "closed"),
+            "a pipeline of 33 telemetry requests": {
+                33: (_GET.replace("#1", "#33"), "closed"),
+                34: ("open", "closed"),
             }
         },
     ),

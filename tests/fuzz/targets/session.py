@@ -162,7 +162,7 @@ class _Conversation:
         session = self.session
         out = self._waiting if from_client else self._to_client
         before = len(out)
-        feed = session.from_client if from_client else session.from_broker
+        feed = session.requests.feed if from_client else session.responses.feed
         try:
             for piece in _pieces(data, cuts):
                 buffer = bytearray(piece)

@@ -77,13 +77,14 @@ class SidecarFiles:
     upstream: CertificateFiles
 
     @property
+    def identity(self) -> dict[str, str]:
+        """Its ``tls`` section without client certificates."""
+        return {"certificate": str(self.server.chain), "key": str(self.server.key)}
+
+    @property
     def tls(self) -> dict[str, str]:
-        """Its ``tls`` section."""
-        return {
-            "certificate": str(self.server.chain),
-            "key": str(self.server.key),
-            "client_ca": str(self.server.ca),
-        }
+        """Its ``tls`` section with them."""
+        return {**self.identity, "client_ca": str(self.server.ca)}
 
     @property
     def upstream_tls(self) -> dict[str, str]:
@@ -115,8 +116,8 @@ def sidecar_listeners(files: SidecarFiles, rotating: SidecarFiles) -> Mapping[st
                 "tls": {**rotating.tls, "client_auth": "required"},
                 "upstream_tls": rotating.upstream_tls,
             },
-            "SASL_SSL": {"security_protocol": "SASL_SSL", "tls": tls},
-            "SASL_TLS": {"tls": tls, "upstream_tls": {"ca": files.upstream_tls["ca"]}},
+            "SASL_SSL": {"security_protocol": "SASL_SSL", "tls": files.identity},
+            "SASL_TLS": {"tls": files.identity, "upstream_tls": {"ca": files.upstream_tls["ca"]}},
             "CLAIM": {"oauthbearer_principal_claim": CLAIM},
         }
     )

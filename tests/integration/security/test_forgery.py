@@ -13,6 +13,7 @@ from typing import Final
 
 import pytest
 
+from receiver.telemetry.connection import UNKNOWN_PRINCIPAL
 from tests.integration.gateway.support import GatewaySidecar, read_get
 from tests.integration.security.forged_logins import (
     ACCEPTED,
@@ -174,8 +175,8 @@ def test_bare_tokens_and_then_telemetry(sidecar: GatewaySidecar, telemetry: Tele
         assert raw.says(handshake(version=0)) == [OK]
         assert raw.exchange(framed(b"\0alice\0" + SASL_USERS["alice"].encode())) == b""
         assert raw.says(*telemetry) == [OK, UNKNOWN_SUBSCRIPTION_ID]
-        assert watch.principal(raw) == NOBODY
-    assert watch.ended_as(raw) <= {NOBODY}
+        assert watch.principal(raw) == UNKNOWN_PRINCIPAL
+    assert watch.ended_as(raw) <= {UNKNOWN_PRINCIPAL}
     assert watch.counted() == {}
 
 

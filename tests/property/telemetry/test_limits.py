@@ -31,8 +31,7 @@ KEYS = (
 )
 PERIODS = (1, 60, 1, 1, 60)
 BURSTS = (10, 60, 10, 4, 60)
-DEBTS = (10, 0, 10, 60, 60)
-COUNTS_REFUSED = (NEW_CONNECTIONS, TELEMETRY_REQUESTS)
+DEBTS = (0, 0, 0, 60, 60)
 
 # By the minute and by the second: one unit fills a bucket for a time that a float tells exactly.
 rarely = st.sampled_from([None, 15, 30, 60, 240])
@@ -219,9 +218,6 @@ class LimitsRules(RuleBasedStateMachine):
         wait = model.wait(bucket, peer)
         if not wait:
             return None
-        if bucket in COUNTS_REFUSED:
-            model.fill(bucket, peer, Fraction(1))
-            wait = model.wait(bucket, peer)
         return Exceeded(
             limit=NAMES[bucket],
             scope=scope,

@@ -27,22 +27,24 @@ from tests.unit.session.support import get_subscriptions, read_subscriptions
 ONE_A_SECOND = LimitsSettings(source_address=PeerLimitsSettings(telemetry_requests_per_second=1))
 #: What a limit of one a second lets through at once.
 BURST = 10
+#: So many more at once, and the connection is not read from for as long as there is.
+MORE = 9
 THROTTLED = 89
 
 
 @contextlib.asynccontextmanager
 async def muted() -> AsyncIterator[Relayed]:
-    """A relay whose client has just sent one telemetry request too many, and has all the answers."""
+    """A relay whose client has just sent more telemetry requests than it may, and has all the answers."""
     async with relayed(Gate(limits=ONE_A_SECOND)) as wire:
         answers = Answers()
-        await send(wire.client, get_subscriptions() * (BURST + 1))
+        await send(wire.client, get_subscriptions() * (BURST + MORE))
         codes = []
-        for _ in range(BURST + 1):
+        for _ in range(BURST + MORE):
             answer = answers.to(await receive_frame(wire.broker))
             assert answer is not None
             await send(wire.broker, framed(answer))
             codes.append(read_subscriptions(await receive_frame(wire.client)).error_code)
-        assert codes == [0] * BURST + [THROTTLED]
+        assert codes == [0] * BURST + [THROTTLED] * MORE
         yield wire
 
 

@@ -48,7 +48,7 @@ async def ask(
 def test_a_probe_learns_versions_and_cluster(broker: ScriptedBroker) -> None:
     cluster_id, upstream = on_loop(ask(broker.port))
     assert cluster_id == CLUSTER_ID
-    assert upstream.ranges == {key: RANGES[key] for key in (METADATA, API_VERSIONS)}
+    assert upstream.ranges == {key: RANGES[key] for key in (METADATA, API_VERSIONS, 36)}
     assert broker.peers[0].ended.wait(5)
 
 

@@ -162,7 +162,7 @@ class Wire:
         self.connection = connection(security_protocol)
         self.clock = Clock()
         self.events = Events()
-        limits = limits or Limits(LimitsSettings())
+        self.limits = limits = limits or Limits(LimitsSettings())
         self.telemetry = telemetry_core(self.broker, limits, max_push_bytes=max_push_bytes)
         self.answers = Answers(ranges=ranges)
         self.random: list[int] = []

@@ -165,7 +165,7 @@ def test_a_cluster_that_nobody_named_can_not_be_wrong(wiring: Wiring) -> None:
 def test_a_broker_that_was_not_asked_yet_is_learned_from_its_answer(wiring: Wiring) -> None:
     wire = wiring(learned=None, ranges={**broker_up_to(4), METADATA: (4, 8)})
     assert read_api_versions(wire.exchange(api_versions(3)), 3).error_code == ErrorCode.NONE
-    assert wire.upstream.ranges == {METADATA: (4, 8), API_VERSIONS: (0, 4)}
+    assert wire.upstream.ranges == {METADATA: (4, 8), API_VERSIONS: (0, 4), 36: (0, 2)}
     assert read_subscriptions(wire.exchange(get_subscriptions())).error_code == ErrorCode.NONE
     assert wire.seen()[-1].api_version == 4  # the marker: the first that the broker has
 
@@ -207,3 +207,11 @@ def test_an_error_of_the_brokers_reaches_the_client_in_its_own_version(
     response = read_api_versions(wire.received()[0], asked)
     assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert response.throttle_time_ms == (250 if min(asked, forwarded.api_version) >= 1 else 0)
+
+
+@pytest.mark.parametrize("translates", [False, True])
+def test_a_login_in_a_version_that_we_cannot_read_is_not_offered(translates: bool) -> None:
+    ranges = {**RANGES, 36: (1, 4)}
+    wire = Wire(ranges=ranges, learned=None, translates=translates)
+    offered = ranges_of(read_api_versions(wire.exchange(api_versions(3)), 3))
+    assert offered[36] == (1, 2)

@@ -3,6 +3,7 @@ it is the session alone."""
 
 from __future__ import annotations
 
+import gc
 import struct
 from collections.abc import Sequence
 
@@ -14,6 +15,7 @@ from receiver.settings.limits import LimitsSettings, PrincipalLimitsSettings
 from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL
 from receiver.telemetry.limits import Limits
 from receiver.wire.error_codes import ErrorCode
+from receiver.wire.headers import RequestHeader
 from tests.testbed.scripted_broker import RANGES, Answers, parse, request_frame
 from tests.unit.session.support import (
     ARRIVALS,
@@ -277,3 +279,12 @@ def test_who_logs_in_with_bare_tokens_is_unknown() -> None:
     made = wire()
     made.send(sasl_handshake(0))
     assert made.connection.principal == UNKNOWN_PRINCIPAL
+
+
+def test_tagged_fields_of_a_header_are_not_kept_until_the_answer() -> None:
+    made = wire(OK)
+    made.exchange(handshake())
+    tagged = b"\1\0\xa0\x8d\x06" + bytes(100_000)  # one tagged field of 100,000 bytes
+    made.send(request_frame(SASL_AUTHENTICATE, 2, 36, tagged + b"\7\0a\0b" + b"\0\0"))
+    found = [held for held in gc.get_objects() if isinstance(held, RequestHeader) and held.tagged_fields]
+    assert not found

@@ -243,3 +243,13 @@ def test_bytes_cut_anywhere_mean_the_same() -> None:
             wire.send(stream[start:end])
         wire.answer()
         assert bytes(wire.to_client) == expected
+
+
+def test_an_answer_that_has_begun_at_handshake_v0_arrives_whole() -> None:
+    wire = Wire()
+    wire.send(produce_frame(5))
+    answer = framed(struct.pack(">ih", 5, 0))
+    wire.receive(answer[:6])
+    wire.send(sasl_handshake(0))
+    wire.receive(answer[6:])
+    assert bytes(wire.to_client) == answer

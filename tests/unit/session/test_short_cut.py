@@ -116,5 +116,5 @@ def test_a_login_on_a_listener_that_should_have_none_ends_the_short_cut() -> Non
 
 def test_a_client_that_floods_without_waiting_is_given_up() -> None:
     wire = Wire()
-    with pytest.raises(WireError, match="at most 64 requests for the receiver"):
-        wire.send(get_subscriptions() * 65)
+    with pytest.raises(WireError, match="at most 32 requests for the receiver"):
+        wire.send(get_subscriptions() * 33)

@@ -17,6 +17,8 @@ from tests.unit.telemetry.zstd_parts import rle_frame
 E = ErrorCode
 SMALL = payload("ck-producer-star-01")
 MAX_INFLATED = 1 << 20
+MAX_INFLATED = 1 << 20
+MAX_INFLATED = 1 << 20
 
 
 def limited(

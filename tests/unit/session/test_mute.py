@@ -1,0 +1,60 @@
+"""How long a connection that is told to wait is not read from."""
+
+from __future__ import annotations
+
+import pytest
+
+from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
+from receiver.telemetry.limits import LimitName, Limits
+from receiver.wire.error_codes import ErrorCode
+from tests.unit.session.support import Wire, connection, get_subscriptions, read_subscriptions
+
+#: What a limit of one a second lets through at once.
+BURST = 10
+
+
+def over() -> Wire:
+    """A wire of which the peer has asked as often as it may."""
+    limits = Limits(LimitsSettings(source_address=PeerLimitsSettings(telemetry_requests_per_second=1)))
+    wire = Wire(limits=limits)
+    for _ in range(BURST):
+        wire.exchange(get_subscriptions())
+        assert wire.session.take_mute() == 0
+    return wire
+
+
+def refuse(wire: Wire) -> float:
+    answer = read_subscriptions(wire.exchange(get_subscriptions()))
+    assert answer.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert wire.events.exceeded[-1].limit is LimitName.TELEMETRY_REQUESTS
+    return wire.session.take_mute()
+
+
+def test_who_goes_on_asking_waits_twice_as_long_each_time() -> None:
+    wire = over()
+    mutes = [refuse(wire) for _ in range(10)]
+    assert mutes == pytest.approx([0.005 * 2**n for n in range(8)] + [1.0, 1.0])
+
+
+def test_a_pipeline_of_requests_is_as_many_times() -> None:
+    wire = over()
+    wire.send(get_subscriptions() * 12)
+    assert wire.session.take_mute() == 1.0
+    assert wire.session.take_mute() == 0
+
+
+def test_who_waits_is_hardly_held_up_however_long_its_neighbours_take_too_much() -> None:
+    wire = over()
+    neighbour = connection()
+    for _ in range(5):
+        assert refuse(wire) == 0.005
+        wire.clock.now += 1.0
+        assert wire.limits.telemetry_request(neighbour, wire.clock.now) is None
+
+
+def test_time_that_it_was_not_read_from_is_no_waiting_of_its_own() -> None:
+    wire = over()
+    for _ in range(9):
+        mute = refuse(wire)
+    wire.clock.now += mute - 0.5
+    assert refuse(wire) == 1.0
