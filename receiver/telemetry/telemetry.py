@@ -176,9 +176,7 @@ class ClientTelemetry:
         client_instance_id = request.client_instance_id
         instance, created = self._use(client_instance_id, connection, now)
         if isinstance(instance, Exceeded):
-            response = GetTelemetrySubscriptionsResponse(
-                error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED, client_instance_id=client_instance_id
-            )
+            response = GetTelemetrySubscriptionsResponse(error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED)
             return SubscriptionsOutcome(
                 response=response, client_instance_id=client_instance_id, created=False, exceeded=instance
             )

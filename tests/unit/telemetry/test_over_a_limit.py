@@ -57,7 +57,8 @@ def test_a_get_for_one_instance_too_many_is_told_to_wait_and_not_remembered(give
     outcome = client.get(0, client_instance_id=given)
     assert outcome.exceeded == over(LimitName.NEW_INSTANCES, 2, 30.0)
     assert not outcome.created
-    assert outcome.client_instance_id == outcome.response.client_instance_id == given
+    assert outcome.client_instance_id == given
+    assert outcome.response.client_instance_id == ZERO_UUID
     assert outcome.response.error_code == E.THROTTLING_QUOTA_EXCEEDED
     assert outcome.response.throttle_time_ms == 0
     assert outcome.response.subscription_id == 0
