@@ -47,7 +47,7 @@ lint: $(STAMP) ## Lint, formatting, types, import layers
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-bench: setup ## Measure pass-through, pushes and memory beside HAProxy and a real broker, and under attack (about fifteen minutes)
+bench: setup ## Measure pass-through, pushes and memory beside HAProxy and a real broker, and under attack (about twenty minutes)
 	@$(BIN)/python -m tests.testbed setup --parts haproxy
 	@$(BIN)/python -m benchmarks
 
