@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from receiver.settings.limits import PeerLimitsSettings
 from tests.integration.gateway.support import (
     TIMEOUT_S,
     GatewaySidecar,
@@ -32,7 +33,9 @@ def scripted() -> Iterator[ScriptedBroker]:
 
 @pytest.fixture(scope="package")
 def shared(scripted: ScriptedBroker) -> Iterator[GatewaySidecar]:
-    settings = config(scripted.port, log={"requests": True})
+    # All these tests come from one address; what its limits do is tested where they are.
+    unlimited = dict.fromkeys(PeerLimitsSettings.model_fields)
+    settings = config(scripted.port, log={"requests": True}, limits={"source_address": unlimited})
     settings["listeners"].append(listener("LIMITED", scripted.port, max_connections=3))
     settings["listeners"].append(listener("SLOW", scripted.port))
     with GatewaySidecar(settings) as sidecar:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import itertools
 import json
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -33,7 +34,7 @@ NOBODY: Final = "User:ANONYMOUS"
 SAID: Final[set[str]] = {*SASL_USERS.values()}
 
 #: The connections, by what the log calls them, of which a push came out of the sidecar, one of each.
-LET_IN: Final[set[str]] = set()
+LET_IN: Final[list[str]] = []
 
 # Where the error code is in an answer if not right behind the correlation id.
 _CODE_AT: Final = {71: 9, 72: 9, CREATE_DELEGATION_TOKEN: 5}
@@ -221,6 +222,7 @@ class Watch:
         self._sidecar = sidecar
         self._listener = listener
         self._before = self._now()
+        self._logged = sum(1 for _ in logged(sidecar))  # ports are used again: what was before is another's
 
     def connect(self) -> Forger:
         return Forger(self._sidecar.port(self._listener))
@@ -241,20 +243,23 @@ class Watch:
         wait_until(
             lambda: self.principal(raw) is None, timeout_s=TIMEOUT_S, what="the end of a forger's connection"
         )
-        return {line["principal"] for line in logged(self._sidecar) if line.get("source") == raw.source}
+        return {line["principal"] for line in self._since() if line.get("source") == raw.source}
 
     def pushed_by(self, raw: Forger) -> str:
         """Wait until a push of a forger's comes out of the sidecar; return whose it is said to be."""
         found: list[str] = []
 
         def came_out() -> bool:
-            found[:] = [push["principal"] for push in came(self._sidecar) if push["source"] == raw.source]
+            found[:] = [push["principal"] for push in came(self._since()) if push["source"] == raw.source]
             return bool(found)
 
         wait_until(came_out, timeout_s=TIMEOUT_S, what="a push of a forger's")
         (principal,) = found
-        LET_IN.add(raw.source)
+        LET_IN.append(raw.source)
         return principal
+
+    def _since(self) -> Iterator[dict[str, Any]]:
+        return itertools.islice(logged(self._sidecar), self._logged, None)
 
     def _now(self) -> dict[str, float]:
         counted: dict[str, float] = {}
@@ -276,6 +281,6 @@ def logged(sidecar: GatewaySidecar) -> Iterator[dict[str, Any]]:
     return (json.loads(line) for line in sidecar.log_text().splitlines() if line.startswith("{"))
 
 
-def came(sidecar: GatewaySidecar) -> list[dict[str, Any]]:
-    """The pushes that came out of it, as its console plugin printed them."""
-    return [line for line in logged(sidecar) if "metrics" in line and "event" not in line]
+def came(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The pushes that came out of a sidecar, as its console plugin printed them among these lines."""
+    return [line for line in lines if "metrics" in line and "event" not in line]

@@ -152,7 +152,7 @@ def test_names_are_unique() -> None:
         ),
         (
             {"type": "acme", "url": "acme://x", "queue": 4},
-            "plugins[0].queue: 4: expected a mapping",
+            "plugins[0].queue: expected a mapping",
         ),
         (
             {"type": "acme", "url": "acme://x", "name": "no spaces"},
