@@ -370,6 +370,7 @@ class Session:
 
     def _check_outstanding(self) -> None:
         if len(self._pending) + len(self._answers) >= _MAX_OUTSTANDING:
+            self._limits.flooded(self._connection, self._clock.monotonic())
             raise WireError(
                 expected=f"at most {_MAX_OUTSTANDING} requests for the receiver before an answer",
                 offset=0,

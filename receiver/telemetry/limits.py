@@ -11,7 +11,7 @@ it overflow, by ``debt`` seconds at most:
 ====================  ===========  ======  ======  ===================================================
 limit                 setting      burst   debt    what fills it
 ====================  ===========  ======  ======  ===================================================
-new_connections       by second    10 s            a connection
+new_connections       by second    10 s            a connection; one closed for a flood, as twenty
 new_instances         by minute    60 s            a client instance that was not known
 telemetry_requests    by second    10 s            a telemetry request
 core_time             by second    4 s     60 s    the time that a telemetry request took
@@ -173,6 +173,15 @@ class Limits:
         exceeded = self._count(_TELEMETRY_REQUESTS, connection, now)
         return exceeded or self._full(_CORE_TIME, connection, now)
 
+    def flooded(self, connection: Connection, now: float) -> None:
+        """Count a connection that is closed for a flood as many: its client would just open another.
+
+        Args:
+            connection: The connection.
+            now: The time in seconds of a monotonic clock.
+        """
+        self._sources.fill(_NEW_CONNECTIONS, source_of(connection.source_address), _FLOODING, now)
+
     def spent(self, connection: Connection, seconds: float, now: float) -> None:
         """Count the time that a telemetry request took, whatever became of it.
 
@@ -255,6 +264,9 @@ _EMPTY: Final = (float("-inf"),) * len(_BUCKETS)
 _SETTINGS: Final = {bucket.limit: bucket.setting for bucket in _BUCKETS} | {
     LimitName.CONNECTIONS: "connections"
 }
+
+#: As how many new connections one counts that is closed for a flood.
+_FLOODING: Final = 20
 
 # Times are floats: what has room in less than this has room.
 _TOLERANCE_S: Final = 1e-9

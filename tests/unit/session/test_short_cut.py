@@ -6,6 +6,8 @@ import struct
 
 import pytest
 
+from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
+from receiver.telemetry.limits import Limits
 from receiver.wire.api_keys import METADATA, SASL_HANDSHAKE
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
@@ -114,7 +116,10 @@ def test_a_login_on_a_listener_that_should_have_none_ends_the_short_cut() -> Non
         wire.answer()
 
 
-def test_a_client_that_floods_without_waiting_is_given_up() -> None:
-    wire = Wire()
+def test_a_client_that_floods_without_waiting_is_given_up_and_does_not_come_back_at_once() -> None:
+    limits = Limits(LimitsSettings(source_address=PeerLimitsSettings(new_connections_per_second=1)))
+    wire = Wire(limits=limits)
     with pytest.raises(WireError, match="at most 32 requests for the receiver"):
         wire.send(get_subscriptions() * 33)
+    assert limits.connection_opened(wire.connection.source_address, wire.clock.now) is not None
+    assert limits.connection_opened(wire.connection.source_address, wire.clock.now + 1) is None

@@ -339,3 +339,15 @@ def test_fewer_peers_from_now_on() -> None:
         assert limits.telemetry_request(connection(source_address=f"10.0.0.{number}"), 0) is None
     limits.replace_settings(LimitsSettings(max_peers=16))
     assert limits.peers == {"source_address": 16, "principal": 0}
+
+
+def test_a_connection_that_is_closed_for_a_flood_counts_as_many() -> None:
+    limits = by_source(new_connections_per_second=10)
+    one = connection(source_address="10.0.0.7")
+    for _ in range(5):
+        assert limits.connection_opened("10.0.0.7", 0) is None
+        limits.flooded(one, 0)
+    assert limits.connection_opened("10.0.0.7", 0) is not None
+    # It is overdrawn by nothing: as soon as there is room for one, one is let in.
+    assert limits.connection_opened("10.0.0.7", 0.1) is None
+    assert limits.connection_opened("10.0.0.8", 0) is None
