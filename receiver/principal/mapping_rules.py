@@ -15,15 +15,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-import re2
+from receiver.patterns import compile_pattern
 
 __all__ = ["MappingRules", "MappingRulesError", "NoMatchingRuleError"]
 
 #: Replacing is quadratic in the worst case; real names have some hundred characters.
 MAX_NAME_CHARS: Final = 4096
-
-# What RE2 may spend on one pattern's program and states, in bytes.
-_PATTERN_MEMORY: Final = 1 << 20
 
 _RULE = re.compile(
     r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)|)\s*(?:,\s*|\Z)", re.ASCII
@@ -187,18 +184,11 @@ def _compile(pattern: str) -> Any:
     for found in _JAVA_SYNTAX.finditer(pattern):
         if found.lastgroup:
             raise ValueError(f"the pattern has {_REFUSED[found.lastgroup]}")
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = _PATTERN_MEMORY
     try:
-        return re2.compile(pattern, options)
-    except UnicodeEncodeError:
-        raise ValueError("the pattern is not Unicode text") from None
-    except re2.error as error:
-        reason = error.args[0] if error.args else "unknown"
-        reason = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
+        return compile_pattern(pattern)
+    except ValueError as error:
         raise ValueError(
-            f"the pattern is no RE2 expression ({reason}); "
+            f"the pattern is no RE2 expression ({error}); "
             "write it without look-around, possessive repetition and back references"
         ) from None
 

@@ -13,11 +13,11 @@ from collections import OrderedDict
 from typing import Final
 
 from receiver.principal.sasl import MAX_NAME_BYTES
+from receiver.session.messages import at_body
 from receiver.wire import api_keys, k38_create_delegation_token, k41_describe_delegation_token
 from receiver.wire.errors import WireError
-from receiver.wire.headers import RequestHeader, decode_response_header, response_header_version
+from receiver.wire.headers import RequestHeader
 from receiver.wire.k38_create_delegation_token import DelegationToken
-from receiver.wire.primitives import Reader
 
 __all__ = ["DelegationTokens"]
 
@@ -80,8 +80,7 @@ class DelegationTokens:
 
 
 def _tokens(header: RequestHeader, response: bytes) -> tuple[DelegationToken, ...]:
-    reader = Reader(response)
-    decode_response_header(reader, response_header_version(header.api_key, header.api_version))
+    reader = at_body(response, header.api_key, header.api_version)
     if header.api_key == api_keys.DESCRIBE_DELEGATION_TOKEN:
         return k41_describe_delegation_token.decode_response(reader, header.api_version)
     token = k38_create_delegation_token.decode_response(reader, header.api_version)

@@ -20,11 +20,12 @@ from typing import Final, TypeAlias
 
 from receiver.principal.sasl import SaslExchange
 from receiver.session.delegation_tokens import DelegationTokens
+from receiver.session.messages import at_body
 from receiver.telemetry.connection import UNKNOWN_PRINCIPAL, Connection
 from receiver.wire import api_keys, k17_sasl_handshake, k36_sasl_authenticate
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
-from receiver.wire.headers import RequestHeader, decode_response_header, response_header_version
+from receiver.wire.headers import RequestHeader
 from receiver.wire.primitives import Reader
 
 __all__ = ["WATCHED", "Login", "LoginOutcome", "Observing"]
@@ -128,7 +129,7 @@ class Login:
 
         def observe(response: bytes) -> None:
             answer = k17_sasl_handshake.decode_response(
-                _at_body(response, api_keys.SASL_HANDSHAKE, header.api_version), header.api_version
+                at_body(response, api_keys.SASL_HANDSHAKE, header.api_version), header.api_version
             )
             if answer.error_code != ErrorCode.NONE:
                 self._fail(exchange)
@@ -151,7 +152,7 @@ class Login:
             if over or not readable:
                 return
             answer = k36_sasl_authenticate.decode_response(
-                _at_body(response, api_keys.SASL_AUTHENTICATE, version), version
+                at_body(response, api_keys.SASL_AUTHENTICATE, version), version
             )
             if answer.error_code != ErrorCode.NONE:
                 self._fail(exchange)
@@ -195,9 +196,3 @@ class Login:
 
 def _nothing_to_see(_: bytes) -> None:
     return
-
-
-def _at_body(response: bytes, api_key: int, version: int) -> Reader:
-    reader = Reader(response)
-    decode_response_header(reader, response_header_version(api_key, version))
-    return reader

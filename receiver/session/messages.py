@@ -42,6 +42,7 @@ from receiver.wire.primitives import Reader
 
 __all__ = [
     "api_versions_request",
+    "at_body",
     "decode_telemetry",
     "error_answer",
     "marker",
@@ -129,6 +130,22 @@ def error_answer(header: RequestHeader, error_code: ErrorCode) -> bytes | None:
     return frame(response_header(header), body)
 
 
+def at_body(response: bytes, api_key: int, api_version: int) -> Reader:
+    """Return a reader at the body of a response, which comes without its length.
+
+    Args:
+        response: The response.
+        api_key: The API key of its request.
+        api_version: The API version of its request.
+
+    Raises:
+        WireError: The bytes have no such header.
+    """
+    reader = Reader(response)
+    decode_response_header(reader, response_header_version(api_key, api_version))
+    return reader
+
+
 def offset_delete_answer(header: RequestHeader, response: bytes) -> bytes:
     """Write the frame of an answer to OffsetDelete v1.
 
@@ -139,9 +156,8 @@ def offset_delete_answer(header: RequestHeader, response: bytes) -> bytes:
     Raises:
         WireError: It is no such answer.
     """
-    reader = Reader(response)
-    decode_response_header(reader, response_header_version(header.api_key, header.api_version - 1))
-    return frame(response_header(header), k47_offset_delete.response_to_v1(reader))
+    body = at_body(response, header.api_key, header.api_version - 1)
+    return frame(response_header(header), k47_offset_delete.response_to_v1(body))
 
 
 def api_versions_request(

@@ -11,14 +11,14 @@ from typing import Final, Protocol
 
 from receiver.session.events import SessionEvents
 from receiver.session.login import Login
-from receiver.session.messages import decode_telemetry, response_header, telemetry_error
+from receiver.session.messages import at_body, decode_telemetry, response_header, telemetry_error
 from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.limits import Limits
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire import api_keys, k03_metadata, k71_get_telemetry_subscriptions, k72_push_telemetry
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.framing import frame
-from receiver.wire.headers import RequestHeader, decode_response_header, response_header_version
+from receiver.wire.headers import RequestHeader
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.primitives import Reader
@@ -145,13 +145,15 @@ class TelemetryRequests:
         Raises:
             WireError: It is no such answer.
         """
-        refused = k03_metadata.is_error(_at_body(response, version), version)
+        refused = k03_metadata.is_error(at_body(response, api_keys.METADATA, version), version)
         if refused or (self._login.required and not self._login.succeeded):
             # The broker says so; or it would take anybody, behind a listener that is said to ask for a login.
             self._events.unauthenticated_telemetry(self._connection, header)
             return telemetry_error(header, ErrorCode.ILLEGAL_SASL_STATE)
         if self._broker.cluster_id is None:
-            self._broker.cluster_id = k03_metadata.decode_cluster_id(_at_body(response, version), version)
+            self._broker.cluster_id = k03_metadata.decode_cluster_id(
+                at_body(response, api_keys.METADATA, version), version
+            )
         self.vouched = True
         return decide()
 
@@ -186,10 +188,3 @@ class TelemetryRequests:
         self._refused_at = now
         self._next_mute_s = min(2 * self._next_mute_s, _MAX_MUTE_S) if again else _FIRST_MUTE_S
         self._mute_s = self._next_mute_s
-
-
-def _at_body(response: bytes, version: int) -> Reader:
-    """Return a reader at the body of an answer to Metadata."""
-    reader = Reader(response)
-    decode_response_header(reader, response_header_version(api_keys.METADATA, version))
-    return reader

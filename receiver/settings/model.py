@@ -1,8 +1,7 @@
 """The configuration as types: every key of ``receiver.yaml``, its default, its bounds and what it does.
 
 Owns the outer contract's names, with the modules of its larger sections beside it, and nothing else: no
-file, no environment, no I/O. The configuration
-reference in docs/ is made from these types.
+file, no environment, no I/O. The configuration reference in docs/ is made from these types.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import re2
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
+from receiver.patterns import compile_pattern
 from receiver.settings.base import Settings
 from receiver.settings.hostport import HostPort
 from receiver.settings.limits import LimitsSettings
@@ -46,18 +45,11 @@ def _without_repetition(names: tuple[CompressionName, ...]) -> tuple[Compression
 
 
 def _regular_expression(text: str) -> str:
-    options = re2.Options()
-    options.log_errors = False
     try:
-        re2.compile(text, options)
-    except re2.error as error:
-        raise ValueError(f"not a regular expression (RE2): {_reason(error)}") from None
+        compile_pattern(text)
+    except ValueError as error:
+        raise ValueError(f"not a regular expression (RE2): {error}") from None
     return text
-
-
-def _reason(error: Exception) -> str:
-    reason = error.args[0] if error.args else ""
-    return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
 
 
 def _with_type(entry: dict[str, Any]) -> dict[str, Any]:

@@ -17,10 +17,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from receiver.patterns import compile_pattern
 from receiver.settings.model import QuirkSettings
 from receiver.telemetry.compression import CODECS
 from receiver.telemetry.errors import QuirkError
-from receiver.telemetry.patterns import VersionRange, compile_pattern, parse_version
+from receiver.telemetry.versions import VersionRange, parse_version
 
 __all__ = ["BUILT_IN_QUIRKS", "Quirk", "QuirkError", "Quirks", "Treatment", "software_identities"]
 

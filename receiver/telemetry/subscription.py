@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import google_crc32c
 
+from receiver.patterns import compile_pattern
 from receiver.telemetry.connection import Connection
 from receiver.telemetry.errors import SubscriptionError
-from receiver.telemetry.patterns import compile_pattern
 from receiver.wire.uuid import Uuid, uuid_to_text
 
 __all__ = [

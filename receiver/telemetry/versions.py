@@ -1,19 +1,14 @@
-"""Regular expressions that come from outside, and ranges of versions.
+"""Versions of software, and ranges of them.
 
-Owns how both are read. Patterns run on RE2 alone: its time is linear in the text, its memory bounded.
+Owns how both are read and compared.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
-import re2
-
-__all__ = ["Version", "VersionRange", "compile_pattern", "parse_version"]
-
-# What RE2 may spend on one pattern's program and states, in bytes.
-_PATTERN_MEMORY: Final = 1 << 20
+__all__ = ["Version", "VersionRange", "parse_version"]
 
 #: The numbers of a version, without zeros at the end: ``2.5`` and ``2.5.0`` are one version.
 Version = tuple[int, ...]
@@ -21,30 +16,6 @@ Version = tuple[int, ...]
 # More digits than these are no version, and Python refuses to read thousands of them.
 _VERSION = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,7})(?!\d)")
 _BOUND = re.compile(r"\s*(>=|<=|==|=|>|<)\s*(v?\d{1,9}(?:\.\d{1,9}){0,7})\s*")
-
-
-def compile_pattern(pattern: str) -> Any:
-    """Compile a regular expression from outside, on RE2, which takes linear time and bounded memory.
-
-    Args:
-        pattern: The expression.
-
-    Returns:
-        RE2's compiled object; match it against UTF-8 bytes.
-
-    Raises:
-        ValueError: It is no RE2 expression, or needs too much memory; the text is RE2's reason.
-    """
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = _PATTERN_MEMORY
-    try:
-        return re2.compile(pattern, options)
-    except UnicodeEncodeError:
-        raise ValueError("it is not Unicode text") from None
-    except re2.error as error:
-        reason = error.args[0] if error.args else "unknown"
-        raise ValueError(reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason) from None
 
 
 def parse_version(text: str) -> Version | None:

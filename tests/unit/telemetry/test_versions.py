@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from receiver.telemetry.patterns import VersionRange, parse_version
+from receiver.telemetry.versions import VersionRange, parse_version
 
 
 @pytest.mark.parametrize(
