@@ -1,12 +1,22 @@
-"""Certificates, issued once: that takes longer than using them."""
+"""What tests of the gateway share: a broker for each, and certificates issued once, as that takes long."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from tests.testbed.scripted_broker import ScriptedBroker
 from tests.unit.gateway.tls import Certificates, issue
 
 
 @pytest.fixture(scope="package")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return issue(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    """A broker that answers as one does."""
+    with ScriptedBroker() as started:
+        yield started

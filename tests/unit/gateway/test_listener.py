@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
 
 import pytest
 from structlog.testing import capture_logs
@@ -27,12 +26,6 @@ from tests.unit.gateway.support import (
     send,
 )
 from tests.unit.session.support import get_subscriptions, read_subscriptions
-
-
-@pytest.fixture
-def broker() -> Iterator[ScriptedBroker]:
-    with ScriptedBroker() as started:
-        yield started
 
 
 def test_a_connection_is_entered_counted_and_struck_again(broker: ScriptedBroker) -> None:

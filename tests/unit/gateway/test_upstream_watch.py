@@ -6,7 +6,7 @@ import asyncio
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from structlog.testing import capture_logs
@@ -28,12 +28,6 @@ from tests.testbed.scripted_broker import (
     framed,
 )
 from tests.unit.gateway.support import Gate, eventually, on_loop
-
-
-@pytest.fixture
-def broker() -> Iterator[ScriptedBroker]:
-    with ScriptedBroker() as started:
-        yield started
 
 
 async def ask(
