@@ -64,7 +64,7 @@ docs: $(STAMP) ## Write the generated parts of docs/ anew
 clean: ## Remove what was built in this folder (the cache folder stays)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11 pyproject.toml
+LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11 --all-extras pyproject.toml
 
 lock: ## Lock the dependencies of pyproject.toml anew, with hashes
 	@$(LOCK) --output-file requirements.lock

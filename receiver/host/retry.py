@@ -34,12 +34,13 @@ class RetryPolicy:
     max_elapsed_s: float
 
     @classmethod
-    def of(cls, settings: RetrySettings) -> RetryPolicy:
-        """The policy that an operator's settings describe."""
+    def of(cls, settings: RetrySettings, *, default_elapsed_s: float) -> RetryPolicy:
+        """The policy that an operator's settings describe; 0 seconds are without end."""
         return cls(
             initial_s=settings.initial_ms / 1000,
             max_s=max(settings.initial_ms, settings.max_ms) / 1000,
-            max_elapsed_s=settings.max_elapsed_s or math.inf,
+            max_elapsed_s=(default_elapsed_s if settings.max_elapsed_s is None else settings.max_elapsed_s)
+            or math.inf,
         )
 
     def backoff_s(self, failures: int, random: float) -> float:

@@ -46,7 +46,7 @@ class Sender:
         )
         self.offer = self.queue.offer
         self._plugin = hosted.plugin
-        self._policy = RetryPolicy.of(settings.retry)
+        self._policy = RetryPolicy.of(settings.retry, default_elapsed_s=300.0)
         self._max_items = min(settings.batch.max_items, max(1, hosted.plugin.max_batch_items))
         self._max_bytes = settings.batch.max_bytes
         self._linger_s = settings.batch.linger_ms / 1000 if self._max_items > 1 else 0.0

@@ -6,11 +6,38 @@ its ``Config``'s, never known here.
 
 from __future__ import annotations
 
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["BatchSettings", "HostSettings", "QueueSettings", "RetrySettings"]
+__all__ = [
+    "BatchSettings",
+    "BreakerSettings",
+    "Delivery",
+    "HostSettings",
+    "Isolation",
+    "ProcessSettings",
+    "QueueSettings",
+    "RetrySettings",
+    "SpoolSettings",
+]
+
+
+class Delivery(StrEnum):
+    """What of a plugin's pushes is kept on disk until its destination has them."""
+
+    MEMORY = "memory"
+    SPOOL_WHEN_BEHIND = "spool_when_behind"
+    SPOOL_ALWAYS = "spool_always"
+
+
+class Isolation(StrEnum):
+    """Where a plugin runs."""
+
+    THREAD = "thread"
+    PROCESS = "process"
 
 
 class _Settings(BaseModel):
@@ -18,7 +45,7 @@ class _Settings(BaseModel):
 
 
 class QueueSettings(_Settings):
-    """The queue between clients' pushes and the plugin; when it is full the oldest pushes go, counted."""
+    """What is held in memory between clients' pushes and the plugin."""
 
     max_items: int = Field(default=10_000, ge=1, le=10_000_000, description="Most pushes held.")
     max_bytes: int = Field(
@@ -53,10 +80,64 @@ class RetrySettings(_Settings):
         default=1000, ge=1, le=3_600_000, description="The first back-off; each next one doubles."
     )
     max_ms: int = Field(default=30_000, ge=1, le=3_600_000, description="The longest back-off.")
-    max_elapsed_s: Annotated[float, Field(ge=0, le=86_400)] = Field(
-        default=300.0,
-        description="How long one export is tried again before its pushes are dropped and counted; "
-        "0: for as long as the receiver runs.",
+    max_elapsed_s: Annotated[float, Field(ge=0, le=86_400)] | None = Field(
+        default=None,
+        description="How long one export is tried again before its pushes are dropped and counted; 0: "
+        "without end. Null: 300 with `delivery: memory`, without end with a spool, whose bound then decides.",
+    )
+
+
+class BreakerSettings(_Settings):
+    """The circuit breaker: when a destination is not asked for a while, and how it is tried again."""
+
+    failures: int = Field(
+        default=5,
+        ge=1,
+        le=1_000_000,
+        description="Failures in a row that open the circuit; the next export, after `retry.max_ms`, is of "
+        "one push, and the circuit closes when it succeeds.",
+    )
+
+
+class SpoolSettings(_Settings):
+    """The segment log on disk, which holds what the destination could not take yet."""
+
+    path: Path | None = Field(
+        default=None,
+        description="Its folder, which no other plugin may have. Null: `./spool/` and the plugin's name.",
+    )
+    max_bytes: int = Field(
+        default=1_073_741_824,
+        ge=1_048_576,
+        description="Most bytes on disk; at the bound the oldest pushes go, counted.",
+    )
+    segment_bytes: int = Field(
+        default=16_777_216,
+        ge=65_536,
+        le=1_073_741_824,
+        description="Size at which a segment file is closed and the next begun; the oldest go by segments.",
+    )
+    after_ms: int = Field(
+        default=1_000,
+        ge=0,
+        le=600_000,
+        description="With `spool_when_behind`: how long a push waits in memory before it is written to disk.",
+    )
+
+
+class ProcessSettings(_Settings):
+    """The process that a plugin runs in with `isolation: process`."""
+
+    max_memory_bytes: int = Field(
+        default=536_870_912,
+        ge=134_217_728,
+        description="Address space that it may take beyond what it has once started; more is refused to it.",
+    )
+    call_timeout_s: float = Field(
+        default=60.0,
+        ge=0.1,
+        le=3_600,
+        description="How long one call may take before the process is killed and started anew.",
     )
 
 
@@ -69,6 +150,19 @@ class HostSettings(_Settings):
         description="Name in logs, metrics and the REST API; unique. "
         "Default: the type, numbered from the second on.",
     )
+    delivery: Delivery = Field(
+        default=Delivery.SPOOL_WHEN_BEHIND,
+        description="`memory`: nothing on disk. `spool_when_behind`: on disk when the destination is slow or "
+        "away. `spool_always`: a push is answered after it is on disk.",
+    )
+    isolation: Isolation = Field(
+        default=Isolation.THREAD,
+        description="`thread`: in the receiver's process. `process`: in one of its own, which is killed when "
+        "it hangs and started again when it ends.",
+    )
     queue: QueueSettings = QueueSettings()
+    spool: SpoolSettings = SpoolSettings()
     batch: BatchSettings = BatchSettings()
     retry: RetrySettings = RetrySettings()
+    breaker: BreakerSettings = BreakerSettings()
+    process: ProcessSettings = ProcessSettings()

@@ -107,12 +107,19 @@ class ClientTelemetryPayload:
         data: OTLP bytes of a ``MetricsData`` (the same bytes as an ``ExportMetricsServiceRequest``).
             Concatenating the data of several pushes gives a valid ``MetricsData`` of all of them,
             because protobuf appends repeated fields.
+        sequence: Which push of this client instance it is for this receiver, counted from 1. With the
+            instance's id and :attr:`ClientTelemetryContext.received_at_ns` it is the push's idempotency key:
+            the same in every export of it, also after a restart, and no other push's.
+        push_id: A hash of the instance's id and of the bytes as the client sent them, 32 hexadecimal digits:
+            the same for a push that a client repeats, also to another broker's receiver.
         content_type: Always :data:`OTLP_CONTENT_TYPE`.
     """
 
     client_instance_id: str
     terminating: bool
     data: bytes
+    sequence: int
+    push_id: str
     content_type: str = OTLP_CONTENT_TYPE
 
     @functools.cached_property

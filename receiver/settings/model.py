@@ -11,11 +11,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from receiver.patterns import compile_pattern
+from receiver.settings.backpressure import BackPressureSettings
 from receiver.settings.base import Settings
 from receiver.settings.hostport import HostPort
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.listeners import ListenerSettings
+from receiver.settings.meaning import (
+    NormalizationSettings,
+    PrivacySettings,
+    RegularExpression,
+    SeriesSettings,
+)
 from receiver.settings.rest import RestSettings
 
 __all__ = [
@@ -44,21 +50,12 @@ def _without_repetition(names: tuple[CompressionName, ...]) -> tuple[Compression
     return names
 
 
-def _regular_expression(text: str) -> str:
-    try:
-        compile_pattern(text)
-    except ValueError as error:
-        raise ValueError(f"not a regular expression (RE2): {error}") from None
-    return text
-
-
 def _with_type(entry: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(entry.get("type"), str) or not entry["type"]:
         raise ValueError("`type` is required: the plugin's name, for example otlp or console")
     return entry
 
 
-_RegularExpression = Annotated[str, AfterValidator(_regular_expression)]
 _Compression = Annotated[tuple[CompressionName, ...], AfterValidator(_without_repetition)]
 _PluginEntry = Annotated[dict[str, Any], AfterValidator(_with_type)]
 
@@ -82,7 +79,7 @@ class SubscriptionStoreSettings(Settings):
 class QuirkSettings(Settings):
     """A rule for clients of a certain software: what they are sent differently."""
 
-    client_software_name: _RegularExpression = Field(
+    client_software_name: RegularExpression = Field(
         description="Regular expression (RE2) for the whole software name."
     )
     client_software_version: str = Field(
@@ -98,6 +95,11 @@ class QuirkSettings(Settings):
     )
     max_interval_ms: int | None = Field(
         default=None, ge=100, le=3_600_000, description="Longest push interval the client can keep."
+    )
+    bad_metrics: tuple[RegularExpression, ...] = Field(
+        default=(),
+        description="Regular expressions (RE2) for whole names of metrics whose values the client gets "
+        "wrong; `telemetry.normalization.known_bad_values` says what becomes of them.",
     )
     reason: str = Field(default="", description="Why the rule exists, for the log and the REST API.")
 
@@ -142,6 +144,10 @@ class TelemetrySettings(Settings):
     quirks: tuple[QuirkSettings, ...] = Field(
         default=(), description="Rules for certain clients, tried before the built-in ones."
     )
+    normalization: NormalizationSettings = NormalizationSettings()
+    series: SeriesSettings = SeriesSettings()
+    privacy: PrivacySettings = PrivacySettings()
+    backpressure: BackPressureSettings = BackPressureSettings()
 
     @field_validator("max_inflated_bytes")
     @classmethod

@@ -6,6 +6,7 @@ know what becomes of a push that it took.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -265,6 +266,8 @@ class ClientTelemetry:
                 client_instance_id=instance.text_id,
                 terminating=request.terminating,
                 data=labelled.data,
+                sequence=instance.pushes_accepted,
+                push_id=_push_id(client_instance_id, metrics),
             )
             push = Push(context=context, payload=payload)
         return PushOutcome(
@@ -352,6 +355,12 @@ _PROBLEMS: Final = {
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: "it came before the push interval was over",
     ErrorCode.UNKNOWN_SUBSCRIPTION_ID: "its subscription id is not the instance's current one",
 }
+
+
+def _push_id(client_instance_id: Uuid, metrics: bytes | memoryview) -> str:
+    identity = hashlib.blake2b(client_instance_id, digest_size=16)
+    identity.update(metrics)
+    return identity.hexdigest()
 
 
 def _refused(

@@ -46,6 +46,8 @@ def push(number: int = 0, *, data: bytes | None = None, size: int = 10) -> Push:
             client_instance_id="AAAAAAAAAAAAAAAAAAAAAQ",
             terminating=False,
             data=bytes(size) if data is None else data,
+            sequence=number + 1,
+            push_id=f"{number:032x}",
         ),
     )
 
