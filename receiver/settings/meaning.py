@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from receiver.patterns import compile_pattern
+from receiver.patterns import Rewrite, compile_pattern
 from receiver.settings.base import Settings
 
 __all__ = [
@@ -72,6 +72,13 @@ class ClientIdFoldingSettings(Settings):
     replacement: str = Field(
         max_length=512, description="What the label `client_id` is instead; `\\1` is the first group."
     )
+
+    @field_validator("replacement")
+    @classmethod
+    def _groups_are_there(cls, replacement: str, info: ValidationInfo) -> str:
+        if "pattern" in info.data:
+            Rewrite(info.data["pattern"], replacement)
+        return replacement
 
 
 class SeriesSettings(Settings):

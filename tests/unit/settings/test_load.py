@@ -104,6 +104,11 @@ def test_the_outer_contract_loads(tmp_path: Path) -> None:
             "missing ): a(",
         ),
         (
+            "telemetry: {series: {client_id_folding: [{pattern: 'a', replacement: '\\1'}]}}",
+            'receiver.yaml: telemetry.series.client_id_folding[0].replacement: "\\\\1": \\1 names a group, '
+            "but the pattern has no group",
+        ),
+        (
             "telemetry: {quirks: [{}]}",
             "receiver.yaml: telemetry.quirks[0].client_software_name: required: text",
         ),
