@@ -41,7 +41,7 @@ class PluginHost:
         for sender in self._senders:
             sender.start()
 
-    def offer(self, push: Push) -> None:
+    def offer(self, push: Push, stored: Callable[[], None] | None = None) -> bool:
         """Queue a push for every plugin.
 
         Never waits and never raises: a full queue drops its oldest pushes, and counts them. May be called
@@ -49,6 +49,7 @@ class PluginHost:
         """
         for offer in self._offers:
             offer(push)
+        return False
 
     def stop(self, timeout_s: float) -> bool:
         """Export what is queued, then stop every plugin; waits, so call it off the event loop.
