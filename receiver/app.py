@@ -18,6 +18,8 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -36,6 +38,7 @@ from receiver.host import PluginHost, load_plugins
 from receiver.host.discovery import PluginConfigError
 from receiver.log import configure as configure_log
 from receiver.metrics import ListenerBytes, ReceiverMetrics, Sources
+from receiver.plugin import Push
 from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
@@ -114,7 +117,7 @@ class Application:
             random_bytes=os.urandom,
         )
         self._events = GatewayEvents(
-            metrics=self._metrics, deliver=self._host.offer, log_requests=settings.log.requests
+            metrics=self._metrics, deliver=self._deliver, log_requests=settings.log.requests
         )
         self._store = SqliteSubscriptionStore(settings.subscriptions.path)
         self._subscriptions = Subscriptions(self._store, self._telemetry.replace_subscriptions)
@@ -128,7 +131,7 @@ class Application:
         Raises:
             StoreError, ListenerError, ServerError: The receiver can't start; the message says why.
         """
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         try:
             await self._subscriptions.load()
             self._host.start()
@@ -152,6 +155,14 @@ class Application:
             return "the receiver is starting"
         problems = self._gateway.problems()
         return "; ".join(problems) if problems else None
+
+    def _deliver(self, push: Push, stored: Callable[[], None]) -> bool:
+        def tell() -> None:
+            # From a plugin's thread, which may outlive the loop.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(stored)
+
+        return self._host.offer(push, tell)
 
     # -- the parts ------------------------------------------------------------------------------------
 

@@ -60,6 +60,7 @@ class Direction:
         ended: The source has nothing more to say.
         paused: Somebody wants the source not to be read from.
         supervised: The relay wants to know of every chunk, not just of those that the session rewrote.
+        withheld: Nothing goes to the sink for now; see :meth:`release`.
     """
 
     __slots__ = (
@@ -77,6 +78,7 @@ class Direction:
         "ended",
         "paused",
         "supervised",
+        "withheld",
     )
 
     def __init__(
@@ -101,6 +103,7 @@ class Direction:
         self.ended = False
         self.paused = False
         self.supervised = False
+        self.withheld = False
 
     @property
     def finished(self) -> bool:
@@ -158,8 +161,9 @@ class Direction:
 
     def give(self, out: memoryview | bytes) -> None:
         """Send to the sink; what it can't take now is kept, and the source has to wait for it."""
-        if self._backlog:
+        if self._backlog or self.withheld:
             self._backlog = bytes(self._backlog) + out
+            self.update()
             return
         try:
             sent = self._send(out)
@@ -173,6 +177,12 @@ class Direction:
             self._loop.set_direct_writer(self._sink.fileno(), self._writable)
             self.update()
 
+    def release(self) -> None:
+        """Send on after nothing was to go to the sink, beginning with what has come meanwhile."""
+        self.withheld = False
+        if self._backlog:
+            self._loop.set_direct_writer(self._sink.fileno(), self._writable)
+
     def read_at_most(self, limit: Callable[[], int]) -> None:
         """From here on, read no more at a time than ``limit`` says, and tell the relay of every chunk."""
         source = self._source  # and not this direction, which would then refer to itself
@@ -184,6 +194,9 @@ class Direction:
         self.supervised = True
 
     def _writable(self) -> bool:
+        if self.withheld:
+            self._loop.set_direct_writer(self._sink.fileno(), None)
+            return False
         try:
             sent = self._send(self._backlog)
         except BlockingIOError:

@@ -50,12 +50,17 @@ class GatewayEvents:
 
     Args:
         metrics: The receiver's own metrics.
-        deliver: Takes an accepted push to the plugins; must neither block nor raise.
+        deliver: Takes an accepted push to the plugins; must neither block nor raise. Says whether the
+            answer waits until what it is given beside the push is called.
         log_requests: Whether each ApiVersions and telemetry request is logged (KIP-511, "Request Log").
     """
 
     def __init__(
-        self, *, metrics: ReceiverMetrics, deliver: Callable[[Push], None], log_requests: bool
+        self,
+        *,
+        metrics: ReceiverMetrics,
+        deliver: Callable[[Push, Callable[[], None]], bool],
+        log_requests: bool,
     ) -> None:
         self._metrics = metrics
         self._deliver = deliver
@@ -85,14 +90,21 @@ class GatewayEvents:
             )
 
     def push_answered(
-        self, connection: Connection, header: RequestHeader, outcome: PushOutcome, seconds: float
-    ) -> None:
-        """Count and log an answer to PushTelemetry, and hand an accepted push to the plugins."""
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        outcome: PushOutcome,
+        seconds: float,
+        stored: Callable[[], None],
+    ) -> bool:
+        """Count and log an answer to PushTelemetry, and hand an accepted push to the plugins.
+
+        Returns:
+            Whether the answer waits until the plugins have ``stored`` called.
+        """
         self._metrics.push_answered(outcome, connection.client_software_name, seconds)
         if outcome.exceeded is not None:
             self.limit_exceeded(connection, outcome.exceeded)
-        if outcome.push is not None:
-            self._deliver(outcome.push)
         if self.log_requests:
             self._log_request(
                 connection,
@@ -103,6 +115,12 @@ class GatewayEvents:
                 problem=outcome.problem,
                 core_us=round(seconds * 1e6),
             )
+        return outcome.push is not None and self._deliver(outcome.push, stored)
+
+    def push_answered_before_stored(self, connection: Connection) -> None:
+        """Count and log a push that was answered although no disk has it yet."""
+        self._metrics.push_answered_before_stored()
+        self._warnings.warning("push answered before it is on disk", **connection_fields(connection))
 
     def unauthenticated_telemetry(self, connection: Connection, header: RequestHeader) -> None:
         """Count and log a telemetry request that came before authentication was over."""

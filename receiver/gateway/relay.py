@@ -39,6 +39,10 @@ _REFUSED_S: Final = 5.0
 #: in seconds. Longer than a consumer's fetch.max.wait.ms, which is 500 ms unless somebody changed it.
 _QUIET_S: Final = 3.0
 
+#: How long the answer to a push waits until the push is on a disk of ours, in seconds, and with it what comes
+#: behind. A disk that takes longer is no reason to hold up a client.
+_STORED_S: Final = 1.0
+
 #: Makes close() send a reset, as the other side got one.
 _RESET = struct.pack("ii", 1, 0)
 
@@ -99,6 +103,7 @@ class Relay:
         "_on_close",
         "_refused",
         "_session",
+        "_storing",
         "_up",
         "connection",
     )
@@ -121,6 +126,7 @@ class Relay:
         self._on_close = on_close
         self._half_closed: TimerHandle | None = None
         self._muted: TimerHandle | None = None
+        self._storing: TimerHandle | None = None
         self._ended_first: CloseReason | None = None
         self._refused: BrokenStreamError | None = None
         self._closed = False
@@ -129,6 +135,7 @@ class Relay:
         self.connection = connection
         self._up = self._direction(client, broker, session.requests)
         self._down = self._direction(broker, client, session.responses)
+        session.watch_storing(self._heed_storing)
 
     def start(self) -> None:
         """Begin to move bytes."""
@@ -140,7 +147,7 @@ class Relay:
         if self._closed:
             return
         self._closed = True
-        for timer in (self._half_closed, self._muted):
+        for timer in (self._half_closed, self._muted, self._storing):
             if timer is not None:
                 timer.cancel()
         self._held.forget(self)
@@ -229,6 +236,23 @@ class Relay:
     def _unmute(self) -> None:
         self._muted = None
         self.moved()
+
+    def _heed_storing(self) -> None:
+        if self._closed:
+            return
+        if self._storing is not None:
+            self._storing.cancel()
+            self._storing = None
+        if self._session.storing:
+            self._down.withheld = True
+            self._storing = self._loop.call_later(_STORED_S, self._answer_before_stored)
+        else:
+            self._down.release()
+
+    def _answer_before_stored(self) -> None:
+        self._storing = None
+        self._session.storing_takes_too_long()
+        self._down.release()
 
     def ended(self, direction: Direction) -> None:
         """One side has closed its half: the other has a while to close its own."""

@@ -73,6 +73,7 @@ class ReceiverMetrics:
         connections_closed: ``connections_closed_total`` by listener and reason.
         connections_refused: ``connections_refused_total`` by listener and reason.
         protocol_errors: ``protocol_errors_total`` by listener and reason.
+        answered_before_stored: ``pushes_answered_before_stored_total``.
         limits_exceeded: ``limit_exceeded_total`` by limit and scope.
         authenticated: ``authenticated_total`` by listener, mechanism and outcome.
         get_seconds: Time the telemetry core took for a GetTelemetrySubscriptions.
@@ -127,6 +128,10 @@ class ReceiverMetrics:
         )
         self.protocol_errors = self._counter(
             "protocol_errors", "Connections closed because of what came over them.", "listener", "reason"
+        )
+        self.answered_before_stored = self._plain_counter(
+            "pushes_answered_before_stored",
+            "Pushes answered although the disk that has to have them first had not said so within a second.",
         )
         self.limits_exceeded = self._counter(
             "limit_exceeded", "Connections, requests and pushes over a limit.", "limit", "scope"
@@ -228,6 +233,10 @@ class ReceiverMetrics:
     def protocol_error(self, listener: str, reason: str) -> None:
         """Count a connection closed for what came over it; ``reason`` is one of a few words of ours."""
         self.protocol_errors[listener, reason].inc()
+
+    def push_answered_before_stored(self) -> None:
+        """Count a push that was answered before it was on disk."""
+        self.answered_before_stored.inc()
 
     def limit_exceeded(self, exceeded: Exceeded) -> None:
         """Count what was refused for a limit."""

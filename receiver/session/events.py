@@ -5,6 +5,7 @@ Owns the protocol that the edge implements. Each call is made once, when its ans
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from receiver.session.login import LoginOutcome
@@ -28,9 +29,21 @@ class SessionEvents(Protocol):
         """A GetTelemetrySubscriptions request was answered; the core took ``seconds`` for it."""
 
     def push_answered(
-        self, connection: Connection, header: RequestHeader, outcome: PushOutcome, seconds: float
-    ) -> None:
-        """A PushTelemetry request was answered; the core took ``seconds`` for it."""
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        outcome: PushOutcome,
+        seconds: float,
+        stored: Callable[[], None],
+    ) -> bool:
+        """A PushTelemetry request was decided; the core took ``seconds`` for it.
+
+        Returns:
+            Whether the answer has to wait until ``stored`` is called: later, once, on the session's thread.
+        """
+
+    def push_answered_before_stored(self, connection: Connection) -> None:
+        """The answer to a push went out although nobody has said that the push is stored."""
 
     def unauthenticated_telemetry(self, connection: Connection, header: RequestHeader) -> None:
         """A telemetry request came before authentication was over; nothing was decided about it."""

@@ -224,6 +224,19 @@ class Session:
         self._answers.clear()
         return answers
 
+    def watch_storing(self, on_storing: Callable[[], None]) -> None:
+        """Have a change of :attr:`storing` told; where it begins, before the answer is let out."""
+        self._telemetry.on_storing = on_storing
+
+    @property
+    def storing(self) -> bool:
+        """Whether an answer has to wait until a push is stored, and all behind it: Kafka answers in order."""
+        return self._telemetry.unstored > 0
+
+    def storing_takes_too_long(self) -> None:
+        """Learn that the answers no longer wait; the client must not suffer from a disk of ours."""
+        self._events.push_answered_before_stored(self._connection)
+
     def take_mute(self) -> float:
         """Return for how many seconds from now the client should not be read from: 0 for most.
 

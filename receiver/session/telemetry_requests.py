@@ -33,6 +33,10 @@ _MAX_MUTE_S: Final = 1.0
 _AGAIN_WITHIN_S: Final = 0.5
 
 
+def _nobody_waits() -> None:
+    """Where nobody has said otherwise."""
+
+
 class Clock(Protocol):
     """Where a session gets the time from."""
 
@@ -58,6 +62,9 @@ class TelemetryRequests:
 
     Attributes:
         vouched: Whether the broker has answered a marker.
+        unstored: Pushes whose answers have to wait until they are stored.
+        on_storing: Called when there begin to be such, before the answer is returned, and when there are none
+            any more.
     """
 
     __slots__ = (
@@ -72,6 +79,8 @@ class TelemetryRequests:
         "_next_mute_s",
         "_refused_at",
         "_telemetry",
+        "on_storing",
+        "unstored",
         "vouched",
     )
 
@@ -99,6 +108,8 @@ class TelemetryRequests:
         self._next_mute_s = _FIRST_MUTE_S
         self._refused_at = float("-inf")
         self.vouched = False
+        self.unstored = 0
+        self.on_storing: Callable[[], None] = _nobody_waits
 
     def take_mute(self) -> float:
         """Return for how many seconds the client should not be read from, once."""
@@ -166,7 +177,8 @@ class TelemetryRequests:
                 self._connection, request, now=started, received_at_ns=self._clock.wall_ns()
             )
             exceeded, seconds = pushed.exceeded, self._spent_since(started)
-            self._events.push_answered(self._connection, header, pushed, seconds)
+            if self._events.push_answered(self._connection, header, pushed, seconds, self._stored):
+                self._await_stored()
             body = k72_push_telemetry.encode_response(pushed.response, header.api_version)
         else:
             subscribed = self._telemetry.get_telemetry_subscriptions(self._connection, request, now=started)
@@ -176,6 +188,16 @@ class TelemetryRequests:
         if exceeded is not None:
             self._mute()
         return frame(response_header(header), body)
+
+    def _await_stored(self) -> None:
+        self.unstored += 1
+        if self.unstored == 1:
+            self.on_storing()
+
+    def _stored(self) -> None:
+        self.unstored -= 1
+        if not self.unstored:
+            self.on_storing()
 
     def _spent_since(self, started: float) -> float:
         now = self._clock.monotonic()

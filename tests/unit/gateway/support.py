@@ -80,10 +80,17 @@ class Gate:
         self.registry = ConnectionRegistry()
         self.metrics = ReceiverMetrics(version="0")
         self.pushed: list[Push] = []
-        self.events = GatewayEvents(metrics=self.metrics, deliver=self.pushed.append, log_requests=False)
+        self.storing: list[Callable[[], None]] | None = None  # where set, answers wait for these to be called
+        self.events = GatewayEvents(metrics=self.metrics, deliver=self._deliver, log_requests=False)
         self.telemetry = telemetry_core(self.broker, self.limits, max_push_bytes=max_push_bytes)
         self.disconnected: list[Connection] = []
         self._max_push_bytes = max_push_bytes
+
+    def _deliver(self, push: Push, stored: Callable[[], None]) -> bool:
+        self.pushed.append(push)
+        if self.storing is not None:
+            self.storing.append(stored)
+        return self.storing is not None
 
     def make_session(self, entry: Connection, upstream: Upstream) -> Session:
         return Session(

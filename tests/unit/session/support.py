@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from receiver.session.delegation_tokens import DelegationTokens
@@ -92,9 +92,18 @@ class Events:
         self.subscriptions.append((header, outcome))
 
     def push_answered(
-        self, connection: Connection, header: RequestHeader, outcome: PushOutcome, seconds: float
-    ) -> None:
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        outcome: PushOutcome,
+        seconds: float,
+        stored: Callable[[], None],
+    ) -> bool:
         self.pushes.append((header, outcome))
+        return False
+
+    def push_answered_before_stored(self, connection: Connection) -> None:
+        raise AssertionError("no push here waits for a disk")
 
     def unauthenticated_telemetry(self, connection: Connection, header: RequestHeader) -> None:
         self.unauthenticated.append(header)
