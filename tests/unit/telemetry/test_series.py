@@ -1,0 +1,153 @@
+"""How many series clients may have, and who has the most."""
+
+from __future__ import annotations
+
+import pytest
+
+from receiver.settings.meaning import SeriesSettings
+from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL
+from receiver.telemetry.series import SeriesBudgets
+from receiver.wire.uuid import Uuid
+
+ALICE, BOB = "User:alice", "User:bob"
+
+
+def instance(number: int) -> Uuid:
+    return Uuid(number.to_bytes(16, "big"))
+
+
+def budgets(
+    per_client: int | None = None, per_principal: int | None = None, total: int | None = None
+) -> SeriesBudgets:
+    return SeriesBudgets(settings(per_client, per_principal, total))
+
+
+def settings(per_client: int | None, per_principal: int | None, total: int | None) -> SeriesSettings:
+    return SeriesSettings(max_per_client=per_client, max_per_principal=per_principal, max_total=total)
+
+
+def push(
+    series: SeriesBudgets,
+    number: int,
+    points: int,
+    principal: str = ALICE,
+    client_id: str = "orders",
+    now: float = 0.0,
+) -> int:
+    """Push so many points, and return how many of them there was room for."""
+    allowed = series.allowed(instance(number), principal)
+    kept = points if allowed is None else min(points, allowed)
+    series.used(
+        instance(number),
+        principal=principal,
+        client_id=client_id,
+        series=kept,
+        overflowed=points - kept,
+        now=now,
+    )
+    return kept
+
+
+def test_without_budgets_anything_is_allowed() -> None:
+    series = budgets()
+    assert series.allowed(instance(1), ALICE) is None
+    assert push(series, 1, 1_000_000) == 1_000_000
+
+
+def test_one_client_has_a_budget_of_its_own() -> None:
+    series = budgets(per_client=10)
+    assert push(series, 1, 15) == 10
+    assert push(series, 2, 10) == 10
+    assert push(series, 1, 15) == 10
+    assert (series.series, series.overflowed_points) == (20, 10)
+
+
+def test_who_has_series_keeps_them_and_a_new_one_gets_what_is_left() -> None:
+    series = budgets(total=25)
+    assert push(series, 1, 20) == 20
+    assert push(series, 2, 10, BOB) == 5
+    assert push(series, 3, 10) == 0
+    assert push(series, 1, 25) == 20
+    # What one needs no more, the next may have.
+    assert push(series, 1, 12) == 12
+    assert push(series, 3, 10) == 8
+    assert series.series == 25
+
+
+def test_what_is_forgotten_may_be_had_by_others() -> None:
+    series = budgets(total=10)
+    push(series, 1, 10)
+    series.forget(instance(1))
+    series.forget(instance(1))
+    assert series.series == 0
+    assert push(series, 2, 10) == 10
+
+
+def test_a_principal_has_a_budget_over_all_its_instances() -> None:
+    series = budgets(per_principal=15)
+    assert push(series, 1, 10, ALICE) == 10
+    assert push(series, 2, 10, ALICE) == 5
+    assert push(series, 3, 10, BOB) == 10
+    assert push(series, 1, 12, ALICE) == 10
+
+
+@pytest.mark.parametrize("nobody", [ANONYMOUS, UNKNOWN_PRINCIPAL])
+def test_nobody_in_particular_has_no_budget(nobody: str) -> None:
+    series = budgets(per_principal=5)
+    assert series.allowed(instance(1), nobody) is None
+    assert push(series, 1, 10, nobody) == 10
+    assert push(series, 2, 10, nobody) == 10
+
+
+def test_an_instance_that_is_another_principals_now_counts_for_that_one() -> None:
+    series = budgets(per_principal=10)
+    push(series, 1, 8, ALICE)
+    push(series, 2, 8, BOB)
+    assert push(series, 1, 8, BOB) == 2
+    assert push(series, 3, 10, ALICE) == 10
+    assert series.series == 20
+
+
+def test_a_smaller_budget_is_reached_as_instances_push() -> None:
+    series = budgets(total=100)
+    for number in range(10):
+        push(series, number, 10)
+    series.replace_settings(settings(None, None, 55))
+    kept = [push(series, number, 10) for number in range(10)]
+    assert kept == [0, 0, 0, 0, 5, 10, 10, 10, 10, 10]
+    assert series.series == 55
+
+
+def test_the_worst_are_named_by_instance_client_id_and_principal() -> None:
+    series = budgets(per_client=10)
+    push(series, 1, 9, ALICE, "steady", now=1.0)
+    push(series, 2, 12, BOB, "orders", now=2.0)
+    push(series, 3, 30, BOB, "orders", now=4.0)
+    push(series, 2, 15, BOB, "orders", now=8.0)
+    report = series.report(2, now=10.0)
+    assert [(use.name, use.series, use.overflowed, use.over_for_s) for use in report.clients] == [
+        (instance(3), 10, 20, 6.0),
+        (instance(2), 10, 5, 8.0),
+    ]
+    assert [(use.name, use.instances, use.overflowed, use.over_for_s) for use in report.client_ids] == [
+        ("orders", 2, 25, 8.0),
+        ("steady", 1, 0, None),
+    ]
+    assert [(use.name, use.series) for use in report.principals] == [(BOB, 20), (ALICE, 9)]
+    assert (report.total.instances, report.total.series, report.total.overflowed) == (3, 29, 25)
+    assert report.budgets.max_per_client == 10
+
+
+def test_who_is_within_budgets_again_is_over_no_more() -> None:
+    series = budgets(per_client=10)
+    push(series, 1, 12, now=1.0)
+    push(series, 1, 10, now=2.0)
+    assert series.report(1, now=3.0).clients[0].over_for_s is None
+    push(series, 1, 12, now=4.0)
+    assert series.report(1, now=5.0).clients[0].over_for_s == 1.0
+    series.forget(instance(1))
+    report = series.report(1, now=6.0)
+    assert (report.clients, report.client_ids, report.principals) == ((), (), ())
+    assert report.total.over_for_s is None
+    # Since the start, whatever was forgotten.
+    assert series.overflowed_points == 4
