@@ -1,7 +1,7 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each target sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-property test-integration test-conformance lint bench fuzz audit docs lock clean
+.PHONY: help setup demo test test-unit test-property test-integration test-conformance lint bench soak fuzz audit docs lock clean
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -50,6 +50,9 @@ lint: $(STAMP) ## Lint, formatting, types, import layers
 bench: setup ## Measure pass-through, pushes and memory beside HAProxy and a real broker, and under attack (about twenty minutes)
 	@$(BIN)/python -m tests.testbed setup --parts haproxy
 	@$(BIN)/python -m benchmarks
+
+soak: setup ## Kill collectors and the sidecar at random under load and count what is lost: MINUTES=10, SEED
+	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
 fuzz: $(STAMP) ## Mutate inputs of everything that reads bytes: INPUTS=1000000 (some minutes), SEED, TARGETS=a,b, PROCESSES=2
 	@$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) --processes $(or $(PROCESSES),2) \

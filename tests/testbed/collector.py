@@ -200,7 +200,8 @@ class Collector:
         return {
             "receivers": {"otlp": {"protocols": protocols}},
             "exporters": {
-                "file": {"path": str(self.file), "append": True, "flush_interval": "50ms"},
+                # With rotation, what was answered is written: a kill then loses nothing that was taken.
+                "file": {"path": str(self.file), "rotation": {"max_megabytes": 10_000}},
                 "debug": {"verbosity": "basic"},
             },
             "service": {

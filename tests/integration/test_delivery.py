@@ -1,0 +1,21 @@
+"""What each mode of delivery loses when the destination and the sidecar die: what docs/delivery.md says.
+
+A short form of ``make soak``.
+"""
+
+from __future__ import annotations
+
+from tests.soak.delivery import MODES, Plan, run
+from tests.testbed.broker import KafkaBroker
+
+_PLAN = Plan(seconds=20, clients=10, kills=2, up_s=(1.0, 4.0), down_s=(1.0, 4.0), seed=714)
+
+
+def test_no_mode_of_delivery_loses_more_than_it_says(broker: KafkaBroker) -> None:
+    outcome = run(broker, _PLAN)
+    assert len(outcome.kills) == _PLAN.kills
+    assert all(outcome.collector_kills[mode] for mode in MODES)
+    assert outcome.accepted > 300
+    assert not outcome.refused
+    assert {mode: outcome.unexplained(mode) for mode in MODES} == {mode: [] for mode in MODES}
+    assert outcome.arrived["spool_always"] == outcome.accepted

@@ -1,0 +1,244 @@
+"""Owns the soak of delivery: collectors and the sidecar die at random under load; what arrived is counted.
+
+One sidecar exports each push three times, by the three modes of delivery, to a collector each. The collectors
+are killed and started again at random; the sidecar is killed with SIGKILL so many times.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tests.soak.load import METRIC, NUMBER, NumberedClients
+from tests.testbed.broker import KafkaBroker
+from tests.testbed.collector import Collector
+from tests.testbed.ports import free_port
+from tests.testbed.process import WaitTimeoutError, wait_until
+from tests.testbed.sidecar import Sidecar, config_for
+
+__all__ = ["AFTER_MS", "MODES", "Outcome", "Plan", "run"]
+
+MODES = ("memory", "spool_when_behind", "spool_always")
+
+#: `spool.after_ms` of the soak, and by how much later a push may be on disk: a turn of the spool's thread and
+#: a slow disk.
+AFTER_MS = 500
+_SLACK_S = 1.5
+
+_INTERVAL_MS = 200
+_RETRY_MS = 500
+_QUIET_S = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How long, how much, how often.
+
+    Attributes:
+        seconds: How long there are faults.
+        clients: Client instances that push, each every 200 ms.
+        kills: How often the sidecar is killed.
+        up_s: How long a collector runs before it is killed, at least and at most, in seconds.
+        down_s: How long it is away then.
+        seed: Of the random times.
+    """
+
+    seconds: float
+    clients: int
+    kills: int
+    up_s: tuple[float, float]
+    down_s: tuple[float, float]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of it.
+
+    Attributes:
+        accepted: Pushes that were answered NONE.
+        refused: Answers that were errors, by code.
+        arrived: Of the accepted ones, those that a mode's collector has.
+        repeated: Arrivals of a push that was there already.
+        lost: When each push was accepted that never arrived, in seconds since the epoch, by mode.
+        kills: When the sidecar was killed.
+        collector_kills: How often a collector was, by mode.
+        peak_rss_bytes: The most resident memory that the sidecar was seen to take.
+    """
+
+    accepted: int
+    refused: Mapping[int, int]
+    arrived: Mapping[str, int]
+    repeated: Mapping[str, int]
+    lost: Mapping[str, Sequence[float]]
+    kills: Sequence[float]
+    collector_kills: Mapping[str, int]
+    peak_rss_bytes: int
+
+    def unexplained(self, mode: str) -> list[float]:
+        """The losses that the documentation of a mode does not allow (docs/delivery.md).
+
+        ``spool_always`` allows none. ``spool_when_behind`` allows what had arrived within ``spool.after_ms``
+        before a kill. ``memory`` allows what a kill finds in memory, that is anything before a kill.
+        """
+        if mode == "spool_always":
+            return list(self.lost[mode])
+        within_s = AFTER_MS / 1000 + _SLACK_S if mode == "spool_when_behind" else float("inf")
+        return [
+            at for at in self.lost[mode] if not any(0 <= killed - at <= within_s for killed in self.kills)
+        ]
+
+
+class _Faulty:
+    """A collector that dies and comes back at random."""
+
+    def __init__(self, collector: Collector, plan: Plan, rng: random.Random) -> None:
+        self.collector = collector
+        self.kills = 0
+        self._plan = plan
+        self._rng = rng
+        self._up = True
+        self._next = time.monotonic() + rng.uniform(*plan.up_s)
+
+    def step(self) -> None:
+        """Kill it, or start it, if it is time."""
+        if time.monotonic() < self._next:
+            return
+        if self._up:
+            self.collector.kill()
+            self.kills += 1
+        else:
+            self.collector.start()
+        self._up = not self._up
+        self._next = time.monotonic() + self._rng.uniform(
+            *(self._plan.up_s if self._up else self._plan.down_s)
+        )
+
+    def heal(self) -> None:
+        """Have it up for good."""
+        if not self._up:
+            self.collector.start()
+            self._up = True
+
+
+def run(broker: KafkaBroker, plan: Plan, *, tell: Callable[[str], None] = lambda _: None) -> Outcome:
+    """Run the soak.
+
+    Args:
+        broker: What the sidecar stands in front of.
+        plan: How long, how much, how often.
+        tell: Takes a line on how it goes.
+
+    Raises:
+        StartError: The sidecar did not come back after a kill.
+    """
+    rng = random.Random(plan.seed)
+    with ExitStack() as stack:
+        faulty = {
+            mode: _Faulty(stack.enter_context(Collector()), plan, random.Random(rng.random()))
+            for mode in MODES
+        }
+        sidecar = stack.enter_context(Sidecar(_config(broker, faulty)))
+        sidecar.put_subscription("soak", ["*"], _INTERVAL_MS)
+        clients = stack.enter_context(NumberedClients(sidecar.port(), plan.clients))
+        kills, peak = _break(plan, rng, sidecar, faulty, clients, tell)
+        clients.end()
+        for one in faulty.values():
+            one.heal()
+        arrivals = {mode: _arrivals(one.collector, tell, mode) for mode, one in faulty.items()}
+    return Outcome(
+        accepted=len(clients.accepted),
+        refused=clients.refused,
+        arrived={mode: len(clients.accepted.keys() & arrivals[mode].keys()) for mode in MODES},
+        repeated={mode: sum(arrivals[mode].values()) - len(arrivals[mode]) for mode in MODES},
+        lost={
+            mode: [at for number, at in clients.accepted.items() if number not in arrivals[mode]]
+            for mode in MODES
+        },
+        kills=kills,
+        collector_kills={mode: one.kills for mode, one in faulty.items()},
+        peak_rss_bytes=peak,
+    )
+
+
+def _config(broker: KafkaBroker, faulty: Mapping[str, _Faulty]) -> dict[str, object]:
+    config = config_for(broker, client_port=free_port())
+    config["plugins"] = [
+        {
+            "type": "otlp",
+            "name": mode,
+            "endpoint": one.collector.grpc_endpoint,
+            "delivery": mode,
+            "retry": {"initial_ms": 100, "max_ms": _RETRY_MS, "max_elapsed_s": 0},
+            **({} if mode == "memory" else {"spool": {"after_ms": AFTER_MS}}),
+        }
+        for mode, one in faulty.items()
+    ]
+    # All clients come from one address.
+    config["limits"] = {"source_address": {"telemetry_requests_per_second": None, "core_ms_per_second": None}}
+    return config
+
+
+def _break(
+    plan: Plan,
+    rng: random.Random,
+    sidecar: Sidecar,
+    faulty: Mapping[str, _Faulty],
+    clients: NumberedClients,
+    tell: Callable[[str], None],
+) -> tuple[list[float], int]:
+    began = time.monotonic()
+    edges = [plan.seconds * index / plan.kills for index in range(plan.kills + 1)] if plan.kills else [0.0]
+    due = [rng.uniform(low + (high - low) / 4, high) for low, high in pairwise(edges)]
+    kills: list[float] = []
+    peak = 0
+    told = 0.0
+    while (passed := time.monotonic() - began) < plan.seconds:
+        for one in faulty.values():
+            one.step()
+        peak = max(peak, _rss_bytes(sidecar.pid))
+        if due and passed >= due[0]:
+            due.pop(0)
+            sidecar.kill()
+            kills.append(time.time())
+            sidecar.start()
+        if passed - told >= 10:
+            told = passed
+            tell(
+                f"{passed:4.0f} s: {len(clients.accepted)} pushes accepted, sidecar killed {len(kills)} times"
+            )
+        time.sleep(0.05)
+    return kills, peak
+
+
+def _arrivals(collector: Collector, tell: Callable[[str], None], mode: str) -> dict[str, int]:
+    """How often each push has arrived, once nothing more comes."""
+    last_change = time.monotonic()
+    seen = 0
+
+    def quiet() -> bool:
+        nonlocal last_change, seen
+        if (now_there := len(collector.exports())) != seen:
+            seen, last_change = now_there, time.monotonic()
+        return time.monotonic() - last_change >= _QUIET_S
+
+    try:
+        wait_until(quiet, timeout_s=120, what="the last push")
+    except WaitTimeoutError:
+        tell(f"{mode}: pushes still arrive")
+    counts: dict[str, int] = {}
+    for metric in collector.exports():
+        if metric.name == METRIC:
+            for point in metric.points:
+                number = str(point.attributes[NUMBER])
+                counts[number] = counts.get(number, 0) + 1
+    return counts
+
+
+def _rss_bytes(pid: int) -> int:
+    with open(f"/proc/{pid}/statm", encoding="ascii") as file:  # noqa: PTH123 # nothing a Path does better
+        return int(file.read().split()[1]) * 4096
