@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from receiver.plugin.breaker import CircuitBreaker, CircuitState
+
+
+def test_failures_in_a_row_open_it_and_one_success_closes_it() -> None:
+    circuit = CircuitBreaker(3, 10.0)
+    circuit.failed(0.0)
+    circuit.failed(1.0)
+    circuit.succeeded()
+    circuit.failed(2.0)
+    circuit.failed(3.0)
+    assert (circuit.state(3.0), circuit.allows(3.0), circuit.retry_in_s(3.0)) == (
+        CircuitState.CLOSED,
+        True,
+        0.0,
+    )
+    circuit.failed(4.0)
+    assert (circuit.state(4.0), circuit.allows(4.0), circuit.retry_in_s(4.0)) == (
+        CircuitState.OPEN,
+        False,
+        10.0,
+    )
+    assert (circuit.state(13.9), circuit.allows(13.9)) == (CircuitState.OPEN, False)
+    assert (circuit.state(14.0), circuit.allows(14.0)) == (CircuitState.HALF_OPEN, True)
+    circuit.succeeded()
+    assert circuit.state(14.0) is CircuitState.CLOSED
+
+
+def test_a_failure_of_the_trial_opens_it_again_at_once() -> None:
+    circuit = CircuitBreaker(2, 10.0)
+    circuit.failed(0.0)
+    circuit.failed(0.0)
+    assert circuit.state(10.0) is CircuitState.HALF_OPEN
+    circuit.failed(10.0)
+    assert (circuit.state(10.0), circuit.retry_in_s(12.0)) == (CircuitState.OPEN, 8.0)
+
+
+@pytest.mark.parametrize(
+    ("failures", "asked_s", "retry_in_s"),
+    [
+        (1, 17.0, 17.0),
+        (1, 0.0, 0.0),
+        (1, -3.0, 0.0),
+        (1, None, 0.0),
+        (1, float("nan"), 0.0),
+        (2, 3.0, 10.0),
+        (2, 17.0, 17.0),
+    ],
+)
+def test_the_destination_says_when_to_come_back(
+    failures: int, asked_s: float | None, retry_in_s: float
+) -> None:
+    circuit = CircuitBreaker(2, 10.0)
+    for _ in range(failures):
+        circuit.failed(0.0, asked_s)
+    assert circuit.retry_in_s(0.0) == retry_in_s
