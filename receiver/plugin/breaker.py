@@ -1,7 +1,6 @@
-"""A circuit breaker: who keeps failing is left alone for a while, and then tried with little.
+"""A circuit breaker: whether a destination is to be asked now, as a pure decision.
 
-Owns the decision alone: the clock's reading is an argument, and nobody waits here. The plugin host has one for
-each plugin; a plugin with several destinations of its own may have one for each of them.
+Owns the state and the arithmetic alone. The clock's reading is an argument; nobody sleeps or calls here.
 """
 
 from __future__ import annotations
@@ -14,56 +13,58 @@ __all__ = ["CircuitBreaker", "CircuitState"]
 class CircuitState(StrEnum):
     """Whether a destination is asked."""
 
-    #: As usual.
     CLOSED = "closed"
-    #: Not at all, until the pause is over.
     OPEN = "open"
-    #: Once and with little: what comes of it closes the circuit or opens it again.
     HALF_OPEN = "half_open"
 
 
 class CircuitBreaker:
-    """Counts one destination's failures in a row; for one thread at a time.
+    """Keeps a destination that fails from being asked for a while, then lets a trial through.
+
+    Closed until so many failures in a row, or until the destination itself says when to come back. Then open
+    until that time; then half open, in which one success closes it and one failure opens it again. For one
+    thread.
 
     Args:
-        failures: Failures in a row that open the circuit, at least 1.
-        open_s: How long it stays open after each failure from then on, in seconds.
+        failures: Failures in a row that open it, at least 1.
+        open_s: How long it stays open, in seconds; longer where the destination asks for more.
     """
 
     def __init__(self, failures: int, open_s: float) -> None:
-        self._failures = failures
+        self._most = failures
         self._open_s = open_s
-        self._in_a_row = 0
-        self._open_until = 0.0
+        self._failures = 0
+        self._until: float | None = None
 
     def state(self, now: float) -> CircuitState:
-        """The circuit's state at a time (monotonic seconds)."""
-        if self._in_a_row < self._failures:
+        """The state at a time (monotonic seconds)."""
+        if self._until is None:
             return CircuitState.CLOSED
-        return CircuitState.OPEN if now < self._open_until else CircuitState.HALF_OPEN
+        return CircuitState.OPEN if now < self._until else CircuitState.HALF_OPEN
 
     def allows(self, now: float) -> bool:
-        """Whether the destination may be asked now; while the circuit is half open, with little."""
-        return self.state(now) is not CircuitState.OPEN
+        """Whether the destination may be asked: it is closed, or half open."""
+        return self._until is None or now >= self._until
 
     def retry_in_s(self, now: float) -> float:
-        """Seconds until the destination may be asked; 0.0 when it may be."""
-        return max(0.0, self._open_until - now) if self._in_a_row >= self._failures else 0.0
+        """Seconds until :meth:`allows`; 0.0 when it does."""
+        return 0.0 if self._until is None else max(0.0, self._until - now)
 
     def succeeded(self) -> None:
-        """The destination answered: the circuit closes."""
-        self._in_a_row = 0
+        """The destination did what it was asked: closed."""
+        self._failures = 0
+        self._until = None
 
     def failed(self, now: float, retry_after_s: float | None = None) -> None:
-        """The destination was slow or away.
+        """The destination failed.
 
         Args:
             now: Monotonic seconds.
-            retry_after_s: The destination's own wish for the pause; prolongs it, never shortens it. Whoever
-                asks bounds it.
+            retry_after_s: When it wants to be asked again; not a positive number: it told nothing.
         """
-        self._in_a_row += 1
-        pause = self._open_s
-        if retry_after_s is not None and retry_after_s > pause:
-            pause = retry_after_s
-        self._open_until = now + pause
+        self._failures += 1
+        asked_s = retry_after_s if retry_after_s is not None and retry_after_s > 0 else 0.0
+        if self._until is not None or self._failures >= self._most:
+            self._until = now + max(self._open_s, asked_s)
+        elif asked_s:
+            self._until = now + asked_s
