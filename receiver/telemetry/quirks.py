@@ -23,7 +23,15 @@ from receiver.telemetry.compression import CODECS
 from receiver.telemetry.errors import QuirkError
 from receiver.telemetry.versions import VersionRange, parse_version
 
-__all__ = ["BUILT_IN_QUIRKS", "Quirk", "QuirkError", "Quirks", "Treatment", "software_identities"]
+__all__ = [
+    "BUILT_IN_QUIRKS",
+    "Quirk",
+    "QuirkError",
+    "Quirks",
+    "Treatment",
+    "common_prefixes",
+    "software_identities",
+]
 
 _JAVA = "apache-kafka-java"
 _GZIP_FIRST = (CODECS["gzip"], CODECS["lz4"], CODECS["snappy"], CODECS["zstd"])
@@ -160,7 +168,7 @@ class Treatment:
     def requested(self, prefixes: tuple[str, ...]) -> tuple[str, ...]:
         """Say what to ask a client for that its subscriptions want these prefixes of, sorted."""
         if self.metrics is not None:
-            prefixes = tuple(sorted(_common(prefixes, self.metrics)))
+            prefixes = tuple(sorted(common_prefixes(prefixes, self.metrics)))
         if self.one_prefix and len(prefixes) > 1:
             prefixes = (_common_beginning(prefixes),)
         for names in self.kinds:
@@ -297,7 +305,7 @@ def _compiled(field: str, pattern: str) -> Any:
         ) from None
 
 
-def _common(wanted: Iterable[str], has: Iterable[str]) -> set[str]:
+def common_prefixes(wanted: Iterable[str], has: Iterable[str]) -> set[str]:
     """Return the prefixes of exactly those names that begin with one of ``wanted`` and one of ``has``."""
     has = tuple(has)
     return {
