@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from receiver.host.failure_log import Redaction
-from receiver.host.settings import HostSettings
+from receiver.host.process_plugin import ProcessPlugin
+from receiver.host.settings import HostSettings, Isolation
 from receiver.plugin import ClientTelemetryReceiver, PluginConfig
 from receiver.settings.errors import SettingsError, key_text, problem_of
 from receiver.settings.schema import Loc
@@ -120,6 +121,8 @@ def _load(
         raise _error(
             index, ("type",), f"the plugin cannot be constructed: {said}", json.dumps(type_)
         ) from None
+    if settings.isolation is Isolation.PROCESS:
+        plugin = ProcessPlugin(plugin, type_=type_, own=own, settings=settings.process)
     return type_, settings, plugin
 
 
