@@ -6,6 +6,7 @@ Owns the checks that can be made without a connection. Opens no file but those o
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -14,10 +15,13 @@ from pydantic import Field, FilePath, ValidationInfo, field_validator, model_val
 from receiver.plugin import PluginConfig
 from receiver.plugin.secret import Secret
 
-__all__ = ["METRICS_PATH", "OtlpConfig", "TlsConfig"]
+__all__ = ["MAX_ENDPOINTS", "METRICS_PATH", "Endpoint", "OtlpConfig", "TlsConfig"]
 
 #: OTLP/HTTP's default path for metrics (OTLP specification, "OTLP/HTTP Request").
 METRICS_PATH = "/v1/metrics"
+
+#: More are a load balancer's work.
+MAX_ENDPOINTS = 64
 
 #: Lower case, because gRPC metadata must be; no ``:`` pseudo headers.
 _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
@@ -26,6 +30,8 @@ _OWN_HEADERS = frozenset(
     {"accept-encoding", "connection", "content-encoding", "content-length", "content-type"}
     | {"host", "te", "transfer-encoding", "user-agent"}
 )
+#: A value that is shown must show no password.
+_USERINFO = re.compile(r"//[^/@\s]*@")
 
 
 class TlsConfig(PluginConfig):
@@ -50,14 +56,50 @@ class TlsConfig(PluginConfig):
         return self
 
 
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One place to export to.
+
+    Attributes:
+        text: As the operator wrote it, and already checked.
+    """
+
+    text: str
+
+    @property
+    def secure(self) -> bool:
+        """Whether it is reached over TLS."""
+        return self.text.startswith("https://")
+
+    @property
+    def target(self) -> str:
+        """As gRPC names it."""
+        return f"dns:///{urlsplit(self.text).netloc}"
+
+    @property
+    def url(self) -> str:
+        """As HTTP posts to it."""
+        url = urlsplit(self.text)
+        return url._replace(path=METRICS_PATH).geturl() if url.path in {"", "/"} else self.text
+
+
 class OtlpConfig(PluginConfig):
     """Settings of the otlp plugin."""
 
-    # Before the endpoint, whose check depends on it.
+    # Before the endpoints, whose check depends on it.
     protocol: Literal["grpc", "http"] = Field(default="grpc", description="OTLP's transport.")
-    endpoint: str = Field(
+    endpoint: str | None = Field(
+        default=None,
         description="Where to export: `http://host:port` in plaintext, `https://host:port` with TLS. "
-        "gRPC needs the port (4317 is usual); HTTP posts to `/v1/metrics` unless the endpoint has a path."
+        "gRPC needs the port (4317 is usual); HTTP posts to `/v1/metrics` unless the endpoint has a path. "
+        "This or `endpoints` is needed.",
+    )
+    endpoints: list[str] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_ENDPOINTS,
+        description="Several such, which take exports in turn; one that fails is left out for a while, and "
+        "its exports go to the others. In place of `endpoint`.",
     )
     headers: dict[str, Secret] = Field(
         default={},
@@ -74,30 +116,21 @@ class OtlpConfig(PluginConfig):
         default=None, description="Certificates; null: the default authorities, no certificate of our own."
     )
 
-    @field_validator("endpoint")
+    @field_validator("endpoint", "endpoints")
     @classmethod
-    def _exact(cls, endpoint: str, info: ValidationInfo) -> str:
-        if not endpoint.isascii() or not endpoint.isprintable() or " " in endpoint:
-            raise ValueError("must be plain ASCII without spaces")
-        try:
-            url = urlsplit(endpoint)
-            port = url.port
-        except ValueError:
-            raise ValueError("is no URL; write for example http://127.0.0.1:4317") from None
-        if url.scheme not in {"http", "https"}:
-            raise ValueError("must begin with http:// (plaintext) or https:// (TLS)")
-        if "@" in url.netloc:
-            raise ValueError("must not hold a user or password; put credentials into headers")
-        if not url.hostname or port == 0:
-            raise ValueError("must name a host and a port, for example http://127.0.0.1:4317")
-        if "?" in endpoint or "#" in endpoint:
-            raise ValueError("must have no query and no fragment; put credentials into headers")
-        if info.data.get("protocol") == "grpc":
-            if port is None:
-                raise ValueError("gRPC needs a port; 4317 is OTLP's")
-            if url.path not in {"", "/"}:
-                raise ValueError(f"gRPC has no path: leave out {url.path}, or set protocol: http")
-        return endpoint
+    def _exact(cls, given: str | list[str] | None, info: ValidationInfo) -> str | list[str] | None:
+        grpc = info.data.get("protocol") == "grpc"
+        if isinstance(given, str):
+            _check(given, grpc=grpc)
+            return given
+        for url in given or ():
+            try:
+                _check(url, grpc=grpc)
+            except ValueError as error:
+                raise ValueError(f"{_USERINFO.sub('//***@', url)!a}: {error}") from None
+        if twice := next((url for url in given or () if given and given.count(url) > 1), None):
+            raise ValueError(f"{twice} is there twice: leave one out")
+        return given
 
     @field_validator("headers")
     @classmethod
@@ -117,22 +150,42 @@ class OtlpConfig(PluginConfig):
     @field_validator("tls")
     @classmethod
     def _needs_https(cls, tls: TlsConfig | None, info: ValidationInfo) -> TlsConfig | None:
-        if tls is not None and info.data.get("endpoint", "https://").startswith("http://"):
+        urls = [info.data.get("endpoint"), *(info.data.get("endpoints") or ())]
+        if tls is not None and any(url is not None and url.startswith("http://") for url in urls):
             raise ValueError("the endpoint is http://, which is plaintext: write https://, or leave tls out")
         return tls
 
-    @property
-    def secure(self) -> bool:
-        """Whether the destination is reached over TLS."""
-        return self.endpoint.startswith("https://")
+    @model_validator(mode="after")
+    def _one_of_both(self) -> OtlpConfig:
+        if (self.endpoint is None) == (self.endpoints is None):
+            raise ValueError("needs either endpoint, for example http://127.0.0.1:4317, or endpoints, a list")
+        return self
 
     @property
-    def target(self) -> str:
-        """The endpoint as gRPC names it."""
-        return f"dns:///{urlsplit(self.endpoint).netloc}"
+    def every_endpoint(self) -> tuple[Endpoint, ...]:
+        """Where to export, one or several."""
+        urls = self.endpoints or ([] if self.endpoint is None else [self.endpoint])
+        return tuple(Endpoint(url) for url in urls)
 
-    @property
-    def url(self) -> str:
-        """The endpoint as HTTP posts to it."""
-        url = urlsplit(self.endpoint)
-        return url._replace(path=METRICS_PATH).geturl() if url.path in {"", "/"} else self.endpoint
+
+def _check(endpoint: str, *, grpc: bool) -> None:
+    if not endpoint.isascii() or not endpoint.isprintable() or " " in endpoint:
+        raise ValueError("must be plain ASCII without spaces")
+    try:
+        url = urlsplit(endpoint)
+        port = url.port
+    except ValueError:
+        raise ValueError("is no URL; write for example http://127.0.0.1:4317") from None
+    if url.scheme not in {"http", "https"}:
+        raise ValueError("must begin with http:// (plaintext) or https:// (TLS)")
+    if "@" in url.netloc:
+        raise ValueError("must not hold a user or password; put credentials into headers")
+    if not url.hostname or port == 0:
+        raise ValueError("must name a host and a port, for example http://127.0.0.1:4317")
+    if "?" in endpoint or "#" in endpoint:
+        raise ValueError("must have no query and no fragment; put credentials into headers")
+    if grpc:
+        if port is None:
+            raise ValueError("gRPC needs a port; 4317 is OTLP's")
+        if url.path not in {"", "/"}:
+            raise ValueError(f"gRPC has no path: leave out {url.path}, or set protocol: http")

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 
 from plugins.otlp import status
-from plugins.otlp.config import OtlpConfig
+from plugins.otlp.config import Endpoint, OtlpConfig
 from plugins.otlp.transport import USER_AGENT, tls_context, without_secrets
 from receiver.plugin import ExportResult
 
@@ -25,10 +25,12 @@ class GrpcTransport:
 
     Args:
         config: The plugin's settings, with ``protocol: grpc``.
+        endpoint: Where to.
     """
 
-    def __init__(self, config: OtlpConfig) -> None:
+    def __init__(self, config: OtlpConfig, endpoint: Endpoint) -> None:
         self._config = config
+        self._endpoint = endpoint
         self._timeout_s = config.timeout_ms / 1000
         self._metadata = tuple((name, value.get_secret_value()) for name, value in config.headers.items())
         self._compression = grpc.Compression.Gzip if config.compression == "gzip" else None
@@ -48,10 +50,10 @@ class GrpcTransport:
             # The host retries; a channel that sleeps for two minutes would make its attempts fail unseen.
             ("grpc.max_reconnect_backoff_ms", 5000),
         ]
-        if self._config.secure:
-            self._channel = grpc.secure_channel(self._config.target, self._credentials(), options)
+        if self._endpoint.secure:
+            self._channel = grpc.secure_channel(self._endpoint.target, self._credentials(), options)
         else:
-            self._channel = grpc.insecure_channel(self._config.target, options)
+            self._channel = grpc.insecure_channel(self._endpoint.target, options)
         # Without serialisers a message is its bytes.
         self._export = self._channel.unary_unary(_METHOD)
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import httpx
 
 from plugins.otlp import status
-from plugins.otlp.config import OtlpConfig
+from plugins.otlp.config import Endpoint, OtlpConfig
 from plugins.otlp.transport import USER_AGENT, tls_context, without_secrets
 from receiver.plugin import ExportError, ExportResult, PermanentError, RetryableError
 
@@ -28,10 +28,12 @@ class HttpTransport:
 
     Args:
         config: The plugin's settings, with ``protocol: http``.
+        endpoint: Where to.
     """
 
-    def __init__(self, config: OtlpConfig) -> None:
+    def __init__(self, config: OtlpConfig, endpoint: Endpoint) -> None:
         self._config = config
+        self._endpoint = endpoint
         self._timeout_s = config.timeout_ms / 1000
         self._gzip = config.compression == "gzip"
         self._headers = {
@@ -52,7 +54,7 @@ class HttpTransport:
         self._client = httpx.Client(
             headers=self._headers,
             timeout=self._timeout_s,
-            verify=tls_context(self._config) if self._config.secure else True,
+            verify=tls_context(self._config) if self._endpoint.secure else True,
             # No proxy, no .netrc: what isn't in the configuration must not decide where telemetry goes.
             trust_env=False,
             follow_redirects=False,
@@ -67,7 +69,7 @@ class HttpTransport:
         content = gzip.compress(body, compresslevel=4, mtime=0) if self._gzip else body
         deadline = time.monotonic() + self._timeout_s
         try:
-            with self._client.stream("POST", self._config.url, content=content) as response:
+            with self._client.stream("POST", self._endpoint.url, content=content) as response:
                 answer = self._read(response, deadline)
         except httpx.LocalProtocolError as error:
             raise PermanentError(self._reason(error)) from None

@@ -1,6 +1,6 @@
 """The otlp plugin itself: several pushes become one export, bytes appended to bytes.
 
-Owns the choice of the transport and nothing that a transport does.
+Owns the choice of the transports and nothing that a transport does.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from plugins.otlp.config import OtlpConfig
+from plugins.otlp.balance import BalancedTransport
+from plugins.otlp.config import Endpoint, OtlpConfig
 from plugins.otlp.grpc_transport import GrpcTransport
 from plugins.otlp.http_transport import HttpTransport
 from plugins.otlp.transport import Transport
@@ -36,8 +37,15 @@ class OtlpReceiver(ClientTelemetryReceiver):
 
     def __init__(self, config: OtlpConfig) -> None:
         super().__init__(config)
-        self._transport: Transport = (
-            GrpcTransport(config) if config.protocol == "grpc" else HttpTransport(config)
+        make = GrpcTransport if config.protocol == "grpc" else HttpTransport
+        transports: list[tuple[Endpoint, Transport]] = [
+            (endpoint, make(config, endpoint)) for endpoint in config.every_endpoint
+        ]
+        # The host has a circuit for the plugin, which is one for a single endpoint.
+        self._transport = (
+            transports[0][1]
+            if len(transports) == 1
+            else BalancedTransport(transports, timeout_s=config.timeout_ms / 1000)
         )
 
     def start(self) -> None:

@@ -30,8 +30,8 @@ def test_the_defaults() -> None:
     ],
 )
 def test_grpc_targets(endpoint: str, target: str, *, secure: bool) -> None:
-    c = config(endpoint=endpoint)
-    assert (c.target, c.secure) == (target, secure)
+    (one,) = config(endpoint=endpoint).every_endpoint
+    assert (one.target, one.secure) == (target, secure)
 
 
 @pytest.mark.parametrize(
@@ -45,13 +45,27 @@ def test_grpc_targets(endpoint: str, target: str, *, secure: bool) -> None:
     ],
 )
 def test_http_urls(endpoint: str, url: str) -> None:
-    assert config(endpoint=endpoint, protocol="http").url == url
+    (one,) = config(endpoints=[endpoint], protocol="http").every_endpoint
+    assert one.url == url
 
 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({}, "plugins[0].endpoint: required: text"),
+        ({}, "plugins[0]: needs either endpoint, for example http://127.0.0.1:4317, or endpoints, a list"),
+        ({"endpoint": GRPC, "endpoints": [GRPC]}, "plugins[0]: needs either endpoint, "),
+        ({"endpoints": []}, "plugins[0].endpoints: must have at least 1 entry"),
+        ({"endpoints": [GRPC] * 65}, "plugins[0].endpoints: "),
+        ({"endpoints": [GRPC, GRPC]}, f"plugins[0].endpoints: {GRPC} is there twice: leave one out"),
+        ({"endpoints": [GRPC, "http://h"]}, "plugins[0].endpoints: 'http://h': gRPC needs a port"),
+        (
+            {"endpoints": ["https://h:1", "http://u:hunter2@h:1"]},
+            "plugins[0].endpoints: 'http://***@h:1': must not hold a user",
+        ),
+        (
+            {"endpoints": ["https://h:1", "http://h:1"], "tls": {}},
+            "plugins[0].tls: the endpoint is http://, which is plaintext",
+        ),
         ({"endpoint": "127.0.0.1:4317"}, "must begin with http:// (plaintext) or https:// (TLS)"),
         ({"endpoint": "grpc://h:1"}, 'plugins[0].endpoint: "grpc://h:1": must begin with http://'),
         ({"endpoint": "http://h"}, 'plugins[0].endpoint: "http://h": gRPC needs a port; 4317 is OTLP'),
@@ -93,7 +107,7 @@ def test_a_wrong_setting_is_named_with_its_fix(settings: dict[str, Any], said: s
         load_plugins([{"type": "otlp", **settings}])
     text = str(caught.value)
     assert said in text
-    assert text.startswith("plugins[0].")
+    assert text.startswith("plugins[0]")
     assert "hunter2" not in text
     assert "12345" not in text
 
