@@ -3,9 +3,9 @@
 Owns every change of an instance's state. It must not know what a push holds, nor answer anybody.
 
 The rules. ``last`` is the time of the last get or push that the interval let through; ``interval`` is what
-the instance is asked now. An instance that was just created, or whose subscriptions changed, has no
-``last``, so that a change takes effect with the next request and nobody waits out an interval that is no
-longer asked.
+the instance is asked now. An instance that was just created, whose subscriptions changed, or that is asked
+for less or more of them, has no ``last``, so that a change takes effect with the next request and nobody
+waits out an interval that is no longer asked.
 
 =======  ==============================================  =========================  ======================
 request  condition: the first that holds                 answer                     what changes
@@ -35,14 +35,21 @@ used for longest and there are too many; a client that comes back then is create
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from receiver.telemetry.connection import Connection
 from receiver.telemetry.labels import LabelFacts, label_bytes
+from receiver.telemetry.offenders import Demand
 from receiver.telemetry.quirks import Treatment
-from receiver.telemetry.subscription import Assignment, ClientFacts, SubscriptionSet, subscription_id
+from receiver.telemetry.subscription import (
+    MAX_INTERVAL_MS,
+    Assignment,
+    ClientFacts,
+    SubscriptionSet,
+    subscription_id,
+)
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.uuid import Uuid, uuid_to_text
 
@@ -74,6 +81,8 @@ class ClientInstance:
         facts: What it was when it was last matched.
         assignment: What the matching subscriptions ask.
         treatment: What the quirks of its software make of that.
+        demand: How much of it the instance is asked for, as far as it pushes too much.
+        interval_factor: How many times as long as its subscriptions want its interval is.
         requested_metrics: Prefixes that it is asked for.
         push_interval_ms: Its push interval in milliseconds.
         subscription_id: The id of both.
@@ -97,8 +106,10 @@ class ClientInstance:
         "assignment",
         "connection",
         "created_at",
+        "demand",
         "facts",
         "id",
+        "interval_factor",
         "last_error",
         "last_get_at",
         "last_push_at",
@@ -125,6 +136,8 @@ class ClientInstance:
         self.id = client_instance_id
         self.text_id: Final = uuid_to_text(client_instance_id)
         self.connection = connection
+        self.demand = Demand.EVERYTHING
+        self.interval_factor = 1
         self.requested_metrics: tuple[str, ...] = ()
         self.push_interval_ms = 0
         self.subscription_id = 0
@@ -162,15 +175,21 @@ class ClientInstance:
     ) -> None:
         """Match it anew: it is created, the subscriptions changed, or it is another software than before."""
         if subscriptions is not getattr(self, "subscriptions", None):
-            self._counted_at = self._push_counted_at = _NEVER
-            self._first_push_due = False
+            self._begin_anew()
         self.facts = facts
         self.subscriptions = subscriptions
         self.treatment = treatment
         self.assignment = subscriptions.assignment(facts, default_interval_ms=default_interval_ms)
-        self.requested_metrics = treatment.requested(self.assignment.prefixes)
-        self.push_interval_ms = treatment.interval_ms(self.assignment.interval_ms)
-        self.subscription_id = subscription_id(self.id, self.requested_metrics, self.push_interval_ms)
+        self._derive()
+
+    def ask(self, demand: Demand, interval_factor: int) -> None:
+        """Ask it for less than its subscriptions want, or for as much again; it was assigned before."""
+        if demand is self.demand and interval_factor == self.interval_factor:
+            return
+        self._begin_anew()
+        self.demand = demand
+        self.interval_factor = interval_factor
+        self._derive()
 
     def get(self, now: float) -> ErrorCode:
         """Answer a get: NONE, or THROTTLING_QUOTA_EXCEEDED."""
@@ -214,6 +233,16 @@ class ClientInstance:
             self._labels = label_bytes(facts)
         return self._labels
 
+    def _begin_anew(self) -> None:
+        self._counted_at = self._push_counted_at = _NEVER
+        self._first_push_due = False
+
+    def _derive(self) -> None:
+        wanted_ms = min(self.assignment.interval_ms * self.interval_factor, MAX_INTERVAL_MS)
+        self.requested_metrics = self.treatment.requested(self.demand.prefixes(self.assignment.prefixes))
+        self.push_interval_ms = self.treatment.interval_ms(wanted_ms)
+        self.subscription_id = subscription_id(self.id, self.requested_metrics, self.push_interval_ms)
+
     def _interval_is_over(self, since: float, now: float) -> bool:
         return now - since >= self.push_interval_ms / 1000 - _TOLERANCE_S
 
@@ -243,12 +272,23 @@ class ClientInstances:
 
     Args:
         max_instances: How many are remembered.
+        forgotten: Called with the id of each that is forgotten.
     """
 
-    __slots__ = ("_by_lifetime", "_by_use", "_created", "_disconnected", "_evicted", "_expired", "_max")
+    __slots__ = (
+        "_by_lifetime",
+        "_by_use",
+        "_created",
+        "_disconnected",
+        "_evicted",
+        "_expired",
+        "_forgotten",
+        "_max",
+    )
 
-    def __init__(self, max_instances: int) -> None:
+    def __init__(self, max_instances: int, forgotten: Callable[[Uuid], None]) -> None:
         self._max = max_instances
+        self._forgotten = forgotten
         self._by_use: OrderedDict[Uuid, ClientInstance] = OrderedDict()
         self._by_lifetime: OrderedDict[float, OrderedDict[Uuid, ClientInstance]] = OrderedDict()
         self._created = self._expired = self._evicted = self._disconnected = 0
@@ -350,3 +390,4 @@ class ClientInstances:
     def _remove(self, instance: ClientInstance) -> None:
         del self._by_use[instance.id]
         self._unqueue(instance)
+        self._forgotten(instance.id)

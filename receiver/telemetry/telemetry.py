@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from receiver.plugin import ClientTelemetryContext, ClientTelemetryPayload, Push
 from receiver.settings.model import TelemetrySettings
+from receiver.telemetry.backpressure import BackPressure
 from receiver.telemetry.compression import CODEC_NAMES, CODECS, inflate
 from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.errors import PushError, TooLargeError, UnknownCodecError
 from receiver.telemetry.instance import ClientInstance, ClientInstances
 from receiver.telemetry.labels import label_facts
 from receiver.telemetry.limits import Exceeded, Limits
+from receiver.telemetry.offenders import Offenders
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
+from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
 from receiver.telemetry.quirks import Quirks
+from receiver.telemetry.series import SeriesBudgets
 from receiver.telemetry.subscription import ClientFacts, SubscriptionSet
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k71_get_telemetry_subscriptions import (
@@ -33,50 +36,6 @@ from receiver.wire.uuid import RESERVED_UUIDS, ZERO_UUID, Uuid, random_uuid
 __all__ = ["ClientTelemetry", "PushOutcome", "SubscriptionsOutcome"]
 
 _EMPTY: Final = b""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionsOutcome:
-    """What became of a GetTelemetrySubscriptions request.
-
-    Attributes:
-        response: The answer.
-        client_instance_id: The instance that asked; a new one where the request named none.
-        created: Whether the instance was not known before, and is now.
-        exceeded: The limit that the client is over; then nothing is remembered of its request.
-    """
-
-    response: GetTelemetrySubscriptionsResponse
-    client_instance_id: Uuid
-    created: bool
-    exceeded: Exceeded | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PushOutcome:
-    """What became of a PushTelemetry request.
-
-    Attributes:
-        response: The answer.
-        client_instance_id: The instance that pushed, as the request named it.
-        push: What to hand to plugins; None when refused, or when there is nothing in it.
-        wire_bytes: Size of the metrics as pushed.
-        inflated_bytes: Their size once inflated, 0 where it did not come to that.
-        dropped_points: Data points dropped for a value that is NaN or infinite.
-        removed_labels: Attributes removed because the receiver owns their keys.
-        problem: Why it was refused, for the operator; None where it was not.
-        exceeded: The limit that the client is over, where that is why.
-    """
-
-    response: PushTelemetryResponse
-    client_instance_id: Uuid
-    push: Push | None = None
-    wire_bytes: int = 0
-    inflated_bytes: int = 0
-    dropped_points: int = 0
-    removed_labels: int = 0
-    problem: str | None = None
-    exceeded: Exceeded | None = None
 
 
 class ClientTelemetry:
@@ -113,7 +72,10 @@ class ClientTelemetry:
         self._quirks = Quirks(
             settings.quirks, compression=tuple(CODECS[codec] for codec in settings.compression)
         )
-        self._instances = ClientInstances(settings.max_instances)
+        self._series = SeriesBudgets(settings.series)
+        self._backpressure = BackPressure(settings.backpressure)
+        self._offenders = Offenders(settings.backpressure)
+        self._instances = ClientInstances(settings.max_instances, self._forgotten)
 
     @property
     def subscriptions(self) -> SubscriptionSet:
@@ -124,6 +86,21 @@ class ClientTelemetry:
     def instances(self) -> ClientInstances:
         """The client instances remembered, for reading."""
         return self._instances
+
+    @property
+    def series(self) -> SeriesBudgets:
+        """Who has how many series, for reading."""
+        return self._series
+
+    @property
+    def backpressure(self) -> BackPressure:
+        """By what push intervals are longer; each client learns of a change with its next request."""
+        return self._backpressure
+
+    @property
+    def offenders(self) -> Offenders:
+        """Who is asked for less, for reading."""
+        return self._offenders
 
     def replace_subscriptions(self, subscriptions: SubscriptionSet) -> None:
         """Ask something else of clients, from the next request of each on."""
@@ -142,6 +119,9 @@ class ClientTelemetry:
             settings.quirks, compression=tuple(CODECS[codec] for codec in settings.compression)
         )
         self._settings = settings
+        self._series.replace_settings(settings.series)
+        self._backpressure.replace_settings(settings.backpressure)
+        self._offenders.replace_settings(settings.backpressure)
         # Another set, if an equal one: every instance is matched anew.
         self._subscriptions = SubscriptionSet(self._subscriptions.subscriptions)
 
@@ -256,8 +236,13 @@ class ClientTelemetry:
                 )
         except PushError as problem:
             # A few bytes may have been much work.
-            self._limits.rejected(connection, max(size, len(inflated), problem.inflated_bytes), now)
+            inflated_bytes = max(len(inflated), problem.inflated_bytes)
+            self._limits.rejected(connection, max(size, inflated_bytes), now)
+            self._offenders.pushed(
+                client_instance_id, inflated_bytes, now, too_large=isinstance(problem, TooLargeError)
+            )
             return _refused(instance, problem.error_code, str(problem), size, len(inflated))
+        self._offenders.pushed(client_instance_id, len(inflated), now, too_large=False)
         instance.accept_push(now, received_at_ns, terminating=request.terminating)
         push = None
         if labelled.data:
@@ -313,9 +298,14 @@ class ClientTelemetry:
             instance = ClientInstance(client_instance_id, connection, now)
         if created or instance.subscriptions is not self._subscriptions:
             self._assign(instance, ClientFacts.of(client_instance_id, connection))
+        instance.ask(self._offenders.demand(client_instance_id, now), self._backpressure.factor)
         self._instances.keep(instance, connection, now)
         connection.client_instance_id = client_instance_id
         return instance, created
+
+    def _forgotten(self, client_instance_id: Uuid) -> None:
+        self._series.forget(client_instance_id)
+        self._offenders.forget(client_instance_id)
 
     def _assign(self, instance: ClientInstance, facts: ClientFacts) -> None:
         instance.assign(

@@ -15,7 +15,7 @@ class Now:
     """What the sources say."""
 
     connections: list[Connection] = field(default_factory=list)
-    instances: ClientInstances = field(default_factory=lambda: ClientInstances(2))
+    instances: ClientInstances = field(default_factory=lambda: ClientInstances(2, lambda _: None))
     listeners: list[ListenerBytes] = field(default_factory=list)
     plugins: list[PluginStatistics] = field(default_factory=list)
     ready: bool = False

@@ -270,13 +270,17 @@ def keep(
     return instance
 
 
+def remembering(most: int) -> ClientInstances:
+    return ClientInstances(most, lambda _: None)
+
+
 @pytest.mark.parametrize(
     ("interval_ms", "lifetime_s"), [(100, 60), (20_000, 60), (20_001, 60.003), (300_000, 900)]
 )
 def test_an_instance_is_remembered_for_three_intervals_and_a_minute_at_least(
     interval_ms: int, lifetime_s: float
 ) -> None:
-    instances = ClientInstances(10)
+    instances = remembering(10)
     first = keep(instances, 1, 100.0, interval_ms=interval_ms)
     assert instances.look_up(uuid(1), 100.0 + lifetime_s - 0.001) is first
     assert instances.look_up(uuid(1), 100.0 + lifetime_s) is None
@@ -285,7 +289,7 @@ def test_an_instance_is_remembered_for_three_intervals_and_a_minute_at_least(
 
 
 def test_every_request_starts_its_time_anew() -> None:
-    instances = ClientInstances(10)
+    instances = remembering(10)
     first = keep(instances, 1, 0)
     assert keep(instances, 1, 59) is first
     assert keep(instances, 1, 118) is first
@@ -294,7 +298,7 @@ def test_every_request_starts_its_time_anew() -> None:
 
 
 def test_expired_instances_go_a_few_at_a_time_whatever_their_lifetimes() -> None:
-    instances = ClientInstances(1000)
+    instances = remembering(1000)
     for number in range(1, 31):
         # Those that live long asked first and must hold up none of the others.
         keep(instances, number, number / 100, interval_ms=3_600_000 if number <= 10 else 1000 * number)
@@ -307,7 +311,7 @@ def test_expired_instances_go_a_few_at_a_time_whatever_their_lifetimes() -> None
 
 
 def test_everything_can_be_forgotten_without_a_request() -> None:
-    instances = ClientInstances(1000)
+    instances = remembering(1000)
     for number in range(100):
         keep(instances, number + 2, 0, interval_ms=100 + number)
     assert instances.forget_expired(59.9, 1000) == 0
@@ -318,7 +322,7 @@ def test_everything_can_be_forgotten_without_a_request() -> None:
 
 
 def test_an_interval_that_changes_changes_the_lifetime() -> None:
-    instances = ClientInstances(10)
+    instances = remembering(10)
     instance = keep(instances, 1, 0, interval_ms=3_600_000)
     assigned(instance)
     instances.keep(instance, instance.connection, 1)
@@ -326,7 +330,7 @@ def test_an_interval_that_changes_changes_the_lifetime() -> None:
 
 
 def test_the_least_recently_used_goes_first() -> None:
-    instances = ClientInstances(3)
+    instances = remembering(3)
     for number in (1, 2, 3):
         keep(instances, number, number)
     keep(instances, 1, 4)
@@ -339,7 +343,7 @@ def test_the_least_recently_used_goes_first() -> None:
 
 
 def test_looking_does_not_count_as_use() -> None:
-    instances = ClientInstances(2)
+    instances = remembering(2)
     first = keep(instances, 1, 1)
     keep(instances, 2, 2)
     assert instances.find(uuid(1)) is first
@@ -349,7 +353,7 @@ def test_looking_does_not_count_as_use() -> None:
 
 
 def test_a_connection_that_ends_takes_its_instance_along() -> None:
-    instances = ClientInstances(10)
+    instances = remembering(10)
     one, two = connection(id="one"), connection(id="two")
     keep(instances, 1, 0, used_by=one)
     keep(instances, 2, 0, used_by=two)
@@ -362,7 +366,7 @@ def test_a_connection_that_ends_takes_its_instance_along() -> None:
 
 
 def test_an_instance_that_went_over_to_another_connection_stays() -> None:
-    instances = ClientInstances(10)
+    instances = remembering(10)
     one, two = connection(id="one"), connection(id="two")
     instance = keep(instances, 1, 0, used_by=one)
     assert keep(instances, 1, 1, used_by=two) is instance
@@ -374,7 +378,7 @@ def test_an_instance_that_went_over_to_another_connection_stays() -> None:
 
 
 def test_iterating_is_not_disturbed_by_changes() -> None:
-    instances = ClientInstances(2)
+    instances = remembering(2)
     keep(instances, 1, 0)
     keep(instances, 2, 0)
     seen: list[Uuid] = []
