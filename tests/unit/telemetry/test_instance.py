@@ -6,6 +6,7 @@ import pytest
 
 from receiver.telemetry.connection import Connection
 from receiver.telemetry.instance import ClientInstance, ClientInstances
+from receiver.telemetry.offenders import Demand
 from receiver.telemetry.quirks import Treatment
 from receiver.telemetry.subscription import ClientFacts, SubscriptionSet
 from receiver.wire.error_codes import ErrorCode
@@ -230,6 +231,23 @@ def test_terminating_outlives_a_change_of_subscriptions() -> None:
     assert push(instance, 1) is INVALID
 
 
+def test_asked_for_something_else_it_need_not_wait() -> None:
+    instance = new()
+    asked_before = instance.subscription_id
+    assert push(instance, 0) is NONE
+    instance.ask(Demand.EVERYTHING, 1)
+    assert push(instance, 1) is THROTTLED
+    instance.ask(Demand.NOTHING, 4)
+    assert (instance.push_interval_ms, instance.requested_metrics) == (40_000, ())
+    assert instance.let_push_through(asked_before, 2, terminating=False) is UNKNOWN_ID
+    assert instance.get(2) is NONE
+    # Matched anew, it is asked for as little.
+    assigned(instance, SubscriptionSet([subscription(interval_ms=60_000)]))
+    assert (instance.push_interval_ms, instance.requested_metrics) == (240_000, ())
+    instance.ask(Demand.EVERYTHING, 1)
+    assert (instance.push_interval_ms, instance.requested_metrics) == (60_000, ("",))
+
+
 def test_what_is_shown_of_an_instance() -> None:
     instance = new(now=3.0)
     assert (instance.created_at, instance.last_get_at, instance.last_push_at) == (3.0, None, None)
@@ -386,3 +404,20 @@ def test_iterating_is_not_disturbed_by_changes() -> None:
         keep(instances, 10 + len(seen), 1)
         seen.append(instance.id)
     assert seen == [uuid(1), uuid(2)]
+
+
+def test_whoever_is_forgotten_is_named_once_for_whatever_reason() -> None:
+    forgotten: list[Uuid] = []
+    instances = ClientInstances(2, forgotten.append)
+    gone = connection(id="gone")
+    keep(instances, 1, 0, used_by=gone)
+    instances.disconnected(gone)
+    keep(instances, 2, 0)
+    keep(instances, 3, 1)
+    keep(instances, 4, 2)
+    assert forgotten == [uuid(1), uuid(2)]
+    keep(instances, 3, 1000)
+    assert sorted(forgotten) == [uuid(1), uuid(2), uuid(3), uuid(4)]
+    assert instances.forget_expired(5000, 10) == 1
+    assert forgotten[-1] == uuid(3)
+    assert len(forgotten) == 5
