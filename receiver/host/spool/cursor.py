@@ -1,0 +1,53 @@
+"""Owns the cursor: a small file with the number of the first push that is not known to be delivered.
+
+Decides nothing about when it is written.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import Final
+
+import google_crc32c
+
+from receiver.host.spool.segment import sync_folder
+
+__all__ = ["load_cursor", "save_cursor"]
+
+_NAME: Final = "cursor"
+_MAGIC: Final = b"KCTCURS\x01"
+_FIELDS: Final = struct.Struct("<8sQ")
+_CRC: Final = struct.Struct("<I")
+
+
+def load_cursor(folder: Path) -> int:
+    """Return the number in a folder's cursor, or 0, which is before everything, without one to trust."""
+    try:
+        with (folder / _NAME).open("rb") as file:
+            data = file.read(_FIELDS.size + _CRC.size + 1)
+    except OSError:
+        return 0
+    fields = data[: _FIELDS.size]
+    if data != fields + _CRC.pack(google_crc32c.value(fields)) or not fields.startswith(_MAGIC):
+        return 0
+    number: int = _FIELDS.unpack(fields)[1]
+    return number
+
+
+def save_cursor(folder: Path, number: int) -> None:
+    """Put a number into a folder's cursor, at once and durably.
+
+    Raises:
+        OSError: The disk refuses; the former cursor is still there.
+    """
+    fields = _FIELDS.pack(_MAGIC, number)
+    new = folder / f"{_NAME}.new"
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(fields + _CRC.pack(google_crc32c.value(fields)))
+        file.flush()
+        os.fsync(descriptor)
+    new.replace(folder / _NAME)
+    sync_folder(folder)

@@ -1,0 +1,218 @@
+"""Frames: what is written at once, whole or not at all.
+
+Owns the format of a frame and of the beginning of a segment file. Does no I/O.
+
+A segment file begins with :data:`FILE_HEADER`, whose last four bytes are the version. Frames follow, each a
+header (little-endian: the body's length, its length once inflated, the codec, the number of pushes, the
+number of the first push, the oldest receive time, the body's CRC-32C, and the CRC-32C of all of these) and a
+body: for each push four bytes with its length and the push (:mod:`receiver.host.push_format`), all of that
+as a zstd frame where it is shorter so.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import google_crc32c
+import zstandard
+
+from receiver.host.push_format import encode_push
+from receiver.plugin import Push
+
+__all__ = [
+    "FILE_HEADER",
+    "HEADER_BYTES",
+    "MAX_PUSH_BYTES",
+    "Frame",
+    "FrameError",
+    "FrameHeader",
+    "encode_frames",
+    "parse_header",
+    "split_body",
+]
+
+#: What a segment file begins with.
+FILE_HEADER: Final = b"KCTSPOOL" + (1).to_bytes(4, "little")
+#: The longest OTLP bytes of a push that can be spooled.
+MAX_PUSH_BYTES: Final = 64 << 20
+
+# Room for the rest of a push: its strings come out of requests' headers, certificates and settings.
+_MAX_RAW_BYTES: Final = MAX_PUSH_BYTES + (4 << 20)
+_FIELDS: Final = struct.Struct("<IIIIQqI")
+_CRC: Final = struct.Struct("<I")
+_LENGTH: Final = struct.Struct("<I")
+_NONE: Final = 0
+_ZSTD: Final = 1
+# Level 1 needs 512 KiB; more is no frame of ours.
+_MAX_WINDOW: Final = 8 << 20
+
+#: Size of a frame's header.
+HEADER_BYTES: Final = _FIELDS.size + _CRC.size
+
+
+class FrameError(ValueError):
+    """Bytes are no frame; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameHeader:
+    """What a frame says before its body.
+
+    Attributes:
+        body_bytes: The body's length as it is stored.
+        raw_bytes: The body's length once it is inflated.
+        compressed: Whether the body is a zstd frame.
+        pushes: How many pushes it holds, at least 1.
+        first: The number of the first of them.
+        oldest_received_at_ns: The oldest of their receive times.
+        body_crc: CRC-32C of the body as it is stored.
+    """
+
+    body_bytes: int
+    raw_bytes: int
+    compressed: bool
+    pushes: int
+    first: int
+    oldest_received_at_ns: int
+    body_crc: int
+
+    @property
+    def frame_bytes(self) -> int:
+        """Size of the whole frame."""
+        return HEADER_BYTES + self.body_bytes
+
+    @property
+    def end(self) -> int:
+        """The number after its last push's."""
+        return self.first + self.pushes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """A frame to be written.
+
+    Attributes:
+        first: The number of its first push.
+        end: The number after its last push's.
+        data: Its bytes, header and body.
+    """
+
+    first: int
+    end: int
+    data: bytes
+
+
+def encode_frames(
+    pushes: Sequence[Push], *, first: int, raw_bytes: int, compressor: zstandard.ZstdCompressor
+) -> list[Frame]:
+    """Put pushes into as few frames as a size allows.
+
+    Args:
+        pushes: The pushes, none longer than :data:`MAX_PUSH_BYTES`.
+        first: The number of the first of them; the others follow.
+        raw_bytes: The most bytes in a frame before compression, unless a single push is longer.
+        compressor: What compresses them; one that writes the content's size.
+
+    Returns:
+        The frames, in order; none for no pushes.
+    """
+    frames: list[Frame] = []
+    records: list[bytes] = []
+    size = 0
+    oldest = 0
+    for push in pushes:
+        record = encode_push(push)
+        if records and size + _LENGTH.size + len(record) > raw_bytes:
+            frames.append(_encode(records, first, oldest, compressor))
+            first = frames[-1].end
+            records = []
+            size = 0
+        received_at_ns = push.context.received_at_ns
+        oldest = min(oldest, received_at_ns) if records else received_at_ns
+        records.append(record)
+        size += _LENGTH.size + len(record)
+    if records:
+        frames.append(_encode(records, first, oldest, compressor))
+    return frames
+
+
+def _encode(records: list[bytes], first: int, oldest: int, compressor: zstandard.ZstdCompressor) -> Frame:
+    raw = b"".join(part for record in records for part in (_LENGTH.pack(len(record)), record))
+    body, codec = compressor.compress(raw), _ZSTD
+    if len(body) >= len(raw):
+        body, codec = raw, _NONE
+    crc = google_crc32c.value(body)
+    fields = _FIELDS.pack(len(body), len(raw), codec, len(records), first, oldest, crc)
+    header = fields + _CRC.pack(google_crc32c.value(fields))
+    return Frame(first=first, end=first + len(records), data=header + body)
+
+
+def parse_header(data: bytes) -> FrameHeader:
+    """Read a frame's header.
+
+    Args:
+        data: :data:`HEADER_BYTES` bytes.
+
+    Raises:
+        FrameError: They are no header, or one of something that no spool writes.
+    """
+    if len(data) != HEADER_BYTES:
+        raise FrameError(f"a header of {len(data)} bytes instead of {HEADER_BYTES}")
+    fields = data[: _FIELDS.size]
+    if google_crc32c.value(fields) != _CRC.unpack_from(data, _FIELDS.size)[0]:
+        raise FrameError("the header's checksum is wrong")
+    body_bytes, raw_bytes, codec, pushes, first, oldest, body_crc = _FIELDS.unpack(fields)
+    if raw_bytes > _MAX_RAW_BYTES or body_bytes > raw_bytes:
+        raise FrameError(f"a body of {body_bytes} bytes that stand for {raw_bytes}")
+    if not 0 < pushes <= raw_bytes // _LENGTH.size:
+        raise FrameError(f"{pushes} pushes in {raw_bytes} bytes")
+    if codec not in (_NONE, _ZSTD):
+        raise FrameError(f"the codec {codec} is unknown")
+    return FrameHeader(
+        body_bytes=body_bytes,
+        raw_bytes=raw_bytes,
+        compressed=codec == _ZSTD,
+        pushes=pushes,
+        first=first,
+        oldest_received_at_ns=oldest,
+        body_crc=body_crc,
+    )
+
+
+def split_body(header: FrameHeader, body: bytes) -> list[memoryview]:
+    """Check and inflate a frame's body, and return the pushes in it as bytes.
+
+    Raises:
+        FrameError: The body is not the one that the header speaks of.
+    """
+    if len(body) != header.body_bytes:
+        raise FrameError(f"the body is cut off after {len(body)} of {header.body_bytes} bytes")
+    if google_crc32c.value(body) != header.body_crc:
+        raise FrameError("the body's checksum is wrong")
+    raw = memoryview(_inflate(header, body) if header.compressed else body)
+    records: list[memoryview] = []
+    at = 0
+    for _ in range(header.pushes):
+        start = at + _LENGTH.size
+        if start > len(raw):
+            raise FrameError("the body ends before its last push")
+        at = start + _LENGTH.unpack_from(raw, at)[0]
+        records.append(raw[start:at])
+    if at != len(raw):
+        raise FrameError(f"the pushes have {at} bytes and the body {len(raw)}")
+    return records
+
+
+def _inflate(header: FrameHeader, body: bytes) -> bytes:
+    try:
+        # zstandard makes room for what the zstd frame says itself, whatever limit it is given.
+        size = zstandard.frame_content_size(body)
+        if size != header.raw_bytes:
+            raise FrameError(f"the body says that it stands for {size} bytes, the header {header.raw_bytes}")
+        context = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
+        return context.decompress(body, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise FrameError(f"the body can't be inflated: {error}") from error

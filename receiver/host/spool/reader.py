@@ -1,0 +1,180 @@
+"""Reads a spool's segments in order, and knows what of it is delivered.
+
+Owns the place of the next push to be read and that of the first which is not committed. Finds damage and
+marks it; deletes nothing. Not thread-safe: the spool's lock is held around every call.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from dataclasses import dataclass
+
+from receiver.host.push_format import PushFormatError, decode_push
+from receiver.host.spool.frame import (
+    FILE_HEADER,
+    HEADER_BYTES,
+    FrameError,
+    FrameHeader,
+    parse_header,
+    split_body,
+)
+from receiver.host.spool.segment import Segment
+from receiver.host.spool.values import Position, Spooled
+
+__all__ = ["SpoolReader"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loaded:
+    """A frame that was read and of which not everything is committed."""
+
+    segment: Segment
+    offset: int
+    header: FrameHeader
+
+
+class SpoolReader:
+    """The reading end of a spool.
+
+    Args:
+        segments: The segments, oldest first, which the spool changes as it goes.
+        number: The first push that is not known to be delivered.
+
+    Attributes:
+        committed: Everything with a lower number is delivered, or gone.
+        read_bytes: Bytes that were read.
+        lost_pushes: Pushes that could not be read.
+        damaged_segments: Segments in which damage was found.
+    """
+
+    def __init__(self, segments: deque[Segment], number: int) -> None:
+        self._segments = segments
+        self.committed = number
+        self.read_bytes = 0
+        self.lost_pushes = 0
+        self.damaged_segments = 0
+        self._number = number
+        self._ahead: deque[Spooled] = deque()
+        self._loaded: deque[_Loaded] = deque()
+        self._segment: Segment | None = None
+        self._descriptor: int | None = None
+        self._offset = 0
+        # Damage below this number is known: it is met again after a rewind.
+        self._known = 0
+
+    @property
+    def oldest_received_at_ns(self) -> int | None:
+        """The oldest receive time in the frame of the first push that is not committed; None without one."""
+        if not self._loaded:
+            self._load()
+        return self._loaded[0].header.oldest_received_at_ns if self._loaded else None
+
+    def read(self, max_items: int, max_bytes: int) -> list[Spooled]:
+        """Return the next pushes; see :meth:`Spool.read`."""
+        taken: list[Spooled] = []
+        room = max_bytes
+        while len(taken) < max_items and (self._ahead or self._load()):
+            room -= len(self._ahead[0].push.payload.data)
+            if taken and room < 0:
+                break
+            taken.append(self._ahead.popleft())
+            self._number = taken[-1].position + 1
+        return taken
+
+    def rewind(self) -> None:
+        """Go back to the first push that is not committed."""
+        if self._loaded:
+            self._go_to(self._loaded[0].segment, self._loaded[0].offset)
+        self._ahead.clear()
+        self._loaded.clear()
+        self._number = self.committed
+
+    def commit(self, number: int) -> None:
+        """Take everything below a number for delivered or gone; never read it (again)."""
+        self.committed = max(self.committed, number)
+        self._number = max(self._number, self.committed)
+        while self._ahead and self._ahead[0].position < self._number:
+            self._ahead.popleft()
+        while self._loaded and self._loaded[0].header.end <= self.committed:
+            self._loaded.popleft()
+        if not self._loaded:
+            # What lies between could not be read.
+            self.committed = self._number
+
+    def forget(self, segment: Segment) -> None:
+        """Hold no file open that is deleted: its room on disk would not be free."""
+        if segment is self._segment:
+            self.close()
+
+    def close(self) -> None:
+        """Give back the file that is read."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._descriptor = None
+        self._segment = None
+
+    def _load(self) -> bool:
+        """Read frames up to one with a push that is to be read; False when there is none."""
+        while not self._ahead and (segment := self._segment_to_read()) is not None:
+            offset = self._offset
+            # Past what is known of the file, should the header be unreadable.
+            self._offset, end = segment.size, segment.end
+            try:
+                header = parse_header(self._pread(segment, offset, HEADER_BYTES))
+                self._offset, end = offset + header.frame_bytes, header.end
+                if end <= self._number:
+                    continue
+                body = self._pread(segment, offset + HEADER_BYTES, header.body_bytes)
+                self._decode(segment, header, split_body(header, body))
+            except (FrameError, OSError):
+                self._lose(segment, self._number, end)
+                self._pass(end)
+                continue
+            if self._ahead:
+                self._loaded.append(_Loaded(segment=segment, offset=offset, header=header))
+        return bool(self._ahead)
+
+    def _decode(self, segment: Segment, header: FrameHeader, records: list[memoryview]) -> None:
+        for number, record in enumerate(records, header.first):
+            if number < self._number:
+                continue
+            try:
+                self._ahead.append(Spooled(position=Position(number), push=decode_push(record)))
+            except PushFormatError:
+                self._lose(segment, number, number + 1)
+        if not self._ahead:
+            self._pass(header.end)
+
+    def _segment_to_read(self) -> Segment | None:
+        current = self._segment
+        if current is None or current.end <= self._number:
+            current = next((segment for segment in self._segments if segment.end > self._number), None)
+            if current is not None and current is not self._segment:
+                self._go_to(current, len(FILE_HEADER))
+        return current
+
+    def _go_to(self, segment: Segment, offset: int) -> None:
+        if segment is not self._segment:
+            self.close()
+        self._segment = segment
+        self._offset = offset
+
+    def _pread(self, segment: Segment, offset: int, size: int) -> bytes:
+        if self._descriptor is None:
+            self._descriptor = os.open(segment.path, os.O_RDONLY)
+        data = os.pread(self._descriptor, size, offset)
+        self.read_bytes += len(data)
+        return data
+
+    def _lose(self, segment: Segment, start: int, end: int) -> None:
+        self.lost_pushes += max(0, end - max(start, self._known))
+        self._known = max(self._known, end)
+        if not segment.damaged:
+            segment.damaged = True
+            self.damaged_segments += 1
+
+    def _pass(self, number: int) -> None:
+        self._number = max(self._number, number)
+        if not self._loaded:
+            self.committed = self._number
