@@ -1,0 +1,92 @@
+"""The columns of a push, in the journals and in the published files alike.
+
+Owns the schema and its version. A column may be added at the end; none is renamed or given another meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from receiver.plugin import Push
+
+__all__ = ["FORMAT_VERSION", "IDENTITY", "SCHEMA", "Identity", "identities", "identity", "record_batch"]
+
+#: In each file's own metadata, under ``kafka_client_telemetry.pushes``.
+FORMAT_VERSION = 1
+
+_TEXT = pa.string()
+
+#: Times are of microseconds, which Spark can read; ``received_at_ns`` is the exact one.
+SCHEMA = pa.schema(
+    [
+        pa.field("push_id", _TEXT, nullable=False),
+        pa.field("client_instance_id", _TEXT, nullable=False),
+        pa.field("received_at", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("received_at_ns", pa.int64(), nullable=False),
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field("terminating", pa.bool_(), nullable=False),
+        pa.field("client_id", _TEXT, nullable=False),
+        pa.field("client_software_name", _TEXT, nullable=False),
+        pa.field("client_software_version", _TEXT, nullable=False),
+        pa.field("principal", _TEXT, nullable=False),
+        pa.field("client_source_address", _TEXT, nullable=False),
+        pa.field("client_source_port", pa.int32(), nullable=False),
+        pa.field("broker_id", pa.int32(), nullable=False),
+        pa.field("cluster_id", _TEXT),
+        pa.field("listener", _TEXT, nullable=False),
+        pa.field("security_protocol", _TEXT, nullable=False),
+        pa.field("sasl_mechanism", _TEXT),
+        pa.field("subscription_id", pa.int32(), nullable=False),
+        pa.field("push_interval_ms", pa.int32(), nullable=False),
+        pa.field("otlp", pa.binary(), nullable=False),
+    ],
+    metadata={"kafka_client_telemetry.pushes": str(FORMAT_VERSION)},
+)
+
+#: The columns that say which push it is.
+IDENTITY = ("client_instance_id", "received_at_ns", "sequence")
+
+Identity = tuple[str, int, int]
+
+
+def record_batch(pushes: Sequence[Push]) -> pa.RecordBatch:
+    """The pushes as rows, in their order."""
+    contexts = [push.context for push in pushes]
+    payloads = [push.payload for push in pushes]
+    received = [context.received_at_ns for context in contexts]
+    columns: list[list[object]] = [
+        [payload.push_id for payload in payloads],
+        [payload.client_instance_id for payload in payloads],
+        [at // 1000 for at in received],
+        list(received),
+        [payload.sequence for payload in payloads],
+        [payload.terminating for payload in payloads],
+        [context.client_id for context in contexts],
+        [context.client_software_name for context in contexts],
+        [context.client_software_version for context in contexts],
+        [context.principal for context in contexts],
+        [context.source_address for context in contexts],
+        [context.source_port for context in contexts],
+        [context.broker_id for context in contexts],
+        [context.cluster_id for context in contexts],
+        [context.listener for context in contexts],
+        [context.security_protocol for context in contexts],
+        [context.sasl_mechanism for context in contexts],
+        [context.subscription_id for context in contexts],
+        [context.push_interval_ms for context in contexts],
+        [payload.data for payload in payloads],
+    ]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def identity(push: Push) -> Identity:
+    """Which push it is: its idempotency key."""
+    return push.payload.client_instance_id, push.context.received_at_ns, push.payload.sequence
+
+
+def identities(table: pa.Table) -> set[Identity]:
+    """Which pushes a table's rows are."""
+    return set(zip(*(table.column(name).to_pylist() for name in IDENTITY), strict=True))

@@ -1,0 +1,44 @@
+"""What an operator sets for the spool_files plugin. Opens nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from receiver.plugin import PluginConfig
+
+__all__ = ["SpoolFilesConfig"]
+
+
+class SpoolFilesConfig(PluginConfig):
+    """Settings of the spool_files plugin."""
+
+    path: Path = Field(
+        description="The folder; made if it isn't there. Several sidecars may write to the same one."
+    )
+    roll_seconds: int = Field(
+        default=30,
+        ge=1,
+        le=86_400,
+        description="A file is published when its first push has waited so long, also when no other comes.",
+    )
+    roll_bytes: int = Field(
+        default=67_108_864,
+        ge=65_536,
+        le=1_073_741_824,
+        description="A file is published when so many bytes wait for it, not compressed; "
+        "the file is about a tenth of it.",
+    )
+    retain_hours: int | None = Field(
+        default=168,
+        ge=1,
+        le=1_000_000,
+        description="Files are deleted so long after the hour they are of; null: never.",
+    )
+    max_bytes: int | None = Field(
+        default=None,
+        ge=1_048_576,
+        description="Most bytes of published files in the folder, those of other sidecars with them; at the "
+        "bound the oldest are deleted. Null: no bound.",
+    )

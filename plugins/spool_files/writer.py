@@ -1,0 +1,259 @@
+"""The writer of one folder: journals what it is given, and publishes it from a thread of its own.
+
+Owns the journals of this process, the time at which each is published, and what is remembered of pushes
+that a crash may bring again. The plugin's thread appends; the writer's own thread publishes and expires.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from plugins.spool_files.columns import IDENTITY, Identity, identities, identity, record_batch
+from plugins.spool_files.config import SpoolFilesConfig
+from plugins.spool_files.disk import make_folder
+from plugins.spool_files.journal import ENDING, Journal, UnreadableJournalError
+from plugins.spool_files.layout import JOURNALS, Stem, host_name
+from plugins.spool_files.manifest import Manifest, Removed
+from plugins.spool_files.publish import publish
+from plugins.spool_files.retention import remove_expired, remove_surplus
+from receiver.plugin import Push, RetryableError
+
+__all__ = ["FolderWriter"]
+
+#: Journals that may wait when publishing fails; then nothing more is accepted.
+_MAX_WAITING = 4
+#: How long after a failure publishing is tried again, in seconds.
+_TRY_AGAIN_S = 1.0
+#: How often files are expired and journals of ended processes looked for, in seconds.
+_SWEEP_S = 60.0
+#: Another host's journal is taken over when nobody wrote to it for so long. A lock tells whether its process
+#: lives, but not on every network file system.
+_ORPHANED_AFTER_S = 3600.0
+#: How many pushes of files published before a restart are recognised when they come again, and for how many
+#: accepted pushes that is remembered: what comes again comes first.
+_REMEMBERED = 20_000
+_REMEMBERED_FOR = 100_000
+
+
+class FolderWriter:
+    """Writes to one folder, between one :meth:`open` and one :meth:`close`.
+
+    Args:
+        config: The operator's settings.
+    """
+
+    def __init__(self, config: SpoolFilesConfig) -> None:
+        self._root = config.path
+        self._journals = config.path / JOURNALS
+        self._roll_s = float(config.roll_seconds)
+        self._roll_bytes = config.roll_bytes
+        self._retain = None if config.retain_hours is None else timedelta(hours=config.retain_hours)
+        self._max_bytes = config.max_bytes
+        self._host = host_name()
+        self._run = secrets.token_hex(4)
+        self._number = 0
+        self._manifest = Manifest(config.path, self._host)
+        # Guards everything below; held for no longer than one write to the journal.
+        self._changed = threading.Condition()
+        self._open: Journal | None = None
+        self._due = 0.0
+        self._waiting: deque[Journal] = deque()
+        self._problem: str | None = None
+        self._told: Counter[str] = Counter()
+        self._closing = False
+        # Only the appending thread's own.
+        self._known: set[Identity] = set()
+        self._accepted = 0
+        self._thread = threading.Thread(target=self._publish_all, name="spool-files", daemon=True)
+
+    def open(self) -> None:
+        """Take over the journals of ended processes, and begin.
+
+        Raises:
+            OSError: The folder cannot be written to.
+        """
+        make_folder(self._journals)
+        # Says now, and not at the first push, that the folder can't be written to or locked.
+        Journal.create(self._journals, self._next_stem()).delete()
+        self._take_over()
+        for journal in self._waiting:
+            self._known |= self._recovered(journal)
+        self._known |= self._published_of_late()
+        self._thread.start()
+
+    def append(self, pushes: Sequence[Push]) -> None:
+        """Accept pushes: they are on disk when this returns, and published later.
+
+        Raises:
+            RetryableError: They cannot be accepted now; none of them is.
+        """
+        if self._known:
+            pushes = self._without_known(pushes)
+        if not pushes:
+            return
+        batch = record_batch(pushes)
+        with self._changed:
+            if self._problem is not None and len(self._waiting) >= _MAX_WAITING:
+                raise RetryableError(f"files cannot be published: {self._problem}")
+            try:
+                if self._open is None:
+                    self._open = Journal.create(self._journals, self._next_stem())
+                    self._due = time.monotonic() + self._roll_s
+                    self._changed.notify()
+                self._open.append(batch)
+            except OSError as error:
+                raise RetryableError(f"cannot write to {self._journals}: {error.strerror or error}") from None
+            if self._open.size >= self._roll_bytes:
+                self._seal()
+                self._changed.notify()
+
+    def news(self) -> str:
+        """What the operator should know of, since this was last asked; empty: nothing."""
+        with self._changed:
+            news = [f"{what}: {count}" for what, count in self._told.items()]
+            self._told.clear()
+            if self._problem is not None:
+                news.append(f"files cannot be published or removed: {self._problem}")
+        return "; ".join(news)
+
+    def close(self) -> None:
+        """Publish what is accepted and end the thread; what can't be published stays for the next start."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        if self._thread.ident is not None:
+            self._thread.join()
+        while self._waiting:
+            self._waiting.popleft().close()
+
+    def _next_stem(self) -> Stem:
+        self._number += 1
+        return Stem.new(datetime.now(UTC), host=self._host, run=self._run, number=self._number)
+
+    def _seal(self) -> None:
+        if self._open is not None:
+            self._waiting.append(self._open)
+            self._open = None
+
+    def _without_known(self, pushes: Sequence[Push]) -> Sequence[Push]:
+        new = [push for push in pushes if identity(push) not in self._known]
+        self._accepted += len(pushes)
+        if self._accepted >= _REMEMBERED_FOR:
+            self._known = set()
+        if len(new) < len(pushes):
+            with self._changed:
+                self._told["pushes that came again after a restart, left out"] += len(pushes) - len(new)
+        return new
+
+    def _recovered(self, journal: Journal) -> set[Identity]:
+        try:
+            return identities(journal.read().table)
+        except UnreadableJournalError:
+            return set()  # it is set aside when it is its turn
+
+    def _published_of_late(self) -> set[Identity]:
+        known: set[Identity] = set()
+        for file in self._manifest.newest(datetime.now(UTC)):
+            if len(known) >= _REMEMBERED:
+                break
+            try:
+                known |= identities(
+                    pq.read_table(self._root / file, columns=list(IDENTITY), partitioning=None)
+                )
+            except (OSError, pa.ArrowException):
+                continue  # removed, or not ours to judge
+        return known
+
+    def _take_over(self) -> None:
+        for path in sorted(self._journals.glob(f"*{ENDING}")):
+            stem = Stem.parse(path.name.removesuffix(ENDING))
+            if stem is None or not (stem.host == self._host or self._orphaned(path)):
+                continue
+            journal = Journal.claim(path)
+            if journal is not None:
+                with self._changed:
+                    self._waiting.append(journal)
+
+    @staticmethod
+    def _orphaned(path: Path) -> bool:
+        try:
+            return time.time() - path.stat().st_mtime > _ORPHANED_AFTER_S
+        except FileNotFoundError:
+            return False
+
+    # Everything below runs on the writer's own thread.
+
+    def _publish_all(self) -> None:
+        sweep_at = time.monotonic()
+        while True:
+            closing, journal = self._next(sweep_at)
+            try:
+                if journal is not None:
+                    self._publish(journal)
+                if not closing and (journal is not None or time.monotonic() >= sweep_at):
+                    sweep_at = time.monotonic() + _SWEEP_S
+                    self._sweep()
+                with self._changed:
+                    self._problem = None
+                    if closing and not self._waiting:
+                        return
+            except Exception as error:  # whatever it is, the thread has to go on
+                with self._changed:
+                    self._problem = f"{type(error).__name__}: {error}"
+                    if self._closing:
+                        return
+                    self._changed.wait(_TRY_AGAIN_S)
+
+    def _next(self, sweep_at: float) -> tuple[bool, Journal | None]:
+        """Wait until there is something to do: whether to end, and the journal to publish."""
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                if self._closing or (self._open is not None and now >= self._due):
+                    self._seal()
+                if self._closing or self._waiting or now >= sweep_at:
+                    return self._closing, self._waiting[0] if self._waiting else None
+                self._changed.wait((sweep_at if self._open is None else min(sweep_at, self._due)) - now)
+
+    def _publish(self, journal: Journal) -> None:
+        try:
+            rows = journal.read()
+        except UnreadableJournalError as error:
+            journal.set_aside()
+            self._done(journal, f"journals set aside ({error})", 1)
+            return
+        if rows.table.num_rows:
+            self._manifest.append(publish(self._root, journal.stem, rows.table), datetime.now(UTC))
+        journal.delete()
+        self._done(journal, "bytes of torn journals cut off", rows.torn_bytes)
+        del rows
+        pa.default_memory_pool().release_unused()
+
+    def _done(self, journal: Journal, what: str, count: int) -> None:
+        with self._changed:
+            self._waiting.remove(journal)
+            if count:
+                self._told[what] += count
+
+    def _sweep(self) -> None:
+        now = datetime.now(UTC)
+        removed: list[Removed] = []
+        if self._retain is not None:
+            before = now - self._retain
+            removed += remove_expired(self._root, int(before.timestamp() * 1e9))
+            self._manifest.expire(before)
+        if self._max_bytes is not None and (surplus := remove_surplus(self._root, self._max_bytes)):
+            removed += surplus
+            with self._changed:
+                self._told["files removed at max_bytes, the oldest first"] += len(surplus)
+        self._manifest.append(removed, now)
+        self._take_over()

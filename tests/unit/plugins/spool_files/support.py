@@ -1,0 +1,76 @@
+"""The plugin as an operator sets it, pushes that can be told apart, and the folder as its readers see it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from plugins.spool_files import SpoolFilesReceiver
+from receiver.host import load_plugins
+from receiver.plugin import Push
+from tests.unit.host.support import push
+
+#: 2026-01-31 13:05:12 UTC, in nanoseconds.
+AT = 1_769_864_712_000_000_000
+HOUR = 3_600_000_000_000
+
+
+def plugin(path: Path, **settings: Any) -> SpoolFilesReceiver:
+    """The plugin, not started; it keeps everything, as a test's pushes may be of any time."""
+    (hosted,) = load_plugins([{"type": "spool_files", "path": str(path), "retain_hours": None, **settings}])
+    assert isinstance(hosted.plugin, SpoolFilesReceiver)
+    return hosted.plugin
+
+
+@contextmanager
+def started(path: Path, **settings: Any) -> Iterator[SpoolFilesReceiver]:
+    one = plugin(path, **settings)
+    one.start()
+    try:
+        yield one
+    finally:
+        one.stop()
+
+
+def push_at(number: int, at: int = AT, *, data: bytes = b"\x0a\x00") -> Push:
+    one = push(number, data=data)
+    return dataclasses.replace(one, context=dataclasses.replace(one.context, received_at_ns=at + number))
+
+
+def pushes(count: int, start: int = 0) -> list[Push]:
+    return [push_at(n) for n in range(start, start + count)]
+
+
+def published(path: Path) -> list[Path]:
+    return sorted(path.glob("date=*/hour=*/*.parquet"))
+
+
+def journals(path: Path) -> list[Path]:
+    return sorted((path / "_journal").glob("*.journal"))
+
+
+def rows(path: Path) -> pa.Table:
+    """Everything that a reader finds, which reads all the folder, as Spark does."""
+    return ds.dataset(path, format="parquet", partitioning="hive").to_table()
+
+
+def numbers(path: Path) -> list[int]:
+    """Which pushes are in published files, sorted."""
+    return sorted(
+        n - 1
+        for file in published(path)
+        for n in pq.read_table(file, partitioning=None)["sequence"].to_pylist()
+    )
+
+
+def manifest(path: Path) -> list[dict[str, Any]]:
+    files = sorted((path / "_manifest").glob("*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]

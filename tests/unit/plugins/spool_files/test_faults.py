@@ -1,0 +1,328 @@
+"""What becomes of accepted pushes when the disk, the process or a file fails them, and what expires."""
+
+from __future__ import annotations
+
+import datetime
+import errno
+import os
+import resource
+import time
+from pathlib import Path
+
+import pytest
+
+from plugins.spool_files import SpoolFilesReceiver
+from plugins.spool_files.columns import record_batch
+from plugins.spool_files.journal import Journal
+from plugins.spool_files.layout import Stem, host_name
+from receiver.plugin import RetryableError
+from tests.unit.host.support import wait_for
+from tests.unit.plugins.spool_files.support import (
+    HOUR,
+    journals,
+    manifest,
+    numbers,
+    plugin,
+    published,
+    push_at,
+    pushes,
+    started,
+)
+
+
+def left_behind(path: Path, batches: int = 3, *, host: str | None = None, number: int = 1) -> Path:
+    """A journal as a process leaves it that is killed: pushes 0, 1, ..., each in a frame of its own."""
+    folder = path / "_journal"
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = Stem.new(
+        datetime.datetime(2026, 1, 31, 13, tzinfo=datetime.UTC),
+        host=host or host_name(),
+        run="0000000a",
+        number=number,
+    )
+    journal = Journal.create(folder, stem)
+    for n in range(batches):
+        journal.append(record_batch([push_at(n)]))
+    journal.close()
+    return journal.path
+
+
+def message(spool: SpoolFilesReceiver, number: int = 100) -> str:
+    """What the plugin has to tell at its next export."""
+    result = spool.export_batch([push_at(number)])
+    return "" if result is None else result.message
+
+
+def test_what_was_accepted_is_published_at_the_next_start(tmp_path: Path) -> None:
+    left_behind(tmp_path)
+    with started(tmp_path, roll_seconds=3600):
+        # At once, not when the process ends.
+        wait_for(lambda: numbers(tmp_path) == [0, 1, 2] and not journals(tmp_path))
+    (line,) = manifest(tmp_path)
+    assert (line["run"], line["sequence"], line["rows"]) == ("0000000a", 1, 3)
+
+
+@pytest.mark.parametrize("cut", [1, 10, 500])
+def test_a_torn_tail_is_cut_and_counted(tmp_path: Path, cut: int) -> None:
+    journal = left_behind(tmp_path)
+    whole = journal.stat().st_size
+    left_behind(tmp_path / "two", 2)
+    two = journals(tmp_path / "two")[0].stat().st_size
+    os.truncate(journal, whole - cut)
+    with started(tmp_path) as spool:
+        wait_for(lambda: not journals(tmp_path))
+        assert numbers(tmp_path) == [0, 1]
+        assert message(spool) == f"bytes of torn journals cut off: {whole - cut - two}"
+        assert message(spool, 101) == ""
+
+
+def test_a_frame_that_does_not_match_its_checksum_is_not_published(tmp_path: Path) -> None:
+    journal = left_behind(tmp_path)
+    content = bytearray(journal.read_bytes())
+    content[-20] ^= 0xFF
+    journal.write_bytes(content)
+    with started(tmp_path) as spool:
+        wait_for(lambda: not journals(tmp_path))
+        assert numbers(tmp_path) == [0, 1]
+        assert "bytes of torn journals cut off: " in message(spool)
+
+
+@pytest.mark.parametrize("size", [0, 5, 16])
+def test_a_journal_without_a_push_goes(tmp_path: Path, size: int) -> None:
+    os.truncate(left_behind(tmp_path), size)
+    with started(tmp_path) as spool:
+        wait_for(lambda: not journals(tmp_path))
+        assert message(spool) == ""
+    assert numbers(tmp_path) == [100]
+
+
+def test_a_journal_of_another_version_is_set_aside(tmp_path: Path) -> None:
+    journal = left_behind(tmp_path)
+    content = journal.read_bytes()
+    journal.write_bytes(content[:8] + b"\x02" + content[9:])
+    with started(tmp_path) as spool:
+        wait_for(lambda: not journals(tmp_path))
+        assert message(spool).startswith(f"journals set aside ({journal} is no journal of version 1): 1")
+    assert journal.with_name(f"{journal.name}.unreadable").stat().st_size == len(content)
+    assert numbers(tmp_path) == [100]
+
+
+def test_a_crash_after_publishing_publishes_nothing_twice(tmp_path: Path) -> None:
+    journal = left_behind(tmp_path)
+    content = journal.read_bytes()
+    with started(tmp_path):
+        wait_for(lambda: not journals(tmp_path))
+    (file,) = published(tmp_path)
+    before = file.stat()
+    journal.write_bytes(content)
+    (tmp_path / "_journal" / f"{journal.stem}.2026-01-31T13.parquet.tmp").write_bytes(b"half a file")
+    with started(tmp_path):
+        wait_for(lambda: not journals(tmp_path))
+    assert published(tmp_path) == [file]
+    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_half_a_file_of_a_crash_is_written_anew(tmp_path: Path) -> None:
+    journal = left_behind(tmp_path)
+    half = tmp_path / "_journal" / f"{journal.stem}.2026-01-31T13.parquet.tmp"
+    half.write_bytes(bytes(1_000_000))
+    with started(tmp_path):
+        wait_for(lambda: numbers(tmp_path) == [0, 1, 2])
+    assert not half.exists()
+
+
+def test_pushes_that_come_again_after_a_restart_are_left_out(tmp_path: Path) -> None:
+    with started(tmp_path, roll_bytes=65_536) as spool:
+        spool.export_batch([push_at(0, data=bytes(70_000))])
+        wait_for(lambda: numbers(tmp_path) == [0])
+        spool.export_batch(pushes(4, 10))
+    left_behind(tmp_path)  # 0, 1, 2: of another run
+    with started(tmp_path) as spool:
+        assert spool.export_batch([*pushes(6), *pushes(6, 10)]) is not None
+    # 0 is there twice, as this test has put it into a second journal.
+    assert numbers(tmp_path) == [0, 0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15]
+
+
+def test_journals_in_use_and_of_other_hosts_are_left_alone(tmp_path: Path) -> None:
+    in_use = left_behind(tmp_path, number=1)
+    held = Journal.claim(in_use)
+    assert held is not None
+    elsewhere = left_behind(tmp_path, host="elsewhere", number=2)
+    orphaned = left_behind(tmp_path, host="gone", number=3)
+    long_ago = time.time() - 2 * 3600
+    os.utime(orphaned, (long_ago, long_ago))
+    foreign = tmp_path / "_journal" / "mine.journal"
+    foreign.write_text("not yours")
+    with started(tmp_path):
+        wait_for(lambda: not orphaned.exists())
+    assert journals(tmp_path) == sorted([in_use, elsewhere, foreign])
+    assert foreign.read_text() == "not yours"
+    assert numbers(tmp_path) == [0, 1, 2]
+    held.close()
+
+
+def test_a_full_disk_refuses_and_the_journal_stays_whole(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with started(tmp_path, roll_seconds=3600) as spool:
+        spool.export_batch(pushes(2))
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+            for _ in range(3):
+                with pytest.raises(RetryableError, match=r"cannot write to .*/_journal: File too large"):
+                    spool.export_batch([push_at(2, data=bytes(100_000))])
+            # What fits is accepted all the same.
+            spool.export_batch(pushes(1, 3))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        spool.export_batch([push_at(2, data=bytes(100_000))])
+    assert numbers(tmp_path) == [0, 1, 2, 3]
+    (line,) = manifest(tmp_path)
+    assert line["rows"] == 4
+
+
+def test_a_folder_that_takes_no_files_is_told_bounded_and_recovered_from(tmp_path: Path) -> None:
+    with started(tmp_path, roll_bytes=65_536) as spool:
+        # Where the day's folder has to be there is a file: publishing fails, journals don't.
+        day = tmp_path / "date=2026-01-31"
+        day.write_text("in the way")
+        big = bytes(70_000)
+        accepted = 0
+        with pytest.raises(RetryableError, match="files cannot be published: "):
+            while accepted < 20:
+                spool.export_batch([push_at(accepted, data=big)])
+                accepted += 1
+                if accepted == 2:
+                    wait_for(lambda: "files cannot be published or removed: " in spool._writer.news())  # type: ignore[union-attr]
+        assert accepted == len(journals(tmp_path)) == 4
+        assert not published(tmp_path)
+        day.unlink()
+        wait_for(lambda: numbers(tmp_path) == [0, 1, 2, 3])
+        wait_for(lambda: not journals(tmp_path))
+        assert message(spool) == ""
+        assert list(tmp_path.glob("_journal/*.tmp")) == []
+
+
+def test_what_cannot_be_published_at_the_end_waits_for_the_next_start(tmp_path: Path) -> None:
+    day = tmp_path / "date=2026-01-31"
+    with started(tmp_path) as spool:
+        day.write_text("in the way")
+        spool.export_batch(pushes(3))
+    assert len(journals(tmp_path)) == 1
+    day.unlink()
+    with started(tmp_path):
+        pass
+    assert numbers(tmp_path) == [0, 1, 2]
+
+
+def test_a_folder_that_cannot_be_made_fails_the_start_which_can_be_tried_again(tmp_path: Path) -> None:
+    path = tmp_path / "spool"
+    path.write_text("in the way")
+    spool = plugin(path)
+    for _ in range(2):
+        with pytest.raises(OSError, match="spool"):
+            spool.start()
+    path.unlink()
+    spool.start()
+    spool.export_batch(pushes(1))
+    spool.stop()
+    assert numbers(path) == [0]
+
+
+def test_a_start_that_fails_lets_go_of_what_it_took_over(tmp_path: Path) -> None:
+    journal = left_behind(tmp_path)
+    spool = plugin(tmp_path)
+    manifests = tmp_path / "_manifest"
+    day = datetime.datetime.now(datetime.UTC).date()
+    (manifests / f"{day}.{host_name()}.jsonl").mkdir(parents=True)
+    with pytest.raises(IsADirectoryError):
+        spool.start()
+    claimed = Journal.claim(journal)
+    assert claimed is not None
+    claimed.close()
+
+
+def test_a_full_disk_is_an_error_with_its_reason(tmp_path: Path) -> None:
+    spool = plugin(tmp_path)
+    spool.start()
+    spool.export_batch(pushes(1))
+    assert spool._writer is not None
+    open_journal = spool._writer._open
+    assert open_journal is not None
+    # /dev/full takes no byte: ENOSPC, as a full disk says it.
+    full = os.open("/dev/full", os.O_RDWR)
+    mine, open_journal._descriptor = open_journal._descriptor, full
+    with pytest.raises(RetryableError, match=os.strerror(errno.ENOSPC)):
+        spool.export_batch(pushes(1, 1))
+    open_journal._descriptor = mine
+    os.close(full)
+    spool.export_batch(pushes(1, 1))
+    spool.stop()
+    assert numbers(tmp_path) == [0, 1]
+
+
+def now_ns() -> int:
+    return time.time_ns()
+
+
+def test_files_expire_by_the_hour_they_are_of_and_nothing_else_does(tmp_path: Path) -> None:
+    now = now_ns()
+    with started(tmp_path) as spool:
+        spool.export_batch([push_at(0, now - 5 * HOUR), push_at(1, now - 50 * HOUR), push_at(2, now)])
+    assert numbers(tmp_path) == [0, 1, 2]
+    theirs = [
+        tmp_path / "date=2020-01-01" / "hour=00" / "part-0.parquet",
+        tmp_path / "date=2020-01-01" / "notes.txt",
+        tmp_path / "other" / "hour=00" / published(tmp_path)[0].name,
+        tmp_path / "_manifest" / "notes.jsonl",
+    ]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / published(tmp_path)[0].name).write_text("theirs")
+    for file in theirs:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("theirs")
+    (tmp_path / "date=2020-01-02").mkdir()
+    (tmp_path / "date=2020-01-02" / "hour=00").symlink_to(elsewhere)
+    old_manifest = tmp_path / "_manifest" / "2020-01-01.h.jsonl"
+    old_manifest.write_text("{}\n")
+
+    with started(tmp_path, retain_hours=24) as spool:
+        wait_for(lambda: numbers_of(tmp_path) == [0, 2])
+        wait_for(lambda: not old_manifest.exists())
+    assert all(file.read_text() == "theirs" for file in theirs)
+    assert len(list(elsewhere.iterdir())) == 1
+    gone = [line for line in manifest_lines(tmp_path) if line["event"] == "removed"]
+    assert [line["reason"] for line in gone] == ["age"]
+    assert not (tmp_path / gone[0]["file"]).parent.exists()
+
+
+def numbers_of(path: Path) -> list[int]:
+    """As :func:`numbers`, of files that are ours alone."""
+    import pyarrow.parquet as pq
+
+    ours = [f for f in published(path) if not f.parent.is_symlink() and f.name != "part-0.parquet"]
+    return sorted(
+        n - 1 for file in ours for n in pq.read_table(file, partitioning=None)["sequence"].to_pylist()
+    )
+
+
+def manifest_lines(path: Path) -> list[dict[str, str]]:
+    import json
+
+    (file,) = (path / "_manifest").glob(f"*.{host_name()}.jsonl")
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_at_the_bound_the_oldest_files_go(tmp_path: Path) -> None:
+    # Bytes that can't be compressed, so that sizes are known.
+    with started(tmp_path, roll_bytes=300_000, roll_seconds=3600, max_bytes=1_048_576) as spool:
+        for n in range(3):
+            spool.export_batch([push_at(n, data=os.urandom(300_000))])
+        wait_for(lambda: numbers(tmp_path) == [0, 1, 2])
+        for n in range(3, 6):
+            spool.export_batch([push_at(n, data=os.urandom(300_000))])
+            wait_for(lambda n=n: numbers(tmp_path) == [n - 2, n - 1, n])  # type: ignore[misc]
+        assert "files removed at max_bytes, the oldest first: " in message(spool)
+    gone = [line for line in manifest(tmp_path) if line["event"] == "removed"]
+    assert [line["reason"] for line in gone] == ["max_bytes"] * 3
+    assert all(line["bytes"] > 300_000 for line in gone)
