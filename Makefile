@@ -63,6 +63,7 @@ audit: $(STAMP) ## Check the locks for hashes, and what is locked for known vuln
 
 docs: $(STAMP) ## Write the generated parts of docs/ anew
 	@$(BIN)/kafka-telemetry config reference > docs/configuration.md
+	@$(BIN)/python -m receiver.catalogue > docs/metrics.md
 
 clean: ## Remove what was built in this folder (the cache folder stays)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,122 @@
+"""The page docs/metrics.md, made from the catalogue.
+
+Owns the page's form. It tells only what the catalogue says, so the two cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from receiver.catalogue.standard_metric import Catalogue, StandardMetric
+
+__all__ = ["reference"]
+
+_PREFIX: Final = "org.apache.kafka."
+_DRAFT: Final = _PREFIX + "client."
+
+_HEAD: Final = """\
+# Standard metrics
+
+<!-- Made by `python -m receiver.catalogue`; change receiver/catalogue/standard_metrics.json, not it. -->
+
+What clients are known to push. The receiver takes units and descriptions from here where a client sends
+none (`telemetry.normalization`), and whoever rolls metrics up takes how values combine. Any other metric
+passes through as it is. All names begin with `org.apache.kafka.` unless they are written out.
+
+*Unit* is UCUM's: a count has its thing in braces, `1` is a ratio. *By* are the attributes that a metric has
+series for; a metric with two levels, such as *all; topic*, counts the same things in both, so add up only one
+of them. *Combines* says how values become one over clients and time:
+
+| combines | over clients and time |
+|---|---|
+| sum | deltas add up; a rate is the sum divided by the time |
+| rate | the mean over time of each client, then the sum over clients |
+| last | each client's last value, then the sum over clients |
+| max, min | the greatest value, the least |
+| distribution | quantiles over clients, never a sum; histograms merge by bucket |
+| none | not at all: the value names something or is a time |
+"""
+
+
+def reference(catalogue: Catalogue) -> str:
+    """Write the page.
+
+    Args:
+        catalogue: What to write of.
+
+    Returns:
+        Markdown, ending with a newline.
+    """
+    released = [metric for metric in catalogue if not metric.name.startswith(_DRAFT)]
+    draft = [metric for metric in catalogue if metric.name.startswith(_DRAFT)]
+    sections: tuple[tuple[str, str, Callable[[StandardMetric], bool]], ...] = (
+        (
+            "Required by KIP-714",
+            "Every producer or consumer has to have these; some have not.",
+            lambda metric: metric.required,
+        ),
+        ("Producers", "", lambda metric: metric.name.startswith(f"{_PREFIX}producer.")),
+        ("Share consumers", "", lambda metric: metric.name.startswith(f"{_PREFIX}consumer.share.")),
+        ("Consumers", "", lambda metric: metric.name.startswith(f"{_PREFIX}consumer.")),
+        ("Others", "", lambda _: True),
+    )
+    parts = [_HEAD]
+    for title, text, belongs in sections:
+        parts.append(_section(title, text, [metric for metric in released if belongs(metric)]))
+        released = [metric for metric in released if not belongs(metric)]
+    parts.append(
+        "\n## The draft's metrics\n\nKIP-714's draft had other metrics. No released client sends them; a "
+        "client built to the draft may.\n\n"
+        "| name | kind | unit | by | combines | released as | what it tells |\n|---|---|---|---|---|---|---|\n"
+    )
+    for metric in draft:
+        names = ", ".join(f"`{_short(name)}`" for name in metric.released_names)
+        cells = (
+            f"`{_short(metric.name)}`",
+            metric.kind,
+            _unit(metric),
+            _by(metric),
+            metric.combines,
+            names,
+            metric.description,
+        )
+        parts.append(_row(cells))
+    return "".join(parts)
+
+
+def _section(title: str, text: str, metrics: Iterable[StandardMetric]) -> str:
+    rows = "".join(
+        _row(
+            (
+                f"`{_short(metric.name)}`",
+                metric.kind,
+                _unit(metric),
+                _by(metric),
+                metric.combines,
+                ", ".join(metric.clients),
+                metric.description,
+            )
+        )
+        for metric in metrics
+    )
+    head = "| name | kind | unit | by | combines | sent by | what it tells |\n|---|---|---|---|---|---|---|\n"
+    return f"\n## {title}\n\n{text}{chr(10) * 2 if text else ''}{head}{rows}"
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _short(name: str) -> str:
+    return name.removeprefix(_PREFIX)
+
+
+def _unit(metric: StandardMetric) -> str:
+    return "" if metric.unit is None else f"`{metric.unit}`"
+
+
+def _by(metric: StandardMetric) -> str:
+    if metric.by == ((),):
+        return ""
+    return "; ".join(", ".join(keys) or "all" for keys in metric.by)

@@ -1,0 +1,150 @@
+"""The catalogue of standard metrics against what real clients pushed, and against itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+from receiver.catalogue import CATALOGUE, Catalogue, Combination, MetricKind
+from receiver.catalogue.reference import reference
+from tests.unit.telemetry.parts import ALL_PAYLOADS, all_metrics, payload
+
+CLIENTS = {"java44": "java", "ck": "librdkafka", "franz": "franz-go"}
+PREFIX = "org.apache.kafka."
+REQUIRED = (
+    "producer.connection.creation.rate",
+    "producer.connection.creation.total",
+    "producer.node.request.latency.avg",
+    "producer.node.request.latency.max",
+    "producer.produce.throttle.time.avg",
+    "producer.produce.throttle.time.max",
+    "producer.record.queue.time.avg",
+    "producer.record.queue.time.max",
+    "consumer.connection.creation.rate",
+    "consumer.connection.creation.total",
+    "consumer.node.request.latency.avg",
+    "consumer.node.request.latency.max",
+    "consumer.poll.idle.ratio.avg",
+    "consumer.coordinator.commit.latency.avg",
+    "consumer.coordinator.commit.latency.max",
+    "consumer.coordinator.assigned.partitions",
+    "consumer.coordinator.rebalance.latency.avg",
+    "consumer.coordinator.rebalance.latency.max",
+    "consumer.coordinator.rebalance.latency.total",
+    "consumer.fetch.manager.fetch.latency.avg",
+    "consumer.fetch.manager.fetch.latency.max",
+)
+
+#: How a name ends, and the units that are possible then.
+UNITS = {
+    ".rate": {"1/s", "By/s"},
+    ".rate.per.hour": {"1/h"},
+    ".ratio": {"1"},
+    ".ratio.avg": {"1"},
+    ".ns.total": {"ns"},
+    ".ns.avg": {"ns"},
+    ".latency.avg": {"ms"},
+    ".latency.max": {"ms"},
+    ".latency.total": {"ms"},
+    ".size.avg": {"By"},
+    ".size.max": {"By"},
+    ".byte.total": {"By"},
+    ".bytes": {"By"},
+    ".seconds.ago": {"s"},
+}
+
+
+@pytest.mark.parametrize("name", ALL_PAYLOADS)
+def test_what_a_real_client_pushes_is_in_the_catalogue_as_it_is(name: str) -> None:
+    client = CLIENTS[name.split("-")[0]]
+    for sent in all_metrics(MetricsData.FromString(payload(name))):
+        metric = CATALOGUE.metric(sent.name)
+        assert metric is not None, sent.name
+        assert client in metric.clients, sent.name
+        assert sent.WhichOneof("data") == metric.kind, sent.name
+        assert not sent.HasField("sum") or sent.sum.is_monotonic, sent.name
+        points = sent.sum.data_points or sent.gauge.data_points
+        for point in points:
+            keys = {attribute.key.replace("node.id", "node_id") for attribute in point.attributes}
+            assert keys in [set(keys) for keys in metric.by], sent.name
+
+
+def test_the_required_ones_are_those_of_the_kip() -> None:
+    assert {metric.name for metric in CATALOGUE if metric.required} == {PREFIX + name for name in REQUIRED}
+
+
+def test_a_unit_is_what_the_name_says() -> None:
+    for metric in CATALOGUE:
+        for ending, units in UNITS.items():
+            # This rate is a ratio of sizes, whatever it is called.
+            if metric.name.endswith(ending) and not metric.name.endswith(".compression.rate"):
+                assert metric.unit in units, metric.name
+
+
+def test_a_kind_combines_as_it_can() -> None:
+    for metric in CATALOGUE:
+        if metric.kind is MetricKind.SUM:
+            assert metric.combines is Combination.SUM, metric.name
+        elif metric.kind is MetricKind.HISTOGRAM:
+            assert metric.combines is Combination.DISTRIBUTION, metric.name
+        else:
+            assert metric.combines is not Combination.SUM, metric.name
+        if metric.name.endswith(".max"):
+            assert metric.combines is Combination.MAX, metric.name
+        if metric.name.endswith(".avg"):
+            assert metric.combines is Combination.DISTRIBUTION, metric.name
+
+
+def test_the_draft_and_the_released_names_lead_to_each_other() -> None:
+    for metric in CATALOGUE:
+        for name in metric.released_names:
+            released = CATALOGUE.metric(name)
+            assert released is not None
+            assert metric.name in (name, released.draft_name)
+        if metric.draft_name is not None:
+            draft = CATALOGUE.metric(metric.draft_name)
+            assert draft is not None
+            assert metric.name in (draft.name, *draft.released_names)
+
+
+def test_a_name_that_is_no_standard_metric_is_none() -> None:
+    assert CATALOGUE.metric("org.apache.kafka.producer.my.own") is None
+
+
+def test_the_metrics_are_in_order_and_described() -> None:
+    names = [metric.name for metric in CATALOGUE]
+    assert names == sorted(names)
+    assert len(names) == len(CATALOGUE)
+    assert all(metric.description.endswith(".") for metric in CATALOGUE)
+
+
+def test_another_version_is_refused() -> None:
+    with pytest.raises(ValueError, match="version is 2, not 1"):
+        Catalogue({"version": 2, "metrics": []})
+
+
+def test_a_metric_given_twice_is_refused() -> None:
+    entry: dict[str, Any] = {
+        "name": "a",
+        "kind": "gauge",
+        "unit": None,
+        "combines": "last",
+        "required": False,
+        "clients": [],
+        "by": [[]],
+        "draft_name": None,
+        "released_names": [],
+        "description": "A.",
+    }
+    with pytest.raises(ValueError, match="has a twice"):
+        Catalogue({"version": 1, "metrics": [entry, entry]})
+
+
+def test_the_page_in_docs_is_the_one_that_is_made() -> None:
+    page = Path(__file__).parents[3] / "docs" / "metrics.md"
+    assert page.read_text() == reference(CATALOGUE), (
+        "the page is out of date: python -m receiver.catalogue > docs/metrics.md"
+    )
