@@ -200,6 +200,7 @@ class Application:
             version=version("kafka-client-telemetry"),
             subscriptions=self._subscriptions,
             clients=TelemetryClientStates(self._telemetry, self._clock.monotonic),
+            series=lambda most: self._telemetry.series.report(most, self._clock.monotonic()),
             connections=self._registry.snapshot,
             not_ready_because=self.not_ready_because,
             metrics=self._metrics,

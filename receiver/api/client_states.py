@@ -24,6 +24,7 @@ class TelemetryClientStates:
     """
 
     def __init__(self, telemetry: ClientTelemetry, now: Callable[[], float]) -> None:
+        self._telemetry = telemetry
         self._instances = telemetry.instances
         self._now = now
 
@@ -49,6 +50,9 @@ class TelemetryClientStates:
             requested_metrics=instance.requested_metrics,
             subscriptions=instance.assignment.matched,
             quirks=instance.treatment.reasons,
+            interval_factor=instance.interval_factor,
+            plugin_behind=self._telemetry.backpressure.plugin if instance.interval_factor > 1 else None,
+            narrowed=self._telemetry.offenders.explain(client_instance_id, now),
             pushes=instance.pushes_accepted,
             last_request_age_s=now - instance.last_request_at,
             last_push_age_s=None if instance.last_push_at is None else now - instance.last_push_at,

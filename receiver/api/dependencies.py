@@ -14,6 +14,8 @@ from fastapi import Depends, Request
 
 from receiver.store.subscriptions import Condition
 from receiver.telemetry.connection import Connection
+from receiver.telemetry.offenders import Narrowed
+from receiver.telemetry.series import SeriesReport
 from receiver.telemetry.subscription import Subscription
 from receiver.wire.uuid import Uuid
 
@@ -58,6 +60,9 @@ class ClientState:
         requested_metrics: The prefixes it is asked for; one empty prefix means all.
         subscriptions: Names of the subscriptions that match it.
         quirks: Reasons of the rules that its software is treated by.
+        interval_factor: How many times as long as its subscriptions want its push interval is.
+        plugin_behind: The plugin that is why, None where none is any more.
+        narrowed: Why it is asked for less than its subscriptions want; None where it is not.
         pushes: Its pushes that were taken.
         last_request_age_s: Seconds since its latest telemetry request.
         last_push_age_s: Seconds since its latest push that was taken; None before the first.
@@ -75,6 +80,9 @@ class ClientState:
     requested_metrics: tuple[str, ...]
     subscriptions: tuple[str, ...]
     quirks: tuple[str, ...]
+    interval_factor: int
+    plugin_behind: str | None
+    narrowed: Narrowed | None
     pushes: int
     last_request_age_s: float
     last_push_age_s: float | None
@@ -107,6 +115,7 @@ class ApiDependencies:
         version: The receiver's version.
         subscriptions: Keeps and changes subscriptions.
         clients: The client instances.
+        series: Says who has the most series, so many of each kind.
         connections: The open connections (``ConnectionRegistry.snapshot``).
         not_ready_because: Why the receiver takes no clients, in one sentence; None while it does.
         metrics: Writes the receiver's metrics.
@@ -116,6 +125,7 @@ class ApiDependencies:
     version: str
     subscriptions: SubscriptionService
     clients: ClientStates
+    series: Callable[[int], SeriesReport]
     connections: Callable[[], Sequence[Connection]]
     not_ready_because: Callable[[], str | None]
     metrics: Exposition

@@ -6,7 +6,7 @@ Owns the JSON form of a client. It shows no metrics.
 from __future__ import annotations
 
 import heapq
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field
@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from receiver.api.dependencies import ClientState, Dependencies
 from receiver.api.pages import After, Limit, Page, in_portions
 from receiver.api.problems import Problem, ProblemError, field_error
+from receiver.telemetry.offenders import Demand, Narrowed
 from receiver.wire.uuid import Uuid, uuid_from_text, uuid_to_text
 
 __all__ = ["ClientView", "router"]
@@ -21,6 +22,18 @@ __all__ = ["ClientView", "router"]
 router = APIRouter(prefix="/v1/clients", tags=["clients"])
 
 _Id = Annotated[str, Path(description="The client instance id in Kafka's text form, 22 characters.")]
+
+
+class NarrowedView(BaseModel):
+    """Why a client instance is asked for less than its subscriptions want."""
+
+    to: Literal["standard_metrics", "nothing"] = Field(description="What it is asked for, of that.")
+    offence: Literal["too_large", "bytes_per_minute"] = Field(
+        description="Its last: pushes in a row that were too large, or too many bytes in a minute."
+    )
+    relaxes_in_s: float = Field(
+        description="In how many seconds it is asked for more, if it is without offence until then."
+    )
 
 
 class ClientView(BaseModel):
@@ -41,6 +54,11 @@ class ClientView(BaseModel):
     requested_metrics: list[str] = Field(description='Prefixes it is asked for; `[""]`: every metric.')
     subscriptions: list[str] = Field(description="Names of the subscriptions that match it.")
     quirks: list[str] = Field(description="Why its software is treated in its own way, if it is.")
+    interval_factor: int = Field(
+        description="How many times as long as its subscriptions want its interval is, as far as it can be."
+    )
+    plugin_behind: str | None = Field(description="The plugin that is why; null: none is any more.")
+    narrowed: NarrowedView | None = Field(description="Null: it is asked for what its subscriptions want.")
     pushes: int = Field(description="Its pushes that were taken.")
     last_request_age_s: float = Field(description="Seconds since its latest telemetry request.")
     last_push_age_s: float | None = Field(
@@ -106,9 +124,20 @@ def _view(client: ClientState) -> ClientView:
         requested_metrics=list(client.requested_metrics),
         subscriptions=list(client.subscriptions),
         quirks=list(client.quirks),
+        interval_factor=client.interval_factor,
+        plugin_behind=client.plugin_behind,
+        narrowed=None if client.narrowed is None else _narrowed(client.narrowed),
         pushes=client.pushes,
         last_request_age_s=round(client.last_request_age_s, 3),
         last_push_age_s=None if client.last_push_age_s is None else round(client.last_push_age_s, 3),
         last_error=client.last_error,
         terminating=client.terminating,
+    )
+
+
+def _narrowed(narrowed: Narrowed) -> NarrowedView:
+    return NarrowedView(
+        to="nothing" if narrowed.demand is Demand.NOTHING else "standard_metrics",
+        offence=narrowed.offence.value,
+        relaxes_in_s=round(narrowed.relaxes_in_s, 3),
     )

@@ -74,10 +74,10 @@ class Clock:
         return self.now
 
 
-def telemetry_core(max_instances: int = 16_384) -> ClientTelemetry:
+def telemetry_core(max_instances: int = 16_384, **settings: Any) -> ClientTelemetry:
     """The real core with nothing asked of anybody."""
     return ClientTelemetry(
-        settings=TelemetrySettings(max_instances=max_instances),
+        settings=TelemetrySettings(max_instances=max_instances, **settings),
         broker=Broker(id=1, cluster_id="abc"),
         subscriptions=SubscriptionSet(),
         limits=Limits(LimitsSettings(source_address=UNLIMITED, principal=UNLIMITED)),
@@ -155,6 +155,7 @@ class Api:
                 version="9.9.9",
                 subscriptions=subscriptions,
                 clients=TelemetryClientStates(self.telemetry, self.clock),
+                series=lambda most: self.telemetry.series.report(most, self.clock()),
                 connections=lambda: self.connections,
                 not_ready_because=lambda: self.not_ready_because,
                 metrics=self.metrics,

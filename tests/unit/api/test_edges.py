@@ -103,6 +103,7 @@ def test_the_description_lists_every_endpoint_and_only_problem_documents_as_erro
             "/v1/subscriptions/{name}",
             "/v1/clients",
             "/v1/clients/{client_instance_id}",
+            "/v1/series",
             "/v1/connections",
             "/livez",
             "/readyz",

@@ -55,6 +55,7 @@ class Sidecar:
                 version="9.9.9",
                 subscriptions=subscriptions,
                 clients=TelemetryClientStates(self.telemetry, Clock()),
+                series=lambda most: self.telemetry.series.report(most, Clock()()),
                 connections=list,
                 not_ready_because=lambda: None,
                 metrics=ReceiverMetrics(version="9.9.9"),
