@@ -211,6 +211,7 @@ class Application:
         return Sources(
             connections=self._registry.snapshot,
             instances=self._instances,
+            telemetry=lambda: self._telemetry,
             listeners=lambda: [
                 ListenerBytes(
                     listener=listener.settings.name, from_clients=from_clients, to_clients=from_broker

@@ -19,10 +19,12 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from receiver.metrics.demand import demand_metrics
 from receiver.metrics.labels import SoftwareLabels
 from receiver.telemetry.connection import Connection
 from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.limits import Scope
+from receiver.telemetry.telemetry import ClientTelemetry
 
 __all__ = ["ListenerBytes", "PluginFigures", "PulledMetrics", "Sources"]
 
@@ -139,6 +141,7 @@ class Sources:
     Attributes:
         connections: The registry's open connections (KIP-511).
         instances: The telemetry core's client instances.
+        telemetry: The telemetry core, for the series that clients have and what they are asked less.
         listeners: What each listener has passed on.
         plugins: Each plugin's statistics.
         ready: Whether the receiver takes clients.
@@ -150,6 +153,7 @@ class Sources:
 
     connections: Callable[[], Iterable[Connection]]
     instances: Callable[[], ClientInstances]
+    telemetry: Callable[[], ClientTelemetry]
     listeners: Callable[[], Iterable[ListenerBytes]]
     plugins: Callable[[], Iterable[PluginFigures]]
     ready: Callable[[], bool]
@@ -173,6 +177,7 @@ class PulledMetrics(Collector):
         """All series, from one look at each source."""
         yield self._connections()
         yield from self._instances()
+        yield from demand_metrics(self._sources.telemetry())
         yield from self._listeners()
         yield from self._plugins()
         yield self._certificates()

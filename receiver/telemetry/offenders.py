@@ -20,39 +20,15 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Final
 
+from receiver.catalogue import CATALOGUE
 from receiver.settings.backpressure import BackPressureSettings
 from receiver.telemetry.quirks import common_prefixes
 from receiver.wire.uuid import Uuid
 
 __all__ = ["STANDARD_METRICS", "Demand", "Narrowed", "Offence", "Offenders"]
 
-#: What KIP-714 requires of every client ("Client metrics and metric labels", standard metrics).
-STANDARD_METRICS: Final = tuple(
-    f"org.apache.kafka.{name}"
-    for name in (
-        "consumer.connection.creation.rate",
-        "consumer.connection.creation.total",
-        "consumer.coordinator.assigned.partitions",
-        "consumer.coordinator.commit.latency.avg",
-        "consumer.coordinator.commit.latency.max",
-        "consumer.coordinator.rebalance.latency.avg",
-        "consumer.coordinator.rebalance.latency.max",
-        "consumer.coordinator.rebalance.latency.total",
-        "consumer.fetch.manager.fetch.latency.avg",
-        "consumer.fetch.manager.fetch.latency.max",
-        "consumer.node.request.latency.avg",
-        "consumer.node.request.latency.max",
-        "consumer.poll.idle.ratio.avg",
-        "producer.connection.creation.rate",
-        "producer.connection.creation.total",
-        "producer.node.request.latency.avg",
-        "producer.node.request.latency.max",
-        "producer.produce.throttle.time.avg",
-        "producer.produce.throttle.time.max",
-        "producer.record.queue.time.avg",
-        "producer.record.queue.time.max",
-    )
-)
+#: What KIP-714 requires of every client ("Standard producer metrics", "Standard consumer metrics"), sorted.
+STANDARD_METRICS: Final = tuple(sorted(metric.name for metric in CATALOGUE if metric.required))
 
 _MINUTE_S: Final = 60.0
 _MOST_TIMES_AS_LONG: Final = 16

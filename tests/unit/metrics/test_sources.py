@@ -7,6 +7,7 @@ from receiver.metrics import OTHER, ListenerBytes, ReceiverMetrics, SoftwareLabe
 from receiver.telemetry.connection import Connection
 from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.limits import Scope
+from receiver.telemetry.telemetry import ClientTelemetry
 from tests.unit.api.conftest import ask, connection, instance_id, telemetry_core
 
 
@@ -16,6 +17,7 @@ class Now:
 
     connections: list[Connection] = field(default_factory=list)
     instances: ClientInstances = field(default_factory=lambda: ClientInstances(2, lambda _: None))
+    telemetry: ClientTelemetry = field(default_factory=telemetry_core)
     listeners: list[ListenerBytes] = field(default_factory=list)
     plugins: list[PluginStatistics] = field(default_factory=list)
     ready: bool = False
@@ -29,6 +31,7 @@ class Now:
             Sources(
                 connections=lambda: self.connections,
                 instances=lambda: self.instances,
+                telemetry=lambda: self.telemetry,
                 listeners=lambda: self.listeners,
                 plugins=lambda: self.plugins,
                 ready=lambda: self.ready,
