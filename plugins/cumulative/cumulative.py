@@ -1,0 +1,350 @@
+"""The state of all series of all client instances, and what each push does to it.
+
+Owns who is there, since when and for how long, and how many series there may be. How deltas add up is
+``plugins.cumulative.series``'s.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic
+
+from plugins.cumulative.series import Kind, Series, SeriesState, Target, TargetState
+from plugins.cumulative.view import MetricsView
+from receiver.plugin import Push
+
+__all__ = ["Cumulative", "Ended", "Point", "Statistics", "Taken"]
+
+#: Silence, in push intervals, by which a series has ended.
+_SILENCE: Final = 3
+#: So many points in a row are no repeats: the client's clock was set back.
+_CLOCK_SET_BACK: Final = 3
+#: How many of its last pushes an instance is known to repeat.
+_REMEMBERED_PUSHES: Final = 8
+#: Resources of one instance that are known by their bytes; a client has one at a time.
+_REMEMBERED_RESOURCES: Final = 16
+#: How often everybody's silence is looked at.
+_LOOK_EVERY_NS: Final = 1_000_000_000
+
+_DELTA: Final = 1
+_CUMULATIVE: Final = 2
+#: ``DataPointFlags``: the point says that there is no value.
+_NO_RECORDED_VALUE: Final = 1
+
+_KINDS: Final = {
+    "gauge": Kind.GAUGE,
+    "histogram": Kind.HISTOGRAM,
+    "exponential_histogram": Kind.EXPONENTIAL,
+    "summary": Kind.SUMMARY,
+}
+
+
+@dataclass(slots=True)
+class Ended(Generic[TargetState, SeriesState]):
+    """What ended.
+
+    Attributes:
+        series: The series, each once.
+        targets: The targets that have no series any more.
+    """
+
+    series: list[Series[SeriesState]] = field(default_factory=list)
+    targets: list[Target[TargetState, SeriesState]] = field(default_factory=list)
+
+
+#: A data point that counts: its series' target, its ``Metric`` (of ``MetricsView``), itself, and its index in
+#: the metric's ``data_points`` as the client sent them.
+Point = tuple[Target[TargetState, SeriesState], Any, Any, int]
+
+
+@dataclass(slots=True, kw_only=True)
+class Taken(Generic[TargetState, SeriesState]):
+    """What a push became.
+
+    Attributes:
+        metrics: Its ``MetricsData`` (of ``MetricsView``), cumulative, without the points that don't count.
+        points: The points that count, one for each series.
+        ended: What ended before this push, or by it: a terminating push's own series end after their points.
+        late: Points left out because they don't come after the last one of their series.
+        refused: Points left out because what they hold can't be added, or for want of room.
+    """
+
+    metrics: Any
+    points: dict[Series[SeriesState], Point[TargetState, SeriesState]]
+    ended: Ended[TargetState, SeriesState]
+    late: int = 0
+    refused: int = 0
+
+    @property
+    def data(self) -> bytes:
+        """The cumulative metrics as OTLP bytes."""
+        return bytes(self.metrics.SerializeToString())
+
+
+@dataclass(slots=True)
+class Statistics:
+    """What there is, and what happened so far.
+
+    Attributes:
+        series: Series that live.
+        evicted_instances: Client instances whose series ended for want of room.
+        repeated_pushes: Pushes that were seen before and add nothing.
+        late_points: Points left out because they don't come after the last one of their series.
+        refused_points: Points left out because what they hold can't be added, or for want of room.
+    """
+
+    series: int = 0
+    evicted_instances: int = 0
+    repeated_pushes: int = 0
+    late_points: int = 0
+    refused_points: int = 0
+
+
+@dataclass(slots=True)
+class _Instance(Generic[TargetState, SeriesState]):
+    """A client instance; one that has ended stays for as long as it may repeat a push."""
+
+    seen_ns: int
+    silence_ns: int
+    swept_ns: int
+    targets: dict[Hashable, Target[TargetState, SeriesState]] = field(default_factory=dict)
+    by_resource: dict[bytes, Target[TargetState, SeriesState]] = field(default_factory=dict)
+    pushes: deque[Hashable] = field(default_factory=lambda: deque(maxlen=2 * _REMEMBERED_PUSHES))
+
+
+class Cumulative(Generic[TargetState, SeriesState]):
+    """Makes pushes cumulative; for use by one thread at a time.
+
+    Args:
+        max_series: How many series may live. At the bound the instance whose last push is the oldest ends;
+            what one instance has beyond it all alone is refused.
+        identify: What of a Resource (its bytes as in ``resource.proto``) tells targets of an instance apart;
+            all of it by default, so that a client whose Resource changes begins anew.
+    """
+
+    def __init__(
+        self, *, max_series: int, identify: Callable[[bytes], Hashable] = lambda resource: resource
+    ) -> None:
+        self.statistics = Statistics()
+        self._max_series = max_series
+        self._identify = identify
+        #: Whose last push is the newest is the last.
+        self._instances: OrderedDict[str, _Instance[TargetState, SeriesState]] = OrderedDict()
+        self._looked_ns = 0
+
+    def take(self, push: Push) -> Taken[TargetState, SeriesState]:
+        """Add a push; what time it is is when it was received.
+
+        Args:
+            push: The next push. The same again adds nothing: see :class:`~plugins.cumulative.once.Once`.
+
+        Returns:
+            The push, cumulative, and what ended.
+        """
+        context, payload = push.context, push.payload
+        now = context.received_at_ns
+        ended = self.expire(now)
+        instance = self._instance(push, ended)
+        taken = Taken(metrics=MetricsView(), points={}, ended=ended)
+        keys = (payload.push_id, (now, payload.sequence))
+        if any(key in instance.pushes for key in keys):
+            self.statistics.repeated_pushes += 1
+            return taken
+        instance.pushes.extend(keys)
+        taken.metrics = MetricsView.FromString(payload.data)
+        self._take_metrics(instance, taken)
+        if payload.terminating:
+            self._end(instance, ended)
+        self.statistics.late_points += taken.late
+        self.statistics.refused_points += taken.refused
+        return taken
+
+    def expire(self, now_ns: int) -> Ended[TargetState, SeriesState]:
+        """End the series of everybody who has been silent for three push intervals.
+
+        Args:
+            now_ns: Nanoseconds since the epoch, on the clock of ``received_at_ns``. A caller that works off
+                pushes of the past must not say what time it is now.
+
+        Returns:
+            What ended; nothing when it is less than a second since the last look.
+        """
+        ended: Ended[TargetState, SeriesState] = Ended()
+        if abs(now_ns - self._looked_ns) >= _LOOK_EVERY_NS:
+            self._looked_ns = now_ns
+            silent = [
+                (name, one) for name, one in self._instances.items() if now_ns - one.seen_ns > one.silence_ns
+            ]
+            for name, instance in silent:
+                self._end(instance, ended)
+                del self._instances[name]
+        return ended
+
+    def _instance(
+        self, push: Push, ended: Ended[TargetState, SeriesState]
+    ) -> _Instance[TargetState, SeriesState]:
+        now, name = push.context.received_at_ns, push.payload.client_instance_id
+        silence_ns = _SILENCE * push.context.push_interval_ms * 1_000_000
+        instance = self._instances.get(name)
+        if instance is None:
+            while len(self._instances) >= self._max_series:
+                self._evict_oldest(ended)
+            instance = self._instances[name] = _Instance(now, silence_ns, now)
+            return instance
+        self._instances.move_to_end(name)
+        if now - instance.seen_ns > instance.silence_ns:
+            self._end(instance, ended)
+        instance.seen_ns, instance.silence_ns = now, silence_ns
+        return instance
+
+    def _take_metrics(
+        self, instance: _Instance[TargetState, SeriesState], taken: Taken[TargetState, SeriesState]
+    ) -> None:
+        left_out: list[tuple[Any, int]] = []
+        present = set()
+        for resource_metrics in taken.metrics.resource_metrics:
+            target = self._target(instance, b"".join(resource_metrics.resource))
+            present.add(target.key)
+            for scope_metrics in resource_metrics.scope_metrics:
+                for metric in scope_metrics.metrics:
+                    self._take_metric(instance, target, metric, taken, left_out)
+        # From the back, so that the places that are still to come stay right.
+        for points, place in sorted(left_out, key=lambda one: one[1], reverse=True):
+            del points[place]
+        if present:
+            # A client tells all that it has under one Resource: one that is missing is one that it had.
+            for key in instance.targets.keys() - present:
+                self._end_target(instance, instance.targets[key], taken.ended)
+        self._sweep(instance, taken.ended)
+
+    def _target(
+        self, instance: _Instance[TargetState, SeriesState], resource: bytes
+    ) -> Target[TargetState, SeriesState]:
+        target = instance.by_resource.get(resource)
+        if target is None:
+            key = self._identify(resource)
+            target = instance.targets.get(key)
+            if target is None:
+                target = instance.targets[key] = Target(key)
+            if len(instance.by_resource) >= _REMEMBERED_RESOURCES:
+                instance.by_resource.clear()
+            instance.by_resource[resource] = target
+        target.resource = resource
+        return target
+
+    def _take_metric(
+        self,
+        instance: _Instance[TargetState, SeriesState],
+        target: Target[TargetState, SeriesState],
+        metric: Any,
+        taken: Taken[TargetState, SeriesState],
+        left_out: list[tuple[Any, int]],
+    ) -> None:
+        form = metric.WhichOneof("data")
+        if form is None:
+            return
+        data = getattr(metric, form)
+        kind = _KINDS.get(form) or (Kind.COUNTER if data.is_monotonic else Kind.UP_DOWN)
+        delta = unknown = False
+        if kind is not Kind.GAUGE and kind is not Kind.SUMMARY:
+            temporality = data.aggregation_temporality
+            unknown = temporality not in (_DELTA, _CUMULATIVE)
+            if delta := temporality == _DELTA:
+                data.aggregation_temporality = _CUMULATIVE
+        name = (metric.name, metric.unit, kind)
+        family = target.series.get(name)
+        if family is None:
+            family = target.series[name] = {}
+        points = data.data_points
+        now = instance.seen_ns
+        for place, point in enumerate(points):
+            encoded = point.attributes
+            attributes = tuple(sorted(encoded)) if encoded else ()
+            series = family.get(attributes)
+            if series is None:
+                if unknown or not self._has_room(instance, taken.ended):
+                    taken.refused += 1
+                    left_out.append((points, place))
+                    continue
+                series = family[attributes] = Series(kind, attributes)
+                self.statistics.series += 1
+            time_ns = point.time_unix_nano or now
+            twice = taken.points.get(series)
+            if twice is None and (time_ns < series.time_ns or (delta and time_ns == series.time_ns)):
+                series.late += 1
+                if series.late < _CLOCK_SET_BACK:
+                    taken.late += 1
+                    left_out.append((points, place))
+                    continue
+                series.begin_anew()
+            if point.flags & _NO_RECORDED_VALUE:
+                continue
+            if delta and not series.add(point, time_ns):
+                taken.refused += 1
+                left_out.append((points, place))
+                continue
+            if not delta:
+                series.follow(point, time_ns)
+            if twice is not None:
+                left_out.append((getattr(twice[1], form).data_points, twice[3]))
+            series.late = 0
+            series.time_ns = time_ns
+            series.seen_ns = now
+            taken.points[series] = (target, metric, point, place)
+
+    def _has_room(
+        self, instance: _Instance[TargetState, SeriesState], ended: Ended[TargetState, SeriesState]
+    ) -> bool:
+        while self.statistics.series >= self._max_series:
+            if next(iter(self._instances.values())) is instance:
+                return False
+            self._evict_oldest(ended)
+        return True
+
+    def _evict_oldest(self, ended: Ended[TargetState, SeriesState]) -> None:
+        _, oldest = self._instances.popitem(last=False)
+        if oldest.targets:
+            self.statistics.evicted_instances += 1
+        self._end(oldest, ended)
+
+    def _sweep(
+        self, instance: _Instance[TargetState, SeriesState], ended: Ended[TargetState, SeriesState]
+    ) -> None:
+        """End series that the client doesn't tell any more, a partition's that it lost for instance."""
+        if abs(instance.seen_ns - instance.swept_ns) <= instance.silence_ns:
+            return
+        instance.swept_ns = instance.seen_ns
+        oldest_ns = instance.seen_ns - instance.silence_ns
+        for target in instance.targets.values():
+            for name, family in list(target.series.items()):
+                for attributes, series in list(family.items()):
+                    if series.seen_ns < oldest_ns:
+                        del family[attributes]
+                        self._end_series(series, ended)
+                if not family:
+                    del target.series[name]
+
+    def _end(
+        self, instance: _Instance[TargetState, SeriesState], ended: Ended[TargetState, SeriesState]
+    ) -> None:
+        for target in list(instance.targets.values()):
+            self._end_target(instance, target, ended)
+
+    def _end_target(
+        self,
+        instance: _Instance[TargetState, SeriesState],
+        target: Target[TargetState, SeriesState],
+        ended: Ended[TargetState, SeriesState],
+    ) -> None:
+        del instance.targets[target.key]
+        instance.by_resource.clear()
+        for family in target.series.values():
+            for series in family.values():
+                self._end_series(series, ended)
+        ended.targets.append(target)
+
+    def _end_series(self, series: Series[SeriesState], ended: Ended[TargetState, SeriesState]) -> None:
+        self.statistics.series -= 1
+        ended.series.append(series)

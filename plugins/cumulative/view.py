@@ -1,0 +1,47 @@
+"""OTLP's metrics, seen with what tells series apart left as bytes.
+
+Owns that view of the encoding (opentelemetry-proto, ``metrics.proto``). A data point's attributes are a list
+of bytes, a Resource is one: so they can be looked up in a dictionary without a Python object for each key and
+value, and are written out again as they came.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from opentelemetry.proto.metrics.v1 import metrics_pb2
+
+__all__ = ["MetricsView"]
+
+_Field = descriptor_pb2.FieldDescriptorProto
+
+
+def _view() -> type[Any]:
+    file = descriptor_pb2.FileDescriptorProto()
+    metrics_pb2.DESCRIPTOR.CopyToProto(file)
+    ours = f".{file.package}."
+
+    def leave_as_bytes(message: Any) -> None:
+        for field in message.field:
+            foreign = field.type == _Field.TYPE_MESSAGE and not field.type_name.startswith(ours)
+            if foreign or field.name == "exemplars":
+                # Repeated also where OTLP has one: protobuf merges several, and their bytes do by appending.
+                field.type, field.label = _Field.TYPE_BYTES, _Field.LABEL_REPEATED
+                field.ClearField("type_name")
+        for nested in message.nested_type:
+            leave_as_bytes(nested)
+
+    for message in file.message_type:
+        leave_as_bytes(message)
+    del file.dependency[:]
+    # A pool of our own: in the default one, these names are OTLP's.
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(
+        pool.FindMessageTypeByName(metrics_pb2.MetricsData.DESCRIPTOR.full_name)
+    )
+
+
+#: ``MetricsData`` whose Resources, scopes, attributes, exemplars and metadata are bytes.
+MetricsView: Final[type[Any]] = _view()
