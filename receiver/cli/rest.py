@@ -1,4 +1,4 @@
-"""The commands that speak REST to a running sidecar: ``subscriptions`` and ``clients``.
+"""The commands that speak REST to a running sidecar: ``subscriptions``, ``clients`` and ``series``.
 
 Owns what they ask and show. How they reach the sidecar is :mod:`receiver.cli.session`'s.
 """
@@ -18,7 +18,7 @@ import typer
 from receiver.cli.output import OutputFormat, print_json, print_table
 from receiver.cli.session import answer, speaks_rest
 
-__all__ = ["clients_app", "subscriptions_app"]
+__all__ = ["clients_app", "show_series", "subscriptions_app"]
 
 _PAGE = 1000
 
@@ -170,6 +170,56 @@ def list_clients(
         "last push",
     )
     print_table(columns, [_client_row(client) for client in found], "no clients are known")
+
+
+@speaks_rest
+def show_series(
+    session: httpx.Client,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=_PAGE, help="The most of each kind to list.")
+    ] = 10,
+    output: _Output = OutputFormat.TABLE,
+) -> None:
+    """Show how many series clients have, what their budgets are, and who has the most.
+
+    Whoever has points over a budget comes first.
+
+    \u0008
+    Examples:
+      kafka-telemetry series
+      kafka-telemetry series --limit 100 --output json
+    """
+    found = answer(session.get("/v1/series", params={"limit": limit}))
+    if output is OutputFormat.JSON:
+        print_json(found)
+        return
+    budgets = found["budgets"]
+    rows = [_series_row("everybody", "", found["total"], budgets["max_total"])]
+    rows += (
+        _series_row("principal", one["principal"], one, budgets["max_per_principal"])
+        for one in found["principals"]
+    )
+    rows += (_series_row("client id", one["client_id"], one, None) for one in found["client_ids"])
+    rows += (
+        _series_row(
+            "instance", f"{one['client_instance_id']} {one['client_id']}", one, budgets["max_per_client"]
+        )
+        for one in found["clients"]
+    )
+    print_table(("of", "name", "instances", "series", "budget", "over budget", "for"), rows, "")
+
+
+def _series_row(kind: str, name: str, use: dict[str, Any], budget: int | None) -> tuple[str, ...]:
+    over_for_s = use["over_for_s"]
+    return (
+        kind,
+        name,
+        str(use.get("instances", 1)),
+        str(use["series"]),
+        "-" if budget is None else str(budget),
+        str(use["overflowed"]),
+        "-" if over_for_s is None else f"{over_for_s:.0f} s",
+    )
 
 
 def _client_row(client: dict[str, Any]) -> tuple[str, ...]:

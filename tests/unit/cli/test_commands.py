@@ -44,6 +44,7 @@ def test_every_command_has_help_with_an_example(run: Run) -> None:
         ("subscriptions", "put"),
         ("subscriptions", "delete"),
         ("clients", "list"),
+        ("series",),
         ("token", "new"),
     }
     for path in found:

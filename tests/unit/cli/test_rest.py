@@ -1,4 +1,4 @@
-"""subscriptions and clients on the command line, against a real REST server."""
+"""subscriptions, clients and series on the command line, against a real REST server."""
 
 import json
 import socket
@@ -122,6 +122,33 @@ def test_clients(run: Run, sidecar: Sidecar) -> None:
     for limit, expected in (("3000", ids), ("1001", ids[:1001])):
         result = run("clients", "list", "--limit", limit, "-o", "json", "--url", sidecar.url)
         assert [one["client_instance_id"] for one in json.loads(result.stdout)] == expected
+
+
+def test_series(run: Run, sidecar: Sidecar) -> None:
+    nobody = run("series", "--url", sidecar.url)
+    assert nobody.stdout.splitlines() == [
+        "OF         NAME  INSTANCES  SERIES  BUDGET   OVER BUDGET  FOR",
+        "everybody        0          0       1000000  0            -",
+    ]
+    for number, overflowed in ((2, 0), (3, 7)):
+        ask(sidecar.telemetry, number, 1000.0, principal="User:alice")
+        sidecar.telemetry.series.used(
+            instance_id(number),
+            principal="User:alice",
+            client_id="orders",
+            series=40,
+            overflowed=overflowed,
+            now=940.0,
+        )
+    assert run("series", "--limit", "1", "--url", sidecar.url).stdout.splitlines() == [
+        "OF         NAME                           INSTANCES  SERIES  BUDGET   OVER BUDGET  FOR",
+        "everybody                                 2          80      1000000  7            60 s",
+        "principal  User:alice                     2          80      200000   7            60 s",
+        "client id  orders                         2          80      -        7            60 s",
+        "instance   AAAAAAAAAAAAAAAAAAAAAw orders  1          40      10000    7            60 s",
+    ]
+    shown = json.loads(run("series", "-o", "json", "--url", sidecar.url).stdout)
+    assert [one["overflowed"] for one in shown["clients"]] == [7, 0]
 
 
 def test_what_a_client_calls_itself_cannot_steer_the_terminal(run: Run, sidecar: Sidecar) -> None:
