@@ -1,0 +1,70 @@
+"""POSTs clients' metrics to a URL, for each push one line of JSON: who pushed, and the values."""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import httpx
+from pydantic import Field
+
+from receiver import plugin
+from receiver.plugin.secret import Secret
+
+
+class WebhookConfig(plugin.PluginConfig):
+    """What an operator may set, beside the keys that every plugin has."""
+
+    url: str = Field(pattern="^https?://", description="Where to POST to.")
+    token: Secret | None = Field(default=None, description="Sent as a bearer token; text, or `{file: PATH}`.")
+
+
+class WebhookReceiver(plugin.ClientTelemetryReceiver):
+    """The plugin; its calls come one at a time, on a thread of its own."""
+
+    Config = WebhookConfig
+    max_batch_items = 500
+
+    def __init__(self, config: WebhookConfig) -> None:
+        super().__init__(config)
+        self._url = config.url
+        token = "" if config.token is None else f"Bearer {config.token.get_secret_value()}"
+        self._http = httpx.Client(headers={"authorization": token} if token else {}, timeout=10)
+
+    def export(self, context: plugin.ClientTelemetryContext, payload: plugin.ClientTelemetryPayload) -> None:
+        """Take one push; the host calls it where there is no ``max_batch_items``."""
+        self.export_batch([plugin.Push(context=context, payload=payload)])
+
+    def export_batch(self, pushes: Sequence[plugin.Push]) -> None:
+        """POST the pushes; to raise nothing is to have them delivered."""
+        try:
+            answer = self._http.post(self._url, content="".join(json.dumps(line(p)) + "\n" for p in pushes))
+        except httpx.TransportError as error:
+            raise plugin.RetryableError(f"{type(error).__name__}: {error}") from None
+        said = f"HTTP {answer.status_code}"
+        if answer.status_code in {408, 429, 500, 502, 503, 504}:
+            raise plugin.RetryableError(said)  # the same pushes come again, after a while
+        if answer.status_code in {400, 413}:
+            raise plugin.BatchRefusedError(said)  # they come again in halves
+        if not answer.is_success:
+            raise plugin.PermanentError(said)  # they are dropped and counted
+
+    def stop(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+
+def line(push: plugin.Push) -> dict[str, Any]:
+    """One push as JSON; ``id`` is the same when it is delivered a second time."""
+    key = f"{push.payload.client_instance_id}-{push.context.received_at_ns}-{push.payload.sequence}"
+    return {"id": key, **dataclasses.asdict(push.context), "values": list(values(push.payload))}
+
+
+def values(payload: plugin.ClientTelemetryPayload) -> Iterator[dict[str, Any]]:
+    """The numbers of gauges and sums; standard client metrics are nothing else (KIP-714)."""
+    for resource in payload.metrics.resource_metrics:
+        for metric in (metric for scope in resource.scope_metrics for metric in scope.metrics):
+            for point in metric.sum.data_points or metric.gauge.data_points:
+                attributes = {a.key: a.value.string_value or a.value.int_value for a in point.attributes}
+                number = point.as_int or point.as_double  # only one is set
+                yield {"name": metric.name, "attributes": attributes, "value": number}
