@@ -6,6 +6,7 @@ Owns the checks that can be made without a connection. Opens no file but those o
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
@@ -15,7 +16,16 @@ from pydantic import Field, FilePath, ValidationInfo, field_validator, model_val
 from receiver.plugin import PluginConfig
 from receiver.plugin.secret import Secret
 
-__all__ = ["MAX_ENDPOINTS", "METRICS_PATH", "Endpoint", "OtlpConfig", "TlsConfig"]
+__all__ = [
+    "MAX_ENDPOINTS",
+    "METRICS_PATH",
+    "PROTOCOL_HEADERS",
+    "Endpoint",
+    "OtlpConfig",
+    "TlsConfig",
+    "check_endpoint",
+    "check_headers",
+]
 
 #: OTLP/HTTP's default path for metrics (OTLP specification, "OTLP/HTTP Request").
 METRICS_PATH = "/v1/metrics"
@@ -25,8 +35,8 @@ MAX_ENDPOINTS = 64
 
 #: Lower case, because gRPC metadata must be; no ``:`` pseudo headers.
 _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
-#: The plugin or the protocol sets these.
-_OWN_HEADERS = frozenset(
+#: HTTP or a plugin sets these.
+PROTOCOL_HEADERS = frozenset(
     {"accept-encoding", "connection", "content-encoding", "content-length", "content-type"}
     | {"host", "te", "transfer-encoding", "user-agent"}
 )
@@ -110,7 +120,22 @@ class OtlpConfig(PluginConfig):
         default="none", description="How the bytes of an export are compressed."
     )
     timeout_ms: int = Field(
-        default=10_000, ge=1, le=600_000, description="How long one export may take before it is tried again."
+        default=10_000,
+        ge=1,
+        le=600_000,
+        description="How long one export to one endpoint may take before it is tried again.",
+    )
+    temporality: Literal["as_received", "cumulative"] = Field(
+        default="as_received",
+        description="`as_received`: the bytes as they were checked and labelled. `cumulative`: what clients "
+        "counted since their last push becomes what they counted since this receiver first saw them.",
+    )
+    max_series: int = Field(
+        default=200_000,
+        ge=1,
+        le=100_000_000,
+        description="With `cumulative`: most series that are added up, of some 650 bytes each; at the bound "
+        "the client instance whose last push is the oldest begins anew.",
     )
     tls: TlsConfig | None = Field(
         default=None, description="Certificates; null: the default authorities, no certificate of our own."
@@ -121,11 +146,11 @@ class OtlpConfig(PluginConfig):
     def _exact(cls, given: str | list[str] | None, info: ValidationInfo) -> str | list[str] | None:
         grpc = info.data.get("protocol") == "grpc"
         if isinstance(given, str):
-            _check(given, grpc=grpc)
+            check_endpoint(given, grpc=grpc)
             return given
         for url in given or ():
             try:
-                _check(url, grpc=grpc)
+                check_endpoint(url, grpc=grpc)
             except ValueError as error:
                 raise ValueError(f"{_USERINFO.sub('//***@', url)!a}: {error}") from None
         if twice := next((url for url in given or () if given and given.count(url) > 1), None):
@@ -135,16 +160,12 @@ class OtlpConfig(PluginConfig):
     @field_validator("headers")
     @classmethod
     def _legal(cls, headers: dict[str, Secret]) -> dict[str, Secret]:
-        for name, value in headers.items():
-            if not _HEADER_NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is no header name; use lower-case letters, digits and -")
-            if name in _OWN_HEADERS or name.startswith("grpc-"):
+        check_headers(headers, PROTOCOL_HEADERS)
+        for name in headers:
+            if name.startswith("grpc-"):
                 raise ValueError(f"{name} is set by the protocol: leave it out")
             if name.endswith("-bin"):
                 raise ValueError(f"{name}: binary headers (-bin) are not supported")
-            text = value.get_secret_value()
-            if not (text.isascii() and text.isprintable() and text == text.strip()):
-                raise ValueError(f"the value of {name} must be printable ASCII without blanks at its ends")
         return headers
 
     @field_validator("tls")
@@ -168,7 +189,36 @@ class OtlpConfig(PluginConfig):
         return tuple(Endpoint(url) for url in urls)
 
 
-def _check(endpoint: str, *, grpc: bool) -> None:
+def check_headers(headers: Mapping[str, Secret], reserved: Set[str]) -> None:
+    """Check the headers that an operator sets.
+
+    Args:
+        headers: Names and values.
+        reserved: Names that are set by others.
+
+    Raises:
+        ValueError: One cannot be sent as it is; names it, and never shows a value.
+    """
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no header name; use lower-case letters, digits and -")
+        if name in reserved:
+            raise ValueError(f"{name} is set by the protocol: leave it out")
+        text = value.get_secret_value()
+        if not (text.isascii() and text.isprintable() and text == text.strip()):
+            raise ValueError(f"the value of {name} must be printable ASCII without blanks at its ends")
+
+
+def check_endpoint(endpoint: str, *, grpc: bool) -> None:
+    """Check the URL of a destination.
+
+    Args:
+        endpoint: What the operator wrote.
+        grpc: Whether gRPC is spoken there: it needs a port and has no path.
+
+    Raises:
+        ValueError: It is no such URL; says why.
+    """
     if not endpoint.isascii() or not endpoint.isprintable() or " " in endpoint:
         raise ValueError("must be plain ASCII without spaces")
     try:

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from plugins.otlp.balance import BalancedTransport
 from plugins.otlp.config import Endpoint, OtlpConfig
+from plugins.otlp.cumulative_exports import CumulativeExports
 from plugins.otlp.grpc_transport import GrpcTransport
 from plugins.otlp.http_transport import HttpTransport
 from plugins.otlp.transport import Transport
@@ -47,6 +48,9 @@ class OtlpReceiver(ClientTelemetryReceiver):
             if len(transports) == 1
             else BalancedTransport(transports, timeout_s=config.timeout_ms / 1000)
         )
+        self._cumulative = (
+            CumulativeExports(config.max_series) if config.temporality == "cumulative" else None
+        )
 
     def start(self) -> None:
         """Make the transport ready; doesn't wait for the destination.
@@ -58,20 +62,23 @@ class OtlpReceiver(ClientTelemetryReceiver):
 
     def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> ExportResult | None:
         """Export one push; see :meth:`export_batch`."""
-        return self._transport.export(payload.data)
+        return self.export_batch([Push(context=context, payload=payload)])
 
     def export_batch(self, pushes: Sequence[Push]) -> ExportResult | None:
         """Export pushes in one request.
 
         Returns:
-            None, or what the destination rejected of them (OTLP's partial success).
+            None, or what the destination rejected of them (OTLP's partial success) and what can't be made
+            cumulative.
 
         Raises:
             RetryableError: The specification allows to try again.
             BatchRefusedError: The destination cannot take these together: too large, or one is malformed.
             PermanentError: The destination will take none of them.
         """
-        return self._transport.export(b"".join([push.payload.data for push in pushes]))
+        if self._cumulative is None:
+            return self._transport.export(b"".join([push.payload.data for push in pushes]))
+        return self._cumulative.export(pushes, self._transport.export)
 
     def stop(self) -> None:
         """Close the connection."""

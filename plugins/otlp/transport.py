@@ -1,15 +1,17 @@
-"""What the two transports share: their shape, the check of TLS files, and secrets kept out of text."""
+"""What transports share: their shape, the check of TLS files, and secrets kept out of text."""
 
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Protocol
 
-from plugins.otlp.config import OtlpConfig
+from plugins.otlp.config import TlsConfig
 from receiver.plugin import ExportResult
+from receiver.plugin.secret import Secret
 
-__all__ = ["USER_AGENT", "Transport", "tls_context", "without_secrets"]
+__all__ = ["USER_AGENT", "Destination", "Transport", "tls_context", "without_secrets"]
 
 #: What destinations see us as.
 USER_AGENT = f"kafka-client-telemetry/{version('kafka-client-telemetry')}"
@@ -34,7 +36,19 @@ class Transport(Protocol):
         """Close what :meth:`open` opened."""
 
 
-def tls_context(config: OtlpConfig) -> ssl.SSLContext:
+class Destination(Protocol):
+    """What of the settings of a destination the functions below look at."""
+
+    @property
+    def headers(self) -> Mapping[str, Secret]:
+        """The operator's headers."""
+
+    @property
+    def tls(self) -> TlsConfig | None:
+        """The operator's certificates."""
+
+
+def tls_context(config: Destination) -> ssl.SSLContext:
     """The TLS settings as Python's own.
 
     Raises:
@@ -55,7 +69,7 @@ def tls_context(config: OtlpConfig) -> ssl.SSLContext:
     return context
 
 
-def without_secrets(text: str, config: OtlpConfig) -> str:
+def without_secrets(text: str, config: Destination) -> str:
     """A destination's words, which may repeat a header of ours, without the headers' values."""
     for value in config.headers.values():
         if secret := value.get_secret_value():
