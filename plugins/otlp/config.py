@@ -6,7 +6,8 @@ Owns the checks that can be made without a connection. Opens no file but those o
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
@@ -189,7 +190,7 @@ class OtlpConfig(PluginConfig):
         return tuple(Endpoint(url) for url in urls)
 
 
-def check_headers(headers: Mapping[str, Secret], reserved: Set[str]) -> None:
+def check_headers(headers: Mapping[str, Secret], reserved: AbstractSet[str]) -> None:
     """Check the headers that an operator sets.
 
     Args:
