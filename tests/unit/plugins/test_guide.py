@@ -1,9 +1,8 @@
-"""The plugin guide: its example works as it stands, and it leaves out nothing."""
+"""The plugin guide: its configuration works, what it names is there, and it leaves out nothing."""
 
 from __future__ import annotations
 
 import re
-import sys
 import tomllib
 from pathlib import Path
 
@@ -14,54 +13,17 @@ from pydantic import BaseModel
 from plugins.console import ConsoleConfig
 from plugins.otlp import OtlpConfig
 from receiver import plugin as contract
-from receiver.host import DropReason, HostSettings, PluginHost, load_plugins
-from tests.unit.plugins.support import client_push
+from receiver.host import DropReason, HostSettings, load_plugins
+from receiver.host.discovery import ENTRY_POINT_GROUP
 
-GUIDE = (Path(__file__).parents[3] / "docs" / "plugins.md").read_text()
+TREE = Path(__file__).parents[3]
+GUIDE = (TREE / "docs" / "plugins.md").read_text()
 
 
 def block(language: str) -> str:
     (text,) = re.findall(rf"^```{language}\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
     assert isinstance(text, str)
     return text
-
-
-@pytest.fixture
-def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The example, installed as its entry point says."""
-    groups = tomllib.loads(block("toml"))["project"]["entry-points"]
-    ((group, entries),) = groups.items()
-    info = tmp_path / "journal-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: journal\nVersion: 1.0\n")
-    lines = "".join(f"{name} = {value}\n" for name, value in entries.items())
-    (info / "entry_points.txt").write_text(f"[{group}]\n{lines}")
-    (tmp_path / "journal_plugin.py").write_text(block("python"))
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "journal_plugin", raising=False)
-
-
-@pytest.mark.usefixtures("journal")
-def test_the_example_works(tmp_path: Path) -> None:
-    path = tmp_path / "pushes"
-    host = PluginHost(load_plugins([{"type": "journal", "path": str(path)}]))
-    host.start()
-    for _ in range(3):
-        host.offer(client_push())
-    assert host.stop(5)
-    assert path.read_text() == "apache-kafka-java 108\n" * 3
-    (statistics,) = host.statistics()
-    assert (statistics.exported_pushes, statistics.failures) == (3, 0)
-
-
-@pytest.mark.usefixtures("journal")
-def test_the_example_survives_a_start_that_fails(tmp_path: Path) -> None:
-    host = PluginHost(load_plugins([{"type": "journal", "path": str(tmp_path / "no" / "such")}]))
-    host.start()
-    host.offer(client_push())
-    assert host.stop(0.2)
-    (statistics,) = host.statistics()
-    assert statistics.dropped[DropReason.SHUTDOWN] == 1
 
 
 def test_the_configuration_is_one_that_is_accepted(tmp_path: Path) -> None:
@@ -75,6 +37,18 @@ def test_every_reason_exception_and_host_key_is_named() -> None:
     errors = [name for name in contract.__all__ if name.endswith("Error") and name != "ExportError"]
     for name in (*DropReason, *errors, *HostSettings.model_fields):
         assert f"`{name}" in GUIDE, name
+
+
+def test_the_example_and_its_type_are_those_that_there_are() -> None:
+    (path,) = re.findall(r"\(\.\./(examples/[^)]+)/README\.md\)", GUIDE)
+    project = tomllib.loads((TREE / path / "pyproject.toml").read_text())["project"]
+    (type_,) = project["entry-points"][ENTRY_POINT_GROUP]
+    assert f"`{{type: {type_}, url:" in GUIDE
+
+
+def test_the_names_that_are_taken_are_those_of_the_host() -> None:
+    (line,) = re.findall(r"must not have the fields (.*)\.$", GUIDE, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", line)) == {"type", *HostSettings.model_fields}
 
 
 @pytest.mark.parametrize("config", [OtlpConfig, ConsoleConfig, HostSettings])
