@@ -1,0 +1,189 @@
+"""What an operator sets for the kafka_topic plugin, the rules between settings, librdkafka's words for them.
+
+Owns the checks that can be made without a connection. Opens no file but those of secrets, and no socket.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, FilePath, field_validator, model_validator
+
+from receiver.plugin import PluginConfig
+from receiver.plugin.secret import Secret
+
+__all__ = ["CreateTopic", "KafkaTopicConfig", "OAuthConfig", "TlsConfig"]
+
+_HOST_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+class TlsConfig(PluginConfig):
+    """TLS towards the cluster; only with ``security_protocol`` SSL or SASL_SSL.
+
+    There is no switch to skip verification: name the broker's own certificate as ``ca_file`` instead.
+    """
+
+    ca_file: FilePath | None = Field(
+        default=None, description="Certificate authorities to trust (PEM) in place of the system's."
+    )
+    cert_file: FilePath | None = Field(default=None, description="The sidecar's own certificate (PEM).")
+    key_file: FilePath | None = Field(
+        default=None, description="The private key of `cert_file` (PEM, not encrypted)."
+    )
+
+    @model_validator(mode="after")
+    def _pair(self) -> TlsConfig:
+        if (self.cert_file is None) != (self.key_file is None):
+            missing = "key_file" if self.key_file is None else "cert_file"
+            raise ValueError(f"cert_file and key_file go together: {missing} is missing")
+        return self
+
+
+class OAuthConfig(PluginConfig):
+    """Client credentials (RFC 6749, section 4.4) for ``sasl_mechanism`` OAUTHBEARER."""
+
+    token_endpoint_url: str = Field(description="Where tokens are fetched; `https://`, or `http://`.")
+    client_id: str = Field(min_length=1, description="The sidecar's id there.")
+    client_secret: Secret = Field(description="Its secret there: text, or `{file: PATH}`.")
+    scope: str | None = Field(default=None, description="The scope to ask for.")
+    ca_file: FilePath | None = Field(
+        default=None, description="Certificate authorities of the token endpoint (PEM); null: the system's."
+    )
+
+    @field_validator("token_endpoint_url")
+    @classmethod
+    def _url(cls, value: str) -> str:
+        url = urlsplit(value)
+        if url.scheme not in {"http", "https"} or not url.hostname or "@" in url.netloc:
+            raise ValueError("must be an http:// or https:// URL without a user")
+        return value
+
+
+class CreateTopic(PluginConfig):
+    """How the topic is made when it isn't there."""
+
+    partitions: int | None = Field(
+        default=None, ge=1, le=100_000, description="Partitions; null: the cluster's own default."
+    )
+    replication_factor: int | None = Field(
+        default=None, ge=1, le=100, description="Replicas; null: the cluster's own default."
+    )
+    retention_hours: int | None = Field(
+        default=None,
+        ge=1,
+        le=1_000_000,
+        description="How long records stay; null: the cluster's own default.",
+    )
+
+
+class KafkaTopicConfig(PluginConfig):
+    """Settings of the kafka_topic plugin, named as Kafka names them."""
+
+    bootstrap_servers: str = Field(description="Brokers to begin with: `host:port`, several with commas.")
+    topic: str = Field(description="The topic.")
+    create_topic: CreateTopic | None = Field(
+        default=CreateTopic(),
+        description="How the topic is made when it isn't there and the cluster lets the sidecar make it. "
+        "Null: it is never made.",
+    )
+    client_id: str = Field(
+        default="kafka-client-telemetry",
+        pattern=r"^[A-Za-z0-9._-]{1,249}$",
+        description="What the sidecar calls itself there.",
+    )
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field(
+        default="zstd", description="How batches of records are compressed."
+    )
+    timeout_ms: int = Field(
+        default=10_000,
+        ge=100,
+        le=600_000,
+        description="How long one export may take until the cluster has confirmed its records.",
+    )
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        default="PLAINTEXT", description="How the cluster is spoken to."
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = Field(
+        default=None, description="How the sidecar logs in; needed with SASL."
+    )
+    sasl_username: str | None = Field(default=None, description="Who it is, with PLAIN and SCRAM.")
+    sasl_password: Secret | None = Field(
+        default=None, description="Its password, with PLAIN and SCRAM: text, or `{file: PATH}`."
+    )
+    oauth: OAuthConfig | None = Field(default=None, description="Where it gets tokens, with OAUTHBEARER.")
+    tls: TlsConfig | None = Field(
+        default=None, description="Certificates; null: the system's authorities, no certificate of our own."
+    )
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _servers(cls, value: str) -> str:
+        for server in value.split(","):
+            found = _HOST_PORT.fullmatch(server.strip())
+            if found is None or not 1 <= int(found[1]) <= 65_535:
+                raise ValueError(f"{server.strip()!r} is no host:port; write for example 127.0.0.1:9092")
+        return value
+
+    @field_validator("topic")
+    @classmethod
+    def _legal(cls, value: str) -> str:
+        if not _TOPIC.fullmatch(value) or value in {".", ".."}:
+            raise ValueError("is no topic's name: 1 to 249 letters, digits, dots, - and _")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> KafkaTopicConfig:
+        sasl, tls = self.security_protocol.startswith("SASL"), self.security_protocol.endswith("SSL")
+        if self.tls is not None and not tls:
+            raise ValueError(f"tls goes with SSL; security_protocol is {self.security_protocol}")
+        if sasl != (self.sasl_mechanism is not None):
+            raise ValueError(f"sasl_mechanism goes with SASL; security_protocol is {self.security_protocol}")
+        bearer = self.sasl_mechanism == "OAUTHBEARER"
+        if bearer != (self.oauth is not None):
+            raise ValueError("oauth and sasl_mechanism OAUTHBEARER go together")
+        password = sasl and not bearer
+        if (password, password) != (self.sasl_username is not None, self.sasl_password is not None):
+            raise ValueError("sasl_username and sasl_password go with PLAIN and SCRAM, and with nothing else")
+        return self
+
+    def client_properties(self) -> dict[str, str | int | float | bool]:
+        """What any client of the cluster needs, in librdkafka's words; holds secrets."""
+        properties: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "client.id": self.client_id,
+            "security.protocol": self.security_protocol,
+            "allow.auto.create.topics": False,
+            # Else it would push metrics of the writing of its own metrics, without end.
+            "enable.metrics.push": False,
+            # librdkafka would write to stderr; what matters of it comes as errors.
+            "log_level": 0,
+            "reconnect.backoff.max.ms": 2_000,
+            "socket.keepalive.enable": True,
+        }
+        if self.sasl_mechanism is not None:
+            properties["sasl.mechanism"] = self.sasl_mechanism
+        if self.sasl_username is not None and self.sasl_password is not None:
+            properties["sasl.username"] = self.sasl_username
+            properties["sasl.password"] = self.sasl_password.get_secret_value()
+        if self.oauth is not None:
+            properties |= {
+                "sasl.oauthbearer.method": "oidc",
+                "sasl.oauthbearer.token.endpoint.url": self.oauth.token_endpoint_url,
+                "sasl.oauthbearer.client.id": self.oauth.client_id,
+                "sasl.oauthbearer.client.secret": self.oauth.client_secret.get_secret_value(),
+            }
+            if self.oauth.scope is not None:
+                properties["sasl.oauthbearer.scope"] = self.oauth.scope
+            if self.oauth.ca_file is not None:
+                properties["https.ca.location"] = str(self.oauth.ca_file)
+        if self.tls is not None:
+            named = {
+                "ssl.ca.location": self.tls.ca_file,
+                "ssl.certificate.location": self.tls.cert_file,
+                "ssl.key.location": self.tls.key_file,
+            }
+            properties |= {name: str(file) for name, file in named.items() if file is not None}
+        return properties

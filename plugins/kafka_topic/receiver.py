@@ -1,0 +1,122 @@
+"""The kafka_topic plugin itself: which records are still to be sent, and what becomes of an export.
+
+Owns the meaning of a record's fate. What librdkafka needs is the producer's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from plugins.kafka_topic.config import KafkaTopicConfig
+from plugins.kafka_topic.record import Identity, identity
+from receiver.plugin import (
+    BatchRefusedError,
+    ClientTelemetryContext,
+    ClientTelemetryPayload,
+    ClientTelemetryReceiver,
+    Push,
+    RetryableError,
+)
+
+if TYPE_CHECKING:
+    from plugins.kafka_topic.producer import TopicProducer
+
+__all__ = ["KafkaTopicReceiver"]
+
+#: What the cluster says of a record, or of a batch of them, that it will never take (Kafka's protocol guide,
+#: "Error codes"): MSG_SIZE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD. All else is
+#: tried again, rights and topics that are missing too: an operator can bring them, and the log says so.
+_REFUSED = frozenset({10, 18, 32, 87})
+
+#: How many pushes are remembered that are confirmed while others of their export are not.
+_MAX_CONFIRMED = 100_000
+
+
+class KafkaTopicReceiver(ClientTelemetryReceiver):
+    """Writes each push as a record to a Kafka topic.
+
+    Args:
+        config: The operator's settings.
+
+    Raises:
+        RuntimeError: confluent-kafka is not installed.
+    """
+
+    Config: ClassVar[type[KafkaTopicConfig]] = KafkaTopicConfig
+    max_batch_items = 10_000
+
+    def __init__(self, config: KafkaTopicConfig) -> None:
+        super().__init__(config)
+        try:
+            from plugins.kafka_topic.producer import TopicProducer
+        except ModuleNotFoundError as error:
+            raise RuntimeError(
+                f"{error.name} is missing: pip install 'kafka-client-telemetry[kafka-topic]'"
+            ) from None
+        self._settings = config
+        self._new_producer = TopicProducer
+        self._producer: TopicProducer | None = None
+        # In the order of confirmation.
+        self._confirmed: dict[Identity, None] = {}
+
+    def start(self) -> None:
+        """Make the producer; doesn't wait for the cluster.
+
+        Raises:
+            OSError: A TLS file is missing or wrong.
+        """
+        self._producer = self._new_producer(self._settings)
+
+    def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> None:
+        """Write one push; see :meth:`export_batch`."""
+        self.export_batch([Push(context=context, payload=payload)])
+
+    def export_batch(self, pushes: Sequence[Push]) -> None:
+        """Write pushes; returns when every in-sync replica has them (acks=all).
+
+        Pushes of an export that failed are not written again if they were confirmed.
+
+        Raises:
+            RetryableError: The cluster is away, refuses the login or the right, or has no such topic.
+            BatchRefusedError: A record is too large, or its time is out of the topic's bounds.
+        """
+        rest = [push for push in pushes if identity(push) not in self._confirmed]
+        if rest:
+            self._send(rest)
+        for push in pushes:
+            self._confirmed.pop(identity(push), None)
+
+    def stop(self) -> None:
+        """End the producer's threads."""
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+
+    def _send(self, pushes: Sequence[Push]) -> None:
+        try:
+            if self._producer is None:
+                self._producer = self._new_producer(self._settings)
+            reports = self._producer.send(pushes)
+        except OSError as refused:
+            raise RetryableError(f"no producer can be made: {refused}") from None
+        except BaseException:
+            # Nothing of it may land later.
+            self.stop()
+            raise
+        for push, error in zip(pushes, reports, strict=True):
+            if error is None:
+                self._confirmed[identity(push)] = None
+        while len(self._confirmed) > _MAX_CONFIRMED:
+            del self._confirmed[next(iter(self._confirmed))]
+        errors = [error for error in reports if error is not None]
+        if unconfirmed := [error for error in errors if error.code() not in _REFUSED]:
+            # What librdkafka itself says of a record (a negative code) only says that time was over.
+            said = next((error.str() for error in unconfirmed if error.code() > 0), self._producer.problem)
+            self.stop()
+            raise RetryableError(
+                f"{len(unconfirmed)} of {len(pushes)} records not confirmed by the cluster: "
+                f"{said or unconfirmed[0].str()}"
+            )
+        if errors:
+            raise BatchRefusedError(f"{len(errors)} of {len(pushes)} records refused: {errors[0].str()}")
