@@ -213,7 +213,8 @@ class Spool:
                 segment = scan(path, newest=path is paths[-1])
             except (FrameError, OSError):
                 self._set_aside.append(path.name)
-                self._keep_for_now(set_aside(path), path.stat().st_size)
+                kept = set_aside(path)
+                self._keep_for_now(kept, kept.stat().st_size)
                 continue
             if segment.damaged:
                 self._set_aside.append(path.name)
@@ -253,13 +254,13 @@ class Spool:
                 segment = None
             self._make_room(size if segment else size + len(FILE_HEADER))
         path = self._path / f"{frames[0].first:020}.log"
-        writer = self._writer = self._writer or SegmentWriter(path)
         try:
+            writer = self._writer = self._writer or SegmentWriter(path)
             file_bytes = writer.append([frame.data for frame in frames])
         except OSError:
-            if writer.closed:
+            if self._writer is None or self._writer.closed:
                 with self._lock:
-                    # What could not be taken back is found by the next open, under these numbers.
+                    # The name may be taken, and what could not be undone is found by the next open.
                     self._next = frames[-1].end
                     self._end_segment()
             raise
