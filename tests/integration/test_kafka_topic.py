@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import threading
 import uuid
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,7 @@ from receiver.plugin import BatchRefusedError, Push, RetryableError
 from tests.testbed.broker import SASL_USERS, KafkaBroker, Listener
 from tests.testbed.certificates import CertificateAuthority, CertificateFiles
 from tests.testbed.ports import free_port
+from tests.testbed.security import Login, unsecured_token
 from tests.unit.host.support import push, wait_for
 from tests.unit.plugins.support import client_push
 
@@ -42,13 +46,17 @@ OPEN_AUTHORIZER = {
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
-    return CertificateAuthority().issue().write(tmp_path_factory.mktemp("certificate"))
+    """The broker's, and beside it one of the same authority for the sidecar."""
+    folder = tmp_path_factory.mktemp("certificate")
+    authority = CertificateAuthority()
+    authority.issue(common_name="sidecar", client=True).write(folder, "client")
+    return authority.issue().write(folder)
 
 
 @pytest.fixture(scope="module")
 def cluster(certificate: CertificateFiles) -> Iterator[KafkaBroker]:
     """A broker that advertises itself, asks for TLS and a login on one listener, and knows rights."""
-    secure = Listener(name="SECURE", security_protocol="SASL_SSL")
+    secure = Listener(name="SECURE", security_protocol="SASL_SSL", client_auth="required")
     with KafkaBroker(listeners=[secure], certificate=certificate, properties=OPEN_AUTHORIZER) as started:
         yield started
 
@@ -82,7 +90,11 @@ def secure(broker: KafkaBroker, certificate: CertificateFiles, password: str = "
         "sasl_mechanism": "SCRAM-SHA-512",
         "sasl_username": "alice",
         "sasl_password": password or SASL_USERS["alice"],
-        "tls": {"ca_file": str(certificate.ca)},
+        "tls": {
+            "ca_file": str(certificate.ca),
+            "cert_file": str(certificate.ca.with_name("client.crt")),
+            "key_file": str(certificate.ca.with_name("client.key")),
+        },
     }
 
 
@@ -246,6 +258,71 @@ def allow(broker: KafkaBroker, topic: str, operation: AclOperation) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_it_logs_in(cluster: KafkaBroker, certificate: CertificateFiles, topic: str, mechanism: str) -> None:
+    for operation in (AclOperation.CREATE, AclOperation.DESCRIBE, AclOperation.WRITE):
+        allow(cluster, topic, operation)
+    settings = {**secure(cluster, certificate), "sasl_mechanism": mechanism}
+    with started(cluster, topic, **settings) as kafka:
+        kafka.export_batch(pushes(2))
+    assert connection_numbers(records(cluster, topic)) == [0, 1]
+
+
+def test_it_logs_in_with_a_token(
+    cluster: KafkaBroker, certificate: CertificateFiles, topic: str, tokens: str
+) -> None:
+    for operation in (AclOperation.CREATE, AclOperation.DESCRIBE, AclOperation.WRITE):
+        allow(cluster, topic, operation)
+    settings = secure(cluster, certificate)
+    del settings["sasl_username"], settings["sasl_password"]
+    settings["sasl_mechanism"] = "OAUTHBEARER"
+    oauth = {"token_endpoint_url": f"{tokens}/token", "client_id": "sidecar", "client_secret": "hunter2"}
+    with started(cluster, topic, **settings, oauth=oauth) as kafka:
+        kafka.export_batch(pushes(2))
+    assert connection_numbers(records(cluster, topic)) == [0, 1]
+    refused = {**oauth, "client_secret": "hunter3"}
+    with (
+        started(cluster, topic, **settings, oauth=refused, timeout_ms=2000) as kafka,
+        pytest.raises(RetryableError) as caught,
+    ):
+        kafka.export_batch(pushes(1))
+    assert "hunter3" not in str(caught.value)
+    assert "Failed to acquire SASL OAUTHBEARER token" in str(caught.value)
+
+
+@pytest.fixture
+def tokens() -> Iterator[str]:
+    """A token endpoint (RFC 6749, section 4.4): who shows the right secret is alice."""
+
+    class Endpoint(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            known = b64encode(b"sidecar:hunter2").decode()
+            if self.headers["authorization"] == f"Basic {known}":
+                token = unsecured_token(Login(mechanism="OAUTHBEARER", user="alice"))
+                self.answer(200, {"access_token": token, "token_type": "bearer", "expires_in": 3600})
+            else:
+                self.answer(401, {"error": "invalid_client"})
+
+        def answer(self, status: int, document: dict[str, Any]) -> None:
+            body = json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_a_wrong_password_is_told_and_shown_nowhere(
     cluster: KafkaBroker,
     certificate: CertificateFiles,
@@ -269,7 +346,7 @@ def test_a_wrong_password_is_told_and_shown_nowhere(
 
 def test_a_broker_that_cannot_be_verified_is_told(cluster: KafkaBroker, topic: str, tmp_path: Path) -> None:
     other = CertificateAuthority().issue().write(tmp_path)
-    settings = secure(cluster, other)
+    settings = {**secure(cluster, other), "tls": {"ca_file": str(other.ca)}}
     with (
         started(cluster, topic, **settings, timeout_ms=2000) as kafka,
         pytest.raises(RetryableError, match="certificate verify failed"),
