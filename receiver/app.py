@@ -202,6 +202,7 @@ class Application:
             clients=TelemetryClientStates(self._telemetry, self._clock.monotonic),
             series=lambda most: self._telemetry.series.report(most, self._clock.monotonic()),
             connections=self._registry.snapshot,
+            plugins=self._host.statistics,
             not_ready_because=self.not_ready_because,
             metrics=self._metrics,
             refused=self._metrics.rest_refused,

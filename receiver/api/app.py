@@ -14,7 +14,7 @@ from receiver.api.access import Access
 from receiver.api.dependencies import ApiDependencies
 from receiver.api.gate import Gate
 from receiver.api.limits import LOOPBACK_HOSTS, HeaderCheck, HostCheck
-from receiver.api.routes import clients, connections, health, series, subscriptions
+from receiver.api.routes import clients, connections, health, plugins, series, subscriptions
 from receiver.api.routes.subscriptions import SubscriptionBody
 from receiver.settings.rest import RestSettings
 
@@ -49,7 +49,7 @@ def create_api(dependencies: ApiDependencies, settings: RestSettings) -> FastAPI
         redirect_slashes=False,
     )
     app.state.dependencies = dependencies
-    for routes in (subscriptions, clients, series, connections, health):
+    for routes in (subscriptions, clients, series, connections, plugins, health):
         app.include_router(routes.router)
     problems.register(app)
     app.add_middleware(Gate, access=Access(settings), refused=dependencies.refused)

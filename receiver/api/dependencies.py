@@ -12,6 +12,7 @@ from typing import Annotated, Protocol, cast
 
 from fastapi import Depends, Request
 
+from receiver.host.statistics import PluginStatistics
 from receiver.store.subscriptions import Condition
 from receiver.telemetry.connection import Connection
 from receiver.telemetry.offenders import Narrowed
@@ -117,6 +118,7 @@ class ApiDependencies:
         clients: The client instances.
         series: Says who has the most series, so many of each kind.
         connections: The open connections (``ConnectionRegistry.snapshot``).
+        plugins: One look at each plugin (``PluginHost.statistics``).
         not_ready_because: Why the receiver takes no clients, in one sentence; None while it does.
         metrics: Writes the receiver's metrics.
         refused: Counts a request that was refused for who sent it, by reason.
@@ -127,6 +129,7 @@ class ApiDependencies:
     clients: ClientStates
     series: Callable[[int], SeriesReport]
     connections: Callable[[], Sequence[Connection]]
+    plugins: Callable[[], Sequence[PluginStatistics]]
     not_ready_because: Callable[[], str | None]
     metrics: Exposition
     refused: Callable[[str], None]

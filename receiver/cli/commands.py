@@ -48,6 +48,7 @@ app.add_typer(config_app, name="config")
 app.add_typer(rest.subscriptions_app, name="subscriptions")
 app.add_typer(rest.clients_app, name="clients")
 app.command("series")(rest.show_series)
+app.command("plugins")(rest.show_plugins)
 app.add_typer(token_app, name="token")
 
 

@@ -1,4 +1,4 @@
-"""The commands that speak REST to a running sidecar: ``subscriptions``, ``clients`` and ``series``.
+"""The commands that speak REST to a running sidecar: for subscriptions, clients, series and plugins.
 
 Owns what they ask and show. How they reach the sidecar is :mod:`receiver.cli.session`'s.
 """
@@ -18,7 +18,7 @@ import typer
 from receiver.cli.output import OutputFormat, print_json, print_table
 from receiver.cli.session import answer, speaks_rest
 
-__all__ = ["clients_app", "show_series", "subscriptions_app"]
+__all__ = ["clients_app", "show_plugins", "show_series", "subscriptions_app"]
 
 _PAGE = 1000
 
@@ -207,6 +207,53 @@ def show_series(
         for one in found["clients"]
     )
     print_table(("of", "name", "instances", "series", "budget", "over budget", "for"), rows, "")
+
+
+@speaks_rest
+def show_plugins(session: httpx.Client, output: _Output = OutputFormat.TABLE) -> None:
+    """Show how each plugin's destination does: what waits for it in memory and on disk, and what was lost.
+
+    \u0008
+    Examples:
+      kafka-telemetry plugins
+      kafka-telemetry plugins --output json
+    """
+    found = list(_pages(session, "/v1/plugins"))
+    if output is OutputFormat.JSON:
+        print_json(found)
+        return
+    columns = (
+        "name",
+        "type",
+        "state",
+        "circuit",
+        "delivery",
+        "memory",
+        "disk",
+        "lag",
+        "exported",
+        "dropped",
+        "problem",
+    )
+    print_table(columns, [_plugin_row(plugin) for plugin in found], "no plugins are configured")
+
+
+def _plugin_row(plugin: dict[str, Any]) -> tuple[str, ...]:
+    spool = plugin["spool"]
+    failing = plugin["last_error"] if plugin["consecutive_failures"] else None
+    return (
+        plugin["name"],
+        plugin["type"],
+        plugin["state"],
+        plugin["circuit"],
+        plugin["delivery"],
+        str(plugin["queue"]["pushes"] + plugin["in_flight"]),
+        "-" if spool is None else str(spool["pushes"]),
+        f"{plugin['lag_s']:.0f} s",
+        str(plugin["exported"]),
+        ", ".join(f"{count} {reason}" for reason, count in plugin["dropped"].items() if count) or "0",
+        (spool and spool["problem"]) or failing or "-",
+    )
 
 
 def _series_row(kind: str, name: str, use: dict[str, Any], budget: int | None) -> tuple[str, ...]:

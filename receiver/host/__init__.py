@@ -1,15 +1,17 @@
-"""The plugin host: finds plugins, gives each a thread and a bounded queue, and contains their failures.
+"""The plugin host: finds plugins, gives each threads and a bounded delivery log, and contains their failures.
 
 Used so::
 
     host = PluginHost(load_plugins(settings.plugins))
     host.start()
-    host.offer(push)                                  # from the event loop: never waits, never raises
+    host.offer(push, stored)                          # from the event loop: never waits, never raises
     await asyncio.to_thread(host.stop, drain_time_s)
 
-One concern a module: ``discovery``, ``settings``, ``queue``, ``retry``, ``observe`` (one export), ``sender``
-(the chain and the lifecycle), ``statistics``, ``failure_log``. Knows no destination, and of the receiver only
-the plugin contract and the wording of settings errors.
+One concern a module: ``discovery`` and ``settings``; ``queue`` (memory), ``spool`` (disk), ``delivery_log``
+and ``spooled_log`` (their order, and the account of every push); ``retry``, ``observe`` (one export),
+``lifecycle``, ``sender`` (the chain), ``spooler``; ``process_plugin``; ``delivery`` (all of one plugin),
+``statistics``, ``failure_log``. Knows no destination, and of the receiver only the plugin contract and the
+wording of settings errors.
 """
 
 from receiver.host.discovery import HostedPlugin, PluginConfigError, installed_types, load_plugins

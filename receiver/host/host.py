@@ -1,15 +1,17 @@
 """The plugin host: hands every accepted push to every plugin, and to no plugin's failure.
 
-Owns the set of senders. Called from the event loop, so nothing here but :meth:`PluginHost.stop` waits.
+Owns the set of plugins, and the thread that watches them. Called from the event loop, so nothing here but
+:meth:`PluginHost.stop` waits.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 
+from receiver.host.delivery import PluginDelivery
 from receiver.host.discovery import HostedPlugin
-from receiver.host.sender import Sender
 from receiver.host.statistics import PluginStatistics
 from receiver.plugin import Push
 
@@ -21,38 +23,97 @@ def _end_of_exports(now: float, timeout_s: float) -> float:
     return now + timeout_s - min(1.0, timeout_s * 0.2)
 
 
+class _Stored:
+    """Calls a function when several have called this, each once, from any thread.
+
+    Args:
+        stored: The function.
+        count: How many.
+    """
+
+    def __init__(self, stored: Callable[[], None], count: int) -> None:
+        self._stored = stored
+        self._left = count
+        self._lock = threading.Lock()
+
+    def __call__(self, count: int = 1) -> None:
+        with self._lock:
+            self._left -= count
+            last = self._left == 0
+        if last:
+            self._stored()
+
+
 class PluginHost:
-    """Runs plugins, each with a thread and a bounded queue of its own.
+    """Runs plugins, each with threads and a bounded delivery log of its own.
 
     Args:
         plugins: What :func:`receiver.host.load_plugins` made of the configuration; may be empty.
+        hangs_after_s: How long a call of a plugin lasts before it is said to hang, in seconds.
+        watch_every_s: How often plugins are looked at for what the log should tell, in seconds.
         clock: Monotonic seconds.
     """
 
     def __init__(
-        self, plugins: Sequence[HostedPlugin], *, clock: Callable[[], float] = time.monotonic
+        self,
+        plugins: Sequence[HostedPlugin],
+        *,
+        hangs_after_s: float = 60.0,
+        watch_every_s: float = 5.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
-        self._senders = [Sender(hosted, clock=clock) for hosted in plugins]
-        self._offers = tuple(sender.offer for sender in self._senders)
+        self._plugins = [
+            PluginDelivery(hosted, hangs_after_s=hangs_after_s, clock=clock) for hosted in plugins
+        ]
+        self._offers = tuple(plugin.offer for plugin in self._plugins if not plugin.writes_first)
+        self._writing_offers = tuple(plugin.offer for plugin in self._plugins if plugin.writes_first)
+        self._watch_every_s = watch_every_s
+        self._stopped = threading.Event()
 
     def start(self) -> None:
         """Start every plugin on its thread; returns at once, also when a plugin can't start yet."""
-        for sender in self._senders:
-            sender.start()
+        for plugin in self._plugins:
+            plugin.start()
+        if self._plugins:
+            threading.Thread(target=self._watch, name="plugin-watch", daemon=True).start()
 
     def offer(self, push: Push, stored: Callable[[], None] | None = None) -> bool:
         """Queue a push for every plugin.
 
-        Never waits and never raises: a full queue drops its oldest pushes, and counts them. May be called
-        before :meth:`start`; after :meth:`stop` the push is dropped and counted.
+        Never waits and never raises: at the bound the oldest pushes go, and are counted. May be called before
+        :meth:`start`; after :meth:`stop` the push is dropped and counted.
+
+        Args:
+            push: The push.
+            stored: What to call when every plugin with ``delivery: spool_always`` has the push on disk, or
+                can't have it there; from any thread, perhaps before this returns.
+
+        Returns:
+            Whether ``stored`` will be called, once. False: there is nobody to wait for.
         """
         for offer in self._offers:
             offer(push)
-        return False
+        writing = self._writing_offers
+        if stored is None or not writing:
+            for offer in writing:
+                offer(push)
+            return False
+        if len(writing) == 1:
+            return writing[0](push, stored)
+        waiting = _Stored(stored, len(writing))
+        refused = sum(not offer(push, waiting) for offer in writing)
+        if refused == len(writing):
+            return False
+        if refused:
+            waiting(refused)
+        return True
 
     def stop(self, timeout_s: float) -> bool:
-        """Export what is queued, then stop every plugin; waits, so call it off the event loop.
+        """Export what is left, then stop every plugin; waits, so call it off the event loop.
+
+        What is not exported by then goes to disk where a plugin has a spool. That may take some seconds more
+        if the disk does.
 
         Args:
             timeout_s: The drain time in seconds, for all plugins together. A plugin that is not done by then
@@ -62,11 +123,17 @@ class PluginHost:
             Whether every plugin came to its end.
         """
         now = self._clock()
-        for sender in self._senders:
-            sender.request_stop(_end_of_exports(now, timeout_s))
-        ended = [sender.join(now + timeout_s) for sender in self._senders]
+        for plugin in self._plugins:
+            plugin.request_stop(_end_of_exports(now, timeout_s))
+        ended = [plugin.join(now + timeout_s) for plugin in self._plugins]
+        self._stopped.set()
         return all(ended)
 
     def statistics(self) -> list[PluginStatistics]:
         """One look at each plugin, in the configuration's order; cheap, from any thread."""
-        return [sender.statistics() for sender in self._senders]
+        return [plugin.statistics() for plugin in self._plugins]
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(self._watch_every_s):
+            for plugin in self._plugins:
+                plugin.watch()

@@ -21,7 +21,7 @@ from receiver.plugin import (
     RetryableError,
 )
 
-__all__ = ["Again", "BatchRefused", "ObservedExport", "Outcome", "Refused", "Took"]
+__all__ = ["Again", "BatchRefused", "Crashed", "ObservedExport", "Outcome", "Refused", "Took"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,11 @@ class BatchRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class Crashed:
+    """The plugin raised what the contract doesn't know: nobody can tell what state it is in."""
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """The same export will never succeed."""
 
@@ -51,7 +56,7 @@ class Refused:
     rejected_points: int
 
 
-Outcome = Took | Again | BatchRefused | Refused
+Outcome = Took | Again | BatchRefused | Crashed | Refused
 
 
 class ObservedExport:
@@ -109,9 +114,9 @@ class ObservedExport:
                     return BatchRefused()
                 self._failed("export refused, pushes dropped", str(error), pushes)
                 return Refused(DropReason.PERMANENT, points)
-        except BaseException as error:  # the contract: any other exception drops and counts
-            self._failed("plugin crashed, pushes dropped", self._redaction.exception(error), pushes)
-            return Refused(DropReason.CRASH, 0)
+        except BaseException as error:  # the contract: any other exception, SystemExit too, is a crash
+            self._failed("plugin crashed, will be started anew", self._redaction.exception(error), pushes)
+            return Crashed()
 
     def _call(self, pushes: Sequence[Push]) -> ExportResult | None:
         if self._plugin.max_batch_items > 1:

@@ -1,176 +1,141 @@
-"""The bounded queue between the event loop, which must never wait, and one plugin's thread, which may.
+"""The memory part of a plugin's delivery log: a bounded queue whose oldest pushes make room.
 
-Owns the bound in items and in bytes, the policy at the bound (the oldest push goes first) and the numbers
-that show it. Knows nothing of plugins, retries or logs.
+Owns the bound in items and in bytes, the policy at the bound and the high-water marks. Has no lock and waits
+for nothing: :class:`receiver.host.delivery_log.DeliveryLog` does.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from receiver.plugin import Push
 
-__all__ = ["PushQueue", "QueueStatistics"]
+__all__ = ["PushQueue", "Queued"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueStatistics:
-    """One consistent look at a queue.
+@dataclass(slots=True)
+class Queued:
+    """A push in memory.
 
     Attributes:
-        items: Pushes held.
-        bytes: OTLP bytes held.
-        high_water_items: Most pushes ever held.
-        high_water_bytes: Most OTLP bytes ever held.
-        offered: Pushes ever offered, dropped ones included.
-        dropped_full: Pushes dropped because of a bound.
-        dropped_closed: Pushes offered after :meth:`PushQueue.close`.
+        push: The push.
+        size: Its OTLP bytes.
+        since: When it was offered, in monotonic seconds.
+        stored: Called when it is on disk, or can't be; None when nobody waits for that.
+        copied: Whether it is on disk, too.
     """
 
-    items: int
-    bytes: int
-    high_water_items: int
-    high_water_bytes: int
-    offered: int
-    dropped_full: int
-    dropped_closed: int
+    push: Push
+    size: int
+    since: float
+    stored: Callable[[], None] | None = None
+    copied: bool = False
 
 
 class PushQueue:
-    """A queue with one or more producers that never wait and one consumer that does.
+    """What waits in memory, oldest first; for one thread at a time.
 
     Args:
         max_items: Most pushes held.
-        max_bytes: Most OTLP bytes (``payload.data``) held.
-        clock: Monotonic seconds, for the linger time of a batch.
+        max_bytes: Most OTLP bytes held.
+
+    Attributes:
+        bytes: OTLP bytes held.
+        high_water_items: Most pushes ever held.
+        high_water_bytes: Most OTLP bytes ever held.
+        reserved_items: Pushes taken out that still count as held.
+        reserved_bytes: Their OTLP bytes.
     """
 
-    def __init__(
-        self, *, max_items: int, max_bytes: int, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, *, max_items: int, max_bytes: int) -> None:
         self.max_items = max_items
         self.max_bytes = max_bytes
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._ready = threading.Condition(self._lock)
-        self._pushes: deque[Push] = deque()
-        self._bytes = 0
-        self._closed = False
-        # What the consumer sleeps for; 0 items: it doesn't sleep, and a producer need not wake anybody.
-        self._awaited_items = 0
-        self._awaited_bytes = 0
-        self._high_water_items = 0
-        self._high_water_bytes = 0
-        self._offered = 0
-        self._dropped_full = 0
-        self._dropped_closed = 0
+        self.bytes = 0
+        self.high_water_items = 0
+        self.high_water_bytes = 0
+        self.reserved_items = 0
+        self.reserved_bytes = 0
+        self._pushes: deque[Queued] = deque()
 
-    def offer(self, push: Push) -> None:
-        """Add a push; never waits for room and never fails: what doesn't fit is dropped and counted.
+    def __len__(self) -> int:
+        return len(self._pushes)
+
+    def __iter__(self) -> Iterator[Queued]:
+        return iter(self._pushes)
+
+    @property
+    def oldest(self) -> Queued | None:
+        """What would be taken first; None when there is nothing."""
+        return self._pushes[0] if self._pushes else None
+
+    @property
+    def more_than_half_full(self) -> bool:
+        """Whether more than half of either bound is taken."""
+        return len(self._pushes) * 2 > self.max_items or self.bytes * 2 > self.max_bytes
+
+    def add(self, queued: Queued) -> Sequence[Queued]:
+        """Add a push; what doesn't fit goes.
 
         The oldest pushes make room, because a later push of the same client is worth more than an earlier
-        one. A push that alone is over the bound is dropped itself.
-        """
-        size = len(push.payload.data)
-        with self._lock:
-            self._offered += 1
-            if self._closed:
-                self._dropped_closed += 1
-                return
-            if size > self.max_bytes:
-                self._dropped_full += 1
-                return
-            pushes = self._pushes
-            held = self._bytes + size
-            while len(pushes) >= self.max_items or held > self.max_bytes:
-                held -= len(pushes.popleft().payload.data)
-                self._dropped_full += 1
-            pushes.append(push)
-            self._bytes = held
-            items = len(pushes)
-            if items > self._high_water_items:
-                self._high_water_items = items
-            if held > self._high_water_bytes:
-                self._high_water_bytes = held
-            if self._awaited_items and (items >= self._awaited_items or held >= self._awaited_bytes):
-                self._awaited_items = 0
-                self._ready.notify()
+        one. A push that alone doesn't fit goes itself.
 
-    def take(self, *, max_items: int, max_bytes: int, linger_s: float) -> list[Push]:
-        """Wait for pushes and take a batch, oldest first.
+        Returns:
+            What went, oldest first.
+        """
+        pushes = self._pushes
+        items = len(pushes) + self.reserved_items + 1
+        held = self.bytes + self.reserved_bytes + queued.size
+        if items <= self.max_items and held <= self.max_bytes:
+            gone: Sequence[Queued] = ()
+        elif queued.size + self.reserved_bytes > self.max_bytes or self.reserved_items >= self.max_items:
+            return (queued,)
+        else:
+            gone = self._make_room(items - self.max_items, held - self.max_bytes)
+        pushes.append(queued)
+        self.bytes += queued.size
+        if len(pushes) > self.high_water_items:
+            self.high_water_items = len(pushes)
+        if self.bytes > self.high_water_bytes:
+            self.high_water_bytes = self.bytes
+        return gone
+
+    def take(self, max_items: int, max_bytes: int) -> list[Queued]:
+        """Take the oldest pushes.
 
         Args:
-            max_items: Most pushes in the batch.
-            max_bytes: Most OTLP bytes in the batch; a single push may be larger.
-            linger_s: How long to wait for more once there is one push, in seconds.
-
-        Returns:
-            At least one push; an empty list means that the queue is closed and empty.
+            max_items: Most pushes.
+            max_bytes: Most OTLP bytes; a single push may be larger.
         """
-        with self._lock:
-            while not self._pushes and not self._closed:
-                self._sleep(1, 1, None)
-            # A batch as large as the queue would never fill: the oldest pushes would go while we linger.
-            enough_items = min(max_items, (self.max_items + 1) // 2)
-            enough_bytes = min(max_bytes, (self.max_bytes + 1) // 2)
-            deadline = self._clock() + linger_s
-            while not self._closed and len(self._pushes) < enough_items and self._bytes < enough_bytes:
-                left = deadline - self._clock()
-                if left <= 0:
-                    break
-                self._sleep(enough_items, enough_bytes, left)
-            return self._pop(max_items, max_bytes)
-
-    def close(self) -> None:
-        """Take no more pushes; :meth:`take` hands out what is left without lingering."""
-        with self._lock:
-            self._closed = True
-            self._ready.notify_all()
-
-    def clear(self) -> int:
-        """Throw away what is held; the caller counts it.
-
-        Returns:
-            How many pushes that were.
-        """
-        with self._lock:
-            items = len(self._pushes)
-            self._pushes.clear()
-            self._bytes = 0
-            return items
-
-    def statistics(self) -> QueueStatistics:
-        """One consistent look at the queue."""
-        with self._lock:
-            return QueueStatistics(
-                items=len(self._pushes),
-                bytes=self._bytes,
-                high_water_items=self._high_water_items,
-                high_water_bytes=self._high_water_bytes,
-                offered=self._offered,
-                dropped_full=self._dropped_full,
-                dropped_closed=self._dropped_closed,
-            )
-
-    def _sleep(self, items: int, bytes_: int, timeout_s: float | None) -> None:
-        self._awaited_items = items
-        self._awaited_bytes = bytes_
-        self._ready.wait(timeout_s)
-        self._awaited_items = 0
-
-    def _pop(self, max_items: int, max_bytes: int) -> list[Push]:
         pushes = self._pushes
-        batch: list[Push] = []
+        batch: list[Queued] = []
         taken = 0
         while pushes and len(batch) < max_items:
-            size = len(pushes[0].payload.data)
-            if batch and taken + size > max_bytes:
+            if batch and taken + pushes[0].size > max_bytes:
                 break
-            batch.append(pushes.popleft())
-            taken += size
-        self._bytes -= taken
+            queued = pushes.popleft()
+            batch.append(queued)
+            taken += queued.size
+        self.bytes -= taken
         return batch
+
+    def put_back(self, batch: Sequence[Queued]) -> None:
+        """Put what was taken last back to where it was; it still has its room if that was reserved."""
+        self._pushes.extendleft(reversed(batch))
+        self.bytes += sum(queued.size for queued in batch)
+
+    def reserve(self, batch: Sequence[Queued]) -> None:
+        """Count what was taken as held, until the next call: it is in memory until it is written."""
+        self.reserved_items = len(batch)
+        self.reserved_bytes = sum(queued.size for queued in batch)
+
+    def _make_room(self, items: int, bytes_: int) -> list[Queued]:
+        gone: list[Queued] = []
+        while items > 0 or bytes_ > 0:
+            queued = self._pushes.popleft()
+            self.bytes -= queued.size
+            items -= 1
+            bytes_ -= queued.size
+            gone.append(queued)
+        return gone

@@ -1,67 +1,124 @@
-"""One plugin's thread: queue -> batch -> retry -> observed export, between one start and one stop.
+"""One plugin's thread: delivery log -> batch -> retry -> observed export.
 
-Owns the plugin's lifecycle as the contract numbers it, and what becomes of every push. Nothing a plugin does
-leaves this thread; a plugin that hangs is left behind with it.
+Owns what becomes of every push that is read, and when its destination is asked. Nothing a plugin does leaves
+this thread; a plugin that hangs is left behind with it.
 """
 
 from __future__ import annotations
 
-import math
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from receiver.host.discovery import HostedPlugin
+from receiver.host.delivery_log import DeliveryLog
 from receiver.host.failure_log import FailureLog, Redaction
-from receiver.host.observe import Again, BatchRefused, ObservedExport, Refused, Took
-from receiver.host.queue import PushQueue
-from receiver.host.retry import RetryPolicy
-from receiver.host.statistics import DropReason, PluginState, PluginStatistics, Tally
-from receiver.plugin import Push
+from receiver.host.lifecycle import PluginLifecycle
+from receiver.host.observe import Again, BatchRefused, Crashed, ObservedExport, Refused, Took
+from receiver.host.pause import Pause
+from receiver.host.retry import MAX_RETRY_AFTER_S, RetryPolicy
+from receiver.host.settings import HostSettings
+from receiver.host.statistics import DropReason, PluginState, Tally
+from receiver.plugin import ClientTelemetryReceiver, Push
+from receiver.plugin.breaker import CircuitBreaker, CircuitState
 
 __all__ = ["Sender"]
 
+#: The pause of an open circuit is up to a half longer, so that sidecars don't come back in step.
+_JITTER = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """Pushes that are exported together, and what happened to them so far.
+
+    Attributes:
+        pushes: At least one.
+        failures: How often the destination could not take them.
+        failed_at: When that was for the first time, in monotonic seconds.
+        retry_after_s: What the destination asked for the last time.
+        crashed: Whether the plugin crashed when it had them, and they are one.
+    """
+
+    pushes: Sequence[Push]
+    failures: int = 0
+    failed_at: float = 0.0
+    retry_after_s: float | None = None
+    crashed: bool = False
+
+    def split(self, at: int) -> list[_Part]:
+        """Two parts, the one with the older pushes last."""
+        return [replace(self, pushes=self.pushes[at:]), replace(self, pushes=self.pushes[:at])]
+
+    def halves(self) -> list[_Part]:
+        """Likewise, as if nothing had happened to them."""
+        return _Part(pushes=self.pushes).split(len(self.pushes) // 2)
+
+    def failed(self, now: float, retry_after_s: float | None) -> _Part:
+        """The part after one more failure."""
+        first_at = self.failed_at if self.failures else now
+        return replace(self, failures=self.failures + 1, failed_at=first_at, retry_after_s=retry_after_s)
+
 
 class Sender:
-    """Takes the pushes of one queue to one plugin.
+    """Takes the pushes of one delivery log to one plugin.
 
     Args:
-        hosted: The plugin with the operator's settings.
+        plugin: The plugin.
+        pushes: The log.
+        settings: What the operator set.
+        policy: When to try again.
+        tally: Where everything is counted.
+        log: Where it is told.
+        name: The plugin's name.
         clock: Monotonic seconds.
         rng: Uniform numbers in [0, 1), for the jitter.
     """
 
     def __init__(
         self,
-        hosted: HostedPlugin,
+        plugin: ClientTelemetryReceiver,
+        pushes: DeliveryLog,
+        settings: HostSettings,
         *,
+        policy: RetryPolicy,
+        tally: Tally,
+        log: FailureLog,
+        name: str,
         clock: Callable[[], float] = time.monotonic,
         rng: Callable[[], float] = random.random,
     ) -> None:
-        settings = hosted.settings
-        self.hosted = hosted
-        self.queue = PushQueue(
-            max_items=settings.queue.max_items, max_bytes=settings.queue.max_bytes, clock=clock
-        )
-        self.offer = self.queue.offer
-        self._plugin = hosted.plugin
-        self._policy = RetryPolicy.of(settings.retry, default_elapsed_s=300.0)
-        self._max_items = min(settings.batch.max_items, max(1, hosted.plugin.max_batch_items))
+        self._pushes = pushes
+        self._policy = policy
+        self._max_items = min(settings.batch.max_items, max(1, plugin.max_batch_items))
         self._max_bytes = settings.batch.max_bytes
         self._linger_s = settings.batch.linger_ms / 1000 if self._max_items > 1 else 0.0
         self._clock = clock
         self._rng = rng
-        self._tally = Tally()
-        self._log = FailureLog(hosted.name, clock=clock)
-        self._redaction = Redaction(hosted.plugin.config)
-        self._export = ObservedExport(
-            hosted.plugin, tally=self._tally, log=self._log, redaction=self._redaction, clock=clock
+        self._tally = tally
+        self._log = log
+        self._redaction = Redaction(plugin.config)
+        self._pause = Pause(clock)
+        self._breaker = CircuitBreaker(settings.breaker.failures, policy.max_s)
+        self._circuit_told = CircuitState.CLOSED
+        self._export = ObservedExport(plugin, tally=tally, log=log, redaction=self._redaction, clock=clock)
+        self._lifecycle = PluginLifecycle(
+            plugin,
+            tally=tally,
+            log=log,
+            redaction=self._redaction,
+            policy=policy,
+            pause=self._pause,
+            clock=clock,
+            rng=rng,
         )
-        self._thread = threading.Thread(target=self._run, name=f"plugin-{hosted.name}", daemon=True)
-        self._stopping = threading.Event()
-        self._deadline = math.inf
-        self._full_told = 0
+        self._thread = threading.Thread(target=self._run, name=f"plugin-{name}", daemon=True)
+
+    @property
+    def circuit(self) -> CircuitState:
+        """Whether the destination is asked."""
+        return self._breaker.state(self._clock())
 
     def start(self) -> None:
         """Start the thread, and on it the plugin; returns at once."""
@@ -69,183 +126,146 @@ class Sender:
         self._thread.start()
 
     def request_stop(self, deadline: float) -> None:
-        """Take no more pushes; export what is queued until the deadline (on the clock); returns at once."""
-        self._deadline = deadline
-        self._stopping.set()
-        self.queue.close()
+        """Export what is left in the log until the deadline (on the clock); returns at once."""
+        self._pause.request_stop(deadline)
 
-    def join(self, deadline: float) -> bool:
-        """Wait for the thread until the deadline; a thread that is still busy then is abandoned.
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the thread; a thread that was never started leaves the log as it should.
 
         Returns:
-            Whether the plugin came to its end.
+            Whether it came to its end; False when the plugin hangs.
         """
-        if self._thread.ident is not None:
-            self._thread.join(max(0.0, deadline - self._clock()))
-            if self._thread.is_alive():
-                lost = self._tally.abandon(self.queue.clear())
-                self._log.error("plugin hangs and is abandoned at the drain deadline", pushes_lost=lost)
-                return False
+        if self._thread.ident is None:
+            self._leave()
+            self._tally.entered(PluginState.STOPPED)
             return True
-        self._discard_queued()
-        self._tally.entered(PluginState.STOPPED)
-        return True
-
-    def statistics(self) -> PluginStatistics:
-        """One look at the plugin and its queue."""
-        queue = self.queue.statistics()
-        tally = self._tally.snapshot()
-        dropped = dict(tally.dropped)
-        dropped[DropReason.QUEUE_FULL] += queue.dropped_full
-        dropped[DropReason.SHUTDOWN] += queue.dropped_closed
-        began = tally.call_started_at
-        return PluginStatistics(
-            name=self.hosted.name,
-            type=self.hosted.type,
-            state=tally.state,
-            queue_items=queue.items,
-            queue_bytes=queue.bytes,
-            queue_high_water_items=queue.high_water_items,
-            queue_high_water_bytes=queue.high_water_bytes,
-            queue_max_items=self.queue.max_items,
-            queue_max_bytes=self.queue.max_bytes,
-            in_flight_pushes=tally.in_flight_pushes,
-            offered_pushes=queue.offered,
-            exported_pushes=tally.exported_pushes,
-            exported_batches=tally.exported_batches,
-            dropped=dropped,
-            rejected_points=tally.rejected_points,
-            failures=tally.failures,
-            retries=tally.retries,
-            consecutive_failures=tally.consecutive_failures,
-            last_error=tally.last_error,
-            export_seconds=tally.export_seconds,
-            exports=tally.exports,
-            call_seconds=0.0 if began is None else max(0.0, self._clock() - began),
-        )
+        self._thread.join(max(0.0, timeout_s))
+        return not self._thread.is_alive()
 
     # Everything below runs on the plugin's thread.
 
     def _run(self) -> None:
         try:
-            if self._start_plugin():
-                self._tally.entered(PluginState.RUNNING)
-                self._drain_queue()
+            if self._lifecycle.start():
+                self._drain_log()
         except BaseException as error:  # a fault of ours must not end in a silent dead thread
-            self.queue.close()
+            self._pushes.close(self._clock())
             self._log.error(
                 "plugin host failed; the plugin stays stopped", error=self._redaction.exception(error)
             )
         finally:
-            self._discard_queued()
-            self._stop_plugin()
+            self._leave()
+            self._lifecycle.stop()
             self._tally.entered(PluginState.STOPPED)
 
-    def _start_plugin(self) -> bool:
-        failures = 0
-        while True:
-            try:
-                self._tally.call_began(self._clock())
-                self._plugin.start()
-            except BaseException as error:  # the contract: a failed start is tried again
-                failures += 1
-                said = self._redaction.exception(error)
-                self._tally.failed(said)
-                self._log.limited("plugin failed to start, will be tried again", error=said)
-            else:
-                failed_before = self._tally.succeeded()
-                self._log.info("plugin started", failures=failed_before)
-                return True
-            finally:
-                self._tally.call_ended()
-            if not self._pause(self._policy.backoff_s(failures, self._rng())):
-                return False
+    def _leave(self) -> None:
+        if lost := self._pushes.leave():
+            self._log.error("pushes dropped at shutdown", pushes_lost=lost)
 
-    def _stop_plugin(self) -> None:
-        try:
-            self._tally.call_began(self._clock())
-            self._plugin.stop()
-        except BaseException as error:  # it is over anyhow
-            said = self._redaction.exception(error)
-            self._tally.failed(said)
-            self._log.error("plugin failed to stop", error=said)
-        finally:
-            self._tally.call_ended()
-
-    def _drain_queue(self) -> None:
-        while batch := self.queue.take(
+    def _drain_log(self) -> None:
+        while batch := self._pushes.read(
             max_items=self._max_items, max_bytes=self._max_bytes, linger_s=self._linger_s
         ):
-            self._tally.taken(len(batch))
-            self._tell_of_full_queue()
-            self._deliver(batch)
+            if not self._deliver(batch):
+                return
 
-    def _deliver(self, batch: list[Push]) -> None:
-        """Bring a batch to its end; one refused as a whole is halved, and each half is on its own then."""
-        parts = [batch]
+    def _deliver(self, batch: Sequence[Push]) -> bool:
+        """Bring a batch to its end, in parts where it must be; False when there is no time left."""
+        parts = [_Part(pushes=batch)]
         while parts:
             part = parts.pop()
-            match self._try(part):
+            if len(part.pushes) > 1 and self.circuit is not CircuitState.CLOSED:
+                parts += part.split(1)
+                continue
+            outcome = self._try(part)
+            match outcome:
+                case None:
+                    return False
+                case Again(retry_after_s=retry_after_s):
+                    parts.append(self._failed(part, retry_after_s))
+                case Crashed():
+                    if len(part.pushes) > 1:
+                        parts += part.halves()
+                    elif not part.crashed:
+                        parts.append(replace(part, crashed=True))
+                    elif not self._done(part, Refused(DropReason.CRASH, 0)):
+                        return False
+                    if not self._lifecycle.restart():
+                        return False
+                case Refused(reason=DropReason.RETRIES_EXHAUSTED):
+                    if not self._done(part, outcome):
+                        return False
                 case BatchRefused():
-                    middle = len(part) // 2
-                    parts += [part[middle:], part[:middle]]
-                    continue
-                case Took(rejected_points=points):
-                    self._tally.exported(len(part), points)
-                case Refused(reason=reason, rejected_points=points):
-                    self._tally.dropped(len(part), reason, points)
-            for push in part:
-                push.payload.release()
-
-    def _try(self, part: list[Push]) -> Took | BatchRefused | Refused:
-        """Export until the destination takes it, refuses it, or time is up."""
-        failures = 0
-        first_failure_at = 0.0
-        while self._clock() < self._deadline:
-            outcome = self._export(part)
-            if not isinstance(outcome, Again):
-                return outcome
-            failures += 1
-            now = self._clock()
-            if failures == 1:
-                first_failure_at = now
-            delay = self._policy.delay_s(
-                failures=failures,
-                elapsed_s=now - first_failure_at,
-                retry_after_s=outcome.retry_after_s,
-                random=self._rng(),
-            )
-            if delay is None:
-                self._log.limited("export given up after retries, pushes dropped", pushes=len(part))
-                return Refused(DropReason.RETRIES_EXHAUSTED, 0)
-            if not self._pause(delay):
-                break
-            self._tally.retried()
-        return Refused(DropReason.SHUTDOWN, 0)
-
-    def _pause(self, delay_s: float) -> bool:
-        """Wait; the request to stop ends the wait early, for one more attempt at once.
-
-        Returns:
-            False when the deadline would pass meanwhile.
-        """
-        if not self._stopping.is_set():
-            self._stopping.wait(delay_s)
-            return self._clock() < self._deadline
-        if self._clock() + delay_s >= self._deadline:
-            return False
-        time.sleep(delay_s)
+                    self._answered()
+                    parts += part.halves()
+                case Took() | Refused():
+                    self._answered()
+                    if not self._done(part, outcome):
+                        return False
+                    # The destination is there: what waited behind these has its whole time.
+                    parts = [_Part(pushes=part.pushes) for part in parts]
         return True
 
-    def _discard_queued(self) -> None:
-        queued = self.queue.clear()
-        if queued:
-            self._tally.taken(queued)
-            self._tally.dropped(queued, DropReason.SHUTDOWN)
-            self._log.error("pushes dropped at shutdown", pushes_lost=queued)
+    def _try(self, part: _Part) -> Took | Again | BatchRefused | Crashed | Refused | None:
+        """Export when the time for it has come; None when that is after the deadline."""
+        delay = self._delay_s(part)
+        if delay is None:
+            self._log.limited("export given up after retries, pushes dropped", pushes=len(part.pushes))
+            return Refused(DropReason.RETRIES_EXHAUSTED, 0)
+        if not self._pause(delay):
+            return None
+        if part.failures:
+            self._tally.retried()
+        self._tell_of_circuit()
+        return self._export(part.pushes)
 
-    def _tell_of_full_queue(self) -> None:
-        dropped = self.queue.statistics().dropped_full
-        if dropped > self._full_told:
-            self._log.limited("queue full, oldest pushes dropped", dropped=dropped - self._full_told)
-            self._full_told = dropped
+    def _delay_s(self, part: _Part) -> float | None:
+        now = self._clock()
+        pause = self._breaker.retry_in_s(now) * (1 + _JITTER * self._rng())
+        if not part.failures:
+            return pause
+        return self._policy.delay_s(
+            failures=part.failures,
+            elapsed_s=now - part.failed_at,
+            retry_after_s=max(pause, part.retry_after_s or 0.0),
+            random=self._rng(),
+        )
+
+    def _failed(self, part: _Part, retry_after_s: float | None) -> _Part:
+        now = self._clock()
+        wish = None if retry_after_s is None else min(retry_after_s, MAX_RETRY_AFTER_S)
+        self._breaker.failed(now, wish)
+        self._tell_of_circuit()
+        return part.failed(now, wish)
+
+    def _answered(self) -> None:
+        """The destination is there, whatever it said; and the plugin works."""
+        self._breaker.succeeded()
+        self._lifecycle.worked()
+        self._tell_of_circuit()
+
+    def _tell_of_circuit(self) -> None:
+        now = self._clock()
+        circuit = self._breaker.state(now)
+        if circuit is self._circuit_told:
+            return
+        self._circuit_told = circuit
+        match circuit:
+            case CircuitState.CLOSED:
+                self._log.info("circuit closed")
+            case CircuitState.OPEN:
+                self._log.limited("circuit opened", retry_in_s=round(self._breaker.retry_in_s(now), 3))
+            case CircuitState.HALF_OPEN:
+                self._log.limited("circuit half open, one push is tried")
+
+    def _done(self, part: _Part, outcome: Took | Refused) -> bool:
+        """Count what became of pushes; False when the log has seen to them already."""
+        if not self._pushes.acknowledge(len(part.pushes)):
+            return False
+        if isinstance(outcome, Took):
+            self._tally.exported(len(part.pushes), outcome.rejected_points)
+        else:
+            self._tally.dropped(len(part.pushes), outcome.reason, outcome.rejected_points)
+        for push in part.pushes:
+            push.payload.release()
+        return True

@@ -1,7 +1,8 @@
 """What the host knows of each plugin's work, in plain numbers: for /metrics and the REST API.
 
-Owns the counting and its lock; no metrics library, no log. Every push that was offered is, at any quiet
-moment, in exactly one place: queued, in flight, exported, or dropped for one reason.
+Owns the shapes, and the counting of what is not the delivery log's; no metrics library, no log. Every push
+that was offered, or found on disk from before, is at any quiet moment in exactly one place: in memory, on
+disk, in flight, exported, or dropped for one reason.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["DropReason", "PluginState", "PluginStatistics", "Tally", "TallySnapshot"]
+__all__ = ["DropReason", "LogStatistics", "PluginState", "PluginStatistics", "Tally", "TallySnapshot"]
 
 
 class DropReason(StrEnum):
@@ -21,6 +22,8 @@ class DropReason(StrEnum):
     PERMANENT = "permanent"
     CRASH = "crash"
     RETRIES_EXHAUSTED = "retries_exhausted"
+    SPOOL_FULL = "spool_full"
+    SPOOL_DAMAGED = "spool_damaged"
     SHUTDOWN = "shutdown"
 
 
@@ -30,6 +33,9 @@ class PluginState(StrEnum):
     NEW = "new"
     STARTING = "starting"
     RUNNING = "running"
+    RESTARTING = "restarting"
+    #: It has not come back from a call for long; what it was in before, nobody can tell.
+    HANGS = "hangs"
     STOPPED = "stopped"
     ABANDONED = "abandoned"
 
@@ -42,20 +48,31 @@ class PluginStatistics:
         name: The plugin's unique name.
         type: Its entry point's name.
         state: Where it is in its lifecycle.
-        queue_items: Pushes queued.
-        queue_bytes: OTLP bytes queued.
-        queue_high_water_items: Most pushes ever queued.
-        queue_high_water_bytes: Most OTLP bytes ever queued.
-        queue_max_items: The queue's bound in pushes.
-        queue_max_bytes: The queue's bound in bytes.
-        in_flight_pushes: Pushes taken from the queue and neither exported nor dropped yet.
+        delivery: What of its pushes is kept on disk: ``memory``, ``spool_when_behind`` or ``spool_always``.
+        isolation: Where it runs: ``thread`` or ``process``.
+        circuit: Whether its destination is asked: ``closed`` (as usual), ``open`` (not now), ``half_open``.
+        queue_items: Pushes in memory.
+        queue_bytes: OTLP bytes in memory.
+        queue_high_water_items: Most pushes ever in memory.
+        queue_high_water_bytes: Most OTLP bytes ever in memory.
+        queue_max_items: The memory's bound in pushes.
+        queue_max_bytes: The memory's bound in bytes.
+        spool_pushes: Pushes on disk.
+        spool_bytes: Bytes on disk, compressed, with what is deleted later.
+        spool_max_bytes: Their bound; 0 without a spool.
+        spool_problem: Why the spool can't be used as it should; None while it can.
+        in_flight_pushes: Pushes handed to the plugin, or about to be, and neither exported nor dropped yet.
+        lag_s: How long ago the oldest push was received that is neither exported nor dropped, in seconds; 0.0
+            without one.
         offered_pushes: Pushes handed to the host.
+        recovered_pushes: Pushes found on disk from before.
         exported_pushes: Pushes that the destination took, also in part.
         exported_batches: Exports that the destination took.
         dropped: Pushes dropped, by reason; every reason is there.
         rejected_points: Data points that the destination refused in exports it took (OTLP's partial success).
         failures: Failed calls of the plugin's start and export.
         retries: Exports tried again.
+        restarts: How often the plugin, or its process, was started again after a crash.
         consecutive_failures: Failures since the last success.
         last_error: What the last failure said; None while there was none.
         export_seconds: Time spent in export calls, in seconds, failed ones included.
@@ -66,20 +83,30 @@ class PluginStatistics:
     name: str
     type: str
     state: PluginState
+    delivery: str
+    isolation: str
+    circuit: str
     queue_items: int
     queue_bytes: int
     queue_high_water_items: int
     queue_high_water_bytes: int
     queue_max_items: int
     queue_max_bytes: int
+    spool_pushes: int
+    spool_bytes: int
+    spool_max_bytes: int
+    spool_problem: str | None
     in_flight_pushes: int
+    lag_s: float
     offered_pushes: int
+    recovered_pushes: int
     exported_pushes: int
     exported_batches: int
     dropped: Mapping[DropReason, int]
     rejected_points: int
     failures: int
     retries: int
+    restarts: int
     consecutive_failures: int
     last_error: str | None
     export_seconds: float
@@ -88,17 +115,53 @@ class PluginStatistics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogStatistics:
+    """One consistent look at a delivery log: ``offered + recovered`` is the sum of the other counts.
+
+    Attributes:
+        offered: Pushes ever offered.
+        recovered: Pushes found on disk from before.
+        memory: Pushes in memory and not in flight.
+        memory_bytes: Their OTLP bytes.
+        disk: Pushes on disk and not in flight.
+        in_flight: Pushes read and not acknowledged.
+        acknowledged: Pushes delivered or given up: the tally says which.
+        dropped_queue_full: Pushes dropped at the memory's bound.
+        dropped_spool_full: Pushes dropped at the disk's bound.
+        dropped_spool_damaged: Pushes on disk that could not be read back.
+        dropped_shutdown: Pushes offered after the end, or left at it with nowhere to go.
+        oldest_received_at_ns: When the oldest push that is not acknowledged was received, in nanoseconds
+            since the epoch; None without one.
+        writing_since: Since when a write to disk has lasted, in monotonic seconds; None outside.
+    """
+
+    offered: int
+    recovered: int = 0
+    memory: int
+    memory_bytes: int
+    disk: int = 0
+    in_flight: int
+    acknowledged: int
+    dropped_queue_full: int
+    dropped_spool_full: int = 0
+    dropped_spool_damaged: int = 0
+    dropped_shutdown: int
+    oldest_received_at_ns: int | None
+    writing_since: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TallySnapshot:
     """One consistent look at a :class:`Tally`; attributes as in :class:`PluginStatistics`."""
 
     state: PluginState
-    in_flight_pushes: int
     exported_pushes: int
     exported_batches: int
     dropped: Mapping[DropReason, int]
     rejected_points: int
     failures: int
     retries: int
+    restarts: int
     consecutive_failures: int
     last_error: str | None
     export_seconds: float
@@ -112,13 +175,13 @@ class Tally:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._state = PluginState.NEW
-        self._in_flight = 0
         self._exported_pushes = 0
         self._exported_batches = 0
         self._dropped = dict.fromkeys(DropReason, 0)
         self._rejected_points = 0
         self._failures = 0
         self._retries = 0
+        self._restarts = 0
         self._consecutive_failures = 0
         self._last_error: str | None = None
         self._export_seconds = 0.0
@@ -130,14 +193,6 @@ class Tally:
         with self._lock:
             if self._state is not PluginState.ABANDONED:
                 self._state = state
-
-    def taken(self, pushes: int) -> None:
-        """Pushes left the queue and are in flight."""
-        with self._lock:
-            if self._state is PluginState.ABANDONED:
-                self._dropped[DropReason.SHUTDOWN] += pushes
-            else:
-                self._in_flight += pushes
 
     def call_began(self, now: float) -> None:
         """The plugin is being called (monotonic seconds)."""
@@ -178,52 +233,36 @@ class Tally:
         with self._lock:
             self._retries += 1
 
-    def exported(self, pushes: int, rejected_points: int) -> None:
-        """Pushes in flight reached the destination, but for so many points."""
+    def restarted(self) -> None:
+        """The plugin is started again after a crash."""
         with self._lock:
-            if self._state is PluginState.ABANDONED:
-                return
-            self._in_flight -= pushes
+            self._restarts += 1
+
+    def exported(self, pushes: int, rejected_points: int) -> None:
+        """Pushes reached the destination, but for so many points."""
+        with self._lock:
             self._exported_pushes += pushes
             self._exported_batches += 1
             self._rejected_points += rejected_points
 
     def dropped(self, pushes: int, reason: DropReason, rejected_points: int = 0) -> None:
-        """Pushes in flight are given up."""
+        """Pushes are given up."""
         with self._lock:
-            if self._state is PluginState.ABANDONED:
-                return
-            self._in_flight -= pushes
             self._dropped[reason] += pushes
             self._rejected_points += rejected_points
-
-    def abandon(self, queued: int) -> int:
-        """The receiver stops waiting for the plugin: what is queued and in flight counts as lost.
-
-        What the abandoned thread still says of these pushes is not counted a second time.
-
-        Returns:
-            How many pushes are lost.
-        """
-        with self._lock:
-            lost = queued + self._in_flight
-            self._dropped[DropReason.SHUTDOWN] += lost
-            self._in_flight = 0
-            self._state = PluginState.ABANDONED
-            return lost
 
     def snapshot(self) -> TallySnapshot:
         """One consistent look at the counts."""
         with self._lock:
             return TallySnapshot(
                 state=self._state,
-                in_flight_pushes=self._in_flight,
                 exported_pushes=self._exported_pushes,
                 exported_batches=self._exported_batches,
                 dropped=dict(self._dropped),
                 rejected_points=self._rejected_points,
                 failures=self._failures,
                 retries=self._retries,
+                restarts=self._restarts,
                 consecutive_failures=self._consecutive_failures,
                 last_error=self._last_error,
                 export_seconds=self._export_seconds,

@@ -62,36 +62,64 @@ class PluginFigures(Protocol):
         """Where it is in its lifecycle."""
 
     @property
+    def circuit(self) -> str:
+        """Whether its destination is asked: closed, open or half_open."""
+
+    @property
     def queue_items(self) -> int:
-        """Pushes queued."""
+        """Pushes in memory."""
 
     @property
     def queue_bytes(self) -> int:
-        """OTLP bytes queued."""
+        """OTLP bytes in memory."""
 
     @property
     def queue_high_water_items(self) -> int:
-        """Most pushes ever queued."""
+        """Most pushes ever in memory."""
 
     @property
     def queue_high_water_bytes(self) -> int:
-        """Most OTLP bytes ever queued."""
+        """Most OTLP bytes ever in memory."""
 
     @property
     def queue_max_items(self) -> int:
-        """The queue's bound in pushes."""
+        """The memory's bound in pushes."""
 
     @property
     def queue_max_bytes(self) -> int:
-        """The queue's bound in bytes."""
+        """The memory's bound in bytes."""
+
+    @property
+    def spool_pushes(self) -> int:
+        """Pushes on disk."""
+
+    @property
+    def spool_bytes(self) -> int:
+        """Bytes on disk."""
+
+    @property
+    def spool_max_bytes(self) -> int:
+        """Their bound; 0 without a spool."""
+
+    @property
+    def spool_problem(self) -> str | None:
+        """Why the spool can't be used as it should."""
 
     @property
     def in_flight_pushes(self) -> int:
-        """Pushes neither queued, exported nor dropped."""
+        """Pushes neither waiting, exported nor dropped."""
+
+    @property
+    def lag_s(self) -> float:
+        """How long ago the oldest push was received that is neither exported nor dropped, in seconds."""
 
     @property
     def offered_pushes(self) -> int:
         """Pushes handed to the host."""
+
+    @property
+    def recovered_pushes(self) -> int:
+        """Pushes found on disk from before."""
 
     @property
     def exported_pushes(self) -> int:
@@ -116,6 +144,10 @@ class PluginFigures(Protocol):
     @property
     def retries(self) -> int:
         """Exports tried again."""
+
+    @property
+    def restarts(self) -> int:
+        """How often it was started again after a crash."""
 
     @property
     def consecutive_failures(self) -> int:
@@ -265,6 +297,11 @@ class PulledMetrics(Collector):
         state = GaugeMetricFamily(
             f"{_PREFIX}plugin_state", "1 for the state a plugin is in.", labels=["plugin", "type", "state"]
         )
+        circuit = GaugeMetricFamily(
+            f"{_PREFIX}plugin_circuit",
+            "1 for the state of a plugin's circuit breaker.",
+            labels=["plugin", "type", "state"],
+        )
         exports = SummaryMetricFamily(
             f"{_PREFIX}plugin_export_seconds",
             "Calls of a plugin's export and the time they took, failed ones included.",
@@ -274,19 +311,33 @@ class PulledMetrics(Collector):
             for reason, count in plugin.dropped.items():
                 dropped.add_metric([plugin.name, plugin.type, str(reason)], count)
             state.add_metric([plugin.name, plugin.type, str(plugin.state)], 1)
+            circuit.add_metric([plugin.name, plugin.type, str(plugin.circuit)], 1)
             exports.add_metric([plugin.name, plugin.type], plugin.exports, plugin.export_seconds)
-        yield from (dropped, state, exports)
+        yield from (dropped, state, circuit, exports)
 
 
 _Figure = Callable[[PluginFigures], float]
 
 _PLUGIN_GAUGES: tuple[tuple[str, str, _Figure], ...] = (
-    ("queue_items", "Pushes queued.", lambda p: p.queue_items),
-    ("queue_bytes", "OTLP bytes queued.", lambda p: p.queue_bytes),
-    ("queue_high_water_items", "Most pushes ever queued.", lambda p: p.queue_high_water_items),
-    ("queue_high_water_bytes", "Most OTLP bytes ever queued.", lambda p: p.queue_high_water_bytes),
-    ("queue_max_items", "The queue's bound in pushes.", lambda p: p.queue_max_items),
-    ("queue_max_bytes", "The queue's bound in OTLP bytes.", lambda p: p.queue_max_bytes),
+    ("queue_items", "Pushes in memory.", lambda p: p.queue_items),
+    ("queue_bytes", "OTLP bytes in memory.", lambda p: p.queue_bytes),
+    ("queue_high_water_items", "Most pushes ever in memory.", lambda p: p.queue_high_water_items),
+    ("queue_high_water_bytes", "Most OTLP bytes ever in memory.", lambda p: p.queue_high_water_bytes),
+    ("queue_max_items", "The memory's bound in pushes.", lambda p: p.queue_max_items),
+    ("queue_max_bytes", "The memory's bound in OTLP bytes.", lambda p: p.queue_max_bytes),
+    ("spool_pushes", "Pushes on disk.", lambda p: p.spool_pushes),
+    ("spool_bytes", "Bytes on disk.", lambda p: p.spool_bytes),
+    ("spool_max_bytes", "The disk's bound in bytes; 0 without a spool.", lambda p: p.spool_max_bytes),
+    (
+        "spool_problem",
+        "1 while the spool can't be used as it should; the log and REST say why.",
+        lambda p: p.spool_problem is not None,
+    ),
+    (
+        "lag_seconds",
+        "How long ago the oldest push was received that is neither exported nor dropped.",
+        lambda p: p.lag_s,
+    ),
     (
         "in_flight_pushes",
         "Pushes in an export now or waiting for the next try.",
@@ -302,11 +353,13 @@ _PLUGIN_GAUGES: tuple[tuple[str, str, _Figure], ...] = (
 
 _PLUGIN_COUNTERS: tuple[tuple[str, str, _Figure], ...] = (
     ("offered_pushes", "Pushes handed to the plugin host.", lambda p: p.offered_pushes),
+    ("recovered_pushes", "Pushes found on disk from before.", lambda p: p.recovered_pushes),
     ("exported_pushes", "Pushes that the destination took.", lambda p: p.exported_pushes),
     ("exported_batches", "Exports that the destination took.", lambda p: p.exported_batches),
     ("rejected_points", "Data points that the destination refused.", lambda p: p.rejected_points),
     ("failures", "Failed calls of the plugin.", lambda p: p.failures),
     ("retries", "Exports tried again.", lambda p: p.retries),
+    ("restarts", "Plugins, or their processes, started again after a crash.", lambda p: p.restarts),
 )
 
 

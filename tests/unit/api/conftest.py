@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from receiver.api import ApiDependencies, RestServer, create_api
 from receiver.api.client_states import TelemetryClientStates
 from receiver.api.dependencies import Exposition
+from receiver.host import PluginStatistics
 from receiver.metrics import ReceiverMetrics
 from receiver.settings.limits import LimitsSettings, PrincipalLimitsSettings
 from receiver.settings.model import TelemetrySettings
@@ -122,6 +123,7 @@ class Api:
     clock: Clock = field(default_factory=Clock)
     telemetry: ClientTelemetry = field(default_factory=telemetry_core)
     connections: list[Connection] = field(default_factory=list)
+    plugins: list[PluginStatistics] = field(default_factory=list)
     metrics: Exposition = field(default_factory=lambda: ReceiverMetrics(version="9.9.9"))
     not_ready_because: str | None = None
     settings: RestSettings = field(default_factory=RestSettings)
@@ -157,6 +159,7 @@ class Api:
                 clients=TelemetryClientStates(self.telemetry, self.clock),
                 series=lambda most: self.telemetry.series.report(most, self.clock()),
                 connections=lambda: self.connections,
+                plugins=lambda: self.plugins,
                 not_ready_because=lambda: self.not_ready_because,
                 metrics=self.metrics,
                 refused=self.refused.append,

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from receiver.api import ApiDependencies, RestServer, create_api
 from receiver.api.client_states import TelemetryClientStates
 from receiver.cli import app
+from receiver.host import PluginStatistics
 from receiver.log import configure as configure_log
 from receiver.metrics import ReceiverMetrics
 from receiver.settings.hostport import HostPort
@@ -31,6 +32,7 @@ class Sidecar:
     def __init__(self, path: Path, **settings: Any) -> None:
         self.settings = RestSettings(bind=HostPort(host="127.0.0.1", port=0), **settings)
         self.telemetry = telemetry_core()
+        self.plugins: list[PluginStatistics] = []
         self.store = SqliteSubscriptionStore(path)
         self.url = ""
         self._up = threading.Event()
@@ -57,6 +59,7 @@ class Sidecar:
                 clients=TelemetryClientStates(self.telemetry, Clock()),
                 series=lambda most: self.telemetry.series.report(most, Clock()()),
                 connections=list,
+                plugins=lambda: self.plugins,
                 not_ready_because=lambda: None,
                 metrics=ReceiverMetrics(version="9.9.9"),
                 refused=lambda reason: None,

@@ -45,6 +45,7 @@ def test_every_command_has_help_with_an_example(run: Run) -> None:
         ("subscriptions", "delete"),
         ("clients", "list"),
         ("series",),
+        ("plugins",),
         ("token", "new"),
     }
     for path in found:

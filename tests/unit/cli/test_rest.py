@@ -2,11 +2,14 @@
 
 import json
 import socket
+from dataclasses import replace
 from pathlib import Path
 
+from receiver.host import PluginHost
 from receiver.wire.uuid import uuid_to_text
 from tests.unit.api.conftest import ask, instance_id
 from tests.unit.cli.conftest import Run, Sidecar
+from tests.unit.host.support import Single, hosted, push, took
 
 
 def test_subscriptions_from_first_to_last(run: Run, sidecar: Sidecar) -> None:
@@ -149,6 +152,33 @@ def test_series(run: Run, sidecar: Sidecar) -> None:
     ]
     shown = json.loads(run("series", "-o", "json", "--url", sidecar.url).stdout)
     assert [one["overflowed"] for one in shown["clients"]] == [7, 0]
+
+
+def test_plugins(run: Run, sidecar: Sidecar, tmp_path: Path) -> None:
+    nothing = run("plugins", "--url", sidecar.url)
+    assert (nothing.exit_code, nothing.stderr) == (0, "no plugins are configured\n")
+    folder = {"path": str(tmp_path / "spool")}
+    host = PluginHost(
+        [
+            hosted(Single(took), name="collector", queue={"max_items": 2}),
+            hosted(Single(took), name="lake", delivery="spool_always", spool=folder),
+        ]
+    )
+    for number in range(3):
+        host.offer(push(number))
+    told = host.statistics()
+    sidecar.plugins = [
+        replace(told[0], lag_s=7.2, consecutive_failures=2, last_error="UNAVAILABLE: away"),
+        replace(told[1], lag_s=0.0, spool_pushes=4, spool_problem="spool: Read-only file system"),
+    ]
+    lines = run("plugins", "--url", sidecar.url).stdout.splitlines()
+    assert [" ".join(line.split()) for line in lines] == [
+        "NAME TYPE STATE CIRCUIT DELIVERY MEMORY DISK LAG EXPORTED DROPPED PROBLEM",
+        "collector test new closed memory 2 - 7 s 0 1 queue_full UNAVAILABLE: away",
+        "lake test new closed spool_always 3 4 0 s 0 0 spool: Read-only file system",
+    ]
+    shown = json.loads(run("plugins", "-o", "json", "--url", sidecar.url).stdout)
+    assert [one["name"] for one in shown] == ["collector", "lake"]
 
 
 def test_what_a_client_calls_itself_cannot_steer_the_terminal(run: Run, sidecar: Sidecar) -> None:

@@ -19,8 +19,8 @@ from receiver.plugin import (
 
 Export = Callable[[Sequence[Push]], ExportResult | None]
 
-#: Fast enough for a test, and still a back-off.
-FAST = {"retry": {"initial_ms": 1, "max_ms": 5}, "batch": {"linger_ms": 0}}
+#: Fast enough for a test, and still a back-off. Nothing on disk unless a test says where.
+FAST = {"retry": {"initial_ms": 1, "max_ms": 5}, "batch": {"linger_ms": 0}, "delivery": "memory"}
 
 
 def push(number: int = 0, *, data: bytes | None = None, size: int = 10) -> Push:
@@ -117,9 +117,10 @@ def wait_for(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
 
 
 def total(statistics: PluginStatistics) -> int:
-    """Every push offered is in exactly one of these places."""
+    """Every push offered, or found on disk from before, is in exactly one of these places."""
     return (
         statistics.queue_items
+        + statistics.spool_pushes
         + statistics.in_flight_pushes
         + statistics.exported_pushes
         + sum(statistics.dropped.values())

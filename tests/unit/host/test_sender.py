@@ -112,10 +112,13 @@ def test_a_failing_export_drops_its_pushes_only(error: BaseException, reason: Dr
 
     plugin = Single(export)
     statistics = run(plugin, 3)
-    assert plugin.calls == [[0], [1], [2]]
+    crashed = reason is DropReason.CRASH
+    assert plugin.calls == ([[0], [1], [1], [2]] if crashed else [[0], [1], [2]])
     assert statistics.exported_pushes == 2
     assert statistics.dropped[reason] == 1
-    assert statistics.failures == 1
+    assert statistics.failures == (2 if crashed else 1)
+    assert statistics.restarts == (2 if crashed else 0)
+    assert plugin.started == plugin.stopped == statistics.restarts + 1
     assert said in (statistics.last_error or "")
     assert statistics.rejected_points == (4 if reason is DropReason.PERMANENT else 0)
 

@@ -1,0 +1,54 @@
+"""Waiting between two attempts, which a request to stop cuts short and a deadline ends.
+
+Owns the request to stop, as the plugin's thread sees it.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+
+__all__ = ["Pause"]
+
+
+class Pause:
+    """Call it to wait.
+
+    Args:
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._stopping = threading.Event()
+        self._deadline = math.inf
+
+    @property
+    def stopping(self) -> bool:
+        """Whether there is a deadline."""
+        return self._stopping.is_set()
+
+    def request_stop(self, deadline: float) -> None:
+        """End the wait that is under way, and have none go beyond a time (on the clock)."""
+        self._deadline = deadline
+        self._stopping.set()
+
+    def __call__(self, delay_s: float) -> bool:
+        """Wait; the request to stop ends the wait early, for one more attempt at once.
+
+        Args:
+            delay_s: Seconds.
+
+        Returns:
+            False when the deadline is there, or would pass meanwhile.
+        """
+        if not self._stopping.is_set():
+            if delay_s > 0:
+                self._stopping.wait(delay_s)
+            return self._clock() < self._deadline
+        if self._clock() + delay_s >= self._deadline:
+            return False
+        time.sleep(delay_s)
+        return True
