@@ -62,6 +62,9 @@ _SWITCH_INTERVAL_S: Final = 0.001
 
 _FORGOTTEN_AT_A_SCRAPE: Final = 1000
 
+#: How often is looked at how far behind destinations are, in seconds, where back-pressure is enabled.
+_LOOK_EVERY_S: Final = 5.0
+
 #: A push makes some hundred objects, hardly any in a cycle. Python's own thresholds look for cycles among the
 #: young ones after each 700, and so several times with every push.
 _GC_THRESHOLDS: Final = (20_000, 20, 20)
@@ -124,6 +127,8 @@ class Application:
         self._gateway = Gateway([self._listener(listener) for listener in settings.listeners])
         self._rest = RestServer(create_api(self._api_dependencies(), settings.rest), settings.rest)
         self._metrics.observe(self._sources())
+        self._told_factor = 1
+        self._next_look: asyncio.TimerHandle | None = None
 
     async def serve(self) -> None:
         """Run until SIGTERM or SIGINT, then drain.
@@ -141,6 +146,7 @@ class Application:
                 loop.add_signal_handler(number, self._stop, number)
             loop.add_signal_handler(signal.SIGHUP, self._reload)
             self._started = True
+            self._look_at_lags()
             _keep_collections_short()
             _log.info("started", broker_id=self._broker.id, rest=str(self._settings.rest.bind))
             await self._stopping.wait()
@@ -242,6 +248,35 @@ class Application:
         self._telemetry.forget_expired(self._clock.monotonic(), _FORGOTTEN_AT_A_SCRAPE)
         return self._telemetry.instances
 
+    def _look_at_lags(self) -> None:
+        """Lengthen or shorten intervals by how far behind destinations are, now and from now on.
+
+        It is the one timer of an idle receiver, so there is none unless back-pressure is enabled.
+        """
+        if self._next_look is not None:
+            self._next_look.cancel()
+            self._next_look = None
+        settings = self._settings.telemetry.backpressure
+        pressure = self._telemetry.backpressure
+        lags: dict[str, float] = {}
+        if settings.enabled:
+            lags = {plugin.name: round(plugin.lag_s, 3) for plugin in self._host.statistics()}
+            pressure.observe(lags, self._clock.monotonic())
+        factor = pressure.factor
+        if factor > self._told_factor:
+            _log.warning(
+                "a destination is behind, clients are asked to push less often",
+                factor=factor,
+                plugin=pressure.plugin,
+                lags_s=lags,
+            )
+        elif factor < self._told_factor:
+            _log.info("clients are asked to push more often again", factor=factor, plugin=pressure.plugin)
+        self._told_factor = factor
+        if settings.enabled and not self._draining:
+            every_s = min(_LOOK_EVERY_S, settings.step_s / 2)
+            self._next_look = asyncio.get_running_loop().call_later(every_s, self._look_at_lags)
+
     # -- the life -------------------------------------------------------------------------------------
 
     def _stop(self, number: signal.Signals) -> None:
@@ -295,6 +330,7 @@ class Application:
                 "drain": fresh.drain,
             }
         )
+        self._look_at_lags()
         _log.info("the configuration is re-read", needs_a_restart=unchanged)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from receiver.telemetry.offenders import STANDARD_METRICS
 from tests.integration.gateway.support import GatewaySidecar
 from tests.testbed.broker import KafkaBroker
-from tests.testbed.clients import JavaClient, Mode
+from tests.testbed.clients import JavaClient, LibrdkafkaClient, Mode
+from tests.testbed.collector import Collector
 from tests.testbed.process import wait_until
 from tests.testbed.sidecar import config_for
 
@@ -69,3 +71,82 @@ def test_a_java_consumer_that_pushes_too_much_is_narrowed_until_its_pushes_fit(b
                 what="twice the time",
             )
             assert consumer.errors == []
+
+
+def test_intervals_are_longer_while_the_collector_is_away(broker: KafkaBroker) -> None:
+    with Collector() as collector:
+        settings = config_for(broker, collector=collector)
+        settings["plugins"][0]["retry"] = {"initial_ms": 100, "max_ms": 500}
+        settings["telemetry"] = {
+            "backpressure": {"enabled": True, "max_factor": 2, "behind_s": 3, "step_s": 2},
+        }
+        with GatewaySidecar(settings) as sidecar:
+            sidecar.put_subscription("all", ["*"], INTERVAL_MS)
+            with LibrdkafkaClient(Mode.PRODUCER, bootstrap=sidecar.bootstrap(), topic=TOPIC) as producer:
+                wait_until(lambda: pushes(sidecar) >= 3, timeout_s=TIMEOUT_S, what="a few pushes")
+                assert only_client(sidecar)["interval_factor"] == 1
+                assert pushes_within(sidecar, 4.0) >= 3
+
+                collector.kill()
+                wait_until(
+                    lambda: only_client(sidecar)["push_interval_ms"] == 2 * INTERVAL_MS,
+                    timeout_s=TIMEOUT_S,
+                    what="a longer interval",
+                )
+                client = only_client(sidecar)
+                assert (client["interval_factor"], client["plugin_behind"]) == (2, "otlp")
+                assert sidecar.value("interval_factor") == 2
+                (line,) = sidecar.logged("a destination is behind, clients are asked to push less often")
+                assert (line["factor"], line["plugin"]) == (2, "otlp")
+                # It is what the client keeps to, and not only what it is told.
+                before = pushes(sidecar)
+                wait_until(lambda: pushes(sidecar) > before, timeout_s=TIMEOUT_S, what="its next push")
+                assert 2 <= pushes_within(sidecar, 6.2) <= 4
+                assert only_client(sidecar)["last_error"] == "NONE"
+
+                collector.start()
+                wait_until(
+                    lambda: only_client(sidecar)["push_interval_ms"] == INTERVAL_MS,
+                    timeout_s=TIMEOUT_S,
+                    what="the interval that was asked for",
+                )
+                assert sidecar.value("interval_factor") == 1
+                assert sidecar.value("interval_steps_total", direction="shorter") == 1
+                assert sidecar.logged("clients are asked to push more often again")
+                producer.wait_for_records(10)
+                assert producer.errors == []
+
+
+def test_switched_off_by_a_signal_intervals_are_as_asked(broker: KafkaBroker) -> None:
+    with Collector() as collector:
+        settings = config_for(broker, collector=collector)
+        settings["telemetry"] = {"backpressure": {"enabled": True, "behind_s": 1, "step_s": 1}}
+        with GatewaySidecar(settings) as sidecar:
+            sidecar.put_subscription("all", ["*"], INTERVAL_MS)
+            with LibrdkafkaClient(Mode.PRODUCER, bootstrap=sidecar.bootstrap(), topic=TOPIC):
+                wait_until(lambda: pushes(sidecar) >= 1, timeout_s=TIMEOUT_S, what="a push")
+                collector.kill()
+                wait_until(
+                    lambda: only_client(sidecar)["interval_factor"] > 1,
+                    timeout_s=TIMEOUT_S,
+                    what="a longer interval",
+                )
+                del settings["telemetry"]
+                sidecar.reload()
+                wait_until(
+                    lambda: only_client(sidecar)["push_interval_ms"] == INTERVAL_MS,
+                    timeout_s=TIMEOUT_S,
+                    what="the interval that was asked for",
+                )
+                assert sidecar.value("interval_factor") == 1
+                assert len(sidecar.logged("clients are asked to push more often again")) == 1
+
+
+def pushes(sidecar: GatewaySidecar) -> int:
+    return int(sum(client["pushes"] for client in sidecar.clients()))
+
+
+def pushes_within(sidecar: GatewaySidecar, seconds: float) -> int:
+    before = pushes(sidecar)
+    time.sleep(seconds)
+    return pushes(sidecar) - before
