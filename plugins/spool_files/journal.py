@@ -71,6 +71,7 @@ class Journal:
         """Begin a journal.
 
         Raises:
+            BlockingIOError: Somebody has taken it over already, as it was not locked at first: try another.
             OSError: The disk refuses; nothing stays behind.
         """
         path = folder / f"{stem}{ENDING}"
@@ -79,9 +80,11 @@ class Journal:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _write(descriptor, _HEADER, 0)
             sync_folder(folder)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                path.unlink()
+        except BaseException as error:
+            # Taken over, it is somebody else's to delete.
+            if not isinstance(error, BlockingIOError):
+                with contextlib.suppress(OSError):
+                    path.unlink()
             os.close(descriptor)
             raise
         return cls(path, stem, descriptor, len(_HEADER))

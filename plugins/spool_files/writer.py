@@ -6,11 +6,12 @@ that a crash may bring again. The plugin's thread appends; the writer's own thre
 
 from __future__ import annotations
 
+import functools
 import secrets
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -83,7 +84,7 @@ class FolderWriter:
         """
         make_folder(self._journals)
         # Says now, and not at the first push, that the folder can't be written to or locked.
-        Journal.create(self._journals, self._next_stem()).delete()
+        self._new_journal().delete()
         self._take_over()
         for journal in self._waiting:
             self._known |= self._recovered(journal)
@@ -106,7 +107,7 @@ class FolderWriter:
                 raise RetryableError(f"files cannot be published: {self._problem}")
             try:
                 if self._open is None:
-                    self._open = Journal.create(self._journals, self._next_stem())
+                    self._open = self._new_journal()
                     self._due = time.monotonic() + self._roll_s
                     self._changed.notify()
                 self._open.append(batch)
@@ -135,9 +136,14 @@ class FolderWriter:
         while self._waiting:
             self._waiting.popleft().close()
 
-    def _next_stem(self) -> Stem:
-        self._number += 1
-        return Stem.new(datetime.now(UTC), host=self._host, run=self._run, number=self._number)
+    def _new_journal(self) -> Journal:
+        while True:
+            self._number += 1
+            stem = Stem.new(datetime.now(UTC), host=self._host, run=self._run, number=self._number)
+            try:
+                return Journal.create(self._journals, stem)
+            except BlockingIOError:
+                continue
 
     def _seal(self) -> None:
         if self._open is not None:
@@ -196,22 +202,26 @@ class FolderWriter:
         sweep_at = time.monotonic()
         while True:
             closing, journal = self._next(sweep_at)
-            try:
-                if journal is not None:
-                    self._publish(journal)
-                if not closing and (journal is not None or time.monotonic() >= sweep_at):
-                    sweep_at = time.monotonic() + _SWEEP_S
-                    self._sweep()
-                with self._changed:
-                    self._problem = None
-                    if closing and not self._waiting:
-                        return
-            except Exception as error:  # whatever it is, the thread has to go on
-                with self._changed:
-                    self._problem = f"{type(error).__name__}: {error}"
-                    if self._closing:
-                        return
+            problem = None if journal is None else self._tried(functools.partial(self._publish, journal))
+            # Also when publishing fails: it may be for the room that expired files take.
+            if not closing and (time.monotonic() >= sweep_at or (journal is not None and problem is None)):
+                sweep_at = time.monotonic() + _SWEEP_S
+                problem = self._tried(self._sweep) or problem
+            with self._changed:
+                self._problem = problem
+                if self._closing and (problem is not None or not (self._waiting or self._open)):
+                    return
+                if problem is not None:
                     self._changed.wait(_TRY_AGAIN_S)
+
+    @staticmethod
+    def _tried(act: Callable[[], None]) -> str | None:
+        """Why it failed; whatever it is, the thread has to go on."""
+        try:
+            act()
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return None
 
     def _next(self, sweep_at: float) -> tuple[bool, Journal | None]:
         """Wait until there is something to do: whether to end, and the journal to publish."""

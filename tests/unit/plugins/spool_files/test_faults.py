@@ -202,6 +202,24 @@ def test_a_folder_that_takes_no_files_is_told_bounded_and_recovered_from(tmp_pat
         assert list(tmp_path.glob("_journal/*.tmp")) == []
 
 
+def test_files_expire_also_while_none_can_be_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plugins.spool_files.writer._SWEEP_S", 0.1)
+    with started(tmp_path, retain_hours=24, roll_seconds=1) as spool:
+        now = datetime.datetime.now(datetime.UTC)
+        (tmp_path / f"date={now:%Y-%m-%d}").write_text("in the way")
+        spool.export_batch([push_at(0, time.time_ns())])
+        wait_for(lambda: "cannot be published" in spool._writer.news())  # type: ignore[union-attr]
+        with started(tmp_path / "other") as other:
+            other.export_batch(pushes(1))
+        (old,) = published(tmp_path / "other")
+        (tmp_path / "date=2020-01-01" / "hour=00").mkdir(parents=True)
+        old = old.rename(tmp_path / "date=2020-01-01" / "hour=00" / old.name)
+        wait_for(lambda: not old.parent.parent.exists())
+    assert len(journals(tmp_path)) == 1
+
+
 def test_what_cannot_be_published_at_the_end_waits_for_the_next_start(tmp_path: Path) -> None:
     day = tmp_path / "date=2026-01-31"
     with started(tmp_path) as spool:
