@@ -20,6 +20,8 @@ _NAME: Final = "cursor"
 _MAGIC: Final = b"KCTCURS\x01"
 _FIELDS: Final = struct.Struct("<8sQ")
 _CRC: Final = struct.Struct("<I")
+# No spool ever counts so far, and from here frames could not be numbered for long.
+_END: Final = 1 << 63
 
 
 def load_cursor(folder: Path) -> int:
@@ -33,7 +35,7 @@ def load_cursor(folder: Path) -> int:
     if data != fields + _CRC.pack(google_crc32c.value(fields)) or not fields.startswith(_MAGIC):
         return 0
     number: int = _FIELDS.unpack(fields)[1]
-    return number
+    return number if number < _END else 0
 
 
 def save_cursor(folder: Path, number: int) -> None:

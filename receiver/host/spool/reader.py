@@ -118,6 +118,10 @@ class SpoolReader:
         """Read frames up to one with a push that is to be read; False when there is none."""
         while not self._ahead and (segment := self._segment_to_read()) is not None:
             offset = self._offset
+            if offset >= segment.size:
+                # The last push in it is one that could not be read.
+                self._pass(segment.end)
+                continue
             # Past what is known of the file, should the header be unreadable.
             self._offset, end = segment.size, segment.end
             try:

@@ -1,7 +1,7 @@
 """What is fuzzed, by name."""
 
 from tests.fuzz.target import Target
-from tests.fuzz.targets import codecs, otlp, principal, proxy, sasl, session, wire
+from tests.fuzz.targets import codecs, otlp, principal, proxy, sasl, session, spool, wire
 
 TARGETS: dict[str, Target] = {
     target.name: target
@@ -11,6 +11,7 @@ TARGETS: dict[str, Target] = {
         codecs.TARGET,
         otlp.TARGET,
         proxy.TARGET,
+        spool.TARGET,
         sasl.TARGET,
         principal.RULES,
         principal.NAMES,
