@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import PurePath
 from typing import Any
 
@@ -94,14 +95,19 @@ class FailureLog:
         self._logger = structlog.get_logger("receiver.host", **fields)
         self._limited = RateLimitedLog("receiver.host", every_s=interval_s, clock=clock, fields=fields)
 
+    # A log that can't be written, on a disk that is full perhaps, must not stop the plugin's threads.
+
     def limited(self, event: str, **fields: Any) -> None:
         """Warn of something that may come again and again; says how many lines were left out."""
-        self._limited.warning(event, **fields)
+        with suppress(OSError):
+            self._limited.warning(event, **fields)
 
     def info(self, event: str, **fields: Any) -> None:
         """Tell of a step in the plugin's lifecycle."""
-        self._logger.info(event, **fields)
+        with suppress(OSError):
+            self._logger.info(event, **fields)
 
     def error(self, event: str, **fields: Any) -> None:
         """Tell of something that happens once and is bad."""
-        self._logger.error(event, **fields)
+        with suppress(OSError):
+            self._logger.error(event, **fields)

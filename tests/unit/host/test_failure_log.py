@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
+
+import structlog
 from pydantic import SecretBytes, SecretStr
 from structlog.testing import capture_logs
 
@@ -61,3 +65,17 @@ def test_each_kind_of_line_comes_once_in_an_interval_and_counts_the_rest() -> No
         ("a", 1),
     ]
     assert all(line["plugin"] == "p" for line in logs)
+
+
+def test_a_log_that_cannot_be_written_stops_nobody() -> None:
+    with Path("/dev/full").open("w") as full:
+        structlog.configure(logger_factory=structlog.WriteLoggerFactory(file=full))
+        try:
+            log = FailureLog("p")
+            log.limited("a")
+            log.info("b")
+            log.error("c")
+        finally:
+            structlog.reset_defaults()
+            with suppress(OSError):
+                full.close()

@@ -1,0 +1,101 @@
+"""Delivery logs on real disks, and disks that refuse or hang."""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from receiver.host.disk import Disk
+from receiver.host.failure_log import FailureLog
+from receiver.host.queue import PushQueue
+from receiver.host.settings import SpoolSettings
+from receiver.host.spooled_log import SpooledLog
+from tests.unit.host.support import numbers
+
+
+class Clock:
+    """Monotonic seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def spooled_log(
+    folder: Path,
+    clock: Callable[[], float],
+    *,
+    after_s: float | None = None,
+    max_items: int = 100,
+    max_bytes: int = 1_000_000,
+    disk_bytes: int = 1 << 24,
+    segment_bytes: int = 1 << 16,
+) -> SpooledLog:
+    """A log that has looked at its disk; with no ``after_s`` it writes every push."""
+    # Smaller than an operator may make it, so that little fills it.
+    settings = SpoolSettings.model_construct(max_bytes=disk_bytes, segment_bytes=segment_bytes)
+    disk = Disk(folder, settings, log=FailureLog("p", clock=clock), clock=clock)
+    log = SpooledLog(PushQueue(max_items=max_items, max_bytes=max_bytes), disk, after_s=after_s, clock=clock)
+    log.open()
+    return log
+
+
+def read(log: SpooledLog, max_items: int = 100) -> list[int]:
+    """The numbers of what can be read at once; none when nothing can."""
+    with log._lock:
+        if not log._readable():
+            return []
+    return numbers(log.read(max_items=max_items, max_bytes=10**9, linger_s=0.0))
+
+
+def due(log: SpooledLog, clock: Clock) -> bool:
+    """Whether the spooler has something to write now."""
+    with log._lock:
+        return log._due_at() <= clock.now
+
+
+def killed(log: SpooledLog) -> None:
+    """What ``kill -9`` leaves: the folder's lock is free, and nothing was written on the way out."""
+    spool = log._disk._spool
+    with spool._lock:
+        spool._release()
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file of this process may grow."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+class HangingDisk:
+    """Every flush to disk waits until it is let go.
+
+    Attributes:
+        waits: Set once one does.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.waits = threading.Event()
+        self._goes_on = threading.Event()
+        for name in ("fsync", "fdatasync"):
+            monkeypatch.setattr(os, name, self._hang)
+
+    def go_on(self) -> None:
+        self._goes_on.set()
+
+    def _hang(self, descriptor: int) -> None:
+        self.waits.set()
+        assert self._goes_on.wait(30)

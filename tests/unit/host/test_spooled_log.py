@@ -1,0 +1,370 @@
+"""The delivery log with a disk: what is written when, and what a disk changes that is full or hangs."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from receiver.host.spool import Spool
+from receiver.host.spooled_log import SpooledLog
+from tests.unit.host.disks import Clock, HangingDisk, due, full_disk, killed, read, spooled_log
+from tests.unit.host.support import numbers, push, wait_for
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "spool"
+
+
+def offer(log: SpooledLog, first: int, end: int, size: int = 10) -> None:
+    for number in range(first, end):
+        log.offer(push(number, size=size))
+
+
+def counts(log: SpooledLog) -> tuple[int, int, int, int]:
+    """Pushes in memory, on disk, in flight, acknowledged."""
+    told = log.statistics()
+    return told.memory, told.disk, told.in_flight, told.acknowledged
+
+
+class TestAlways:
+    """Every push is written."""
+
+    def test_a_push_is_stored_and_then_read(self, folder: Path, clock: Clock) -> None:
+        log = spooled_log(folder, clock)
+        assert folder.is_dir()
+        stored: list[int] = []
+        for number in range(3):
+            assert log.offer(push(number), partial(stored.append, number))
+        assert (read(log), stored) == ([], [])
+        assert due(log, clock)
+        assert log.write()
+        assert stored == [0, 1, 2]
+        assert not due(log, clock)
+        assert counts(log) == (0, 3, 0, 0)
+        assert read(log, 2) == [0, 1]
+        assert counts(log) == (0, 1, 2, 0)
+        log.acknowledge(1)
+        assert counts(log) == (0, 1, 1, 1)
+        log.acknowledge(1)
+        assert read(log, 2) == [2]
+
+    def test_what_waits_is_written_at_once(self, folder: Path, clock: Clock) -> None:
+        log = spooled_log(folder, clock)
+        offer(log, 0, 50)
+        assert log.write()
+        spool = Spool(folder / "copy", max_bytes=1 << 20, segment_bytes=1 << 16)
+        (segment,) = folder.glob("*.log")
+        (folder / "copy").mkdir()
+        (folder / "copy" / segment.name).write_bytes(segment.read_bytes())
+        assert spool.open().pushes == 50
+        spool.close()
+
+    def test_who_waits_is_told_when_the_disk_refuses_and_the_push_goes_out_of_memory(
+        self, folder: Path, clock: Clock
+    ) -> None:
+        log = spooled_log(folder, clock)
+        stored: list[int] = []
+        for number in range(2):
+            assert log.offer(push(number), partial(stored.append, number))
+        with full_disk():
+            assert not log.write()
+        assert stored == [0, 1]
+        assert not log.offer(push(2), pytest.fail), "nobody has to wait while the disk refuses"
+        assert read(log, 1) == [0]
+        assert "File too large" in (log._disk.problem or "")
+
+    def test_it_is_tried_again_with_back_off_and_goes_on_where_it_was(
+        self, folder: Path, clock: Clock
+    ) -> None:
+        log = spooled_log(folder, clock)
+        offer(log, 0, 3)
+        for pause in (1.0, 2.0, 4.0):
+            with full_disk():
+                assert not log.write()
+            clock.now += pause - 0.1
+            assert not due(log, clock)
+            clock.now += 0.2
+            assert due(log, clock)
+        assert read(log, 1) == [0]
+        assert log.write()
+        assert log._disk.problem is None
+        assert counts(log) == (0, 2, 1, 0)
+        log.acknowledge(1)
+        assert log._disk.statistics.pushes == 2, "the copy of what was in flight is passed over"
+        assert log.offer(push(3), lambda: None)
+        assert log.write()
+        assert read(log) == [1, 2, 3]
+
+    def test_memory_keeps_its_bound_and_tells_those_who_had_to_go(self, folder: Path, clock: Clock) -> None:
+        log = spooled_log(folder, clock, max_items=4)
+        stored: list[int] = []
+        for number in range(6):
+            assert log.offer(push(number), partial(stored.append, number))
+        assert stored == [0, 1]
+        assert log.statistics().dropped_queue_full == 2
+        assert not log.offer(push(6, size=2_000_000), pytest.fail), "it fits nowhere"
+
+
+class TestWhenBehind:
+    """A push is written when it has waited."""
+
+    def test_nothing_is_written_and_no_folder_made_while_pushes_are_young(
+        self, folder: Path, clock: Clock
+    ) -> None:
+        log = spooled_log(folder, clock, after_s=1.0)
+        assert not log.offer(push(0), pytest.fail)
+        clock.now += 0.9
+        assert not due(log, clock)
+        assert read(log) == [0]
+        log.acknowledge(1)
+        clock.now += 60
+        assert not due(log, clock)
+        assert log.end() == 0
+        assert not folder.exists()
+
+    def test_a_push_that_waits_takes_all_behind_it_to_disk(self, folder: Path, clock: Clock) -> None:
+        log = spooled_log(folder, clock, after_s=1.0)
+        offer(log, 0, 1)
+        clock.now += 0.9
+        offer(log, 1, 3)
+        clock.now += 0.2
+        assert due(log, clock)
+        assert log.write()
+        assert counts(log) == (0, 3, 0, 0)
+        offer(log, 3, 4)
+        assert read(log) == [0, 1, 2]
+
+    def test_so_does_memory_that_is_half_full(self, folder: Path, clock: Clock) -> None:
+        log = spooled_log(folder, clock, after_s=1.0, max_items=10)
+        offer(log, 0, 5)
+        assert not due(log, clock)
+        offer(log, 5, 6)
+        assert due(log, clock)
+        assert log.write()
+        assert not due(log, clock)
+
+    def test_what_is_in_flight_goes_to_disk_too_and_is_passed_over_when_it_is_delivered(
+        self, folder: Path, clock: Clock
+    ) -> None:
+        log = spooled_log(folder, clock, after_s=1.0)
+        offer(log, 0, 4)
+        assert read(log, 2) == [0, 1]
+        clock.now += 1.1
+        assert due(log, clock)
+        assert log.write()
+        assert counts(log) == (0, 2, 2, 0)
+        assert log._disk.statistics.pushes == 4
+        log.acknowledge(1)
+        assert log._disk.statistics.pushes == 3
+        log.acknowledge(1)
+        assert read(log) == [2, 3]
+
+    def test_what_is_in_flight_alone_is_written_when_it_waits(self, folder: Path, clock: Clock) -> None:
+        log = spooled_log(folder, clock, after_s=1.0)
+        offer(log, 0, 2)
+        assert read(log) == [0, 1]
+        clock.now += 1.1
+        assert due(log, clock)
+        assert log.write()
+        assert not due(log, clock), "once is enough"
+        killed(log)
+        assert read(spooled_log(folder, clock, after_s=1.0)) == [0, 1]
+
+    def test_what_is_delivered_while_it_is_written_is_not_delivered_again(
+        self, folder: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        log = spooled_log(folder, clock, after_s=1.0)
+        offer(log, 0, 3)
+        assert read(log, 2) == [0, 1]
+        disk = HangingDisk(monkeypatch)
+        clock.now += 2
+        writer = threading.Thread(target=log.write)
+        writer.start()
+        assert disk.waits.wait(10)
+        assert log.acknowledge(2)
+        assert counts(log) == (1, 0, 0, 2)
+        assert read(log) == [], "what is being written comes first"
+        disk.go_on()
+        writer.join(10)
+        assert counts(log) == (0, 1, 0, 2)
+        assert read(log) == [2]
+
+    def test_what_is_on_disk_goes_before_what_is_in_memory(self, folder: Path, clock: Clock) -> None:
+        log = spooled_log(folder, clock, after_s=1.0)
+        offer(log, 0, 2)
+        clock.now += 1.1
+        assert log.write()
+        offer(log, 2, 4)
+        assert read(log) == [0, 1]
+        log.acknowledge(2)
+        assert read(log) == [2, 3]
+        log.acknowledge(2)
+        assert counts(log) == (0, 0, 0, 4)
+
+    def test_the_disks_bound_costs_the_oldest_but_nothing_in_flight(self, folder: Path, clock: Clock) -> None:
+        log = spooled_log(folder, clock, after_s=0.0, disk_bytes=8192, segment_bytes=2048)
+
+        def spool(first: int, end: int) -> None:
+            for number in range(first, end):
+                log.offer(push(number, data=random.Random(number).randbytes(1500)))
+                assert log.write()
+
+        spool(0, 3)
+        assert read(log, 1) == [0]
+        spool(3, 8)
+        told = log.statistics()
+        assert told.in_flight == 1
+        assert 0 < told.dropped_spool_full == 8 - 1 - told.disk
+        assert log.acknowledge(1)
+        assert read(log) == list(range(1 + told.dropped_spool_full, 8))
+
+
+class TestBefore:
+    """What is on disk from before."""
+
+    @pytest.mark.parametrize("after_s", [None, 1.0])
+    def test_it_is_read_first(self, folder: Path, clock: Clock, after_s: float | None) -> None:
+        before = spooled_log(folder, clock)
+        offer(before, 0, 3)
+        before.write()
+        assert read(before, 1) == [0]
+        before.acknowledge(1)
+        assert before.end() == 0
+        log = spooled_log(folder, clock, after_s=after_s)
+        offer(log, 3, 4)
+        told = log.statistics()
+        assert (told.offered, told.recovered, told.disk, told.memory) == (1, 2, 2, 1)
+        assert told.oldest_received_at_ns == push().context.received_at_ns
+        assert read(log) == [1, 2]
+
+    def test_nobody_reads_before_it_is_known(self, folder: Path, clock: Clock) -> None:
+        log = spooled_log(folder, clock, after_s=1.0)
+        log._unknown = True
+        offer(log, 0, 1)
+        got: list[list[int]] = []
+        reader = threading.Thread(
+            target=lambda: got.append(numbers(log.read(max_items=9, max_bytes=9, linger_s=0)))
+        )
+        reader.start()
+        wait_for(lambda: log._awaited_items == 1)
+        log.open()
+        reader.join(10)
+        assert got == [[0]]
+
+    def test_a_folder_that_is_in_use_is_a_problem_and_taken_over_later(
+        self, folder: Path, clock: Clock
+    ) -> None:
+        other = spooled_log(folder, clock)
+        offer(other, 0, 2)
+        other.write()
+        log = spooled_log(folder, clock)
+        assert "another plugin or receiver has this folder" in (log._disk.problem or "")
+        offer(log, 10, 13)
+        assert read(log, 1) == [10], "memory takes over"
+        assert other.end() == 0
+        clock.now += 5
+        assert due(log, clock)
+        assert log.write()
+        log.acknowledge(1)
+        assert read(log, 10) == [0, 1, 11, 12]
+        assert log.statistics().recovered == 2
+
+
+class TestEnd:
+    """What is left goes to disk."""
+
+    def test_also_what_is_in_flight(self, folder: Path, clock: Clock) -> None:
+        log = spooled_log(folder, clock, after_s=60.0)
+        offer(log, 0, 3)
+        assert read(log, 1) == [0]
+        assert log.end() == 0
+        assert counts(log) == (0, 3, 0, 0)
+        assert not log.acknowledge(1)
+        log.offer(push(3))
+        assert log.statistics().dropped_shutdown == 1
+        assert read(spooled_log(folder, clock, after_s=60.0)) == [0, 1, 2]
+
+    def test_what_was_read_off_the_disk_stays_there(self, folder: Path, clock: Clock) -> None:
+        log = spooled_log(folder, clock)
+        offer(log, 0, 3)
+        log.write()
+        assert read(log, 2) == [0, 1]
+        assert log.end() == 0
+        assert counts(log) == (0, 3, 0, 0)
+        assert read(spooled_log(folder, clock)) == [0, 1, 2]
+
+    def test_more_than_is_written_at_once(self, folder: Path, clock: Clock) -> None:
+        log = spooled_log(folder, clock, after_s=60.0, max_items=3000)
+        offer(log, 0, 2500)
+        assert log.end() == 0
+        assert log.statistics().disk == 2500
+
+    def test_what_the_disk_refuses_is_dropped_and_told(self, folder: Path, clock: Clock) -> None:
+        log = spooled_log(folder, clock)
+        stored: list[int] = []
+        log.offer(push(0), partial(stored.append, 0))
+        with full_disk():
+            assert log.end() == 1
+        assert stored == [0]
+        assert log.statistics().dropped_shutdown == 1
+
+    def test_the_spooler_waits_for_the_sender_until_the_deadline(self, folder: Path, clock: Clock) -> None:
+        log = spooled_log(folder, clock, after_s=60.0)
+        offer(log, 0, 1)
+        log.close(deadline=clock.now + 10)
+        clock.now += 10
+        assert not log.await_work()
+        other = spooled_log(folder, clock, after_s=60.0)
+        other.close(deadline=clock.now + 10)
+        other.leave()
+        assert not other.await_work()
+
+
+def test_a_disk_that_hangs_makes_neither_offers_nor_statistics_wait(
+    folder: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = spooled_log(folder, clock, max_items=10)
+    offer(log, 0, 1)
+    disk = HangingDisk(monkeypatch)
+    writer = threading.Thread(target=log.write)
+    writer.start()
+    assert disk.waits.wait(10)
+    began = time.monotonic()
+    stored: list[int] = []
+    for number in range(1, 101):
+        assert log.offer(push(number), partial(stored.append, number))
+    told = log.statistics()
+    assert time.monotonic() - began < 1
+    assert (told.memory, told.dropped_queue_full, told.writing_since) == (10, 91, clock.now)
+    assert stored == list(range(1, 92))
+    disk.go_on()
+    writer.join(10)
+    assert read(log) == [0]
+
+
+def test_the_spooler_sleeps_until_something_is_to_be_written(folder: Path) -> None:
+    log = spooled_log(folder, time.monotonic, after_s=0.05)
+    woken: list[float] = []
+
+    def sleep() -> None:
+        if log.await_work():
+            woken.append(time.monotonic())
+
+    thread = threading.Thread(target=sleep)
+    thread.start()
+    wait_for(lambda: log._idle)
+    offered = time.monotonic()
+    offer(log, 0, 1)
+    thread.join(10)
+    assert 0.05 <= woken[0] - offered < 2
