@@ -18,6 +18,7 @@ from receiver.metrics.labels import SoftwareLabels, mechanism_label
 from receiver.metrics.sources import PulledMetrics, Sources
 from receiver.session.login import LoginOutcome
 from receiver.telemetry.limits import Exceeded
+from receiver.telemetry.steps import NOTHING_DONE, StepCounts
 from receiver.telemetry.telemetry import PushOutcome, SubscriptionsOutcome
 from receiver.wire.error_codes import ErrorCode, error_name
 
@@ -68,6 +69,9 @@ class ReceiverMetrics:
         push_inflated_bytes: ``push_inflated_bytes_total``: metrics once inflated.
         dropped_points: ``dropped_points_total`` by reason.
         removed_labels: ``removed_labels_total``: broker-owned labels that clients sent.
+        marked_points: ``marked_points_total``: points that are known to be wrong.
+        private_attributes: ``private_attributes_total`` by action.
+        unnormalized_pushes: ``unnormalized_pushes_total``: pushes with too much to look at.
         api_versions: ``api_versions_total`` by outcome.
         connections_opened: ``connections_opened_total`` by listener.
         connections_closed: ``connections_closed_total`` by listener and reason.
@@ -113,6 +117,15 @@ class ReceiverMetrics:
         )
         self.removed_labels = self._plain_counter(
             "removed_labels", "Broker-owned labels that clients sent, removed because they are not believed."
+        )
+        self.marked_points = self._plain_counter(
+            "marked_points", "Data points marked known_bad, because the client's version gets them wrong."
+        )
+        self.private_attributes = self._counter(
+            "private_attributes", "Attributes that a privacy rule kept from being forwarded.", "action"
+        )
+        self.unnormalized_pushes = self._plain_counter(
+            "unnormalized_pushes", "Pushes forwarded as they were, because too much was to be normalised."
         )
         self.api_versions = self._counter(
             "api_versions", "ApiVersions requests answered (KIP-35).", "outcome"
@@ -210,6 +223,10 @@ class ReceiverMetrics:
         self.push_inflated_bytes.inc(outcome.inflated_bytes)
         if outcome.dropped_points:
             self.dropped_points["not_finite",].inc(outcome.dropped_points)
+        if outcome.overflowed_points:
+            self.dropped_points["over_budget",].inc(outcome.overflowed_points)
+        if outcome.steps is not NOTHING_DONE:
+            self._steps_done(outcome.steps)
         if outcome.removed_labels:
             self.removed_labels.inc(outcome.removed_labels)
         self.push_seconds.observe(seconds)
@@ -260,6 +277,18 @@ class ReceiverMetrics:
     def rest_refused(self, reason: str) -> None:
         """Count a REST request refused for who sent it; ``reason`` is one of a few words of ours."""
         self.rest_requests_refused[reason,].inc()
+
+    def _steps_done(self, steps: StepCounts) -> None:
+        for reason, points in (("known_bad", steps.bad_points), ("privacy", steps.private_points)):
+            if points:
+                self.dropped_points[reason,].inc(points)
+        for action, attributes in (("drop", steps.dropped_attributes), ("hash", steps.hashed_attributes)):
+            if attributes:
+                self.private_attributes[action,].inc(attributes)
+        if steps.marked_points:
+            self.marked_points.inc(steps.marked_points)
+        if steps.unnormalized:
+            self.unnormalized_pushes.inc()
 
     def _errors(self, code: int, request: str) -> None:
         if code == ErrorCode.THROTTLING_QUOTA_EXCEEDED:

@@ -6,6 +6,7 @@ Owns the telemetry core's exceptions. A leaf says who must act::
     +-- InvalidValueError        the operator: a value of theirs is wrong
     |   +-- SubscriptionError    ... in a subscription
     |   +-- QuirkError           ... in a rule for certain clients
+    |   +-- PrivacyError         ... in what is hashed
     +-- PushError                the client, or whoever wrote it: a push cannot be taken
         +-- UnknownCodecError    its compression type is none of KIP-714's
         +-- TooLargeError        it is larger than allowed, or wants more memory than allowed
@@ -23,6 +24,7 @@ __all__ = [
     "InvalidMetricsError",
     "InvalidValueError",
     "NotInflatableError",
+    "PrivacyError",
     "PushError",
     "QuirkError",
     "SubscriptionError",
@@ -61,6 +63,10 @@ class SubscriptionError(InvalidValueError):
 
 class QuirkError(InvalidValueError):
     """A rule for certain clients cannot be as the operator wrote it."""
+
+
+class PrivacyError(InvalidValueError):
+    """Nothing can be hashed as the operator wrote it."""
 
 
 class PushError(ValueError):

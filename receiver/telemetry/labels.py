@@ -6,31 +6,36 @@ before these are added. It must not know how a push is taken apart.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from receiver.telemetry.connection import Broker, Connection
 
 __all__ = ["OWNED_LABELS", "LabelFacts", "label_bytes", "label_facts", "length_delimited"]
 
-#: The keys, in the order in which they are added. ``cluster_id`` is left out while it is not known, and
-#: ``sasl_mechanism`` where the client did not log in by SASL.
-OWNED_LABELS: Final = (
-    "client_id",
-    "client_instance_id",
-    "client_software_name",
-    "client_software_version",
-    "client_source_address",
-    "client_source_port",
-    "principal",
-    "broker_id",
-    "listener",
-    "security_protocol",
-    "cluster_id",
-    "sasl_mechanism",
-)
 
-#: The labels' values, in that order.
-LabelFacts = tuple[str, str, str, str, str, int, str, int, str, str, str | None, str | None]
+class LabelFacts(NamedTuple):
+    """The labels' values, in the order in which they are added; one that is None is left out.
+
+    ``cluster_id`` is None while it is not known, ``sasl_mechanism`` where the client did not log in by SASL,
+    and any of them where a rule of ``telemetry.privacy`` drops it.
+    """
+
+    client_id: str | None
+    client_instance_id: str | None
+    client_software_name: str | None
+    client_software_version: str | None
+    client_source_address: str | None
+    client_source_port: str | int | None
+    principal: str | None
+    broker_id: str | int | None
+    listener: str | None
+    security_protocol: str | None
+    cluster_id: str | None
+    sasl_mechanism: str | None
+
+
+#: The keys, in that order.
+OWNED_LABELS: Final = LabelFacts._fields
 
 
 def label_facts(client_instance_id: str, connection: Connection, broker: Broker) -> LabelFacts:
@@ -42,9 +47,9 @@ def label_facts(client_instance_id: str, connection: Connection, broker: Broker)
         broker: The broker beside us.
 
     Returns:
-        The values in the order of :data:`OWNED_LABELS`; the same values are an equal tuple.
+        The values; the same values are an equal tuple.
     """
-    return (
+    return LabelFacts(
         connection.client_id,
         client_instance_id,
         connection.client_software_name,

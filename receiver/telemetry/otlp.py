@@ -11,7 +11,8 @@ How a push is taken apart without Python looking at every message:
    than it needs) is written out again, so that what follows sees each thing once.
 4. Searches over the bytes show what may have to be taken out (:mod:`receiver.telemetry.scrub`): nearly always
    nothing, or a few metrics of a Java client that are NaN because nothing was measured yet.
-5. Where every ResourceMetrics has the same Resource, as Java clients send it, reading the bytes as one of
+5. What is left is a list of metrics for :mod:`receiver.telemetry.steps`, whatever they were in.
+6. Where every ResourceMetrics has the same Resource, as Java clients send it, reading the bytes as one of
    :mod:`receiver.telemetry.otlp_views` merges them. Where they differ they are grouped one by one.
 
 Unknown fields are kept. A ResourceMetrics that has some is merged with no other.
@@ -27,8 +28,18 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from receiver.telemetry.errors import InvalidMetricsError, TooLargeError
 from receiver.telemetry.labels import length_delimited
-from receiver.telemetry.otlp_views import Checked, Frames, OneResource, OneScope, Outline
+from receiver.telemetry.otlp_views import Checked, Frames, MetricList, OneResource, OneScope, Outline
 from receiver.telemetry.scrub import Scrubber, may_need_scrubbing, refuse_too_many, refuse_too_many_hits
+from receiver.telemetry.steps import (
+    NO_STEPS,
+    NOTHING_APPLIED,
+    NOTHING_DONE,
+    Applied,
+    AttributeCounts,
+    MetricSteps,
+    StepCounts,
+    apply_to_scopes,
+)
 
 __all__ = ["MAX_RESOURCES", "InvalidMetricsError", "LabelledMetrics", "TooLargeError", "label_metrics"]
 
@@ -54,20 +65,35 @@ class LabelledMetrics:
         data: The bytes of a MetricsData with the receiver's labels; empty when no metric is left.
         dropped_points: Data points left out because their value is NaN or infinite.
         removed_labels: Attributes left out because their keys are the receiver's.
+        series: Data points that are left, without those over the budget and without the series for them.
+        overflowed: Data points over the budget, which became one overflow series.
+        steps: What the steps did.
     """
 
     data: bytes
-    dropped_points: int
-    removed_labels: int
+    dropped_points: int = 0
+    removed_labels: int = 0
+    series: int = 0
+    overflowed: int = 0
+    steps: StepCounts = NOTHING_DONE
 
 
-def label_metrics(data: bytes, labels: bytes, *, max_entries: int) -> LabelledMetrics:
-    """Check the metrics of a push, merge its equal Resources and label them.
+def label_metrics(
+    data: bytes,
+    labels: bytes,
+    *,
+    max_entries: int,
+    steps: MetricSteps | None = None,
+    max_series: int | None = None,
+) -> LabelledMetrics:
+    """Check the metrics of a push, do the steps to them, merge its equal Resources and label them.
 
     Args:
         data: Inflated bytes of a MetricsData, not empty.
         labels: Attributes to add to every Resource, from :func:`~receiver.telemetry.labels.label_bytes`.
         max_entries: How many messages may be nested in it.
+        steps: The steps for its client; None for none.
+        max_series: How many data points its client may have; None for any number.
 
     Returns:
         The labelled metrics.
@@ -97,7 +123,7 @@ def label_metrics(data: bytes, labels: bytes, *, max_entries: int) -> LabelledMe
     if not scope_metrics.metrics:
         if not scope_metrics.scope:
             raise InvalidMetricsError("there is no metrics message in the bytes")
-        return LabelledMetrics(data=b"", dropped_points=0, removed_labels=0)
+        return LabelledMetrics(data=b"")
     scrubber = Scrubber()
     plain = not _has_unknown_outer_fields(data)
     one_list = plain and _is_one_list(merged.resource_metrics, count)
@@ -112,14 +138,27 @@ def label_metrics(data: bytes, labels: bytes, *, max_entries: int) -> LabelledMe
             data = metrics.SerializeToString()
             count = len(metrics.resource_metrics)
             merged = OneScope.FromString(data)
-    if not merged.resource_metrics.scope_metrics.metrics:
+    steps = steps or NO_STEPS
+    left = list(merged.resource_metrics.scope_metrics.metrics)
+    if not left:
         data = b""
+        applied = NOTHING_APPLIED
     elif one_list:
-        data = _label_one_list(merged, labels)
+        data, applied = _label_one_list(merged.resource_metrics, left, labels, steps, max_series)
     else:
-        data = _label_each_resource(data, count, labels, plain=plain)
+        outline = Outline.FromString(data)
+        applied = apply_to_scopes(outline, left, steps, max_series)
+        if applied.metrics is not left:
+            data = outline.SerializeToString()
+            count = len(outline.resource_metrics)
+        data = _label_each_resource(data, count, labels, plain=plain) if applied.metrics else b""
     return LabelledMetrics(
-        data=data, dropped_points=scrubber.dropped_points, removed_labels=scrubber.removed_labels
+        data=data,
+        dropped_points=scrubber.dropped_points,
+        removed_labels=scrubber.removed_labels,
+        series=applied.series,
+        overflowed=applied.overflowed,
+        steps=applied.counts,
     )
 
 
@@ -156,11 +195,16 @@ def _scrub_one_list(resource_metrics: Any, scrubber: Scrubber) -> None:
     scrubber.scrub_metrics(resource_metrics.scope_metrics.metrics)
 
 
-def _label_one_list(one_list: Any, labels: bytes) -> bytes:
-    resource_metrics = one_list.resource_metrics
-    resource = resource_metrics.resource[0] if resource_metrics.resource else b""
-    body = length_delimited(_SCOPE_METRICS_TAG, resource_metrics.scope_metrics.SerializeToString())
-    return _resource_metrics(resource + labels, body)
+def _label_one_list(
+    one_resource: Any, metrics: list[bytes], labels: bytes, steps: MetricSteps, max_series: int | None
+) -> tuple[bytes, Applied]:
+    attributes = AttributeCounts()
+    resource = steps.resource(one_resource.resource[0], attributes) if one_resource.resource else b""
+    applied = steps.apply(metrics, max_series, attributes)
+    if not applied.metrics:
+        return b"", applied
+    body = length_delimited(_SCOPE_METRICS_TAG, MetricList(metrics=applied.metrics).SerializeToString())
+    return _resource_metrics(resource + labels, body), applied
 
 
 def _label_each_resource(data: bytes, count: int, labels: bytes, *, plain: bool) -> bytes:

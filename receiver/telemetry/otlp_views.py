@@ -17,6 +17,14 @@ All messages, each merged with its like, so that reading costs no memory by mess
 - ``Frames``: with no field that is not a message. All others are unknown to it, so it keeps their bytes; what
   is missing from its size is what messages are wrapped in.
 
+Some metrics, out of whatever message they were in:
+
+- ``MetricList``: as bytes.
+- ``Counted``: merged into one, which so has every name, description, unit and data point there is.
+- ``AttributeKeys``: merged into one, which so has the key of every attribute of a point or an exemplar.
+- ``MetricHead``: one of them, without its data.
+- ``MetricPoints``: the data points of one of them.
+
 It must not decide when such a merger is right.
 """
 
@@ -29,7 +37,21 @@ from opentelemetry.proto.common.v1 import common_pb2
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 from opentelemetry.proto.resource.v1 import resource_pb2
 
-__all__ = ["Checked", "Frames", "OneResource", "OneScope", "Outline"]
+__all__ = [
+    "DATA_KINDS",
+    "AttributeKeys",
+    "Checked",
+    "Counted",
+    "Frames",
+    "MetricHead",
+    "MetricList",
+    "MetricPoints",
+    "OneResource",
+    "OneScope",
+    "Outline",
+    "attribute_keys",
+    "points_in",
+]
 
 _Field = descriptor_pb2.FieldDescriptorProto
 _ONE: Final = _Field.LABEL_OPTIONAL
@@ -39,28 +61,43 @@ _MANY: Final = _Field.LABEL_REPEATED
 _POOL: Final = descriptor_pool.DescriptorPool()
 
 
-def _view(package: str, *, resource_metrics: Any, resource: Any, scope_metrics: Any, scope: Any) -> type[Any]:
-    """Make a view: how often each field may occur; a ``scope`` of None leaves ScopeMetrics as bytes."""
-    file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto2")
+#: The fields of a message: number, how often each may occur, the message that it is; None leaves it as bytes.
+_Fields = dict[str, tuple[int, Any, str | None]]
 
-    def message(name: str, **fields: tuple[int, Any, str | None]) -> None:
+#: What a Metric may hold: OTLP's field names with their numbers. In each, data points are field 1.
+DATA_KINDS: Final = {"gauge": 5, "sum": 7, "histogram": 9, "exponential_histogram": 10, "summary": 11}
+
+
+def _messages(package: str, root: str, messages: dict[str, _Fields]) -> type[Any]:
+    """Make a view of these messages; the class is that of the one named ``root``."""
+    file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto2")
+    for name, fields in messages.items():
         descriptor = file.message_type.add(name=name)
         for field, (number, label, of) in fields.items():
             kind = _Field.TYPE_BYTES if of is None else _Field.TYPE_MESSAGE
             type_name = None if of is None else f".{package}.{of}"
             descriptor.field.add(name=field, number=number, label=label, type=kind, type_name=type_name)
-
-    message("MetricsData", resource_metrics=(1, resource_metrics, "ResourceMetrics"))
-    message(
-        "ResourceMetrics",
-        resource=(1, resource, None),
-        scope_metrics=(2, scope_metrics, None if scope is None else "ScopeMetrics"),
-        schema_url=(3, resource, None),
-    )
-    if scope is not None:
-        message("ScopeMetrics", scope=(1, scope, None), metrics=(2, _MANY, None), schema_url=(3, scope, None))
     _POOL.Add(file)
-    return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"{package}.MetricsData"))
+    return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"{package}.{root}"))
+
+
+def _view(package: str, *, resource_metrics: Any, resource: Any, scope_metrics: Any, scope: Any) -> type[Any]:
+    """Make a view: how often each field may occur; a ``scope`` of None leaves ScopeMetrics as bytes."""
+    messages: dict[str, _Fields] = {
+        "MetricsData": {"resource_metrics": (1, resource_metrics, "ResourceMetrics")},
+        "ResourceMetrics": {
+            "resource": (1, resource, None),
+            "scope_metrics": (2, scope_metrics, None if scope is None else "ScopeMetrics"),
+            "schema_url": (3, resource, None),
+        },
+    }
+    if scope is not None:
+        messages["ScopeMetrics"] = {
+            "scope": (1, scope, None),
+            "metrics": (2, _MANY, None),
+            "schema_url": (3, scope, None),
+        }
+    return _messages(package, "MetricsData", messages)
 
 
 Outline: Final = _view(
@@ -72,6 +109,88 @@ OneResource: Final = _view(
 OneScope: Final = _view(
     "receiver.onescope", resource_metrics=_ONE, resource=_MANY, scope_metrics=_ONE, scope=_MANY
 )
+
+MetricList: Final = _messages(
+    "receiver.metriclist", "ScopeMetrics", {"ScopeMetrics": {"metrics": (2, _MANY, None)}}
+)
+MetricHead: Final = _messages(
+    "receiver.metrichead",
+    "Metric",
+    {"Metric": {"name": (1, _ONE, None), "description": (2, _ONE, None), "unit": (3, _ONE, None)}},
+)
+MetricPoints: Final = _messages(
+    "receiver.metricpoints",
+    "Metric",
+    {
+        "Metric": {kind: (number, _ONE, "Data") for kind, number in DATA_KINDS.items()},
+        "Data": {"data_points": (1, _MANY, None)},
+    },
+)
+Counted: Final = _messages(
+    "receiver.counted",
+    "ScopeMetrics",
+    {
+        "ScopeMetrics": {"metrics": (2, _ONE, "Metric")},
+        "Metric": {
+            "name": (1, _MANY, None),
+            "description": (2, _MANY, None),
+            "unit": (3, _MANY, None),
+            **{kind: (number, _ONE, "Data") for kind, number in DATA_KINDS.items()},
+        },
+        "Data": {"data_points": (1, _MANY, None)},
+    },
+)
+AttributeKeys: Final = _messages(
+    "receiver.attributekeys",
+    "ScopeMetrics",
+    {
+        "ScopeMetrics": {"metrics": (2, _ONE, "Metric")},
+        "Metric": {
+            "gauge": (5, _ONE, "Numbers"),
+            "sum": (7, _ONE, "Numbers"),
+            "histogram": (9, _ONE, "Histograms"),
+            "exponential_histogram": (10, _ONE, "ExponentialHistograms"),
+            "summary": (11, _ONE, "Summaries"),
+        },
+        "Numbers": {"data_points": (1, _ONE, "NumberDataPoint")},
+        "Histograms": {"data_points": (1, _ONE, "HistogramDataPoint")},
+        "ExponentialHistograms": {"data_points": (1, _ONE, "ExponentialHistogramDataPoint")},
+        "Summaries": {"data_points": (1, _ONE, "SummaryDataPoint")},
+        "NumberDataPoint": {"attributes": (7, _ONE, "KeyValue"), "exemplars": (5, _ONE, "Exemplar")},
+        "HistogramDataPoint": {"attributes": (9, _ONE, "KeyValue"), "exemplars": (8, _ONE, "Exemplar")},
+        "ExponentialHistogramDataPoint": {
+            "attributes": (1, _ONE, "KeyValue"),
+            "exemplars": (11, _ONE, "Exemplar"),
+        },
+        "SummaryDataPoint": {"attributes": (7, _ONE, "KeyValue")},
+        "Exemplar": {"filtered_attributes": (7, _ONE, "KeyValue")},
+        "KeyValue": {"key": (1, _MANY, None)},
+    },
+)
+
+
+def points_in(counted: Any) -> int:
+    """Count the data points in a ``Counted``."""
+    metric = counted.metrics
+    # Not in a loop: this runs over every push.
+    return (
+        len(metric.gauge.data_points)
+        + len(metric.sum.data_points)
+        + len(metric.histogram.data_points)
+        + len(metric.exponential_histogram.data_points)
+        + len(metric.summary.data_points)
+    )
+
+
+def attribute_keys(view: Any) -> set[bytes]:
+    """Return the keys in an ``AttributeKeys``."""
+    keys: set[bytes] = set()
+    for kind in DATA_KINDS:
+        points = getattr(view.metrics, kind).data_points
+        keys.update(points.attributes.key)
+        if kind != "summary":
+            keys.update(points.exemplars.filtered_attributes.key)
+    return keys
 
 
 def _merged(*, with_scalars: bool) -> type[Any]:

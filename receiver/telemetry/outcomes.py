@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from receiver.plugin import Push
 from receiver.telemetry.limits import Exceeded
+from receiver.telemetry.steps import NOTHING_DONE, StepCounts
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsResponse
 from receiver.wire.k72_push_telemetry import PushTelemetryResponse
 from receiver.wire.uuid import Uuid
@@ -45,6 +46,8 @@ class PushOutcome:
         inflated_bytes: Their size once inflated, 0 where it did not come to that.
         dropped_points: Data points dropped for a value that is NaN or infinite.
         removed_labels: Attributes removed because the receiver owns their keys.
+        overflowed_points: Data points over a budget of series, for which one overflow series stands.
+        steps: What normalisation and privacy did to the others.
         problem: Why it was refused, for the operator; None where it was not.
         exceeded: The limit that the client is over, where that is why.
     """
@@ -56,5 +59,7 @@ class PushOutcome:
     inflated_bytes: int = 0
     dropped_points: int = 0
     removed_labels: int = 0
+    overflowed_points: int = 0
+    steps: StepCounts = NOTHING_DONE
     problem: str | None = None
     exceeded: Exceeded | None = None

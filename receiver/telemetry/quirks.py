@@ -2,7 +2,8 @@
 
 Owns the table, as data, and how its rules change what a client is asked. Every rule has a reason. The
 operator's rules are tried before the built-in ones; for each thing that rules can change, the first rule
-that says something of it counts. It must not know what a client did before.
+that says something of it counts. Only of wrong metrics all rules count. It must not know what a client did
+before.
 
 Two quirks of real clients need no rule, because everybody is treated so: librdkafka before 2.10.1 sends null
 metrics when nothing matched (null is taken for empty), and franz-go and Dekaf know no ``*`` (``[""]`` is
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 _JAVA = "apache-kafka-java"
+_FRANZ_GO = "kgo"
 _GZIP_FIRST = (CODECS["gzip"], CODECS["lz4"], CODECS["snappy"], CODECS["zstd"])
 
 # What librdkafka 2.5 has, and had first (its src/rdkafka_telemetry_encode.h).
@@ -84,6 +86,8 @@ class Quirk:
         kinds: Metric names by kind of client; where the prefixes match no metric of one kind, nothing is
         asked.
         max_interval_ms: The longest push interval that the client can keep, in milliseconds; None: any.
+        bad_metrics: Regular expressions (RE2) for whole names of metrics that the client gets wrong; those of
+            all rules count. ``telemetry.normalization.known_bad_values`` says what becomes of them.
     """
 
     client_software_name: str
@@ -94,6 +98,7 @@ class Quirk:
     one_prefix: bool = False
     kinds: tuple[tuple[str, ...], ...] = ()
     max_interval_ms: int | None = None
+    bad_metrics: tuple[str, ...] = ()
 
 
 #: Rules for clients that are known to need them.
@@ -138,6 +143,12 @@ BUILT_IN_QUIRKS: Final = (
         reason="Confluent's builds of Kafka 3.7 to 4.0: as Java clients before 3.9.2",
         compression=_GZIP_FIRST,
     ),
+    Quirk(
+        client_software_name=_FRANZ_GO,
+        client_software_version="<1.21.4",
+        reason="its own rates and averages are constant or wrong (franz-go's release notes of 1.21.4)",
+        bad_metrics=(r"org\.apache\.kafka\..*\.(?:rate|avg)",),
+    ),
 )
 
 
@@ -151,6 +162,7 @@ class Treatment:
         one_prefix: Whether to ask for one prefix only.
         kinds: Metric names by kind of client, of which each kind must be asked for some.
         max_interval_ms: The longest push interval that the client can keep, None for any.
+        bad_metrics: Regular expressions (RE2) for whole names of metrics that the client gets wrong.
         reasons: Reasons of the rules that apply, for the REST API.
     """
 
@@ -159,6 +171,7 @@ class Treatment:
     one_prefix: bool = False
     kinds: tuple[tuple[str, ...], ...] = ()
     max_interval_ms: int | None = None
+    bad_metrics: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
 
     def interval_ms(self, wanted: int) -> int:
@@ -223,6 +236,7 @@ class Quirks:
             one_prefix=any(q.one_prefix for q in quirks),
             kinds=next((q.kinds for q in quirks if q.kinds), ()),
             max_interval_ms=next((q.max_interval_ms for q in quirks if q.max_interval_ms is not None), None),
+            bad_metrics=tuple(dict.fromkeys(pattern for q in quirks for pattern in q.bad_metrics)),
             reasons=tuple(q.reason for q in quirks),
         )
 
@@ -290,6 +304,7 @@ def _of_settings(rule: QuirkSettings) -> Quirk:
         compression=None if rule.compression is None else tuple(CODECS[codec] for codec in rule.compression),
         metrics=rule.metrics,
         max_interval_ms=rule.max_interval_ms,
+        bad_metrics=rule.bad_metrics,
     )
 
 

@@ -11,7 +11,7 @@ import itertools
 import math
 import re
 from bisect import bisect_right
-from collections.abc import MutableSequence
+from collections.abc import Iterable, MutableSequence
 from typing import Any, Final
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
@@ -24,6 +24,8 @@ __all__ = [
     "MAX_ATTRIBUTES",
     "MAX_SCRUBBED",
     "Scrubber",
+    "hits",
+    "keep",
     "may_need_scrubbing",
     "refuse_too_many",
     "refuse_too_many_hits",
@@ -82,14 +84,15 @@ def may_need_scrubbing(data: bytes) -> bool:
     )
 
 
-def refuse_too_many(messages: int) -> None:
+def refuse_too_many(messages: int, most: int | None = None) -> None:
     """Refuse a push before it is parsed, of which so many messages would have to be looked at.
 
     Raises:
-        TooLargeError: They are more than :data:`MAX_SCRUBBED`.
+        TooLargeError: They are more than ``most``, by default :data:`MAX_SCRUBBED`.
     """
-    if messages > MAX_SCRUBBED:
-        raise TooLargeError(f"has more than {MAX_SCRUBBED} messages to look at")
+    most = MAX_SCRUBBED if most is None else most
+    if messages > most:
+        raise TooLargeError(f"has more than {most} messages to look at")
 
 
 def refuse_too_many_hits(data: bytes, metrics: int) -> None:
@@ -99,17 +102,22 @@ def refuse_too_many_hits(data: bytes, metrics: int) -> None:
         TooLargeError: More than :data:`MAX_ATTRIBUTES` places are.
     """
     if metrics > MAX_SCRUBBED:
-        _hits(_VALUES, data)
-        _hits(_KEYS, data)
+        hits(_VALUES, data)
+        hits(_KEYS, data)
 
 
-def _hits(patterns: tuple[re.Pattern[bytes], ...], data: bytes) -> list[int]:
-    """Find the places that are suspicious."""
+def hits(patterns: Iterable[re.Pattern[bytes]], data: bytes, most: int | None = None) -> list[int]:
+    """Find the places that are suspicious.
+
+    Raises:
+        TooLargeError: They are more than ``most``, by default :data:`MAX_ATTRIBUTES`.
+    """
+    most = MAX_ATTRIBUTES if most is None else most
     found = itertools.chain.from_iterable(pattern.finditer(data) for pattern in patterns)
-    hits = [hit.start() for hit in itertools.islice(found, MAX_ATTRIBUTES + 1)]
-    if len(hits) > MAX_ATTRIBUTES:
-        raise TooLargeError(f"has more than {MAX_ATTRIBUTES} places to look at")
-    return hits
+    places = [hit.start() for hit in itertools.islice(found, most + 1)]
+    if len(places) > most:
+        raise TooLargeError(f"has more than {most} places to look at")
+    return places
 
 
 class Scrubber:
@@ -137,7 +145,7 @@ class Scrubber:
             TooLargeError: There are more than :data:`MAX_SCRUBBED` messages to look at, or more than
                 :data:`MAX_ATTRIBUTES` attributes.
         """
-        _keep(metrics.resource_metrics, [self._keeps_resource(item) for item in metrics.resource_metrics])
+        keep(metrics.resource_metrics, [self._keeps_resource(item) for item in metrics.resource_metrics])
 
     def scrub_metrics(self, metrics: MutableSequence[bytes]) -> None:
         """Scrub encoded Metric messages in place; only suspicious ones are parsed.
@@ -152,8 +160,8 @@ class Scrubber:
         apart = list(metrics)
         together = b"".join(apart)
         ends = list(itertools.accumulate(map(len, apart)))
-        odd_values = {bisect_right(ends, hit) for hit in _hits(_VALUES, together)}
-        odd_keys = {bisect_right(ends, hit) for hit in _hits(_KEYS, together)}
+        odd_values = {bisect_right(ends, hit) for hit in hits(_VALUES, together)}
+        odd_keys = {bisect_right(ends, hit) for hit in hits(_KEYS, together)}
         refuse_too_many(len(odd_values | odd_keys))
         emptied = []
         for index in sorted(odd_values | odd_keys):
@@ -189,13 +197,13 @@ class Scrubber:
         self._look_at(1)
         self._remove_labels(resource_metrics.resource.attributes)
         kept = [self._keeps_scope(item) for item in resource_metrics.scope_metrics]
-        return _keep(resource_metrics.scope_metrics, kept)
+        return keep(resource_metrics.scope_metrics, kept)
 
     def _keeps_scope(self, scope_metrics: Any) -> bool:
         self._look_at(1)
         self._remove_labels(scope_metrics.scope.attributes)
         kept = [self._keeps_metric(item, with_labels=True) for item in scope_metrics.metrics]
-        return _keep(scope_metrics.metrics, kept)
+        return keep(scope_metrics.metrics, kept)
 
     def _keeps_metric(self, metric: Any, *, with_labels: bool) -> bool:
         self._look_at(1)
@@ -212,7 +220,7 @@ class Scrubber:
             point.WhichOneof("value") != "as_double" or math.isfinite(point.as_double) for point in points
         ]
         self.dropped_points += kept.count(False)
-        return _keep(points, kept)
+        return keep(points, kept)
 
     def _remove_labels_of(self, points: Any) -> None:
         for point in points:
@@ -227,7 +235,7 @@ class Scrubber:
         self._look_at_attributes(len(attributes))
         kept = [attribute.key not in _OWNED for attribute in attributes]
         self.removed_labels += kept.count(False)
-        _keep(attributes, kept)
+        keep(attributes, kept)
 
     def _look_at_attributes(self, attributes: int) -> None:
         self._attributes += attributes
@@ -239,7 +247,7 @@ class Scrubber:
         refuse_too_many(self._looked_at)
 
 
-def _keep(items: Any, kept: list[bool]) -> bool:
+def keep(items: Any, kept: list[bool]) -> bool:
     """Remove the items that are not kept; say whether the list is as it was or still has some."""
     if False not in kept:
         return True

@@ -16,14 +16,16 @@ from receiver.telemetry.backpressure import BackPressure
 from receiver.telemetry.compression import CODEC_NAMES, CODECS, inflate
 from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.errors import PushError, TooLargeError, UnknownCodecError
+from receiver.telemetry.folding import ClientIdFolding
 from receiver.telemetry.instance import ClientInstance, ClientInstances
-from receiver.telemetry.labels import label_facts
+from receiver.telemetry.labels import LabelFacts, label_facts
 from receiver.telemetry.limits import Exceeded, Limits
 from receiver.telemetry.offenders import Offenders
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
 from receiver.telemetry.quirks import Quirks
 from receiver.telemetry.series import SeriesBudgets
+from receiver.telemetry.steps import Steps
 from receiver.telemetry.subscription import ClientFacts, SubscriptionSet
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k71_get_telemetry_subscriptions import (
@@ -49,9 +51,11 @@ class ClientTelemetry:
         subscriptions: What is asked of clients, until :meth:`replace_subscriptions`.
         limits: What a client may take; others count there too.
         random_bytes: Gives so many random bytes, as ``os.urandom`` does.
+        hash_key: What ``telemetry.privacy.key_file`` holds; None where nothing is hashed.
 
     Raises:
         QuirkError: A rule in the settings is wrong.
+        PrivacyError: Something is to be hashed, and the key is missing or too short.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class ClientTelemetry:
         subscriptions: SubscriptionSet,
         limits: Limits,
         random_bytes: Callable[[int], bytes],
+        hash_key: bytes | None = None,
     ) -> None:
         self._settings = settings
         self._max_bytes = settings.max_bytes
@@ -72,6 +77,8 @@ class ClientTelemetry:
         self._quirks = Quirks(
             settings.quirks, compression=tuple(CODECS[codec] for codec in settings.compression)
         )
+        self._steps = Steps(settings.normalization, settings.privacy, hash_key)
+        self._folding = ClientIdFolding(settings.series.client_id_folding)
         self._series = SeriesBudgets(settings.series)
         self._backpressure = BackPressure(settings.backpressure)
         self._offenders = Offenders(settings.backpressure)
@@ -106,18 +113,23 @@ class ClientTelemetry:
         """Ask something else of clients, from the next request of each on."""
         self._subscriptions = subscriptions
 
-    def replace_settings(self, settings: TelemetrySettings) -> None:
+    def replace_settings(self, settings: TelemetrySettings, hash_key: bytes | None = None) -> None:
         """Work with other limits, defaults and quirks, from the next request of each client on.
 
         Args:
             settings: The new ones; ``max_bytes`` and ``max_instances`` stay as they were at the start.
+            hash_key: What ``telemetry.privacy.key_file`` holds; None where nothing is hashed.
 
         Raises:
             QuirkError: A rule in the settings is wrong, and nothing has changed.
+            PrivacyError: Something is to be hashed, and the key is missing or too short; likewise.
         """
+        steps = Steps(settings.normalization, settings.privacy, hash_key)
         self._quirks = Quirks(
             settings.quirks, compression=tuple(CODECS[codec] for codec in settings.compression)
         )
+        self._steps = steps
+        self._folding = ClientIdFolding(settings.series.client_id_folding)
         self._settings = settings
         self._series.replace_settings(settings.series)
         self._backpressure.replace_settings(settings.backpressure)
@@ -227,12 +239,16 @@ class ClientTelemetry:
             )
         inflated = _EMPTY
         labelled = _NOTHING
+        facts = self._facts(instance, connection)
         try:
             inflated = self._inflate(request.compression_type, metrics)
             if inflated:
-                facts = label_facts(instance.text_id, connection, self._broker)
                 labelled = label_metrics(
-                    inflated, instance.labels(facts), max_entries=self._settings.max_entries
+                    inflated,
+                    instance.labels(facts),
+                    max_entries=self._settings.max_entries,
+                    steps=self._steps.of(instance.treatment.bad_metrics),
+                    max_series=self._series.allowed(client_instance_id, connection.principal),
                 )
         except PushError as problem:
             # A few bytes may have been much work.
@@ -244,9 +260,17 @@ class ClientTelemetry:
             return _refused(instance, problem.error_code, str(problem), size, len(inflated))
         self._offenders.pushed(client_instance_id, len(inflated), now, too_large=False)
         instance.accept_push(now, received_at_ns, terminating=request.terminating)
+        self._series.used(
+            client_instance_id,
+            principal=connection.principal,
+            client_id=self._folding.fold(connection.client_id),
+            series=labelled.series,
+            overflowed=labelled.overflowed,
+            now=now,
+        )
         push = None
         if labelled.data:
-            context = self._context(instance, connection, received_at_ns)
+            context = self._context(instance, connection, facts, received_at_ns)
             payload = ClientTelemetryPayload(
                 client_instance_id=instance.text_id,
                 terminating=request.terminating,
@@ -263,6 +287,8 @@ class ClientTelemetry:
             inflated_bytes=len(inflated),
             dropped_points=labelled.dropped_points,
             removed_labels=labelled.removed_labels,
+            overflowed_points=labelled.overflowed,
+            steps=labelled.steps,
         )
 
     def _inflate(self, codec: int, metrics: bytes | memoryview) -> bytes:
@@ -315,30 +341,40 @@ class ClientTelemetry:
             default_interval_ms=self._settings.default_interval_ms,
         )
 
+    def _facts(self, instance: ClientInstance, connection: Connection) -> LabelFacts:
+        """Say what the labels are, as far as they may be forwarded."""
+        facts = label_facts(instance.text_id, connection, self._broker)
+        client_id = self._folding.fold(connection.client_id)
+        if client_id != connection.client_id:
+            facts = facts._replace(client_id=client_id)
+        return self._steps.privacy.facts(facts)
+
     def _context(
-        self, instance: ClientInstance, connection: Connection, received_at_ns: int
+        self, instance: ClientInstance, connection: Connection, facts: LabelFacts, received_at_ns: int
     ) -> ClientTelemetryContext:
+        # What is no label may not be told a plugin either.
+        port = facts.client_source_port
         return ClientTelemetryContext(
             connection_id=connection.id,
             listener=connection.listener,
             security_protocol=connection.security_protocol,
-            source_address=connection.source_address,
-            source_port=connection.source_port,
-            principal=connection.principal,
-            client_id=connection.client_id,
-            client_software_name=connection.client_software_name,
-            client_software_version=connection.client_software_version,
+            source_address=facts.client_source_address or "",
+            source_port=port if isinstance(port, int) else 0,
+            principal=facts.principal or "",
+            client_id=facts.client_id or "",
+            client_software_name=facts.client_software_name or "",
+            client_software_version=facts.client_software_version or "",
             broker_id=self._broker.id,
             cluster_id=self._broker.cluster_id,
             subscription_id=instance.subscription_id,
             push_interval_ms=instance.push_interval_ms,
             received_at_ns=received_at_ns,
-            sasl_mechanism=connection.sasl_mechanism,
+            sasl_mechanism=facts.sasl_mechanism,
         )
 
 
 _ACCEPTED: Final = PushTelemetryResponse(error_code=ErrorCode.NONE)
-_NOTHING: Final = LabelledMetrics(data=b"", dropped_points=0, removed_labels=0)
+_NOTHING: Final = LabelledMetrics(data=b"")
 
 _PROBLEMS: Final = {
     ErrorCode.INVALID_REQUEST: "the instance said before that it terminates",

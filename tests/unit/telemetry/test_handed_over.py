@@ -44,7 +44,10 @@ def test_captured_payloads_arrive_with_all_labels(name: str, codec: int) -> None
     assert outcome.push is not None
     received = outcome.push.payload.metrics
     sent = MetricsData.FromString(payload(name))
-    own = {a.key: a.value.string_value for a in sent.resource_metrics[0].resource.attributes}
+    own = {
+        "group_member_id" if a.key == "member_id" else a.key: a.value.string_value
+        for a in sent.resource_metrics[0].resource.attributes
+    }
     assert labels_of(received) == [
         own
         | {

@@ -170,7 +170,9 @@ def test_a_wrong_rule_is_named(rule: dict[str, Any], field: str) -> None:
 def test_every_built_in_rule_says_why_and_can_apply() -> None:
     for quirk in BUILT_IN_QUIRKS:
         assert quirk.reason
-        assert quirk.compression or quirk.one_prefix or quirk.kinds or quirk.max_interval_ms
+        assert (
+            quirk.compression or quirk.one_prefix or quirk.kinds or quirk.max_interval_ms or quirk.bad_metrics
+        )
 
 
 def test_made_up_names_do_not_pile_up() -> None:

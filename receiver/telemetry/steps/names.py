@@ -1,0 +1,147 @@
+"""Metrics by name: which metrics a list holds, and which units and descriptions they lack.
+
+Owns how a name is told without parsing, and what the catalogue adds. A name is kept as the bytes of its field
+(``Metric.name``): a metric that is written in the usual way begins with them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from operator import add
+from typing import Any, Final, Generic, TypeVar
+
+from receiver.catalogue import Catalogue
+from receiver.telemetry.labels import length_delimited
+from receiver.telemetry.otlp_views import MetricHead
+from receiver.telemetry.scrub import refuse_too_many
+
+__all__ = ["ByName", "Names", "Units"]
+
+_NAME_TAG: Final = b"\x0a"
+_DESCRIPTION_TAG: Final = b"\x12"
+_UNIT_TAG: Final = b"\x1a"
+
+# A name's length in one byte.
+_SHORT: Final = 0x80
+_REMEMBERED: Final = 4_096
+
+_Answer = TypeVar("_Answer")
+
+
+class Names:
+    """The names of metrics, told from their bytes."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: set[bytes] = set()
+
+    def of(self, metrics: Sequence[bytes], counted: Any) -> list[bytes]:
+        """Tell the names of metrics.
+
+        Args:
+            metrics: Encoded Metric messages.
+            counted: The same as a ``Counted``.
+
+        Returns:
+            The encoded name of each, an empty one where there is none.
+
+        Raises:
+            TooLargeError: Too many of them are written in an unusual way.
+        """
+        # Each has one name, where all have as many names as they are and each begins with one.
+        if len(counted.metrics.name) == len(metrics):
+            with contextlib.suppress(IndexError):  # a metric without anything
+                names = [metric[: metric[1] + 2] for metric in metrics]
+                if self._known.issuperset(names) or self._are_names(names):
+                    return names
+        refuse_too_many(len(metrics))
+        return [length_delimited(_NAME_TAG, MetricHead.FromString(metric).name) for metric in metrics]
+
+    def _are_names(self, names: Iterable[bytes]) -> bool:
+        new = set(names) - self._known
+        if not all(name[0] == _NAME_TAG[0] and name[1] < _SHORT and len(name) == name[1] + 2 for name in new):
+            return False
+        if len(self._known) + len(new) > _REMEMBERED:
+            self._known.clear()
+        if len(new) <= _REMEMBERED:
+            self._known |= new
+        return True
+
+
+class ByName(dict[bytes, _Answer], Generic[_Answer]):
+    """What is said of a metric by its name, remembered for names of usual length.
+
+    Args:
+        answer: Says it of a name as text.
+    """
+
+    __slots__ = ("_answer",)
+
+    def __init__(self, answer: Callable[[str], _Answer]) -> None:
+        super().__init__()
+        self._answer = answer
+
+    def __missing__(self, name: bytes) -> _Answer:
+        """Say it of an encoded name."""
+        said = self._answer(MetricHead.FromString(name).name.decode())
+        if len(name) < _SHORT:
+            if len(self) >= _REMEMBERED:
+                self.clear()
+            self[name] = said
+        return said
+
+
+class Units:
+    """Units and descriptions of standard metrics, to be appended to metrics that lack them.
+
+    Args:
+        catalogue: The standard metrics.
+        units: Whether to add units.
+        descriptions: Whether to add descriptions.
+    """
+
+    __slots__ = ("_catalogue", "_descriptions", "_missing", "_units")
+
+    def __init__(self, catalogue: Catalogue, *, units: bool, descriptions: bool) -> None:
+        self._catalogue = catalogue
+        self._units = units
+        self._descriptions = descriptions
+        self._missing = ByName(lambda name: self._fields(name, units=units, descriptions=descriptions))
+
+    def added(self, metrics: Iterable[bytes], names: Sequence[bytes], counted: Any) -> list[bytes]:
+        """Add them.
+
+        Args:
+            metrics: Encoded metrics.
+            names: Their encoded names.
+            counted: The same metrics as a ``Counted``, before anything was added.
+
+        Returns:
+            The metrics with what they lacked.
+
+        Raises:
+            TooLargeError: There are too many to look at each, where some have units and some have not.
+        """
+        seen = counted.metrics
+        if not (self._units and seen.unit) and not (self._descriptions and seen.description):
+            return list(map(add, metrics, map(self._missing.__getitem__, names)))
+        refuse_too_many(len(names))
+        return list(map(self._completed, metrics))
+
+    def _completed(self, metric: bytes) -> bytes:
+        head = MetricHead.FromString(metric)
+        return metric + self._fields(
+            head.name.decode(),
+            units=self._units and not head.unit,
+            descriptions=self._descriptions and not head.description,
+        )
+
+    def _fields(self, name: str, *, units: bool, descriptions: bool) -> bytes:
+        standard = self._catalogue.metric(name)
+        if standard is None:
+            return b""
+        description = length_delimited(_DESCRIPTION_TAG, standard.description.encode())
+        unit = b"" if standard.unit is None else length_delimited(_UNIT_TAG, standard.unit.encode())
+        return (description if descriptions else b"") + (unit if units else b"")

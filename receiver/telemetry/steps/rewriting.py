@@ -1,0 +1,264 @@
+"""Attributes rewritten in encoded messages.
+
+Owns how the messages that have something to rewrite are found, and how few of them are parsed:
+
+- A search over the bytes finds the metrics with a key that may have to be rewritten: it may find too many,
+  and never too few.
+- Of a metric with one data point, what is rewritten depends on all but the point's times and its value. What
+  becomes of it is remembered by that, for all clients.
+
+It must not know what becomes of an attribute.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+
+from receiver.telemetry.errors import TooLargeError
+from receiver.telemetry.labels import length_delimited
+from receiver.telemetry.otlp_views import AttributeKeys, MetricList, attribute_keys
+from receiver.telemetry.scrub import MAX_ATTRIBUTES, hits, refuse_too_many
+from receiver.telemetry.steps.attributes import AttributeCounts, attributes_of, rewrite
+from receiver.telemetry.steps.privacy import Privacy
+
+__all__ = ["AttributeRewriter"]
+
+#: So many metrics are remembered without their times and values, none of more bytes.
+_REMEMBERED: Final = 16_384
+_REMEMBERED_BYTES: Final = 512
+
+#: More keys than these are not searched for one by one.
+_MAX_SEARCHES: Final = 16
+# A key's length in one byte.
+_SHORT: Final = 0x80
+
+#: Messages in a push that are looked at one by one where rules have to be kept.
+_MAX_PRIVATE: Final = 25_000
+
+_KNOWN_BAD: Final = "known_bad"
+
+#: Of a NumberDataPoint: start_time_unix_nano, which not all have, time_unix_nano, and as_double or as_int.
+_TIMES_AND_VALUE: Final = re.compile(rb"(?:\x11.{8})?\x19.{8}[\x21\x31].{8}", re.DOTALL)
+#: Their tags, nine bytes from each other.
+_TAGS: Final = frozenset({b"\x19\x21", b"\x19\x31"})
+_TAGS_WITH_START: Final = frozenset({b"\x11\x19\x21", b"\x11\x19\x31"})
+#: In front of a key's text: tag and length of the attribute, tag and length of the key.
+_BEFORE_A_KEY: Final = 4
+_DATA_POINT_TAG: Final = b"\x0a"
+
+_Pattern = re.Pattern[bytes]
+#: What becomes of what is in front of times and value and of what is behind, and how many attributes are
+#: dropped and hashed.
+_Entry = tuple[bytes, bytes, int, int]
+
+
+def _key_pattern(length: int, key: bytes) -> _Pattern:
+    """Write a pattern for a key behind its length, which is in one byte, or in more that end in a zero."""
+    return re.compile(rb"%b(?<=[\x00\x%02x]%b)" % (key, length, key), re.DOTALL)
+
+
+@lru_cache(256)
+def _pattern_of(key: bytes) -> _Pattern:
+    return _key_pattern(len(key), re.escape(key))
+
+
+#: For what is normalised.
+_NODE_ID: Final = _key_pattern(7, rb"node[._]id")
+_MEMBER_ID: Final = _key_pattern(9, b"member_id")
+
+
+class AttributeRewriter:
+    """Rewrites attributes, and marks metrics whose values are known to be wrong.
+
+    Args:
+        normalize: Whether attributes are normalised.
+        privacy: The operator's rules.
+    """
+
+    __slots__ = ("_entries", "_marked_entries", "_normalize", "_privacy", "_scope_names")
+
+    def __init__(self, privacy: Privacy, *, normalize: bool) -> None:
+        self._normalize = normalize
+        self._privacy = privacy if privacy.attributes else None
+        self._scope_names = privacy.scope_name if privacy.hides_client_ids else None
+        self._entries: dict[tuple[bytes, bytes], _Entry] = {}
+        self._marked_entries: dict[tuple[bytes, bytes], _Entry] = {}
+
+    @property
+    def for_scopes(self) -> bool:
+        """Whether there is anything to do to scopes."""
+        return self._privacy is not None
+
+    def rewrite(
+        self, metrics: list[bytes], names: Sequence[bytes], marked: frozenset[int], counts: AttributeCounts
+    ) -> None:
+        """Rewrite the attributes of data points and exemplars, in place.
+
+        Args:
+            metrics: Encoded metrics.
+            names: Their encoded names.
+            marked: Which of them are marked, by index.
+            counts: Where to count what was dropped and hashed.
+
+        Raises:
+            TooLargeError: There is too much to look at one by one.
+        """
+        most = None if self._privacy is None else _MAX_PRIVATE
+        looked_at = 0
+        suspicious = self._suspicious(metrics)
+        for index in marked:
+            suspicious.setdefault(index, 0)
+        for index, place in suspicious.items():
+            metric = metrics[index]
+            entries = self._marked_entries if index in marked else self._entries
+            begin, end = _times_and_value(metric, place, len(names[index]))
+            around = (metric[:begin], metric[end:])
+            entry = entries.get(around)
+            if entry is not None:
+                before, after, dropped, hashed = entry
+                metrics[index] = before + metric[begin:end] + after
+                if dropped or hashed:
+                    counts.dropped += dropped
+                    counts.hashed += hashed
+                continue
+            parsed = Metric.FromString(metric)
+            kind = parsed.WhichOneof("data")
+            if kind is None:
+                continue
+            points = getattr(parsed, kind).data_points
+            looked_at += 1 + len(points)
+            refuse_too_many(looked_at, most)
+            is_as_usual = _span(parsed, kind, metric) == (begin, end)
+            here = AttributeCounts()
+            if self._rewrite_points(points, here, mark=index in marked):
+                metrics[index] = parsed.SerializeToString()
+            counts.dropped += here.dropped
+            counts.hashed += here.hashed
+            span = _span(parsed, kind, metrics[index])
+            if is_as_usual and span is not None and len(metric) <= _REMEMBERED_BYTES:
+                if len(entries) >= _REMEMBERED:
+                    entries.clear()
+                before, after = metrics[index][: span[0]], metrics[index][span[1] :]
+                entries[around] = (before, after, here.dropped, here.hashed)
+
+    def resource(self, resource: bytes, counts: AttributeCounts) -> bytes:
+        """Rewrite the attributes of an encoded Resource.
+
+        Raises:
+            TooLargeError: It has too many.
+        """
+        if self._privacy is None and not (
+            self._normalize and (_NODE_ID.search(resource) or _MEMBER_ID.search(resource))
+        ):
+            return resource
+        parsed = Resource.FromString(resource)
+        if self._privacy is None and len(parsed.attributes) > MAX_ATTRIBUTES:
+            counts.passed_over = True
+            return resource
+        changed = self._rewrite(parsed.attributes, counts, normalize=self._normalize)
+        return bytes(parsed.SerializeToString()) if changed else resource
+
+    def scope(self, scope: bytes, counts: AttributeCounts) -> bytes:
+        """Do what rules say to an encoded InstrumentationScope.
+
+        Raises:
+            TooLargeError: It has too many attributes.
+        """
+        parsed = InstrumentationScope.FromString(scope)
+        changed = self._rewrite(parsed.attributes, counts, normalize=False)
+        if self._scope_names is not None:
+            name = self._scope_names(parsed.name)
+            changed |= name != parsed.name
+            parsed.name = name
+        return bytes(parsed.SerializeToString()) if changed else scope
+
+    def _suspicious(self, metrics: Sequence[bytes]) -> dict[int, int]:
+        """Find the metrics that may have an attribute to rewrite: by index, and where in them a key is."""
+        together = b"".join(metrics)
+        patterns: list[_Pattern] = []
+        if self._normalize:
+            patterns.append(_NODE_ID)
+            if b"member_id" in together:
+                patterns.append(_MEMBER_ID)
+        if self._privacy is not None:
+            view = AttributeKeys.FromString(MetricList(metrics=metrics).SerializeToString())
+            keys = {key for key in attribute_keys(view) if self._is_ruled(key.decode())}
+            if len(keys) > _MAX_SEARCHES or any(not 0 < len(key) < _SHORT for key in keys):
+                return dict.fromkeys(range(len(metrics)), 0)
+            patterns += map(_pattern_of, keys)
+        places = hits(patterns, together, None if self._privacy is None else _MAX_PRIVATE)
+        found: dict[int, int] = {}
+        if places:
+            starts = [0, *itertools.accumulate(map(len, metrics))]
+            for place in places:
+                index = bisect_right(starts, place) - 1
+                found.setdefault(index, place - starts[index])
+        return found
+
+    def _is_ruled(self, key: str) -> bool:
+        return self._privacy is not None and self._privacy.attribute(key, key) is not None
+
+    def _rewrite_points(self, points: Any, counts: AttributeCounts, *, mark: bool) -> bool:
+        changed = False
+        for attributes in attributes_of(points):
+            changed |= self._rewrite(attributes, counts, normalize=self._normalize)
+        if mark:
+            for point in points:
+                if all(attribute.key != _KNOWN_BAD for attribute in point.attributes):
+                    point.attributes.add(key=_KNOWN_BAD).value.bool_value = True
+                    changed = True
+        return changed
+
+    def _rewrite(self, attributes: Any, counts: AttributeCounts, *, normalize: bool) -> bool:
+        if len(attributes) > MAX_ATTRIBUTES:
+            raise TooLargeError(f"has more than {MAX_ATTRIBUTES} attributes to look at")
+        return rewrite(attributes, normalize=normalize, privacy=self._privacy, counts=counts)
+
+
+def _times_and_value(metric: bytes, place: int, start: int) -> tuple[int, int]:
+    """Guess where the times and the value of a metric's only data point are.
+
+    Args:
+        metric: The encoded metric.
+        place: Where a key's text is in it, which is right behind them if it is the first one's.
+        start: Where they cannot be in front of.
+
+    Returns:
+        Where they begin and end; 0 and 0 where nothing looks like it.
+    """
+    end = place - _BEFORE_A_KEY
+    begin = end - 27
+    if begin > start and metric[begin:end:9] in _TAGS_WITH_START:
+        return begin, end
+    begin = end - 18
+    if begin > start and metric[begin:end:9] in _TAGS:
+        return begin, end
+    found = _TIMES_AND_VALUE.search(metric, start)
+    return found.span() if found is not None else (0, 0)
+
+
+def _span(parsed: Any, kind: str, metric: bytes) -> tuple[int, int] | None:
+    """Say where the times and the value of a metric's only data point are.
+
+    That is, where the metric is written so that whatever is in front of them and behind tells everything but
+    them; None where it is not.
+    """
+    data = getattr(parsed, kind)
+    written = data.SerializeToString()
+    if len(data.data_points) != 1 or parsed.SerializeToString() != metric or not metric.endswith(written):
+        return None
+    point = data.data_points[0].SerializeToString()
+    found = _TIMES_AND_VALUE.match(point)
+    if found is None:
+        return None
+    begin = len(metric) - len(written) + len(length_delimited(_DATA_POINT_TAG, point)) - len(point)
+    return begin, begin + found.end()
