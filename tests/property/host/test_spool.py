@@ -172,6 +172,7 @@ def test_the_bound_holds_and_what_went_is_the_oldest_and_counted(
         spool.rewind()
         left = read_all(spool)
         assert len(left) == spool.statistics.pushes
+        assert spool.statistics.lost_pushes == spool.statistics.set_aside_segments == 0
         assert left == sorted(set(left))
         spool.close()
         assert spool.open().pushes == len(left)

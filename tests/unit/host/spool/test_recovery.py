@@ -179,6 +179,43 @@ def test_a_bad_body_costs_its_frame_and_the_segment_is_set_aside_once_it_is_read
     assert one.statistics.bytes == bytes_on_disk(folder)
 
 
+def test_damage_in_what_is_delivered_costs_nothing(tmp_path: Path) -> None:
+    one = opened(tmp_path)
+    append_each(one, 0, 10)
+    one.commit(one.read(5, EVERYTHING)[-1].position)
+    one.close()
+    (path,) = segments(tmp_path)
+    flip(path, frames(path)[2] + HEADER_BYTES + 30)
+    one.open()
+    assert read_all(one) == [5, 6, 7, 8, 9]
+    assert one.statistics.lost_pushes == one.statistics.set_aside_segments == 0
+
+
+def test_a_segment_under_another_name_is_set_aside(tmp_path: Path) -> None:
+    folder = crashed(tmp_path, pushes=20)
+    each = frames_in(folder)
+    segments(folder)[0].rename(folder / f"{1:020}.log")
+    one = spool(folder)
+    assert one.open().set_aside == (f"{1:020}.log",)
+    assert (folder / f"{1:020}.log.corrupt").exists()
+    assert read_all(one) == list(range(each, 20))
+
+
+def test_numbers_that_are_given_twice_lose_nothing_of_the_later_segment(tmp_path: Path) -> None:
+    """A segment that could not be read to its end when the later one was begun, and can be now."""
+    folder = crashed(tmp_path, pushes=6, segment_bytes=1 << 16)
+    (path,) = segments(folder)
+    whole = path.read_bytes()
+    flip(path, frames(path)[4] + 5)
+    one = opened(folder)
+    append_each(one, 100, 105)
+    one.close()
+    path.write_bytes(whole)
+    one.open()
+    assert one.statistics.pushes == 9
+    assert read_all(one) == [0, 1, 2, 3, 100, 101, 102, 103, 104]
+
+
 def test_a_bad_last_frame_is_passed(tmp_path: Path) -> None:
     folder = crashed(tmp_path, pushes=frames_in(crashed(tmp_path / "count", pushes=20)) * 2)
     one = opened(folder)

@@ -145,6 +145,18 @@ def test_at_the_bound_the_oldest_go_and_are_counted(tmp_path: Path) -> None:
     assert one.open().pushes == len(left)
 
 
+def test_what_went_at_the_bound_is_not_looked_for(tmp_path: Path) -> None:
+    one = opened(tmp_path, max_bytes=20_000)
+    one.append(some(0, 10, size=300))
+    assert told(one.read(3, EVERYTHING)) == [0, 1, 2]
+    append_each(one, 10, 100, size=300)
+    left = list(range(one.statistics.dropped_full, 100))
+    assert left[0] > 10
+    one.rewind()
+    assert read_all(one) == left
+    assert one.statistics.lost_pushes == one.statistics.set_aside_segments == 0
+
+
 def test_a_lower_bound_holds_from_the_start(tmp_path: Path) -> None:
     one = opened(tmp_path, segment_bytes=2000)
     append_each(one, 0, 100, size=500)
