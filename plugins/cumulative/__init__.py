@@ -19,8 +19,21 @@ not after that of the last one in its series. An export that is tried again must
 keeps what was made of its pushes.
 """
 
-from plugins.cumulative.cumulative import Cumulative, Ended, Point, Statistics, Taken
+from plugins.cumulative.cumulative import Cumulative, Statistics
+from plugins.cumulative.histograms import ExponentialTotal
 from plugins.cumulative.once import Once
 from plugins.cumulative.series import Kind, Series, Target
+from plugins.cumulative.taken import Ended, Point, Taken
 
-__all__ = ["Cumulative", "Ended", "Kind", "Once", "Point", "Series", "Statistics", "Taken", "Target"]
+__all__ = [
+    "Cumulative",
+    "Ended",
+    "ExponentialTotal",
+    "Kind",
+    "Once",
+    "Point",
+    "Series",
+    "Statistics",
+    "Taken",
+    "Target",
+]

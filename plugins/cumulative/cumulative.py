@@ -9,78 +9,24 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic
+from typing import Final, Generic
 
-from plugins.cumulative.series import Kind, Series, SeriesState, Target, TargetState
-from plugins.cumulative.view import MetricsView
+from plugins.cumulative.series import Series, SeriesState, Target, TargetState
+from plugins.cumulative.taken import Ended, Taken
+from plugins.cumulative.taking import Taking
+from plugins.cumulative.view import PushView
 from receiver.plugin import Push
 
-__all__ = ["Cumulative", "Ended", "Point", "Statistics", "Taken"]
+__all__ = ["Cumulative", "Statistics"]
 
 #: Silence, in push intervals, by which a series has ended.
 _SILENCE: Final = 3
-#: So many points in a row are no repeats: the client's clock was set back.
-_CLOCK_SET_BACK: Final = 3
 #: How many of its last pushes an instance is known to repeat.
 _REMEMBERED_PUSHES: Final = 8
 #: Resources of one instance that are known by their bytes; a client has one at a time.
 _REMEMBERED_RESOURCES: Final = 16
 #: How often everybody's silence is looked at.
 _LOOK_EVERY_NS: Final = 1_000_000_000
-
-_DELTA: Final = 1
-_CUMULATIVE: Final = 2
-#: ``DataPointFlags``: the point says that there is no value.
-_NO_RECORDED_VALUE: Final = 1
-
-_KINDS: Final = {
-    "gauge": Kind.GAUGE,
-    "histogram": Kind.HISTOGRAM,
-    "exponential_histogram": Kind.EXPONENTIAL,
-    "summary": Kind.SUMMARY,
-}
-
-
-@dataclass(slots=True)
-class Ended(Generic[TargetState, SeriesState]):
-    """What ended.
-
-    Attributes:
-        series: The series, each once.
-        targets: The targets that have no series any more.
-    """
-
-    series: list[Series[SeriesState]] = field(default_factory=list)
-    targets: list[Target[TargetState, SeriesState]] = field(default_factory=list)
-
-
-#: A data point that counts: its series' target, its ``Metric`` (of ``MetricsView``), itself, and its index in
-#: the metric's ``data_points`` as the client sent them.
-Point = tuple[Target[TargetState, SeriesState], Any, Any, int]
-
-
-@dataclass(slots=True, kw_only=True)
-class Taken(Generic[TargetState, SeriesState]):
-    """What a push became.
-
-    Attributes:
-        metrics: Its ``MetricsData`` (of ``MetricsView``), cumulative, without the points that don't count.
-        points: The points that count, one for each series.
-        ended: What ended before this push, or by it: a terminating push's own series end after their points.
-        late: Points left out because they don't come after the last one of their series.
-        refused: Points left out because what they hold can't be added, or for want of room.
-    """
-
-    metrics: Any
-    points: dict[Series[SeriesState], Point[TargetState, SeriesState]]
-    ended: Ended[TargetState, SeriesState]
-    late: int = 0
-    refused: int = 0
-
-    @property
-    def data(self) -> bytes:
-        """The cumulative metrics as OTLP bytes."""
-        return bytes(self.metrics.SerializeToString())
 
 
 @dataclass(slots=True)
@@ -147,13 +93,13 @@ class Cumulative(Generic[TargetState, SeriesState]):
         now = context.received_at_ns
         ended = self.expire(now)
         instance = self._instance(push, ended)
-        taken = Taken(metrics=MetricsView(), points={}, ended=ended)
+        taken = Taken(points={}, ended=ended, push=PushView())
         keys = (payload.push_id, (now, payload.sequence))
         if any(key in instance.pushes for key in keys):
             self.statistics.repeated_pushes += 1
             return taken
         instance.pushes.extend(keys)
-        taken.metrics = MetricsView.FromString(payload.data)
+        taken.push = PushView.FromString(payload.data)
         self._take_metrics(instance, taken)
         if payload.terminating:
             self._end(instance, ended)
@@ -202,21 +148,18 @@ class Cumulative(Generic[TargetState, SeriesState]):
     def _take_metrics(
         self, instance: _Instance[TargetState, SeriesState], taken: Taken[TargetState, SeriesState]
     ) -> None:
-        left_out: list[tuple[Any, int]] = []
-        present = set()
-        for resource_metrics in taken.metrics.resource_metrics:
+        taking = Taking(
+            taken, now_ns=instance.seen_ns, make_room=lambda: self._make_room(instance, taken.ended)
+        )
+        for resource_metrics in taken.push.resource_metrics:
             target = self._target(instance, b"".join(resource_metrics.resource))
-            present.add(target.key)
             for scope_metrics in resource_metrics.scope_metrics:
-                for metric in scope_metrics.metrics:
-                    self._take_metric(instance, target, metric, taken, left_out)
-        # From the back, so that the places that are still to come stay right.
-        for points, place in sorted(left_out, key=lambda one: one[1], reverse=True):
-            del points[place]
-        if present:
+                taking.take_scope(target, scope_metrics)
+        taking.close()
+        if taking.shapes:
             # A client tells all that it has under one Resource: one that is missing is one that it had.
-            for key in instance.targets.keys() - present:
-                self._end_target(instance, instance.targets[key], taken.ended)
+            for target in [one for one in instance.targets.values() if one not in taking.shapes]:
+                self._end_target(instance, target, taken.ended)
         self._sweep(instance, taken.ended)
 
     def _target(
@@ -234,73 +177,15 @@ class Cumulative(Generic[TargetState, SeriesState]):
         target.resource = resource
         return target
 
-    def _take_metric(
-        self,
-        instance: _Instance[TargetState, SeriesState],
-        target: Target[TargetState, SeriesState],
-        metric: Any,
-        taken: Taken[TargetState, SeriesState],
-        left_out: list[tuple[Any, int]],
-    ) -> None:
-        form = metric.WhichOneof("data")
-        if form is None:
-            return
-        data = getattr(metric, form)
-        kind = _KINDS.get(form) or (Kind.COUNTER if data.is_monotonic else Kind.UP_DOWN)
-        delta = unknown = False
-        if kind is not Kind.GAUGE and kind is not Kind.SUMMARY:
-            temporality = data.aggregation_temporality
-            unknown = temporality not in (_DELTA, _CUMULATIVE)
-            if delta := temporality == _DELTA:
-                data.aggregation_temporality = _CUMULATIVE
-        name = (metric.name, metric.unit, kind)
-        family = target.series.get(name)
-        if family is None:
-            family = target.series[name] = {}
-        points = data.data_points
-        now = instance.seen_ns
-        for place, point in enumerate(points):
-            encoded = point.attributes
-            attributes = tuple(sorted(encoded)) if encoded else ()
-            series = family.get(attributes)
-            if series is None:
-                if unknown or not self._has_room(instance, taken.ended):
-                    taken.refused += 1
-                    left_out.append((points, place))
-                    continue
-                series = family[attributes] = Series(kind, attributes)
-                self.statistics.series += 1
-            time_ns = point.time_unix_nano or now
-            twice = taken.points.get(series)
-            if twice is None and (time_ns < series.time_ns or (delta and time_ns == series.time_ns)):
-                series.late += 1
-                if series.late < _CLOCK_SET_BACK:
-                    taken.late += 1
-                    left_out.append((points, place))
-                    continue
-                series.begin_anew()
-            if point.flags & _NO_RECORDED_VALUE:
-                continue
-            if delta and not series.add(point, time_ns):
-                taken.refused += 1
-                left_out.append((points, place))
-                continue
-            if not delta:
-                series.follow(point, time_ns)
-            if twice is not None:
-                left_out.append((getattr(twice[1], form).data_points, twice[3]))
-            series.late = 0
-            series.time_ns = time_ns
-            series.seen_ns = now
-            taken.points[series] = (target, metric, point, place)
-
-    def _has_room(
+    def _make_room(
         self, instance: _Instance[TargetState, SeriesState], ended: Ended[TargetState, SeriesState]
     ) -> bool:
+        """Make room for one more series, and count it; False where there is none."""
         while self.statistics.series >= self._max_series:
             if next(iter(self._instances.values())) is instance:
                 return False
             self._evict_oldest(ended)
+        self.statistics.series += 1
         return True
 
     def _evict_oldest(self, ended: Ended[TargetState, SeriesState]) -> None:
@@ -346,5 +231,6 @@ class Cumulative(Generic[TargetState, SeriesState]):
         ended.targets.append(target)
 
     def _end_series(self, series: Series[SeriesState], ended: Ended[TargetState, SeriesState]) -> None:
+        series.alive = False
         self.statistics.series -= 1
         ended.series.append(series)

@@ -8,9 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from plugins.cumulative.histograms import ExponentialTotal, HistogramTotal
+
+if TYPE_CHECKING:
+    from plugins.cumulative.shape import Shape
 
 __all__ = ["Kind", "Series", "SeriesState", "Target", "TargetState"]
 
@@ -37,136 +40,141 @@ class Series(Generic[SeriesState]):
     """One series of one target.
 
     Attributes:
+        name: Its metric's name.
+        unit: Its metric's unit, may be empty.
+        description: Its metric's description, may be empty.
         kind: What it is.
         attributes: Its attributes, each an encoded ``KeyValue``, sorted.
+        number: Its last value, cumulative; of a histogram or a summary None, like before the first.
         start_ns: Since when it counts, by the client's clock; 0 where that isn't known.
         time_ns: The time of its last point, by the client's clock.
         seen_ns: When the push with its last point was received.
         late: How many points in a row came too late to count.
+        alive: Whether it hasn't ended.
         state: The caller's own, None until the caller sets it.
     """
 
     __slots__ = (
         "_histogram",
         "_lost",
-        "_number",
         "_rounded",
+        "alive",
         "attributes",
+        "description",
         "kind",
         "late",
+        "name",
+        "number",
         "seen_ns",
         "start_ns",
         "state",
         "time_ns",
+        "unit",
     )
 
-    def __init__(self, kind: Kind, attributes: tuple[bytes, ...]) -> None:
+    def __init__(self, metric: Any, kind: Kind, attributes: tuple[bytes, ...]) -> None:
+        self.name: str = metric.name
+        self.unit: str = metric.unit
+        self.description: str = metric.description
         self.kind = kind
         self.attributes = attributes
+        self.number: int | float | None = None
         self.start_ns = 0
         self.time_ns = 0
         self.seen_ns = 0
         self.late = 0
+        self.alive = True
         self.state: SeriesState | None = None
-        #: The cumulative number of a sum; None before the first.
-        self._number: int | float | None = None
         #: A sum of doubles as plain addition has it, and what that has lost.
         self._rounded = self._lost = 0.0
         self._histogram: HistogramTotal | ExponentialTotal | None = None
 
     def begin_anew(self) -> None:
         """Forget what was counted: the next delta is the first."""
-        self._number = self._histogram = None
+        self.number = self._histogram = None
+        self.start_ns = 0
 
-    def add(self, point: Any, time_ns: int) -> bool:
-        """Add a delta and make its point cumulative.
+    def add_number(self, delta: float, start_ns: int, time_ns: int) -> bool:
+        """Add a delta.
 
         Whole numbers are exact. Doubles carry what rounding has lost (Neumaier's summation), so that a
-        million deltas are as exact as one, and a sum that only grows never shrinks by it. What can't go on
-        (64 bits are full, a histogram has other boundaries) begins anew.
+        million deltas are as exact as one, and a sum that only grows never shrinks by it. Where 64 bits are
+        not enough, it begins anew.
+
+        Args:
+            delta: The delta.
+            start_ns: Since when it counts, 0 where that isn't known.
+            time_ns: Its time.
+
+        Returns:
+            False, and nothing was added, where it is no finite number, or a negative one of a counter.
+        """
+        counter = self.kind is Kind.COUNTER
+        if not math.isfinite(delta) or (counter and delta < 0):
+            return False
+        number = self.number
+        if isinstance(number, int) and isinstance(delta, int):
+            total = number + delta
+            if -_MAX_INT64 <= total <= _MAX_INT64:
+                self.number = total
+                return True
+        elif number is not None:
+            if isinstance(number, int):
+                self._rounded, self._lost = float(number), 0.0
+            rounded = self._rounded
+            sum_ = rounded + delta
+            lost = (rounded - sum_) + delta if abs(rounded) >= abs(delta) else (delta - sum_) + rounded
+            exact = sum_ + (self._lost + lost)
+            if math.isfinite(exact):
+                self._rounded, self._lost = sum_, self._lost + lost
+                self.number = max(exact, number) if counter else exact
+                return True
+        self._starts(start_ns, time_ns)
+        self.number, self._rounded, self._lost = delta, float(delta), 0.0
+        return True
+
+    def follow_number(self, number: float, start_ns: int, time_ns: int) -> None:
+        """Note a number that is cumulative already, or a gauge's.
+
+        A counter that became smaller under the same start has begun anew after its last point.
+        """
+        if self.kind is not Kind.GAUGE:
+            start_ns = min(start_ns, time_ns)
+            if self.kind is Kind.COUNTER:
+                if self.number is not None and number < self.number and start_ns <= self.start_ns:
+                    start_ns = self.time_ns
+                start_ns = max(start_ns, self.start_ns)
+            self.start_ns = start_ns
+        self.number = number
+
+    def add_histogram(self, point: Any, time_ns: int) -> bool:
+        """Add a histogram's delta and make its point cumulative.
+
+        What can't go on, because 64 bits are full or it has other boundaries, begins anew.
 
         Args:
             point: The data point, which is changed.
             time_ns: Its time.
 
         Returns:
-            False, and nothing was added, where it holds nothing that can be added.
+            False, and nothing was added, where its buckets are not those of its boundaries.
         """
-        if self.kind is Kind.HISTOGRAM or self.kind is Kind.EXPONENTIAL:
-            added = self._add_histogram(point, time_ns)
-        else:
-            added = self._add_number(point, time_ns)
-        if added:
-            point.start_time_unix_nano = self.start_ns
-        return added
-
-    def follow(self, point: Any, time_ns: int) -> None:
-        """Note a point that is cumulative already, and where it says that it began anew.
-
-        A counter that became smaller under the same start has begun anew after its last point; its point is
-        changed to say so.
-        """
-        start_ns = min(point.start_time_unix_nano, time_ns)
-        if self.kind is Kind.COUNTER:
-            number = point.as_double or point.as_int
-            if self._number is not None and number < self._number and start_ns <= self.start_ns:
-                start_ns = point.start_time_unix_nano = self.time_ns
-            elif start_ns < self.start_ns:
-                start_ns = point.start_time_unix_nano = self.start_ns
-            self._number = number
-        self.start_ns = start_ns
-
-    def _starts(self, point: Any, time_ns: int) -> None:
-        # A client whose clock was set back says that it started after it ended.
-        self.start_ns = min(point.start_time_unix_nano, time_ns)
-
-    def _add_number(self, point: Any, time_ns: int) -> bool:
-        # Of a oneof only one is set; where both are zero, neither has to be told from the other.
-        delta = point.as_double or point.as_int
-        counter = self.kind is Kind.COUNTER
-        if not math.isfinite(delta) or (counter and delta < 0):
-            return False
-        number = self._number
-        if number is None:
-            self._begin_number(point, delta, time_ns)
-        elif isinstance(number, int) and isinstance(delta, int):
-            total = number + delta
-            if not -_MAX_INT64 <= total <= _MAX_INT64:
-                self._begin_number(point, delta, time_ns)
-            elif number:
-                point.as_int = self._number = total
-            else:
-                self._number = delta
-        else:
-            if isinstance(number, int):
-                self._rounded, self._lost = float(number), 0.0
-            rounded = self._rounded
-            sum_ = rounded + delta
-            lost = (rounded - sum_) + delta if abs(rounded) >= abs(delta) else (delta - sum_) + rounded
-            exact = sum_ + self._lost + lost
-            if math.isfinite(exact):
-                self._rounded, self._lost = sum_, self._lost + lost
-                point.as_double = self._number = max(exact, number) if counter else exact
-            else:
-                self._begin_number(point, delta, time_ns)
-        return True
-
-    def _begin_number(self, point: Any, delta: float, time_ns: int) -> None:
-        self._starts(point, time_ns)
-        self._number, self._rounded, self._lost = delta, float(delta), 0.0
-
-    def _add_histogram(self, point: Any, time_ns: int) -> bool:
         made_of = HistogramTotal if self.kind is Kind.HISTOGRAM else ExponentialTotal
         delta = made_of.of(point)
         if delta is None:
             return False
         total = None if self._histogram is None else self._histogram.plus(delta)
         if total is None:
-            self._starts(point, time_ns)
+            self._starts(point.start_time_unix_nano, time_ns)
             total = delta
         self._histogram = total
         total.write(point)
+        point.start_time_unix_nano = self.start_ns
         return True
+
+    def _starts(self, start_ns: int, time_ns: int) -> None:
+        # A client whose clock was set back says that it started after it ended.
+        self.start_ns = min(start_ns, time_ns)
 
 
 class Target(Generic[TargetState, SeriesState]):
@@ -175,14 +183,16 @@ class Target(Generic[TargetState, SeriesState]):
     Attributes:
         key: What tells it from other targets of the instance, from the caller's ``identify``.
         resource: The Resource's bytes in the last push.
+        series: Its series, by name, unit and kind of the metric, then by their attributes.
+        shapes: How the metrics of the last push are encoded, in their order.
         state: The caller's own, None until the caller sets it.
     """
 
-    __slots__ = ("key", "resource", "series", "state")
+    __slots__ = ("key", "resource", "series", "shapes", "state")
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
         self.resource = b""
-        self.state: TargetState | None = None
-        #: By name, unit and kind of the metric, then by the series' attributes.
         self.series: dict[tuple[str, str, Kind], dict[tuple[bytes, ...], Series[SeriesState]]] = {}
+        self.shapes: list[Shape[SeriesState] | None] = []
+        self.state: TargetState | None = None

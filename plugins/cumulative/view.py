@@ -1,8 +1,8 @@
 """OTLP's metrics, seen with what tells series apart left as bytes.
 
-Owns that view of the encoding (opentelemetry-proto, ``metrics.proto``). A data point's attributes are a list
-of bytes, a Resource is one: so they can be looked up in a dictionary without a Python object for each key and
-value, and are written out again as they came.
+Owns two views of the encoding (opentelemetry-proto, ``metrics.proto``). In :data:`PushView` the metrics of a
+push are bytes, each a :data:`MetricView`; in that, so are the attributes of a data point. They can be looked
+up without a Python object for each key and value, and are written out again as they came.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import Any, Final
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 
-__all__ = ["MetricsView"]
+__all__ = ["MetricView", "PushView"]
 
 _Field = descriptor_pb2.FieldDescriptorProto
 
 
-def _view() -> type[Any]:
+def _view(message_name: str, *, as_bytes: frozenset[str]) -> type[Any]:
+    """A view in which messages of other files, and these fields, are bytes."""
     file = descriptor_pb2.FileDescriptorProto()
     metrics_pb2.DESCRIPTOR.CopyToProto(file)
     ours = f".{file.package}."
@@ -25,7 +26,7 @@ def _view() -> type[Any]:
     def leave_as_bytes(message: Any) -> None:
         for field in message.field:
             foreign = field.type == _Field.TYPE_MESSAGE and not field.type_name.startswith(ours)
-            if foreign or field.name == "exemplars":
+            if foreign or field.name in as_bytes:
                 # Repeated also where OTLP has one: protobuf merges several, and their bytes do by appending.
                 field.type, field.label = _Field.TYPE_BYTES, _Field.LABEL_REPEATED
                 field.ClearField("type_name")
@@ -38,10 +39,11 @@ def _view() -> type[Any]:
     # A pool of our own: in the default one, these names are OTLP's.
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(
-        pool.FindMessageTypeByName(metrics_pb2.MetricsData.DESCRIPTOR.full_name)
-    )
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{file.package}.{message_name}"))
 
 
-#: ``MetricsData`` whose Resources, scopes, attributes, exemplars and metadata are bytes.
-MetricsView: Final[type[Any]] = _view()
+#: ``MetricsData`` whose Resources, scopes and metrics are bytes.
+PushView: Final[type[Any]] = _view("MetricsData", as_bytes=frozenset({"metrics"}))
+
+#: ``Metric`` whose attributes, exemplars and metadata are bytes.
+MetricView: Final[type[Any]] = _view("Metric", as_bytes=frozenset({"exemplars"}))

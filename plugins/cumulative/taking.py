@@ -1,0 +1,215 @@
+"""One push on its way into the state: metric by metric, point by point.
+
+Owns which points count, and in which form each metric is told on. Who may be there is
+``plugins.cumulative.cumulative``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Generic
+
+from plugins.cumulative.series import Kind, Series, SeriesState, Target, TargetState
+from plugins.cumulative.shape import Shape, learn
+from plugins.cumulative.taken import Kept, Taken
+from plugins.cumulative.view import MetricView
+
+__all__ = ["Taking"]
+
+#: So many points in a row are no repeats: the client's clock was set back.
+_CLOCK_SET_BACK: Final = 3
+
+_DELTA: Final = 1
+_CUMULATIVE: Final = 2
+#: ``DataPointFlags``: the point says that there is no value.
+_NO_RECORDED_VALUE: Final = 1
+
+_KINDS: Final = {
+    "gauge": Kind.GAUGE,
+    "histogram": Kind.HISTOGRAM,
+    "exponential_histogram": Kind.EXPONENTIAL,
+    "summary": Kind.SUMMARY,
+}
+_NUMBERS: Final = frozenset({Kind.GAUGE, Kind.COUNTER, Kind.UP_DOWN})
+#: Kinds that have no temporality.
+_MOMENTARY: Final = frozenset({Kind.GAUGE, Kind.SUMMARY})
+
+
+class Taking(Generic[TargetState, SeriesState]):
+    """Takes the metrics of one push.
+
+    Args:
+        taken: What the push becomes.
+        now_ns: When it was received.
+        make_room: Makes room for one more series; False where there is none.
+
+    Attributes:
+        shapes: The targets of the push, and how their metrics are encoded, in their order.
+    """
+
+    def __init__(
+        self, taken: Taken[TargetState, SeriesState], *, now_ns: int, make_room: Callable[[], bool]
+    ) -> None:
+        self.shapes: dict[Target[TargetState, SeriesState], list[Shape[SeriesState] | None]] = {}
+        self._taken = taken
+        self._now_ns = now_ns
+        self._make_room = make_room
+        #: Data points of changed metrics that are not told on, by list and index.
+        self._left_out: list[tuple[Any, int]] = []
+
+    def take_scope(self, target: Target[TargetState, SeriesState], scope_metrics: Any) -> None:
+        """Take the metrics of a ``ScopeMetrics`` (of ``PushView``)."""
+        taken, points = self._taken, self._taken.points
+        kept: list[Kept[SeriesState]] = []
+        taken.scopes.append((scope_metrics, kept))
+        # Clients tell the same metrics in the same order in each push.
+        known = target.shapes
+        shapes = self.shapes.setdefault(target, [])
+        for metric in scope_metrics.metrics:
+            place = len(shapes)
+            shape = known[place] if place < len(known) else None
+            read = None if shape is None or not shape.series.alive else shape.read(metric)
+            if shape is None or read is None:
+                shapes.append(self._take_metric(target, metric, kept))
+                continue
+            shapes.append(shape)
+            start_ns, time_ns, number = read
+            series = shape.series
+            again = points.get(series)
+            if (
+                time_ns <= series.time_ns
+                and again is None
+                and self._is_late(series, time_ns, delta=shape.delta)
+            ):
+                continue
+            if shape.delta:
+                if not series.add_number(number, start_ns, time_ns):
+                    taken.refused += 1
+                    continue
+                told: Kept[SeriesState] = (shape, series.start_ns, time_ns, series.number)
+            else:
+                series.follow_number(number, start_ns, time_ns)
+                as_it_came = series.kind is Kind.GAUGE or series.start_ns == start_ns
+                told = metric if as_it_came else (shape, series.start_ns, time_ns, number)
+            if again is not None:
+                self._leave_out(again[2], again[3])
+            series.late = 0
+            series.time_ns = time_ns
+            series.seen_ns = self._now_ns
+            points[series] = (target, None, kept, len(kept))
+            kept.append(told)
+
+    def close(self) -> None:
+        """Take away what is left out, and keep the shapes for the next push."""
+        # From the back, so that the indexes that are still to come stay right.
+        for points, index in sorted(self._left_out, key=lambda one: one[1], reverse=True):
+            del points[index]
+        for target, shapes in self.shapes.items():
+            target.shapes = shapes
+
+    def _take_metric(
+        self, target: Target[TargetState, SeriesState], encoded: bytes, kept: list[Kept[SeriesState]]
+    ) -> Shape[SeriesState] | None:
+        """Take a metric of any kind, with any number of points.
+
+        Returns:
+            Its shape, None where it has none.
+        """
+        metric = MetricView.FromString(encoded)
+        kept.append(metric)
+        form = metric.WhichOneof("data")
+        if form is None:
+            return None
+        data = getattr(metric, form)
+        kind = _KINDS.get(form) or (Kind.COUNTER if data.is_monotonic else Kind.UP_DOWN)
+        temporality = _CUMULATIVE if kind in _MOMENTARY else data.aggregation_temporality
+        delta = temporality == _DELTA
+        if delta:
+            data.aggregation_temporality = _CUMULATIVE
+        shape = None
+        for index, point in enumerate(data.data_points):
+            if point.flags & _NO_RECORDED_VALUE:
+                continue
+            series = (
+                self._series(target, metric, kind, point) if temporality in (_DELTA, _CUMULATIVE) else None
+            )
+            if series is None:
+                self._taken.refused += 1
+                self._leave_out(data.data_points, index)
+                continue
+            time_ns = point.time_unix_nano or self._now_ns
+            again = self._taken.points.get(series)
+            if time_ns <= series.time_ns and again is None and self._is_late(series, time_ns, delta=delta):
+                self._leave_out(data.data_points, index)
+                continue
+            start_ns = point.start_time_unix_nano
+            number = None
+            if kind in _NUMBERS:
+                number = point.as_int if point.HasField("as_int") else point.as_double
+                counts = _count(series, point, number, start_ns, time_ns, delta=delta)
+            else:
+                counts = not delta or series.add_histogram(point, time_ns)
+            if not counts:
+                self._taken.refused += 1
+                self._leave_out(data.data_points, index)
+                continue
+            if again is not None:
+                self._leave_out(again[2], again[3])
+            series.late = 0
+            series.time_ns = time_ns
+            series.seen_ns = self._now_ns
+            self._taken.points[series] = (target, point, data.data_points, index)
+            if number is not None and len(data.data_points) == 1:
+                shape = learn(
+                    series, encoded, metric, delta=delta, start_ns=start_ns, time_ns=time_ns, number=number
+                )
+        return shape
+
+    def _series(
+        self, target: Target[TargetState, SeriesState], metric: Any, kind: Kind, point: Any
+    ) -> Series[SeriesState] | None:
+        """The series of a point; None where there is no room for it."""
+        name = (metric.name, metric.unit, kind)
+        attributes = tuple(sorted(point.attributes))
+        family = target.series.get(name)
+        series = None if family is None else family.get(attributes)
+        if series is None and self._make_room():
+            series = Series(metric, kind, attributes)
+            target.series.setdefault(name, {})[attributes] = series
+        return series
+
+    def _is_late(self, series: Series[SeriesState], time_ns: int, *, delta: bool) -> bool:
+        """Whether a point that is not newer than the last one of its series comes too late to count."""
+        if time_ns == series.time_ns and not delta:
+            return False
+        series.late += 1
+        if series.late < _CLOCK_SET_BACK:
+            self._taken.late += 1
+            return True
+        series.begin_anew()
+        return False
+
+    def _leave_out(self, where: Any, index: int) -> None:
+        if isinstance(where, list):
+            where[index] = None
+        else:
+            self._left_out.append((where, index))
+
+
+def _count(
+    series: Series[Any], point: Any, number: float, start_ns: int, time_ns: int, *, delta: bool
+) -> bool:
+    """Count a number and make its point cumulative; False where it can't be added."""
+    if not delta:
+        series.follow_number(number, start_ns, time_ns)
+        if series.kind is not Kind.GAUGE and series.start_ns != start_ns:
+            point.start_time_unix_nano = series.start_ns
+        return True
+    if not series.add_number(number, start_ns, time_ns):
+        return False
+    if isinstance(series.number, int):
+        point.as_int = series.number
+    else:
+        point.as_double = series.number
+    point.start_time_unix_nano = series.start_ns
+    return True
