@@ -1,0 +1,72 @@
+"""Exponential histograms as Prometheus's native ones.
+
+Owns the conversion and its encoding, which both versions of remote write share but for the start time
+(Prometheus, ``prompb/types.proto`` and ``prompb/io/prometheus/write/v2/types.proto``, ``Histogram``). Pure.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any, Final
+
+from plugins.cumulative import ExponentialTotal
+from plugins.prometheus.protobuf import delimited, varint, zigzag
+
+__all__ = ["native_histogram"]
+
+#: The schemas that Prometheus has.
+_FINEST, _COARSEST = 8, -4
+#: What counts as zero where the client doesn't say.
+_ZERO_THRESHOLD: Final = 1e-128
+
+
+def native_histogram(point: Any) -> bytes | None:
+    """Encode a point as a ``Histogram`` without times.
+
+    Args:
+        point: An ``ExponentialHistogramDataPoint``, cumulative.
+
+    Returns:
+        The fields; None where its buckets are wider than any that Prometheus has.
+
+    Source: OpenTelemetry, "Prometheus and OpenMetrics Compatibility", "Exponential Histograms".
+    """
+    total = ExponentialTotal.of(point)
+    if total.scale < _COARSEST:
+        return None
+    total = total.at_scale(min(total.scale, _FINEST))
+    # Prometheus refuses a count that is not its buckets'.
+    count = total.zero_count + sum(total.positive.values()) + sum(total.negative.values())
+    return b"".join(
+        [
+            b"\x08" + varint(count),
+            b"\x19" + struct.pack("<d", float("nan") if total.sum is None else total.sum),
+            b"\x20" + varint(zigzag(total.scale)),
+            b"\x29" + struct.pack("<d", total.zero_threshold or _ZERO_THRESHOLD),
+            b"\x30" + varint(total.zero_count),
+            _buckets(b"\x42", b"\x4a", total.negative),
+            _buckets(b"\x5a", b"\x62", total.positive),
+        ]
+    )
+
+
+def _buckets(span_tag: bytes, delta_tag: bytes, counts: Mapping[int, int]) -> bytes:
+    """Encode buckets as spans of indexes that follow each other, and counts as differences."""
+    spans: list[tuple[int, int]] = []
+    deltas = []
+    next_index = last_count = 0
+    for index, count in sorted(counts.items()):
+        # Prometheus names a bucket by its upper boundary, OpenTelemetry by its lower one.
+        gap = index + 1 - next_index
+        if spans and gap == 0:
+            spans[-1] = (spans[-1][0], spans[-1][1] + 1)
+        else:
+            spans.append((gap, 1))
+        deltas.append(varint(zigzag(count - last_count)))
+        next_index, last_count = index + 2, count
+    encoded = [
+        delimited(span_tag, b"\x08" + varint(zigzag(offset)) + b"\x10" + varint(length))
+        for offset, length in spans
+    ]
+    return b"".join(encoded) + (delimited(delta_tag, b"".join(deltas)) if deltas else b"")

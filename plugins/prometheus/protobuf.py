@@ -1,0 +1,33 @@
+"""The few protobuf encodings that remote write is made of (the protobuf encoding guide). Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["delimited", "varint", "zigzag"]
+
+_SHORT: Final = [bytes([number]) for number in range(128)]
+_UINT64: Final = (1 << 64) - 1
+
+
+def varint(number: int) -> bytes:
+    """Encode a whole number; a negative one as its 64-bit two's complement, like an ``int64``."""
+    if 0 <= number < 128:
+        return _SHORT[number]
+    number &= _UINT64
+    encoded = bytearray()
+    while number >= 128:
+        encoded.append(number & 127 | 128)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def zigzag(number: int) -> int:
+    """What a ``sint64`` is as a varint."""
+    return number << 1 if number >= 0 else (-number << 1) - 1
+
+
+def delimited(tag: bytes, content: bytes) -> bytes:
+    """Encode a length-delimited field: its tag, the content's length, the content."""
+    return tag + varint(len(content)) + content

@@ -1,0 +1,161 @@
+"""The prometheus plugin itself: from pushes to series, and from there to scrapes and remote write.
+
+Owns the order of things (state before samples, samples before the ends of series) and what time it is
+while no push says so.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import ClassVar
+
+from plugins.cumulative import Once
+from plugins.prometheus.config import PrometheusConfig
+from plugins.prometheus.exposition import exposition
+from plugins.prometheus.remote_write import RemoteWriter
+from plugins.prometheus.scrape import ScrapeServer
+from plugins.prometheus.table import SeriesTable, Written
+from receiver.plugin import (
+    ClientTelemetryContext,
+    ClientTelemetryPayload,
+    ClientTelemetryReceiver,
+    ExportError,
+    ExportResult,
+    Push,
+    RetryableError,
+)
+
+__all__ = ["PrometheusReceiver"]
+
+#: How often silence is looked for while there are no pushes.
+_LOOK_EVERY_S = 5.0
+#: How many ends of series one request tells.
+_MAX_SAMPLES = 5_000
+
+
+class PrometheusReceiver(ClientTelemetryReceiver):
+    """Offers series for scraping, and writes them by remote write.
+
+    Args:
+        config: The operator's settings.
+    """
+
+    Config: ClassVar[type[PrometheusConfig]] = PrometheusConfig
+    #: A request of some thousand samples, as Prometheus's own are.
+    max_batch_items = 50
+
+    def __init__(self, config: PrometheusConfig) -> None:
+        super().__init__(config)
+        self._address = config.address
+        self._table = SeriesTable(config)
+        self._once: Once[Written] = Once()
+        self._writer = None if config.remote_write is None else RemoteWriter(config.remote_write)
+        self._writing = threading.Lock()
+        self._server: ScrapeServer | None = None
+        self._stopping = threading.Event()
+        self._marking: threading.Thread | None = None
+        #: When the last push was received, and by the monotonic clock when its export ended well; None while
+        #: one is under way or fails.
+        self._received_ns = 0
+        self._idle_since: float | None = None
+
+    def start(self) -> None:
+        """Listen for scrapes; remote write connects with its first request.
+
+        Raises:
+            OSError: The address is taken, or a TLS file is missing or wrong.
+        """
+        if self._writer is not None:
+            self._writer.open()
+        if self._address is not None and self._server is None:
+            self._server = ScrapeServer(self._address, self._exposition)
+        if self._writer is not None and self._marking is None:
+            self._marking = threading.Thread(
+                target=self._mark, args=(self._writer,), name="prometheus-stale", daemon=True
+            )
+            self._marking.start()
+
+    def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> ExportResult | None:
+        """Take one push; see :meth:`export_batch`."""
+        return self.export_batch([Push(context=context, payload=payload)])
+
+    def export_batch(self, pushes: Sequence[Push]) -> ExportResult | None:
+        """Add pushes to what is scraped, and write their samples.
+
+        A push changes the state once; what is tried again are its samples.
+
+        Returns:
+            None, or how many points were left out here, and samples by the destination.
+
+        Raises:
+            RetryableError: The destination is slow or away.
+            BatchRefusedError: It refuses these samples for what they are.
+            PermanentError: It will take none.
+        """
+        self._idle_since = None
+        made = self._once.of(pushes, self._table.take)
+        self._received_ns = max(push.context.received_at_ns for push in pushes)
+        result = self._write(made)
+        self._once.delivered(pushes)
+        self._idle_since = time.monotonic()
+        left_out = sum(one.left_out for one in made)
+        said = [one.reason for one in made if one.reason]
+        if result is not None:
+            left_out += result.rejected_points
+            said.append(result.message)
+        return ExportResult(rejected_points=left_out, message="; ".join(said[:3])) if said else None
+
+    def stop(self) -> None:
+        """Stop listening and writing. Series are not marked as ended: their clients go on."""
+        self._stopping.set()
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        if self._marking is not None:
+            self._marking.join()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _write(self, made: Sequence[Written]) -> ExportResult | None:
+        writer = self._writer
+        if writer is None:
+            return None
+        samples = [sample for one in made for sample in one.samples]
+        with self._writing:
+            result = writer.write(samples) if samples else None
+            self._write_stale(writer)
+        return result
+
+    def _write_stale(self, writer: RemoteWriter) -> None:
+        """Write what ended, after all that was told of it; that fails no push."""
+        while stale := self._table.stale(_MAX_SAMPLES):
+            try:
+                writer.write(stale)
+            except RetryableError:
+                return
+            except ExportError:
+                # A series whose end nobody takes ends after Prometheus's five minutes.
+                pass
+            self._table.forget_stale(len(stale))
+
+    def _exposition(self, openmetrics: bool) -> bytes:  # noqa: FBT001 # what the server calls
+        self._expire()
+        return exposition(self._table.families(), openmetrics=openmetrics)
+
+    def _expire(self) -> None:
+        """End what is silent, while there are no pushes to tell the time.
+
+        The clock is the pushes' and goes on from the last one. While an export is under way or fails, pushes
+        wait that were received meanwhile: then nobody is silent.
+        """
+        idle_since = self._idle_since
+        if idle_since is not None:
+            self._table.expire(self._received_ns + int((time.monotonic() - idle_since) * 1e9))
+
+    def _mark(self, writer: RemoteWriter) -> None:
+        while not self._stopping.wait(_LOOK_EVERY_S):
+            self._expire()
+            with self._writing:
+                self._write_stale(writer)

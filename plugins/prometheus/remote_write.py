@@ -1,0 +1,150 @@
+"""Remote write: one POST for each request, and what its answer means.
+
+Owns the connection, the headers, and the reading of answers. What is in a request is
+``plugins.prometheus.messages``'s.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import cramjam
+import httpx
+
+from plugins.otlp.status import http_retry_after_s
+from plugins.otlp.transport import USER_AGENT, tls_context, without_secrets
+from plugins.prometheus.config import RemoteWriteConfig
+from plugins.prometheus.messages import Sample, encode_request
+from receiver.plugin import BatchRefusedError, ExportResult, PermanentError, RetryableError
+
+__all__ = ["RemoteWriter"]
+
+#: An answer is a line of text; what is longer isn't read.
+_MAX_ANSWER_BYTES = 65_536
+
+_VERSION_HEADERS: Final = {
+    "1.0": {"content-type": "application/x-protobuf", "x-prometheus-remote-write-version": "0.1.0"},
+    "2.0": {
+        "content-type": "application/x-protobuf;proto=io.prometheus.write.v2.Request",
+        "x-prometheus-remote-write-version": "2.0.0",
+    },
+}
+_WRITTEN: Final = (
+    "x-prometheus-remote-write-samples-written",
+    "x-prometheus-remote-write-histograms-written",
+)
+
+
+class RemoteWriter:
+    """Writes samples to one destination. For one thread at a time.
+
+    Args:
+        config: The operator's settings.
+    """
+
+    def __init__(self, config: RemoteWriteConfig) -> None:
+        self._config = config
+        self._timeout_s = config.timeout_ms / 1000
+        self._client: httpx.Client | None = None
+
+    def open(self) -> None:
+        """Make the client; the first request connects it.
+
+        Raises:
+            OSError: A TLS file is missing or wrong.
+        """
+        config = self._config
+        self._client = httpx.Client(
+            headers={
+                "user-agent": USER_AGENT,
+                "accept-encoding": "identity",
+                "content-encoding": "snappy",
+                **_VERSION_HEADERS[config.version],
+                **{name: value.get_secret_value() for name, value in config.headers.items()},
+            },
+            timeout=self._timeout_s,
+            verify=tls_context(config) if config.url.startswith("https://") else True,
+            # No proxy, no .netrc: what isn't in the configuration must not decide where telemetry goes.
+            trust_env=False,
+            follow_redirects=False,
+            limits=httpx.Limits(max_connections=1, keepalive_expiry=60),
+        )
+
+    def write(self, samples: Sequence[Sample]) -> ExportResult | None:
+        """Write samples in one request.
+
+        Returns:
+            None, or how many samples of it the destination did not take for good.
+
+        Raises:
+            RetryableError: The destination is slow or away: 5xx, 429, no answer.
+            BatchRefusedError: It refuses the request for what is in it.
+            PermanentError: It will take no such request.
+
+        Source: Prometheus Remote-Write 2.0, "Response" and "Retries & Backoff".
+        """
+        if self._client is None:
+            raise RuntimeError("write before open")
+        content = bytes(cramjam.snappy.compress_raw(encode_request(samples, self._config.version)))
+        deadline = time.monotonic() + self._timeout_s
+        try:
+            with self._client.stream("POST", self._config.url, content=content) as response:
+                answer = _read(response, deadline)
+        except httpx.LocalProtocolError as error:
+            raise PermanentError(self._reason(error)) from None
+        except httpx.TransportError as error:
+            raise RetryableError(self._reason(error)) from None
+        return self._meaning(response, answer, len(samples))
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _meaning(self, response: httpx.Response, answer: bytes, sent: int) -> ExportResult | None:
+        status = response.status_code
+        said = answer[:200].decode(errors="replace").strip()
+        reason = without_secrets(f"HTTP {status}: {said}", self._config)
+        written = _written(response.headers) if self._config.version == "2.0" else None
+        if response.is_success:
+            if self._config.version == "2.0" and written is None:
+                # What 1.0 receivers do that don't look at the content type: they read an empty request.
+                raise PermanentError(f"{reason} the destination knows no remote write 2.0: set version 1.0")
+            missing = 0 if written is None else max(0, sent - written)
+            return ExportResult(rejected_points=missing, message=reason) if missing else None
+        if status == httpx.codes.TOO_MANY_REQUESTS or status >= httpx.codes.INTERNAL_SERVER_ERROR:
+            after = http_retry_after_s(response.headers.get("retry-after"), datetime.now(UTC))
+            raise RetryableError(reason, retry_after_s=after)
+        if status == httpx.codes.BAD_REQUEST and written:
+            # It says which it has; none of the others would ever pass.
+            return ExportResult(rejected_points=max(0, sent - written), message=reason)
+        if status in (httpx.codes.BAD_REQUEST, httpx.codes.REQUEST_ENTITY_TOO_LARGE):
+            raise BatchRefusedError(reason)
+        raise PermanentError(reason)
+
+    def _reason(self, error: Exception) -> str:
+        return without_secrets(f"{type(error).__name__}: {error}", self._config)
+
+
+def _read(response: httpx.Response, deadline: float) -> bytes:
+    answer = b""
+    for chunk in response.iter_raw():
+        answer += chunk
+        if len(answer) > _MAX_ANSWER_BYTES:
+            break
+        # The client's time-out is for each read; an answer byte by byte would never meet it.
+        if time.monotonic() > deadline:
+            raise httpx.ReadTimeout("the answer took too long")
+    return answer
+
+
+def _written(headers: httpx.Headers) -> int | None:
+    """How many samples the destination says it took; None where it says nothing of them."""
+    counts = [headers[name] for name in _WRITTEN if name in headers]
+    if not counts or not all(count.isascii() and count.isdigit() for count in counts):
+        return None
+    return sum(map(int, counts))

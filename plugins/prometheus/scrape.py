@@ -1,0 +1,116 @@
+"""The scrape endpoint: GET /metrics, on threads of its own.
+
+Owns the socket and the bounds on who may hold it: how many connections there are, and for how long each. It
+must not know what is told there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import socket
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, choose_encoder
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPENMETRICS_CONTENT_TYPE
+
+__all__ = ["ScrapeServer"]
+
+#: Further connections are closed at once.
+_MAX_CONNECTIONS = 8
+#: After so long a connection is closed, whatever it is doing.
+_MAX_SECONDS = 60.0
+_PATH = "/metrics"
+
+
+class ScrapeServer:
+    """Answers scrapes until it is closed.
+
+    Args:
+        address: Where to listen.
+        exposition: Writes what there is, as OpenMetrics or as text; called on any thread.
+    """
+
+    def __init__(self, address: tuple[str, int], exposition: Callable[[bool], bytes]) -> None:
+        self._server = _Server(address, exposition)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.2,), name="prometheus-scrape", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening; scrapes that run are left to their time."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], exposition: Callable[[bool], bytes]) -> None:
+        self.exposition = exposition
+        self._free = threading.BoundedSemaphore(_MAX_CONNECTIONS)
+        host, port = address
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            super().__init__(address, _Handler)
+        except OSError as error:
+            raise OSError(f"bind: cannot listen on {host}:{port}: {error.strerror or error}") from None
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        # The socket's own time-out is for each read: a byte now and then would never meet it.
+        deadline = threading.Timer(_MAX_SECONDS, _shut, [request])
+        deadline.daemon = True
+        deadline.start()
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            deadline.cancel()
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever scrapes may go at any time; that is no fault of ours."""
+
+
+def _shut(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    server_version = "kafka-client-telemetry"
+    sys_version = ""
+    timeout = 10.0
+
+    def do_GET(self) -> None:
+        if self.path.partition("?")[0] != _PATH:
+            self.send_error(404, f"there is only {_PATH}")
+            return
+        chosen = choose_encoder(self.headers.get("accept", ""))[1]
+        openmetrics = chosen.startswith("application/openmetrics-text")
+        body = self.server.exposition(openmetrics)
+        self.send_response(200)
+        # Which of OpenMetrics' versions was asked for does not matter: they read this one too.
+        self.send_header("content-type", OPENMETRICS_CONTENT_TYPE if openmetrics else CONTENT_TYPE_LATEST)
+        if "gzip" in self.headers.get("accept-encoding", ""):
+            # A level higher takes half as long again for a few per cent.
+            body = gzip.compress(body, compresslevel=1, mtime=0)
+            self.send_header("content-encoding", "gzip")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # http.server's own name
+        """Say nothing: who scrapes is not logged."""
