@@ -1,4 +1,4 @@
-"""The command line: ``python -m tests.testbed setup [--parts broker,collector,clients,haproxy,network]``."""
+"""The command line: ``python -m tests.testbed setup [--parts broker,collector,clients,prometheus,...]``."""
 
 from __future__ import annotations
 

@@ -14,10 +14,11 @@ from tests.testbed.prerequisites import Tool
 
 HERE = Path(__file__).parent
 
-#: What the recipes pin; the files beside this one hold the same numbers (pom.xml and the two go.mod).
+#: What the recipes pin; the files beside this one hold the same numbers (pom.xml and the go.mod files).
 KAFKA_VERSION = "4.4.0"
 COLLECTOR_VERSION = "0.155.0"
 FRANZ_VERSION = "1.22.2"
+PROMETHEUS_VERSION = "3.15.0"
 
 
 class NotSetUpError(Exception):
@@ -109,6 +110,12 @@ FRANZ_CLIENT = Part(
     sources=(HERE / "clients" / "franz",),
     tools=(prerequisites.GO, prerequisites.SETPRIV),
 )
+PROMETHEUS = Part(
+    name="prometheus",
+    about=f"Prometheus {PROMETHEUS_VERSION} by Go",
+    sources=(HERE / "prometheus",),
+    tools=(prerequisites.GO, prerequisites.SETPRIV),
+)
 #: Come from the machine; nothing is built.
 HAPROXY = Part(
     name="haproxy",
@@ -122,6 +129,7 @@ GROUPS: Mapping[str, tuple[Part, ...]] = {
     "broker": (KAFKA, JAVA_PROGRAMS, KAFKA_IMAGE),
     "collector": (COLLECTOR,),
     "clients": (KAFKA, JAVA_PROGRAMS, KAFKA_IMAGE, FRANZ_CLIENT),
+    "prometheus": (PROMETHEUS,),
     "haproxy": (HAPROXY,),
     "network": (NETWORK,),
 }

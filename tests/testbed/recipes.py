@@ -125,9 +125,9 @@ def _build_kafka_image(folder: Path) -> None:
             raise BuildError(f"the Java run that should have left {name} did not")
 
 
-def _build_with_go(source: Path, program: Path) -> None:
-    flags = ["-trimpath", "-ldflags", "-s -w", "-o", str(program)]
-    _run(["go", "build", *flags, "."], cwd=source, env={"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"})
+def _build_with_go(source: Path, program: Path, package: str = ".", *flags: str) -> None:
+    command = ["go", "build", "-trimpath", "-ldflags", "-s -w", "-o", str(program), *flags, package]
+    _run(command, cwd=source, env={"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"})
 
 
 def _build_collector(folder: Path) -> None:
@@ -138,12 +138,19 @@ def _build_franz_client(folder: Path) -> None:
     _build_with_go(HERE / "clients" / "franz", folder / "franz-client")
 
 
+def _build_prometheus(folder: Path) -> None:
+    # Without the clouds' service discoveries, whose clients are most of what would be compiled.
+    server = "github.com/prometheus/prometheus/cmd/prometheus"
+    _build_with_go(HERE / "prometheus", folder / "prometheus", server, "-tags", "remove_all_sd")
+
+
 _BUILD: Mapping[Part, Callable[[Path], None]] = {
     parts.KAFKA: _build_kafka,
     parts.JAVA_PROGRAMS: _build_java_programs,
     parts.KAFKA_IMAGE: _build_kafka_image,
     parts.COLLECTOR: _build_collector,
     parts.FRANZ_CLIENT: _build_franz_client,
+    parts.PROMETHEUS: _build_prometheus,
 }
 
 
