@@ -108,8 +108,8 @@ def test_points_that_cannot_be_added_are_told(
         assert one.export_batch(
             [counted(1, 5), counted(2, -7), counted(3, 1, temporality=0)]
         ) == ExportResult(
-            rejected_points=1,
-            message="1 points can't be made cumulative, as they hold nothing to add or for want of room",
+            rejected_points=2,
+            message="2 points can't be made cumulative, as they hold nothing to add or for want of room",
         )
         assert one.export_batch([counted(4, 1, name="more")]) is not None
     assert sums(http_server.bodies[0])[0] == (CUMULATIVE, 0, 5)
