@@ -132,7 +132,7 @@ class PluginDelivery:
 
     def watch(self) -> None:
         """Tell the log of drops at a bound, and of a call that does not come back; called now and then."""
-        dropped = _dropped(self._pushes.statistics())
+        dropped = self._pushes.statistics().dropped
         for reason, event in _BOUNDS.items():
             if more := dropped[reason] - self._told[reason]:
                 self._told[reason] = dropped[reason]
@@ -170,9 +170,9 @@ class PluginDelivery:
             lag_s=self._lag_s(log),
             offered_pushes=log.offered,
             recovered_pushes=log.recovered,
-            exported_pushes=tally.exported_pushes,
+            exported_pushes=log.exported,
             exported_batches=tally.exported_batches,
-            dropped={reason: tally.dropped[reason] + count for reason, count in _dropped(log).items()},
+            dropped=log.dropped,
             rejected_points=tally.rejected_points,
             failures=tally.failures,
             retries=tally.retries,
@@ -202,13 +202,3 @@ class PluginDelivery:
         if lasts >= _SLOW_WRITE_S:
             return f"a write has taken {lasts:.0f} s"
         return self._disk.problem or self._disk.statistics.problem
-
-
-def _dropped(log: LogStatistics) -> dict[DropReason, int]:
-    """What the log dropped, with every reason."""
-    return dict.fromkeys(DropReason, 0) | {
-        DropReason.QUEUE_FULL: log.dropped_queue_full,
-        DropReason.SPOOL_FULL: log.dropped_spool_full,
-        DropReason.SPOOL_DAMAGED: log.dropped_spool_damaged,
-        DropReason.SHUTDOWN: log.dropped_shutdown,
-    }

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable
 
 from receiver.host.queue import PushQueue, Queued
-from receiver.host.statistics import LogStatistics
+from receiver.host.statistics import DropReason, LogStatistics
 from receiver.plugin import Push
 
 __all__ = ["ALL", "DeliveryLog"]
@@ -50,9 +50,8 @@ class DeliveryLog:
         self._awaited_items = 0
         self._awaited_bytes = 0
         self._offered = 0
-        self._acknowledged = 0
-        self._queue_full = 0
-        self._shutdown = 0
+        self._exported = 0
+        self._dropped = dict.fromkeys(DropReason, 0)
 
     def offer(self, push: Push, stored: Callable[[], None] | None = None) -> bool:
         """Add a push; never waits and never fails: what doesn't fit is dropped and counted.
@@ -68,9 +67,10 @@ class DeliveryLog:
         with self._lock:
             self._offered += 1
             if self._closed:
-                self._shutdown += 1
+                self._dropped[DropReason.SHUTDOWN] += 1
             else:
-                self._queue_full += len(self.queue.add(queued))
+                if gone := self.queue.add(queued):
+                    self._dropped[DropReason.QUEUE_FULL] += len(gone)
                 if self._awaited_items:
                     self._wake_sender()
         return False
@@ -98,8 +98,12 @@ class DeliveryLog:
                 self._taken.extend(self.queue.take(max_items, max_bytes))
             return [queued.push for queued in self._taken]
 
-    def acknowledge(self, count: int) -> bool:
+    def acknowledge(self, count: int, dropped: DropReason | None = None) -> bool:
         """Have done with the oldest so many pushes in flight, at least 1.
+
+        Args:
+            count: How many.
+            dropped: Why they are given up; None: they are delivered.
 
         Returns:
             Whether they were in flight; False after the end, when somebody else has seen to them.
@@ -107,7 +111,7 @@ class DeliveryLog:
         with self._lock:
             if self._ended:
                 return False
-            self._acknowledged += count
+            self._count(count, dropped)
             for _ in range(count):
                 self._taken.popleft()
         return True
@@ -129,7 +133,7 @@ class DeliveryLog:
         with self._lock:
             self._retire()
             dropped = len(self.queue.take(ALL, ALL))
-            self._shutdown += dropped
+            self._dropped[DropReason.SHUTDOWN] += dropped
         return dropped
 
     def statistics(self) -> LogStatistics:
@@ -145,11 +149,16 @@ class DeliveryLog:
             memory=len(self.queue),
             memory_bytes=self.queue.bytes,
             in_flight=len(self._taken),
-            acknowledged=self._acknowledged,
-            dropped_queue_full=self._queue_full,
-            dropped_shutdown=self._shutdown,
+            exported=self._exported,
+            dropped=dict(self._dropped),
             oldest_received_at_ns=min(self._received_at_ns(), default=None),
         )
+
+    def _count(self, count: int, dropped: DropReason | None) -> None:
+        if dropped is None:
+            self._exported += count
+        else:
+            self._dropped[dropped] += count
 
     def _readable(self) -> int:
         """How many pushes could be read now."""

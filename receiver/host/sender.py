@@ -260,12 +260,12 @@ class Sender:
 
     def _done(self, part: _Part, outcome: Took | Refused) -> bool:
         """Count what became of pushes; False when the log has seen to them already."""
-        if not self._pushes.acknowledge(len(part.pushes)):
+        dropped = outcome.reason if isinstance(outcome, Refused) else None
+        if not self._pushes.acknowledge(len(part.pushes), dropped):
             return False
-        if isinstance(outcome, Took):
-            self._tally.exported(len(part.pushes), outcome.rejected_points)
-        else:
-            self._tally.dropped(len(part.pushes), outcome.reason, outcome.rejected_points)
+        if dropped is None:
+            self._tally.exported()
+        self._tally.rejected(outcome.rejected_points)
         for push in part.pushes:
             push.payload.release()
         return True

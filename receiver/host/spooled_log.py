@@ -30,7 +30,7 @@ from receiver.host.disk import Disk
 from receiver.host.disk_account import DiskAccount
 from receiver.host.queue import PushQueue, Queued
 from receiver.host.spool import Position, Spooled
-from receiver.host.statistics import LogStatistics
+from receiver.host.statistics import DropReason, LogStatistics
 from receiver.plugin import Push
 
 __all__ = ["SpooledLog"]
@@ -87,12 +87,12 @@ class SpooledLog(DeliveryLog):
         with self._lock:
             self._offered += 1
             if self._closed:
-                self._shutdown += 1
+                self._dropped[DropReason.SHUTDOWN] += 1
                 return False
             waits = stored is not None and not self._direct
             queued = Queued(push, len(push.payload.data), now, stored if waits else None)
             gone = self.queue.add(queued)
-            self._queue_full += len(gone)
+            self._dropped[DropReason.QUEUE_FULL] += len(gone)
             if gone and gone[-1] is queued:
                 queued.stored, waits = None, False
             told = _waiting(gone)
@@ -122,12 +122,12 @@ class SpooledLog(DeliveryLog):
             if pushes := self._read_disk(max_items, max_bytes):
                 return pushes
 
-    def acknowledge(self, count: int) -> bool:
+    def acknowledge(self, count: int, dropped: DropReason | None = None) -> bool:
         """Have done with pushes, also on disk; see :meth:`DeliveryLog.acknowledge`."""
         with self._lock:
             if self._ended:
                 return False
-            self._acknowledged += count
+            self._count(count, dropped)
             position: Position | None = None
             for _ in range(count):
                 if self._spooled:
@@ -161,7 +161,7 @@ class SpooledLog(DeliveryLog):
             left = self.queue.take(ALL, ALL)
             dropped = len(left) + self.queue.reserved_items
             self.queue.reserve(())
-            self._shutdown += dropped
+            self._dropped[DropReason.SHUTDOWN] += dropped
             self._work.notify()
             told = _waiting(left)
         _tell(told)
@@ -235,8 +235,11 @@ class SpooledLog(DeliveryLog):
             memory_bytes=statistics.memory_bytes + self.queue.reserved_bytes,
             in_flight=statistics.in_flight + len(self._spooled),
             disk=account.unread,
-            dropped_spool_full=account.dropped_full,
-            dropped_spool_damaged=account.dropped_damaged,
+            dropped={
+                **statistics.dropped,
+                DropReason.SPOOL_FULL: account.dropped_full,
+                DropReason.SPOOL_DAMAGED: account.dropped_damaged,
+            },
             writing_since=self._writing_since,
         )
 

@@ -116,7 +116,10 @@ class PluginStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogStatistics:
-    """One consistent look at a delivery log: ``offered + recovered`` is the sum of the other counts.
+    """One consistent look at a delivery log: at any moment every push is in one of its places.
+
+    ``offered + recovered`` is the sum of ``memory``, ``disk``, ``in_flight``, ``exported`` and what is
+    ``dropped``.
 
     Attributes:
         offered: Pushes ever offered.
@@ -125,13 +128,10 @@ class LogStatistics:
         memory_bytes: Their OTLP bytes.
         disk: Pushes on disk and not in flight.
         in_flight: Pushes read and not acknowledged.
-        acknowledged: Pushes delivered or given up: the tally says which.
-        dropped_queue_full: Pushes dropped at the memory's bound.
-        dropped_spool_full: Pushes dropped at the disk's bound.
-        dropped_spool_damaged: Pushes on disk that could not be read back.
-        dropped_shutdown: Pushes offered after the end, or left at it with nowhere to go.
-        oldest_received_at_ns: When the oldest push that is not acknowledged was received, in nanoseconds
-            since the epoch; None without one.
+        exported: Pushes delivered.
+        dropped: Pushes dropped, by reason; every reason is there.
+        oldest_received_at_ns: When the oldest push that is neither exported nor dropped was received, in
+            nanoseconds since the epoch; None without one.
         writing_since: Since when a write to disk has lasted, in monotonic seconds; None outside.
     """
 
@@ -141,11 +141,8 @@ class LogStatistics:
     memory_bytes: int
     disk: int = 0
     in_flight: int
-    acknowledged: int
-    dropped_queue_full: int
-    dropped_spool_full: int = 0
-    dropped_spool_damaged: int = 0
-    dropped_shutdown: int
+    exported: int
+    dropped: Mapping[DropReason, int]
     oldest_received_at_ns: int | None
     writing_since: float | None = None
 
@@ -155,9 +152,7 @@ class TallySnapshot:
     """One consistent look at a :class:`Tally`; attributes as in :class:`PluginStatistics`."""
 
     state: PluginState
-    exported_pushes: int
     exported_batches: int
-    dropped: Mapping[DropReason, int]
     rejected_points: int
     failures: int
     retries: int
@@ -175,9 +170,7 @@ class Tally:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._state = PluginState.NEW
-        self._exported_pushes = 0
         self._exported_batches = 0
-        self._dropped = dict.fromkeys(DropReason, 0)
         self._rejected_points = 0
         self._failures = 0
         self._retries = 0
@@ -238,27 +231,22 @@ class Tally:
         with self._lock:
             self._restarts += 1
 
-    def exported(self, pushes: int, rejected_points: int) -> None:
-        """Pushes reached the destination, but for so many points."""
+    def exported(self) -> None:
+        """The destination took an export."""
         with self._lock:
-            self._exported_pushes += pushes
             self._exported_batches += 1
-            self._rejected_points += rejected_points
 
-    def dropped(self, pushes: int, reason: DropReason, rejected_points: int = 0) -> None:
-        """Pushes are given up."""
+    def rejected(self, points: int) -> None:
+        """The destination refused data points."""
         with self._lock:
-            self._dropped[reason] += pushes
-            self._rejected_points += rejected_points
+            self._rejected_points += points
 
     def snapshot(self) -> TallySnapshot:
         """One consistent look at the counts."""
         with self._lock:
             return TallySnapshot(
                 state=self._state,
-                exported_pushes=self._exported_pushes,
                 exported_batches=self._exported_batches,
-                dropped=dict(self._dropped),
                 rejected_points=self._rejected_points,
                 failures=self._failures,
                 retries=self._retries,

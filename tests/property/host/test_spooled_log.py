@@ -12,22 +12,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from receiver.host.spooled_log import SpooledLog
+from receiver.host.statistics import DropReason
 from tests.unit.host.disks import Clock, due, full_disk, killed, read, spooled_log
 from tests.unit.host.support import push
 
 
 def places(log: SpooledLog) -> int:
     told = log.statistics()
-    return (
-        told.memory
-        + told.disk
-        + told.in_flight
-        + told.acknowledged
-        + told.dropped_queue_full
-        + told.dropped_spool_full
-        + told.dropped_spool_damaged
-        + told.dropped_shutdown
-    )
+    return told.memory + told.disk + told.in_flight + told.exported + sum(told.dropped.values())
 
 
 class AnyLog(RuleBasedStateMachine):
@@ -116,9 +108,9 @@ class AnyLog(RuleBasedStateMachine):
         assert told.recovered == 0
         assert places(self.log) == self.offered
         assert told.in_flight == len(self.in_flight)
-        assert told.acknowledged == len(self.acknowledged)
+        assert told.exported == len(self.acknowledged)
         assert told.memory <= self.max_items
-        assert told.dropped_spool_damaged == 0
+        assert told.dropped[DropReason.SPOOL_DAMAGED] == 0
 
     @invariant()
     def in_order_and_once(self) -> None:
@@ -167,7 +159,7 @@ class SpoolAlways(RuleBasedStateMachine):
         self.log = self.new_log()
 
     def new_log(self) -> SpooledLog:
-        return spooled_log(Path(self.folder.name), self.clock)
+        return spooled_log(Path(self.folder.name), self.clock, max_items=10_000)
 
     @rule(count=st.integers(1, 20))
     def offer(self, count: int) -> None:

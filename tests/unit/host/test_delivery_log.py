@@ -9,6 +9,7 @@ import pytest
 
 from receiver.host.delivery_log import DeliveryLog
 from receiver.host.queue import PushQueue
+from receiver.host.statistics import DropReason
 from tests.unit.host.support import numbers, push, wait_for
 
 
@@ -27,7 +28,7 @@ def test_what_is_read_is_in_flight_until_it_is_acknowledged() -> None:
     assert read(one, max_items=3) == [0, 1, 2]
     assert one.acknowledge(1)
     told = one.statistics()
-    assert (told.offered, told.memory, told.in_flight, told.acknowledged) == (4, 1, 2, 1)
+    assert (told.offered, told.memory, told.in_flight, told.exported) == (4, 1, 2, 1)
     assert told.oldest_received_at_ns == push().context.received_at_ns
     assert one.acknowledge(2)
     assert read(one) == [3]
@@ -43,7 +44,7 @@ def test_the_oldest_go_at_the_bound_but_for_those_in_flight() -> None:
     for n in range(2, 6):
         one.offer(push(n))
     told = one.statistics()
-    assert (told.dropped_queue_full, told.memory, told.in_flight) == (2, 3, 1)
+    assert (told.dropped[DropReason.QUEUE_FULL], told.memory, told.in_flight) == (2, 3, 1)
     one.acknowledge(1)
     assert read(one) == [3, 4, 5]
 
@@ -56,7 +57,7 @@ def test_closed_it_hands_out_the_rest_and_refuses_more() -> None:
     assert read(one, linger_s=60) == [0], "it doesn't linger"
     one.acknowledge(1)
     assert read(one) == []
-    assert (one.statistics().dropped_shutdown, one.statistics().offered) == (1, 2)
+    assert (one.statistics().dropped[DropReason.SHUTDOWN], one.statistics().offered) == (1, 2)
 
 
 @pytest.mark.parametrize("how", ["leave", "abandon"])
@@ -68,7 +69,7 @@ def test_what_is_left_at_the_end_is_dropped_also_in_flight(how: str) -> None:
     assert getattr(one, how)() == 3
     assert not one.acknowledge(2), "they are counted already"
     told = one.statistics()
-    assert (told.dropped_shutdown, told.memory, told.in_flight, told.acknowledged) == (3, 0, 0, 0)
+    assert (told.dropped[DropReason.SHUTDOWN], told.memory, told.in_flight, told.exported) == (3, 0, 0, 0)
     assert read(one) == []
     assert one.abandon() == 0
 
@@ -147,8 +148,8 @@ def test_nothing_is_lost_or_doubled_between_threads() -> None:
     consumer.join(30)
     assert not consumer.is_alive()
     told = one.statistics()
-    assert len(got) == len(set(got)) == told.acknowledged
-    assert len(got) + told.dropped_queue_full == 10_000 == told.offered
+    assert len(got) == len(set(got)) == told.exported
+    assert len(got) + told.dropped[DropReason.QUEUE_FULL] == 10_000 == told.offered
     for base in (0, 100_000):
         mine = [n for n in got if base <= n < base + 5000]
         assert mine == sorted(mine), "each producer's order is kept"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from structlog.testing import capture_logs
 
@@ -123,3 +124,53 @@ def test_statistics_can_be_read_while_everything_runs() -> None:
     assert total(statistics) == 3000
     assert statistics.queue_high_water_items <= 50
     assert set(statistics.dropped) == set(DropReason)
+
+
+def test_a_plugin_that_hangs_is_told_once_and_shown() -> None:
+    release = threading.Event()
+
+    def hang(pushes: Sequence[Push]) -> None:
+        release.wait(30)
+
+    quick = Single(took)
+    host = PluginHost(
+        [hosted(Single(hang), name="slow"), hosted(quick, name="quick")],
+        hangs_after_s=0.05,
+        watch_every_s=0.02,
+    )
+    with capture_logs() as logs:
+        host.start()
+        host.offer(push())
+        wait_for(lambda: host.statistics()[0].state is PluginState.HANGS)
+        wait_for(lambda: any(line["event"] == "plugin hangs" for line in logs))
+        time.sleep(0.1)
+        for number in range(1, 200):
+            host.offer(push(number))
+        wait_for(lambda: len(quick.handed) == 200)
+        assert host.statistics()[1].state is PluginState.RUNNING
+        release.set()
+        wait_for(lambda: host.statistics()[0].state is PluginState.RUNNING)
+        host.stop(10)
+    (line,) = (line for line in logs if line["event"] == "plugin hangs")
+    assert (line["plugin"], line["log_level"]) == ("slow", "error")
+
+
+def test_the_lag_is_the_age_of_the_oldest_push_that_is_not_delivered() -> None:
+    release = threading.Event()
+
+    def hang(pushes: Sequence[Push]) -> None:
+        release.wait(30)
+
+    host = PluginHost([hosted(Single(hang))])
+    assert host.statistics()[0].lag_s == 0.0
+    host.start()
+    one = push()
+    context = replace(one.context, received_at_ns=time.time_ns() - 5_000_000_000)
+    host.offer(replace(one, context=context))
+    assert 5 <= host.statistics()[0].lag_s < 20
+    wait_for(lambda: host.statistics()[0].in_flight_pushes == 1)
+    assert 5 <= host.statistics()[0].lag_s < 20
+    release.set()
+    wait_for(lambda: host.statistics()[0].exported_pushes == 1)
+    assert host.statistics()[0].lag_s == 0.0
+    host.stop(5)

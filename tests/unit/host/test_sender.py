@@ -317,6 +317,152 @@ def test_stop_gives_up_at_the_deadline_what_a_dead_destination_does_not_take() -
     assert plugin.stopped == 1
 
 
+def test_a_plugin_that_crashes_is_started_anew_and_the_batch_is_halved_until_one_push_is_to_blame() -> None:
+    def export(pushes: Sequence[Push]) -> None:
+        if 5 in numbers(pushes):
+            raise MemoryError
+
+    plugin = Batching(export)
+    host = PluginHost([hosted(plugin)])
+    for number in range(8):
+        host.offer(push(number))
+    with capture_logs() as logs:
+        host.start()
+        host.stop(10)
+    (statistics,) = host.statistics()
+    assert plugin.calls == [list(range(8)), [0, 1, 2, 3], [4, 5, 6, 7], [4, 5], [4], [5], [5], [6, 7]]
+    assert statistics.exported_pushes == 7
+    assert statistics.dropped[DropReason.CRASH] == 1
+    assert statistics.restarts == 5
+    assert (plugin.started, plugin.stopped) == (6, 6)
+    assert len([line for line in logs if line["event"] == "plugin started"]) == 6
+
+
+def test_a_crash_that_comes_once_costs_nothing() -> None:
+    crashes = iter([SystemExit("now")])
+
+    def export(pushes: Sequence[Push]) -> None:
+        if error := next(crashes, None):
+            raise error
+
+    plugin = Single(export)
+    statistics = run(plugin, 2)
+    assert plugin.calls == [[0], [0], [1]]
+    assert (statistics.exported_pushes, statistics.restarts) == (2, 1)
+
+
+def test_a_plugin_that_crashed_and_does_not_start_again_is_restarting() -> None:
+    class Gone(Single):
+        def start(self) -> None:
+            super().start()
+            if self.started > 1:
+                raise OSError("gone")
+
+    def export(pushes: Sequence[Push]) -> None:
+        raise ValueError
+
+    plugin = Gone(export)
+    host = PluginHost([hosted(plugin)])
+    host.start()
+    host.offer(push())
+    wait_for(lambda: plugin.started > 2)
+    assert host.statistics()[0].state is PluginState.RESTARTING
+    assert host.stop(0.5)
+    (statistics,) = host.statistics()
+    assert statistics.dropped[DropReason.SHUTDOWN] == 1
+
+
+def test_an_open_circuit_asks_the_destination_with_one_push_and_then_as_before() -> None:
+    away = {"away": True}
+
+    def export(pushes: Sequence[Push]) -> None:
+        if away["away"]:
+            raise RetryableError("away")
+
+    plugin = Batching(export)
+    host = PluginHost([hosted(plugin, breaker={"failures": 3}, retry={"initial_ms": 1, "max_ms": 20})])
+    for number in range(8):
+        host.offer(push(number))
+    with capture_logs() as logs:
+        host.start()
+        wait_for(lambda: plugin.calls[-1:] == [[0]])
+        wait_for(lambda: host.statistics()[0].circuit == "open")
+        away["away"] = False
+        wait_for(lambda: host.statistics()[0].exported_pushes == 8)
+        assert host.statistics()[0].circuit == "closed"
+        host.stop(10)
+    failed = len(plugin.calls) - 2
+    assert plugin.calls[:3] == [list(range(8))] * 3
+    assert plugin.calls[3:failed] == [[0]] * (failed - 3)
+    assert plugin.calls[failed:] == [[0], list(range(1, 8))]
+    events = [line["event"] for line in logs if line["event"].startswith("circuit")]
+    assert events[:2] == ["circuit opened", "circuit half open, one push is tried"]
+    assert events[-1] == "circuit closed"
+
+
+def test_a_new_batch_waits_for_an_open_circuit() -> None:
+    at: list[float] = []
+
+    def export(pushes: Sequence[Push]) -> None:
+        at.append(time.monotonic())
+        if len(at) == 1:
+            raise RetryableError("busy")
+
+    settings = {"initial_ms": 1, "max_ms": 150, "max_elapsed_s": 0.02}
+    host = PluginHost([hosted(Single(export), breaker={"failures": 1}, retry=settings)])
+    host.start()
+    host.offer(push(0))
+    wait_for(lambda: len(at) == 2)
+    assert at[1] - at[0] < 0.15, "the last attempt falls on the end of the allowed time"
+    host.stop(5)
+
+    at.clear()
+    host = PluginHost(
+        [hosted(Single(export), breaker={"failures": 1}, retry=settings | {"max_elapsed_s": 1e-9})]
+    )
+    host.start()
+    host.offer(push(0))
+    wait_for(lambda: host.statistics()[0].dropped[DropReason.RETRIES_EXHAUSTED] == 1)
+    host.offer(push(1))
+    wait_for(lambda: len(at) == 2)
+    assert at[1] - at[0] >= 0.15
+    host.stop(5)
+
+
+def test_what_a_dead_destination_does_not_take_in_time_is_dropped_as_one() -> None:
+    def export(pushes: Sequence[Push]) -> None:
+        raise RetryableError("away")
+
+    plugin = Batching(export)
+    host = PluginHost(
+        [hosted(plugin, breaker={"failures": 2}, retry={"initial_ms": 1, "max_ms": 5, "max_elapsed_s": 0.1})]
+    )
+    for number in range(8):
+        host.offer(push(number))
+    host.start()
+    began = time.monotonic()
+    wait_for(lambda: host.statistics()[0].dropped[DropReason.RETRIES_EXHAUSTED] == 8)
+    assert time.monotonic() - began < 2
+    assert {len(call) for call in plugin.calls[2:]} == {1}
+    host.stop(5)
+
+
+def test_a_refusal_is_an_answer_and_closes_the_circuit() -> None:
+    outcomes = iter([RetryableError("away"), PermanentError("malformed")])
+
+    def export(pushes: Sequence[Push]) -> None:
+        if error := next(outcomes, None):
+            raise error
+
+    plugin = Batching(export)
+    host = PluginHost([hosted(plugin, breaker={"failures": 1})])
+    for number in range(4):
+        host.offer(push(number))
+    host.start()
+    host.stop(10)
+    assert plugin.calls == [[0, 1, 2, 3], [0], [1, 2, 3]]
+
+
 def test_the_log_is_limited_and_holds_no_secret() -> None:
     class Config(PluginConfig):
         token: SecretStr

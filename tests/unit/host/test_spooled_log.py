@@ -12,6 +12,7 @@ import pytest
 
 from receiver.host.spool import Spool
 from receiver.host.spooled_log import SpooledLog
+from receiver.host.statistics import DropReason
 from tests.unit.host.disks import Clock, HangingDisk, due, full_disk, killed, read, spooled_log
 from tests.unit.host.support import numbers, push, wait_for
 
@@ -32,9 +33,9 @@ def offer(log: SpooledLog, first: int, end: int, size: int = 10) -> None:
 
 
 def counts(log: SpooledLog) -> tuple[int, int, int, int]:
-    """Pushes in memory, on disk, in flight, acknowledged."""
+    """Pushes in memory, on disk, in flight, exported."""
     told = log.statistics()
-    return told.memory, told.disk, told.in_flight, told.acknowledged
+    return told.memory, told.disk, told.in_flight, told.exported
 
 
 class TestAlways:
@@ -112,7 +113,7 @@ class TestAlways:
         for number in range(6):
             assert log.offer(push(number), partial(stored.append, number))
         assert stored == [0, 1]
-        assert log.statistics().dropped_queue_full == 2
+        assert log.statistics().dropped[DropReason.QUEUE_FULL] == 2
         assert not log.offer(push(6, size=2_000_000), pytest.fail), "it fits nowhere"
 
 
@@ -225,9 +226,9 @@ class TestWhenBehind:
         spool(3, 8)
         told = log.statistics()
         assert told.in_flight == 1
-        assert 0 < told.dropped_spool_full == 8 - 1 - told.disk
+        assert 0 < told.dropped[DropReason.SPOOL_FULL] == 8 - 1 - told.disk
         assert log.acknowledge(1)
-        assert read(log) == list(range(1 + told.dropped_spool_full, 8))
+        assert read(log) == list(range(1 + told.dropped[DropReason.SPOOL_FULL], 8))
 
 
 class TestBefore:
@@ -292,7 +293,7 @@ class TestEnd:
         assert counts(log) == (0, 3, 0, 0)
         assert not log.acknowledge(1)
         log.offer(push(3))
-        assert log.statistics().dropped_shutdown == 1
+        assert log.statistics().dropped[DropReason.SHUTDOWN] == 1
         assert read(spooled_log(folder, clock, after_s=60.0)) == [0, 1, 2]
 
     def test_what_was_read_off_the_disk_stays_there(self, folder: Path, clock: Clock) -> None:
@@ -317,7 +318,7 @@ class TestEnd:
         with full_disk():
             assert log.end() == 1
         assert stored == [0]
-        assert log.statistics().dropped_shutdown == 1
+        assert log.statistics().dropped[DropReason.SHUTDOWN] == 1
 
     def test_the_spooler_waits_for_the_sender_until_the_deadline(self, folder: Path, clock: Clock) -> None:
         log = spooled_log(folder, clock, after_s=60.0)
@@ -346,7 +347,7 @@ def test_a_disk_that_hangs_makes_neither_offers_nor_statistics_wait(
         assert log.offer(push(number), partial(stored.append, number))
     told = log.statistics()
     assert time.monotonic() - began < 1
-    assert (told.memory, told.dropped_queue_full, told.writing_since) == (10, 91, clock.now)
+    assert (told.memory, told.dropped[DropReason.QUEUE_FULL], told.writing_since) == (10, 91, clock.now)
     assert stored == list(range(1, 92))
     disk.go_on()
     writer.join(10)
