@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,15 @@ def test_the_collector_has_exactly_what_clients_sent(
     endpoint = collector.grpc_endpoint if protocol == "grpc" else collector.http_endpoint
     host = PluginHost(
         load_plugins(
-            [{"type": "otlp", "endpoint": endpoint, "protocol": protocol, "compression": compression}]
+            [
+                {
+                    "type": "otlp",
+                    "endpoint": endpoint,
+                    "protocol": protocol,
+                    "compression": compression,
+                    "delivery": "memory",
+                }
+            ]
         )
     )
     pushes = real_pushes()
@@ -93,7 +102,8 @@ def test_a_push_that_the_collector_cannot_read_costs_no_other(
 ) -> None:
     since = collector.file.stat().st_size
     endpoint = collector.grpc_endpoint if protocol == "grpc" else collector.http_endpoint
-    host = PluginHost(load_plugins([{"type": "otlp", "endpoint": endpoint, "protocol": protocol}]))
+    entry = {"type": "otlp", "endpoint": endpoint, "protocol": protocol, "delivery": "memory"}
+    host = PluginHost(load_plugins([entry]))
     before, after = real_pushes() + real_pushes()[:1], real_pushes()
     for one in [*before, push(data=malformed), *after]:
         host.offer(one)
@@ -123,6 +133,7 @@ def test_pushes_wait_for_a_collector_that_is_away() -> None:
                     {
                         "type": "otlp",
                         "endpoint": collector.grpc_endpoint,
+                        "delivery": "memory",
                         "retry": {"initial_ms": 50, "max_ms": 200},
                     }
                 ]
@@ -138,6 +149,40 @@ def test_pushes_wait_for_a_collector_that_is_away() -> None:
         assert host.stop(20)
         (statistics,) = host.statistics()
         assert statistics.consecutive_failures == 0
+        expected = sent(pushes)
+        wait_for(lambda: len(written(collector, 0)) >= len(expected), timeout_s=20)
+        assert written(collector, 0) == expected
+
+
+def _failed_twice(host: PluginHost) -> bool:
+    return host.statistics()[0].failures >= 2
+
+
+def test_pushes_wait_on_disk_for_a_collector_that_is_away_and_survive_restarts(tmp_path: Path) -> None:
+    with Collector() as collector:
+        collector.kill()
+        entry = {
+            "type": "otlp",
+            "endpoint": collector.grpc_endpoint,
+            "delivery": "spool_when_behind",
+            "spool": {"path": str(tmp_path / "spool"), "after_ms": 50},
+            "retry": {"initial_ms": 50, "max_ms": 200},
+        }
+        pushes = real_pushes()
+        for number, one in enumerate(pushes):
+            host = PluginHost(load_plugins([entry]))
+            host.start()
+            host.offer(one)
+            wait_for(partial(_failed_twice, host))
+            assert host.stop(0.2)
+            (statistics,) = host.statistics()
+            assert statistics.spool_pushes == number + 1
+            assert not any(statistics.dropped.values())
+        collector.start()
+        host = PluginHost(load_plugins([entry]))
+        host.start()
+        wait_for(lambda: host.statistics()[0].exported_pushes == len(pushes), timeout_s=30)
+        assert host.stop(20)
         expected = sent(pushes)
         wait_for(lambda: len(written(collector, 0)) >= len(expected), timeout_s=20)
         assert written(collector, 0) == expected

@@ -152,7 +152,8 @@ def test_a_batch_over_the_message_limit_is_split_by_the_host() -> None:
     one = client_push()
     size = len(one.payload.data)
     with grpc_destination(options=[("grpc.max_receive_message_length", 2 * size)]) as server:
-        host = PluginHost(load_plugins([{"type": "otlp", "endpoint": endpoint(server)}]))
+        entry = {"type": "otlp", "endpoint": endpoint(server), "delivery": "memory"}
+        host = PluginHost(load_plugins([entry]))
         for _ in range(8):
             host.offer(one)
         host.offer(push(data=b"".join([one.payload.data] * 3)))

@@ -190,6 +190,7 @@ def test_through_the_host_a_fault_passes_and_every_push_arrives(http_server: Htt
                     "type": "otlp",
                     "protocol": "http",
                     "endpoint": endpoint(http_server),
+                    "delivery": "memory",
                     "retry": {"initial_ms": 1, "max_ms": 5},
                 }
             ]
