@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from receiver.host.delivery_log import DeliveryLog
 from receiver.host.discovery import HostedPlugin
@@ -71,10 +70,10 @@ class PluginDelivery:
         self._disk: Disk | None = None
         self._spooler: Spooler | None = None
         self._pushes: DeliveryLog
-        if settings.delivery is Delivery.MEMORY:
+        path = hosted.spool_path
+        if path is None:
             self._pushes = DeliveryLog(self._queue, clock=clock)
         else:
-            path = settings.spool.path or Path("spool", hosted.name)
             self._disk = Disk(path, settings.spool, log=self._log, clock=clock)
             after_s = None if self.writes_first else settings.spool.after_ms / 1000
             spooled = SpooledLog(self._queue, self._disk, after_s=after_s, clock=clock)
@@ -176,7 +175,7 @@ class PluginDelivery:
             rejected_points=tally.rejected_points,
             failures=tally.failures,
             retries=tally.retries,
-            restarts=tally.restarts + (plugin.restarts if isinstance(plugin, ProcessPlugin) else 0),
+            restarts=plugin.restarts if isinstance(plugin, ProcessPlugin) else tally.restarts,
             consecutive_failures=tally.consecutive_failures,
             last_error=tally.last_error,
             export_seconds=tally.export_seconds,

@@ -11,13 +11,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from receiver.host.failure_log import Redaction
 from receiver.host.process_plugin import ProcessPlugin
-from receiver.host.settings import HostSettings, Isolation
+from receiver.host.settings import Delivery, HostSettings, Isolation
 from receiver.plugin import ClientTelemetryReceiver, PluginConfig
 from receiver.settings.errors import SettingsError, key_text, problem_of
 from receiver.settings.schema import Loc
@@ -56,6 +57,13 @@ class HostedPlugin:
     plugin: ClientTelemetryReceiver = field(repr=False)
     settings: HostSettings = field(default_factory=HostSettings)
 
+    @property
+    def spool_path(self) -> Path | None:
+        """The folder of its spool; None with ``delivery: memory``."""
+        if self.settings.delivery is Delivery.MEMORY:
+            return None
+        return self.settings.spool.path or Path("spool", self.name)
+
 
 def installed_types() -> dict[str, EntryPoint]:
     """The plugin types that are installed, by the name an operator writes; loads none of them.
@@ -92,10 +100,12 @@ def load_plugins(configs: Sequence[Mapping[str, Any]]) -> list[HostedPlugin]:
     types = installed_types() if configs else {}
     loaded = [_load(index, config, types) for index, config in enumerate(configs)]
     names = _names([(type_, settings) for type_, settings, _ in loaded])
-    return [
+    plugins = [
         HostedPlugin(name=name, type=type_, plugin=plugin, settings=settings)
         for name, (type_, settings, plugin) in zip(names, loaded, strict=True)
     ]
+    _check_spools(plugins)
+    return plugins
 
 
 def _load(
@@ -177,6 +187,19 @@ def _names(loaded: Sequence[tuple[str, HostSettings]]) -> list[str]:
             used.add(name)
         names.append(name)
     return names
+
+
+def _check_spools(plugins: Sequence[HostedPlugin]) -> None:
+    taken: dict[Path, int] = {}
+    for index, plugin in enumerate(plugins):
+        path = plugin.spool_path
+        if path is not None and (other := taken.setdefault(path.absolute(), index)) != index:
+            raise _error(
+                index,
+                ("spool", "path"),
+                f"plugins[{other}] has this folder too: give each one of its own",
+                json.dumps(str(path)),
+            )
 
 
 def _error(index: int, loc: Loc, problem: str, value: str | None = None) -> PluginConfigError:

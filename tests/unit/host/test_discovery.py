@@ -122,6 +122,22 @@ def test_names_are_unique() -> None:
 
 
 @pytest.mark.usefixtures("acme")
+def test_each_has_a_spool_of_its_own() -> None:
+    first = {"type": "acme", "url": "acme://x", "name": "a"}
+    loaded = load_plugins(
+        [
+            first,
+            {**first, "name": "b", "spool": {"path": "x/y"}},
+            {**first, "name": "c", "delivery": "memory"},
+        ]
+    )
+    assert [one.spool_path for one in loaded] == [Path("spool/a"), Path("x/y"), None]
+    assert problem(
+        first, {**first, "name": "b", "spool": {"path": str(Path("spool/a").absolute())}}
+    ).endswith('/spool/a": plugins[0] has this folder too: give each one of its own')
+
+
+@pytest.mark.usefixtures("acme")
 @pytest.mark.parametrize(
     ("config", "said"),
     [
