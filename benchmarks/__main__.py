@@ -12,7 +12,18 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks import core, hostile, hostile_report, idle, load_generator, passthrough, pushes, relays
+from benchmarks import (
+    core,
+    hostile,
+    hostile_report,
+    idle,
+    load_generator,
+    passthrough,
+    plugins,
+    pushes,
+    relays,
+    spool,
+)
 from benchmarks.figures import RESULTS, Results
 from benchmarks.processes import ProcessError, Running, allow_files, free_port, on_cores, running
 from tests.testbed.certificates import CertificateAuthority, CertificateFiles
@@ -22,10 +33,12 @@ from tests.testbed.process import StartError
 OPEN_FILES = 16_384
 SUBJECT = "sidecar"
 BUSY = 0.5
-PARTS = ("core", "pushes", "idle", "pass-through", "tls", "hostile")
+PARTS = ("core", "spool", "plugins", "pushes", "idle", "pass-through", "tls", "hostile")
 PASS_THROUGH_ROUNDS = 7
 PUSH_ROUNDS = 5
 CORE_ROUNDS = 21
+PLUGIN_ROUNDS = 3
+PLUGIN_PUSHES = 6_000
 
 
 def arguments() -> argparse.Namespace:
@@ -87,6 +100,26 @@ def measured_core(options: argparse.Namespace, results: Results) -> None:
     print(f"\nThe core by push, in one process\n{core.describe(costs)}\n")
     core.record(costs, results)
     results.figures += core.figures(costs)
+
+
+def measured_spool(options: argparse.Namespace, folder: Path, results: Results) -> None:
+    """Measure the spool on disk, print its table and add its figure."""
+    print("spool: appends and replays")
+    rounds, count = (1, 1_000) if options.quick else (PLUGIN_ROUNDS, PLUGIN_PUSHES)
+    seen = spool.measure(folder, rounds=rounds, pushes=count)
+    print(f"\nThe spool on disk, pushes of a Java producer\n{spool.describe(seen)}\n")
+    spool.record(seen, results)
+    results.figures += spool.figures(seen)
+
+
+def measured_plugins(options: argparse.Namespace, folder: Path, results: Results) -> None:
+    """Measure every plugin, print their table and add their figures."""
+    print("plugins: each with its destination")
+    rounds, count = (1, 1_000) if options.quick else (PLUGIN_ROUNDS, PLUGIN_PUSHES)
+    taken = plugins.measure(folder, rounds=rounds, pushes=count)
+    print(f"\nPlugins, pushes of a Java producer\n{plugins.describe(taken)}\n")
+    plugins.record(taken, results)
+    results.figures += plugins.figures(taken)
 
 
 def measured_pushes(options: argparse.Namespace, folder: Path, results: Results) -> None:
@@ -181,6 +214,10 @@ def main() -> int:
             folder = Path(name)
             if "core" in wanted:
                 measured_core(options, results)
+            if "spool" in wanted:
+                measured_spool(options, folder, results)
+            if "plugins" in wanted:
+                measured_plugins(options, folder, results)
             if "pushes" in wanted:
                 measured_pushes(options, folder, results)
             if "idle" in wanted:
@@ -197,6 +234,7 @@ def main() -> int:
         httpx.HTTPError,
         load_generator.LoadError,
         NotSetUpError,
+        plugins.PluginBenchmarkError,
         ProcessError,
         relays.RelayMissingError,
         StartError,
