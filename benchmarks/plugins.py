@@ -7,6 +7,7 @@ a collector, a broker, a disk, a Prometheus. What these spend is theirs and not 
 from __future__ import annotations
 
 import dataclasses
+import logging
 import random
 import re
 import resource
@@ -18,6 +19,8 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import structlog
 
 from benchmarks.captured import JAVA_PRODUCER
 from benchmarks.figures import Figure, Results, table
@@ -88,6 +91,7 @@ def measure(folder: Path, *, rounds: int, pushes: int) -> Mapping[str, Taken]:
     Raises:
         PluginBenchmarkError: A push was dropped, or the plugin came to no end.
     """
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     offered = captured_pushes(pushes)
     with ExitStack() as stack:
         seen: dict[str, list[tuple[float, float]]] = {}
