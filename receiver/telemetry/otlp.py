@@ -199,7 +199,11 @@ def _label_one_list(
     one_resource: Any, metrics: list[bytes], labels: bytes, steps: MetricSteps, max_series: int | None
 ) -> tuple[bytes, Applied]:
     attributes = AttributeCounts()
-    resource = steps.resource(one_resource.resource[0], attributes) if one_resource.resource else b""
+    resource = b""
+    if one_resource.resource:
+        resource = steps.resource(one_resource.resource[0], attributes)
+        attributes.dropped *= len(one_resource.resource)
+        attributes.hashed *= len(one_resource.resource)
     applied = steps.apply(metrics, max_series, attributes)
     if not applied.metrics:
         return b"", applied

@@ -192,7 +192,8 @@ class AttributeRewriter:
         if self._privacy is not None:
             view = AttributeKeys.FromString(MetricList(metrics=metrics).SerializeToString())
             keys = {key for key in attribute_keys(view) if self._is_ruled(key.decode())}
-            if len(keys) > _MAX_SEARCHES or any(not 0 < len(key) < _SHORT for key in keys):
+            # An attribute without a key has nothing that could be searched for.
+            if self._is_ruled("") or len(keys) > _MAX_SEARCHES or any(len(key) >= _SHORT for key in keys):
                 return dict.fromkeys(range(len(metrics)), 0)
             patterns += map(_pattern_of, keys)
         places = hits(patterns, together, None if self._privacy is None else _MAX_PRIVATE)

@@ -42,7 +42,7 @@ def scrubbed(metric: Metric) -> tuple[Metric | None, int, int]:
         return metric, 0, 0
     points = getattr(metric, kind).data_points
     removed = sum(without_owned(point.attributes) for point in points)
-    if kind == "histogram":
+    if kind not in ("gauge", "sum"):
         return metric, 0, removed
     kept = [p for p in points if p.WhichOneof("value") != "as_double" or math.isfinite(p.as_double)]
     dropped = len(points) - len(kept)
