@@ -7,6 +7,7 @@ from receiver.metrics import OTHER, ReceiverMetrics, SoftwareLabels
 from receiver.session.login import LoginOutcome
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
 from receiver.telemetry.limits import Limits
+from receiver.telemetry.steps import NOTHING_DONE, StepCounts
 from receiver.telemetry.telemetry import PushOutcome
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest, PushTelemetryResponse
@@ -64,6 +65,37 @@ def test_a_get_and_its_pushes() -> None:
     assert lines(metrics, "push_seconds_count") == {"push_seconds_count 3.0"}
     assert 'push_seconds_bucket{le="0.005"} 3.0' in lines(metrics, "push_seconds_bucket")
     assert 'push_seconds_bucket{le="0.0025"} 0.0' in lines(metrics, "push_seconds_bucket")
+
+
+def test_what_the_steps_did_is_counted() -> None:
+    metrics = ReceiverMetrics(version="9.9.9")
+    steps = StepCounts(
+        bad_points=1,
+        marked_points=2,
+        private_points=3,
+        dropped_attributes=4,
+        hashed_attributes=5,
+        unnormalized=True,
+    )
+    for done in (steps, NOTHING_DONE):
+        outcome = PushOutcome(
+            response=PushTelemetryResponse(),
+            client_instance_id=instance_id(5),
+            overflowed_points=6,
+            steps=done,
+        )
+        metrics.push_answered(outcome, JAVA, 0.001)
+    assert lines(metrics, "dropped_points_total") == {
+        'dropped_points_total{reason="known_bad"} 1.0',
+        'dropped_points_total{reason="over_budget"} 12.0',
+        'dropped_points_total{reason="privacy"} 3.0',
+    }
+    assert lines(metrics, "marked_points_total") == {"marked_points_total 2.0"}
+    assert lines(metrics, "private_attributes_total") == {
+        'private_attributes_total{action="drop"} 4.0',
+        'private_attributes_total{action="hash"} 5.0',
+    }
+    assert lines(metrics, "unnormalized_pushes_total") == {"unnormalized_pushes_total 1.0"}
 
 
 def test_made_up_software_makes_a_bounded_number_of_series() -> None:

@@ -198,3 +198,23 @@ def test_an_interval_that_overflows_in_librdkafka_is_never_asked_for(
     # It jitters an interval by up to one and a half, in microseconds, in 32 bits.
     assert treatment.interval_ms(wanted) == given
     assert treatment.max_interval_ms is None or treatment.max_interval_ms * 1500 < 2**31
+
+
+@pytest.mark.parametrize(
+    ("version", "wrong"),
+    [("v1.21.3", True), ("v1.19.0", True), ("v1.21.4", False), ("v1.22.2", False), ("unknown", False)],
+)
+def test_franz_go_got_its_rates_and_averages_wrong(version: str, wrong: bool) -> None:
+    treatment = Quirks(compression=OFFERED).treatment("kgo", version)
+    assert bool(treatment.bad_metrics) is wrong
+    assert any("averages" in reason for reason in treatment.reasons) is wrong
+
+
+def test_wrong_metrics_of_all_rules_count() -> None:
+    rules = [
+        QuirkSettings(client_software_name="kgo", bad_metrics=("mine", "also")),
+        QuirkSettings(client_software_name=".*", bad_metrics=("mine",), reason="why not"),
+    ]
+    treatment = Quirks(rules, compression=OFFERED).treatment("kgo", "v1.22.2")
+    assert treatment.bad_metrics == ("mine", "also")
+    assert treatment.reasons == ("an operator's rule", "why not")
