@@ -6,9 +6,10 @@ series began; prometheus_client, which writes them at each scrape, takes several
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from plugins.prometheus.names import MetricType
+from plugins.prometheus.lines import Line
+from plugins.prometheus.names import MetricName, MetricType
 from plugins.prometheus.table import Family
 
 __all__ = ["exposition"]
@@ -40,7 +41,8 @@ def exposition(families: Iterable[Family], *, openmetrics: bool) -> bytes:
         series = len(out)
         for exposed in list(family.members.values()):
             lines, values, start_ms = exposed.last
-            for (line, labels), value in zip(lines, values, strict=False):
+            shown_lines = lines[:-1] if openmetrics and _lacks_sum(name, lines) else lines
+            for (line, labels), value in zip(shown_lines, values, strict=False):
                 out.append(f"{line}{labels.text} {_text(value)}\n")
             if openmetrics and start_ms and values:
                 # The last line of several is the count, which has the series' own labels.
@@ -50,6 +52,11 @@ def exposition(families: Iterable[Family], *, openmetrics: bool) -> bytes:
     if openmetrics:
         out.append("# EOF\n")
     return "".join(out).encode()
+
+
+def _lacks_sum(name: MetricName, lines: Sequence[Line]) -> bool:
+    """Whether a histogram has no sum: then OpenMetrics has no count, the last of its lines, either."""
+    return name.type is MetricType.HISTOGRAM and len(lines) > 1 and not lines[-2][0].endswith("_sum")
 
 
 def _text(value: float) -> str:

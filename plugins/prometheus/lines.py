@@ -113,9 +113,10 @@ def lines_of(name: MetricName, labels: LabelSet, layout: Layout) -> tuple[Line, 
 def values_of(kind: Kind, point: Any, layout: Layout) -> tuple[float, ...]:
     """The values of a histogram's or a summary's samples, in the layout's order."""
     if kind is Kind.HISTOGRAM:
-        counts = point.bucket_counts or (point.count,)
-        sums = (point.sum,) if any(suffix == "_sum" for suffix, _, _ in layout) else ()
-        return (*map(float, itertools.accumulate(counts)), *map(number, sums), float(point.count))
+        # The last bucket holds all: what the client calls the count may be another number.
+        buckets = [float(count) for count in itertools.accumulate(point.bucket_counts or (point.count,))]
+        sums = (number(point.sum),) if any(suffix == "_sum" for suffix, _, _ in layout) else ()
+        return (*buckets, *sums, buckets[-1])
     return (*(number(one.value) for one in point.quantile_values), number(point.sum), float(point.count))
 
 

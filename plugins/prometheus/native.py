@@ -28,12 +28,13 @@ def native_histogram(point: Any) -> bytes | None:
         point: An ``ExponentialHistogramDataPoint``, cumulative.
 
     Returns:
-        The fields; None where its buckets are wider than any that Prometheus has.
+        The fields; None where its buckets are wider than any that Prometheus has, or no data point has room
+        for it.
 
     Source: OpenTelemetry, "Prometheus and OpenMetrics Compatibility", "Exponential Histograms".
     """
     total = ExponentialTotal.of(point)
-    if total.scale < _COARSEST:
+    if total is None or total.scale < _COARSEST:
         return None
     total = total.at_scale(min(total.scale, _FINEST))
     # Prometheus refuses a count that is not its buckets'.

@@ -14,8 +14,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, choose_encoder
-from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPENMETRICS_CONTENT_TYPE
+from prometheus_client.exposition import choose_encoder
 
 __all__ = ["ScrapeServer"]
 
@@ -24,6 +23,8 @@ _MAX_CONNECTIONS = 8
 #: After so long a connection is closed, whatever it is doing.
 _MAX_SECONDS = 60.0
 _PATH = "/metrics"
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+_OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 class ScrapeServer:
@@ -102,8 +103,8 @@ class _Handler(BaseHTTPRequestHandler):
         openmetrics = chosen.startswith("application/openmetrics-text")
         body = self.server.exposition(openmetrics)
         self.send_response(200)
-        # Which of OpenMetrics' versions was asked for does not matter: they read this one too.
-        self.send_header("content-type", OPENMETRICS_CONTENT_TYPE if openmetrics else CONTENT_TYPE_LATEST)
+        # Which versions were asked for does not matter: who reads others reads these too.
+        self.send_header("content-type", _OPENMETRICS if openmetrics else _TEXT)
         if "gzip" in self.headers.get("accept-encoding", ""):
             # A level higher takes half as long again for a few per cent.
             body = gzip.compress(body, compresslevel=1, mtime=0)

@@ -1,0 +1,252 @@
+"""Remote write against a real HTTP server, whose answers the test decides."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from plugins.prometheus import PrometheusReceiver
+from receiver.host import PluginHost, load_plugins
+from receiver.plugin import (
+    BatchRefusedError,
+    ExportError,
+    ExportResult,
+    PermanentError,
+    Push,
+    RetryableError,
+)
+from tests.unit.host.support import FAST, wait_for
+from tests.unit.plugins.cumulative.support import counter, number
+from tests.unit.plugins.destinations import Certificates, HttpDestination, Reply, http_destination
+from tests.unit.plugins.prometheus.decoding import decoded, unpacked
+from tests.unit.plugins.prometheus.support import push
+
+WRITTEN = "x-prometheus-remote-write-samples-written"
+
+
+@contextmanager
+def writing(
+    server: HttpDestination, *, scheme: str = "http", **settings: Any
+) -> Iterator[PrometheusReceiver]:
+    url = f"{scheme}://127.0.0.1:{server.port}/api/v1/write"
+    (hosted,) = load_plugins([{"type": "prometheus", "remote_write": {"url": url, **settings}}])
+    assert isinstance(hosted.plugin, PrometheusReceiver)
+    hosted.plugin.start()
+    try:
+        yield hosted.plugin
+    finally:
+        hosted.plugin.stop()
+
+
+def all_written(body: bytes) -> Reply:
+    count = len(decoded(unpacked(body), "2.0"))
+    return Reply(204, headers={WRITTEN: str(count)})
+
+
+@pytest.fixture
+def server(http_server: HttpDestination) -> HttpDestination:
+    http_server.answer = all_written
+    return http_server
+
+
+def counted(n: int, value: int = 5, **settings: Any) -> Push:
+    return push(counter("c", number(value, since=n - 1, at=n)), at=n, **settings)
+
+
+def totals(bodies: Sequence[bytes], version: str = "2.0") -> list[list[float]]:
+    """The counter's values in each request; a stale marker is not equal to itself."""
+    return [
+        [
+            sample.value
+            for labels, sample, _ in decoded(unpacked(body), version)
+            if labels["__name__"] == "c_total"
+        ]
+        for body in bodies
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "content_type", "told"),
+    [
+        ("1.0", "application/x-protobuf", "0.1.0"),
+        ("2.0", "application/x-protobuf;proto=io.prometheus.write.v2.Request", "2.0.0"),
+    ],
+)
+def test_a_request_says_what_it_is(
+    http_server: HttpDestination, version: str, content_type: str, told: str
+) -> None:
+    http_server.answer = lambda body: Reply(204, headers={WRITTEN: "2"})
+    with writing(http_server, version=version, headers={"x-scope-orgid": "me"}) as one:
+        assert one.export_batch([counted(1)]) is None
+    assert http_server.paths == ["/api/v1/write"]
+    (headers,) = http_server.headers
+    assert headers["content-type"] == content_type
+    assert headers["content-encoding"] == "snappy"
+    assert headers["x-prometheus-remote-write-version"] == told
+    assert headers["user-agent"].startswith("kafka-client-telemetry/")
+    assert headers["x-scope-orgid"] == "me"
+    assert totals(http_server.bodies, version) == [[5]]
+
+
+def test_pushes_of_a_batch_are_one_request_in_their_order(server: HttpDestination) -> None:
+    with writing(server) as one:
+        one.export_batch([counted(1), counted(2), counted(3)])
+        one.export(counted(4).context, counted(4).payload)
+    assert totals(server.bodies) == [[5, 10, 15], [20]]
+    assert server.connections == 1
+
+
+def test_what_is_tried_again_is_the_same_and_counts_once(server: HttpDestination) -> None:
+    batch = [counted(1), counted(2), counted(3), counted(4)]
+    with writing(server) as one:
+        server.answer = lambda body: Reply(503)
+        with pytest.raises(RetryableError):
+            one.export_batch(batch)
+        server.answer = lambda body: Reply(400)
+        with pytest.raises(BatchRefusedError):
+            one.export_batch(batch)
+        server.answer = all_written
+        one.export_batch(batch[:2])
+        one.export_batch(batch[2:])
+        one.export_batch([counted(5)])
+    first, second, *_ = server.bodies
+    assert first == second
+    assert totals(server.bodies)[1:] == [[5, 10, 15, 20], [5, 10], [15, 20], [25]]
+
+
+def test_what_was_given_up_is_in_the_next_total(server: HttpDestination) -> None:
+    with writing(server) as one:
+        server.answer = lambda body: Reply(503)
+        with pytest.raises(RetryableError):
+            one.export_batch([counted(1)])
+        server.answer = all_written
+        one.export_batch([counted(2)])
+    assert totals(server.bodies)[-1] == [10]
+
+
+def test_an_end_is_written_after_the_last_samples(server: HttpDestination) -> None:
+    with writing(server) as one:
+        one.export_batch([counted(1)])
+        one.export_batch([counted(2, terminating=True)])
+    assert len(server.bodies) == 3
+    last, end = totals(server.bodies)[1:]
+    assert last == [10]
+    assert end[0] != end[0]
+
+
+@pytest.mark.parametrize(("status", "ends"), [(503, 2), (400, 1)])
+def test_an_end_that_is_not_taken_fails_no_push(server: HttpDestination, status: int, ends: int) -> None:
+    server.answer = lambda body: (
+        all_written(body) if totals([body]) != [[]] and totals([body])[0][0] > 0 else Reply(status)
+    )
+    with writing(server) as one:
+        assert one.export_batch([counted(1, terminating=True)]) is None
+        server.answer = all_written
+        assert one.export_batch([counted(2, instance="b")]) is None
+    assert sum(values[0] != values[0] for values in totals(server.bodies)) == ends
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "kind", "after"),
+    [
+        (500, {}, RetryableError, None),
+        (503, {"retry-after": "7"}, RetryableError, 7.0),
+        (429, {"retry-after": "3"}, RetryableError, 3.0),
+        (413, {}, BatchRefusedError, None),
+        (400, {}, BatchRefusedError, None),
+        (400, {WRITTEN: "0"}, BatchRefusedError, None),
+        (401, {}, PermanentError, None),
+        (404, {}, PermanentError, None),
+        (415, {}, PermanentError, None),
+        (301, {"location": "http://h/"}, PermanentError, None),
+    ],
+)
+def test_what_an_answer_means(
+    http_server: HttpDestination,
+    status: int,
+    headers: dict[str, str],
+    kind: type[ExportError],
+    after: float | None,
+) -> None:
+    http_server.answer = lambda body: Reply(status, b"why", headers)
+    with writing(http_server) as one, pytest.raises(kind) as caught:
+        one.export_batch([counted(1)])
+    assert type(caught.value) is kind
+    assert str(caught.value) == f"HTTP {status}: why"
+    if isinstance(caught.value, RetryableError):
+        assert caught.value.retry_after_s == after
+
+
+def test_a_partial_write_is_no_failure(http_server: HttpDestination) -> None:
+    http_server.answer = lambda body: Reply(400, b"out of order", {WRITTEN: "1"})
+    with writing(http_server) as one:
+        assert one.export_batch([counted(1)]) == ExportResult(
+            rejected_points=1, message="HTTP 400: out of order"
+        )
+
+
+def test_a_destination_that_reads_nothing_of_2_0_is_told(http_server: HttpDestination) -> None:
+    http_server.answer = lambda body: Reply(204)
+    with writing(http_server) as one, pytest.raises(PermanentError, match=r"set version 1\.0"):
+        one.export_batch([counted(1)])
+
+
+def test_no_answer_is_tried_again(http_server: HttpDestination) -> None:
+    http_server.answer = lambda body: None
+    with writing(http_server) as one, pytest.raises(RetryableError):
+        one.export_batch([counted(1)])
+
+
+def test_an_answer_that_drips_is_ended(http_server: HttpDestination) -> None:
+    def drip(write: Any) -> None:
+        for _ in range(100):
+            write(b"x")
+
+    http_server.drip = drip
+    with writing(http_server, timeout_ms=200) as one, pytest.raises((RetryableError, PermanentError)):
+        one.export_batch([counted(1)])
+
+
+def test_a_secret_that_comes_back_is_not_told(http_server: HttpDestination) -> None:
+    http_server.answer = lambda body: Reply(401, b"no such token: hunter2")
+    headers = {"authorization": "hunter2"}
+    with writing(http_server, headers=headers) as one, pytest.raises(PermanentError) as caught:
+        one.export_batch([counted(1)])
+    assert "hunter2" not in str(caught.value)
+
+
+def test_tls(certificates: Certificates) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.cert("server"), certificates.key("server"))
+    with http_destination(context) as server:
+        server.answer = all_written
+        with writing(server, scheme="https", tls={"ca_file": str(certificates.ca)}) as one:
+            assert one.export_batch([counted(1)]) is None
+        with writing(server, scheme="https") as one, pytest.raises(RetryableError, match="CERTIFICATE"):
+            one.export_batch([counted(1)])
+
+
+def test_points_that_are_left_out_are_told(server: HttpDestination) -> None:
+    with writing(server) as one:
+        one.export_batch([counted(1)])
+        result = one.export_batch([counted(2, -5)])
+    assert result is not None
+    assert result.rejected_points == 1
+
+
+def test_through_the_host_nothing_counts_twice(server: HttpDestination) -> None:
+    replies = iter([Reply(503), None, Reply(429)])
+    server.answer = lambda body: next(replies, None) or all_written(body)
+    settings = {"type": "prometheus", "remote_write": {"url": f"http://127.0.0.1:{server.port}/w"}, **FAST}
+    host = PluginHost(load_plugins([{**settings, "delivery": "memory"}]))
+    host.start()
+    for n in range(1, 21):
+        host.offer(counted(n))
+    wait_for(lambda: host.statistics()[0].exported_pushes == 20)
+    assert host.stop(10)
+    assert [value for values in totals(server.bodies) for value in values][-1] == 100
+    assert max(value for values in totals(server.bodies) for value in values) == 100

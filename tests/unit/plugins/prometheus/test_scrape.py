@@ -1,0 +1,149 @@
+"""The scrape endpoint, by HTTP: formats, bounds, and what ends while nobody pushes."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from plugins.prometheus import PrometheusReceiver, scrape
+from plugins.prometheus.receiver import PrometheusReceiver as Receiver
+from receiver.host import load_plugins
+from tests.testbed.ports import free_port
+from tests.unit.host.support import wait_for
+from tests.unit.plugins.cumulative.support import counter, gauge, number
+from tests.unit.plugins.prometheus.support import push
+
+OPENMETRICS = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.3"
+
+
+@contextmanager
+def serving(**settings: Any) -> Iterator[tuple[PrometheusReceiver, httpx.Client]]:
+    bind = f"127.0.0.1:{free_port()}"
+    (hosted,) = load_plugins([{"type": "prometheus", "bind": bind, **settings}])
+    plugin = hosted.plugin
+    assert isinstance(plugin, Receiver)
+    plugin.start()
+    try:
+        with httpx.Client(base_url=f"http://{bind}", trust_env=False) as client:
+            yield plugin, client
+    finally:
+        plugin.stop()
+
+
+def test_the_format_is_what_was_asked_for() -> None:
+    with serving() as (plugin, client):
+        plugin.export_batch([push(counter("c", number(5, since=4, at=10)), at=10)])
+        text = client.get("/metrics")
+        openmetrics = client.get("/metrics?x=1", headers={"accept": OPENMETRICS})
+    assert text.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert "# TYPE c_total counter\n" in text.text
+    assert "# EOF" not in text.text
+    assert openmetrics.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+    assert "# TYPE c counter\n" in openmetrics.text
+    assert openmetrics.text.endswith("# EOF\n")
+
+
+def test_it_is_compressed_for_who_reads_that() -> None:
+    with serving() as (plugin, client):
+        plugin.export_batch([push(gauge("g", number(1, at=10)), at=10)])
+        plain = client.get("/metrics", headers={"accept-encoding": "identity"})
+        with client.stream("GET", "/metrics", headers={"accept-encoding": "gzip"}) as response:
+            raw = b"".join(response.iter_raw())
+    assert response.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(raw) == plain.content
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("GET", "/", 404), ("GET", "/metrics/x", 404), ("POST", "/metrics", 501)]
+)
+def test_there_is_nothing_else(method: str, path: str, status: int) -> None:
+    with serving() as (_, client):
+        assert client.request(method, path).status_code == status
+
+
+def test_an_address_that_is_taken_fails_the_start() -> None:
+    with serving() as (plugin, _):
+        other = Receiver(plugin.config)  # type: ignore[arg-type]
+        with pytest.raises(OSError, match=r"bind: cannot listen on 127\.0\.0\.1:\d+: Address already in use"):
+            other.start()
+        other.stop()
+
+
+def test_it_can_start_again_where_it_was() -> None:
+    with serving() as (plugin, _):
+        config = plugin.config
+    again = Receiver(config)  # type: ignore[arg-type]
+    again.start()
+    again.stop()
+
+
+def test_connections_are_bounded_in_number_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scrape, "_MAX_SECONDS", 1.5)
+    with serving() as (_, client):
+        address = (client.base_url.host, client.base_url.port or 0)
+        idle = [socket.create_connection(address) for _ in range(scrape._MAX_CONNECTIONS)]
+        for one in idle:
+            one.sendall(b"GET /metrics HTTP/1.1\r\n")
+        time.sleep(0.1)
+        with pytest.raises(httpx.TransportError):
+            client.get("/metrics")
+        for one in idle:
+            one.settimeout(5)
+            assert one.recv(1) == b""
+            one.close()
+        wait_for(lambda: answers(client))
+
+
+def answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/metrics").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_silence_ends_series_while_nobody_pushes() -> None:
+    with serving() as (plugin, client):
+        plugin.export_batch([push(gauge("g", number(1, at=10)), at=10, interval_ms=500)])
+        assert "\ng{" in client.get("/metrics").text
+        wait_for(lambda: "g{" not in client.get("/metrics").text)
+
+
+def test_nobody_is_silent_while_pushes_wait() -> None:
+    settings = {"remote_write": {"url": f"http://127.0.0.1:{free_port()}/w"}}
+    with serving(**settings) as (plugin, client):
+        with pytest.raises(Exception, match="Connect"):
+            plugin.export_batch([push(gauge("g", number(1, at=10)), at=10, interval_ms=10)])
+        time.sleep(1.2)
+        assert "\ng{" in client.get("/metrics").text
+
+
+def test_scrapes_beside_pushes_see_whole_points() -> None:
+    with serving() as (plugin, client):
+        stopping = threading.Event()
+
+        def pushing() -> None:
+            at = 10
+            while not stopping.is_set():
+                at += 1
+                metrics = [counter("c", number(1, since=at - 1, at=at, labels={"n": n})) for n in range(20)]
+                plugin.export_batch([push(*metrics, at=at, instance=str(at % 3), terminating=at % 7 == 0)])
+
+        thread = threading.Thread(target=pushing)
+        thread.start()
+        try:
+            for _ in range(30):
+                text = client.get("/metrics", headers={"accept": OPENMETRICS}).text
+                families: Callable[[str], Iterator[Any]] = text_string_to_metric_families
+                assert all(family.samples for family in families(text))
+        finally:
+            stopping.set()
+            thread.join()

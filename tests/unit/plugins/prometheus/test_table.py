@@ -1,0 +1,266 @@
+"""From pushes to series: what is there, with which labels and values, since when, and until when."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
+
+from tests.unit.plugins.cumulative.support import BEGIN, CUMULATIVE, SECOND, counter, gauge, number
+from tests.unit.plugins.cumulative.test_histograms import exponential, histogram
+from tests.unit.plugins.prometheus.support import LABELS, RESOURCE, own, push, scraped, table
+
+NS = BEGIN // SECOND
+
+
+def only(values: dict[tuple[tuple[str, str], ...], float]) -> tuple[dict[str, str], float]:
+    ((labels, value),) = values.items()
+    return dict(labels), value
+
+
+def test_a_number_bears_the_labels_of_its_client_and_its_own() -> None:
+    series = table()
+    series.take(push(gauge("latency.avg", number(1.5, at=10, labels={"node.id": 1}), unit="ms"), at=10))
+    labels, value = only(scraped(series)["latency_avg_milliseconds"])
+    assert labels == {**LABELS, "node_id": "1"}
+    assert value == 1.5
+
+
+def test_a_counter_adds_up_and_says_since_when() -> None:
+    series = table()
+    for at, since in ((10, 4), (20, 10)):
+        series.take(push(counter("sent.total", number(5, since=since, at=at + 1000), unit="By"), at=at))
+    found = scraped(series)
+    assert only(found["sent_bytes_total"]) == (LABELS, 10)
+    # As long before the first push was received as the client says, whatever its clock says.
+    assert only(found["sent_bytes_created"]) == (LABELS, NS + 10 - 1006)
+    assert "sent_bytes_created" not in scraped(series, openmetrics=False)
+
+
+def test_a_counter_that_began_anew_did_so_after_its_last_sample() -> None:
+    series = table()
+    metric = counter("c", number(10, since=0, at=10), temporality=CUMULATIVE)
+    series.take(push(metric, at=10))
+    series.take(push(counter("c", number(3, since=9.5, at=20), temporality=CUMULATIVE), at=20))
+    found = scraped(series)
+    assert only(found["c_total"])[1] == 3
+    assert only(found["c_created"])[1] == NS + 10
+
+
+def test_an_unknown_start_is_not_told() -> None:
+    series = table()
+    series.take(push(counter("c", number(5, at=10) | {"start_time_unix_nano": 0}), at=10))
+    assert "c_created" not in scraped(series)
+
+
+def test_a_target_is_told_once_with_the_attributes_that_are_no_labels() -> None:
+    series = table()
+    series.take(push(gauge("a", number(1, at=10)), gauge("b", number(1, at=10)), at=10))
+    labels, value = only(scraped(series)["target_info"])
+    assert value == 1
+    assert labels["group_member_id"] == "m-1"
+    assert labels["client_source_port"] == "40000"
+
+
+def test_a_client_that_connects_again_goes_on() -> None:
+    series = table("2.0")
+    series.take(push(counter("c", number(5, at=10)), at=10))
+    moved = {**RESOURCE, "client_source_port": "50000"}
+    series.take(push(counter("c", number(1, since=10, at=20)), at=20, resource=moved))
+    found = scraped(series)
+    assert only(found["c_total"])[1] == 6
+    assert only(found["target_info"])[0]["client_source_port"] == "50000"
+    (stale,) = series.stale(10)
+    assert stale[0][0] == "target_info"
+
+
+def test_a_client_with_other_labels_begins_anew() -> None:
+    series = table("2.0")
+    series.take(push(counter("c", number(5, at=10)), at=10))
+    series.take(push(counter("c", number(1, since=10, at=20)), at=20, resource={**RESOURCE, "group_id": "g"}))
+    labels, value = only(scraped(series)["c_total"])
+    assert (labels["group_id"], value) == ("g", 1)
+    assert sorted(line[0] for line, *_ in series.stale(10)) == ["c_total", "target_info"]
+
+
+def test_a_histogram_is_buckets_a_sum_and_a_count() -> None:
+    series = table()
+    for at in (10, 20):
+        series.take(push(histogram([1, 0, 2], at=at, sum=20.0), at=at))
+    found = scraped(series)
+    buckets = {dict(labels)["le"]: value for labels, value in found["h_bucket"].items()}
+    assert buckets == {"1.0": 2, "5.0": 2, "+Inf": 6}
+    assert (only(found["h_sum"]), only(found["h_count"])) == ((LABELS, 40.0), (LABELS, 6))
+    assert only(found["h_created"])[1] == NS
+
+
+def test_a_histogram_of_negative_values_has_no_sum() -> None:
+    series = table()
+    series.take(push(histogram([1, 0, 2], at=10, sum=-20.0, bounds=(-1.0, 5.0)), at=10))
+    assert "h_sum" not in scraped(series)
+
+
+def test_a_histogram_with_other_boundaries_ends_the_buckets_that_it_had() -> None:
+    series = table("2.0")
+    series.take(push(histogram([1, 0, 2], at=10), at=10))
+    series.take(push(histogram([1, 0, 2], at=20, bounds=(1.0, 6.0)), at=20))
+    assert {dict(labels)["le"] for labels in scraped(series)["h_bucket"]} == {"1.0", "6.0", "+Inf"}
+    assert [dict(line[1].pairs)["le"] for line, *_ in series.stale(10)] == ["5.0"]
+
+
+def test_a_summary_is_quantiles_a_sum_and_a_count() -> None:
+    metric = Metric(name="s")
+    metric.summary.data_points.add(
+        time_unix_nano=BEGIN + 10 * SECOND,
+        count=4,
+        sum=10.0,
+        quantile_values=[{"quantile": 0.5, "value": 2.0}, {"quantile": 1.0, "value": 4.0}],
+    )
+    series = table()
+    series.take(push(metric, at=10))
+    found = scraped(series)
+    assert {dict(labels)["quantile"]: value for labels, value in found["s"].items()} == {
+        "0.5": 2.0,
+        "1.0": 4.0,
+    }
+    assert (only(found["s_sum"])[1], only(found["s_count"])[1]) == (10.0, 4)
+
+
+def test_text_has_no_exponential_histograms() -> None:
+    series = table("2.0")
+    written = series.take(push(exponential(0, 0, [1, 2], at=10), at=10))
+    assert "e" not in scraped(series)
+    assert [line[0] for line, *_ in written.samples] == ["target_info", "e"]
+
+
+def test_an_own_label_with_a_targets_name_is_exported() -> None:
+    series = table()
+    labels: dict[str, str | int] = {
+        "principal": "User:mallory",
+        "job": "x",
+        "exported_job": "y",
+        "client.id": "z",
+    }
+    series.take(push(gauge("g", number(1, at=10, labels=labels)), at=10))
+    told, _ = only(scraped(series)["g"])
+    assert own(told) == {
+        "exported_principal": "User:mallory",
+        "exported_job": "y",
+        "exported_exported_job": "x",
+        "exported_client_id": "z",
+    }
+
+
+def test_a_bucket_keeps_its_boundary() -> None:
+    metric = histogram([1, 0, 2], at=10)
+    metric.histogram.data_points[0].attributes.add(key="le").value.string_value = "forged"
+    series = table()
+    series.take(push(metric, at=10))
+    assert {dict(labels)["le"] for labels in scraped(series)["h_bucket"]} == {"1.0", "5.0", "+Inf"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (counter("x", number(1, at=10)), gauge("x.total", number(1, at=10))),
+        (counter("x", number(1, at=10)), gauge("x", number(1, at=10))),
+        (histogram([1, 0, 0], at=10), gauge("h.count", number(1, at=10))),
+        (gauge("x.y", number(1, at=10)), gauge("x_y", number(2, at=10))),
+        (gauge("x", number(1, at=10)), gauge("target_info", number(2, at=10))),
+    ],
+)
+def test_of_two_that_would_have_one_name_the_first_has_it(first: Metric, second: Metric) -> None:
+    series = table()
+    written = series.take(push(first, second, at=10))
+    assert written.left_out == 1
+    assert "name or labels taken" in written.reason
+    before = scraped(series)
+    again = series.take(push(second, at=20))
+    assert again.left_out == 1
+    assert scraped(series) == before
+
+
+def test_a_name_is_free_again_when_its_series_ended() -> None:
+    series = table(linger_s=0)
+    series.take(push(counter("x", number(1, at=10)), at=10, terminating=True))
+    series.take(push(gauge("x", number(7, at=20)), at=20, instance="b"))
+    assert only(scraped(series)["x"])[1] == 7
+
+
+def test_a_clients_nan_is_no_end_of_a_series() -> None:
+    series = table("1.0")
+    stale_nan = float.fromhex("nan")
+    written = series.take(push(gauge("g", number(stale_nan, at=10)), at=10))
+    assert math.isnan(only(scraped(series)["g"])[1])
+    assert written.samples[1][3][3:11] == b"\x00\x00\x00\x00\x00\x00\xf8\x7f"
+
+
+def test_what_is_left_out_is_said() -> None:
+    series = table(max_series=1)
+    series.take(push(counter("c", number(1, since=0, at=10)), at=10))
+    written = series.take(push(counter("c", number(1, since=0, at=10)), gauge("g", number(1, at=10)), at=20))
+    assert written.left_out == 2
+    assert "1 points left out: not after the last" in written.reason
+    assert "more than max_series" in written.reason
+    evicting = series.take(push(gauge("g", number(1, at=21)), at=21, instance="b"))
+    assert (evicting.left_out, evicting.reason) == (
+        0,
+        "1 client instances ended for want of room (max_series)",
+    )
+
+
+def test_silence_ends_series() -> None:
+    series = table("2.0")
+    series.take(push(gauge("g", number(1, at=10)), at=10))
+    series.expire(BEGIN + 40 * SECOND)
+    assert "g" in scraped(series)
+    series.expire(BEGIN + 42 * SECOND)
+    assert scraped(series) == {}
+    assert sorted(line[0] for line, *_ in series.stale(10)) == ["g", "target_info"]
+    series.forget_stale(1)
+    assert len(series.stale(10)) == 1
+
+
+def test_what_was_pushed_last_can_be_scraped_for_a_while() -> None:
+    series = table("2.0", linger_s=15)
+    series.take(push(counter("c", number(5, at=10)), at=10))
+    series.take(push(counter("c", number(2, since=10, at=12)), at=12, terminating=True))
+    assert len(series.stale(10)) == 2
+    assert only(scraped(series)["c_total"])[1] == 7
+    series.expire(BEGIN + 26 * SECOND)
+    assert "c_total" in scraped(series)
+    series.expire(BEGIN + 28 * SECOND)
+    assert scraped(series) == {}
+
+
+def test_a_client_that_comes_back_meanwhile_takes_its_series_over() -> None:
+    series = table(linger_s=15)
+    series.take(push(counter("c", number(5, at=10)), at=10, terminating=True))
+    series.take(push(counter("c", number(2, since=11, at=12)), at=12))
+    series.expire(BEGIN + 30 * SECOND)
+    assert only(scraped(series)["c_total"])[1] == 2
+
+
+def test_without_scrapes_nothing_lingers_and_without_remote_write_nothing_is_written() -> None:
+    written = table("2.0", bind=False)
+    written.take(push(counter("c", number(5, at=10)), at=10, terminating=True))
+    assert [family.members for family in written.families()] == [{}]
+    shown = table()
+    assert shown.take(push(counter("c", number(5, at=10)), at=10, terminating=True)).samples == []
+    assert shown.stale(10) == []
+
+
+def time_of(sample: bytes) -> int:
+    """The varint after the value."""
+    return sum((byte & 127) << 7 * n for n, byte in enumerate(sample[12:18]))
+
+
+def test_times_of_a_targets_samples_grow() -> None:
+    series = table("1.0")
+    times = []
+    for n, at in enumerate((10, 10, 9, 11)):
+        one = push(gauge("g", number(n, at=100 + n)), at=at, sequence=n, push_id=str(n))
+        times += [time_of(sample) for (name, _), _, _, sample in series.take(one).samples if name == "g"]
+    begin = BEGIN // 1_000_000
+    assert times == [begin + 10_000, begin + 10_001, begin + 10_002, begin + 11_000]
