@@ -106,10 +106,16 @@ class PluginDelivery:
             self._spooler.start()
         self._sender.start()
 
-    def request_stop(self, deadline: float) -> None:
-        """Take no more pushes; export what is left until the deadline (on the clock); returns at once."""
-        self._sender.request_stop(deadline)
-        self._pushes.close(deadline)
+    def request_stop(self, deadline: float, last_moments_s: float) -> None:
+        """Take no more pushes, and export what is left; returns at once.
+
+        Args:
+            deadline: When everything should have ended (on the clock).
+            last_moments_s: No export begins so many seconds before that. One that is still under way after
+                half of them is waited for no more: its pushes go to disk where there is one.
+        """
+        self._sender.request_stop(deadline - last_moments_s)
+        self._pushes.close(deadline - last_moments_s / 2)
 
     def join(self, deadline: float) -> bool:
         """Wait for the end until the deadline; whoever is still busy then is abandoned.

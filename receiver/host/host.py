@@ -18,9 +18,9 @@ from receiver.plugin import Push
 __all__ = ["PluginHost"]
 
 
-def _end_of_exports(now: float, timeout_s: float) -> float:
+def _last_moments_s(timeout_s: float) -> float:
     """Exports end a little before the drain time does: a plugin needs time to close what it opened."""
-    return now + timeout_s - min(1.0, timeout_s * 0.2)
+    return min(1.0, timeout_s * 0.2)
 
 
 class _Stored:
@@ -122,10 +122,10 @@ class PluginHost:
         Returns:
             Whether every plugin came to its end.
         """
-        now = self._clock()
+        deadline = self._clock() + timeout_s
         for plugin in self._plugins:
-            plugin.request_stop(_end_of_exports(now, timeout_s))
-        ended = [plugin.join(now + timeout_s) for plugin in self._plugins]
+            plugin.request_stop(deadline, _last_moments_s(timeout_s))
+        ended = [plugin.join(deadline) for plugin in self._plugins]
         self._stopped.set()
         return all(ended)
 
