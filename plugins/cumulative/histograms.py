@@ -15,6 +15,7 @@ from typing import Any, Self
 __all__ = ["MAX_BUCKETS", "ExponentialTotal", "HistogramTotal"]
 
 _MAX_UINT64 = (1 << 64) - 1
+_MAX_INT32 = (1 << 31) - 1
 
 #: Buckets that each side of an exponential histogram may span; as many as OpenTelemetry's SDKs have.
 MAX_BUCKETS = 160
@@ -90,8 +91,12 @@ class ExponentialTotal:
     negative: Mapping[int, int]
 
     @classmethod
-    def of(cls, point: Any) -> Self:
-        """Read an ``ExponentialHistogramDataPoint``, as coarse as :data:`MAX_BUCKETS` needs it."""
+    def of(cls, point: Any) -> Self | None:
+        """Read an ``ExponentialHistogramDataPoint``, as coarse as :data:`MAX_BUCKETS` needs it.
+
+        Returns:
+            The histogram; None where no data point has room for it at that scale.
+        """
         return cls(
             count=point.count,
             sum=_sum(point),
@@ -103,12 +108,12 @@ class ExponentialTotal:
         ).fitted()
 
     def plus(self, delta: object) -> Self | None:
-        """Both together, at the coarser scale; None where their zeros differ or 64 bits are not enough."""
+        """Both together, at the coarser scale; None where their zeros differ or no data point has room."""
         if not isinstance(delta, type(self)) or self.zero_threshold != delta.zero_threshold:
             return None
         scale = min(self.scale, delta.scale)
         one, other = self.at_scale(scale), delta.at_scale(scale)
-        total = type(self)(
+        return type(self)(
             count=one.count + other.count,
             sum=_sum_of(one.sum, other.sum),
             scale=scale,
@@ -116,9 +121,7 @@ class ExponentialTotal:
             zero_count=one.zero_count + other.zero_count,
             positive=_added(one.positive, other.positive),
             negative=_added(one.negative, other.negative),
-        )
-        numbers = (total.count, total.zero_count, *total.positive.values(), *total.negative.values())
-        return total.fitted() if max(numbers) <= _MAX_UINT64 else None
+        ).fitted()
 
     def at_scale(self, scale: int) -> Self:
         """The same observations at a scale that is not finer."""
@@ -143,12 +146,20 @@ class ExponentialTotal:
         _write_dense(point.negative, self.negative)
         _write_sum(point, self.sum)
 
-    def fitted(self) -> Self:
-        """The same observations, as coarse as :data:`MAX_BUCKETS` needs them."""
+    def fitted(self) -> Self | None:
+        """The same observations, as coarse as :data:`MAX_BUCKETS` needs them.
+
+        Returns:
+            The histogram; None where no data point has room for it.
+        """
         fitted = self
         while max(_span(fitted.positive), _span(fitted.negative)) > MAX_BUCKETS:
             fitted = fitted.at_scale(fitted.scale - 1)
-        return fitted
+        # What is merged is added up, and a scale of 32 bits may be the coarsest there is.
+        numbers = (fitted.count, fitted.zero_count, *fitted.positive.values(), *fitted.negative.values())
+        offset = max(min(fitted.positive, default=0), min(fitted.negative, default=0))
+        has_room = max(numbers) <= _MAX_UINT64 and fitted.scale >= -_MAX_INT32 and offset <= _MAX_INT32
+        return fitted if has_room else None
 
 
 def _sum(point: Any) -> float | None:

@@ -127,6 +127,7 @@ def test_a_coarser_bucket_holds_the_finer_ones_values() -> None:
     point.positive.offset = -20
     point.positive.bucket_counts.extend(range(1, 41))
     fine = ExponentialTotal.of(point)
+    assert fine is not None
     coarse = fine.at_scale(1)
 
     def upper(total: ExponentialTotal, index: int) -> float:
