@@ -119,10 +119,11 @@ class Manifest:
             for line in reversed(lines):
                 try:
                     entry = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
-                if entry.get("event") == "published":
-                    yield str(entry["file"])
+                match entry:
+                    case {"event": "published", "file": str(published)}:
+                        yield published
 
     def expire(self, before: datetime) -> None:
         """Delete manifests, of every host, of days that ended before a time.

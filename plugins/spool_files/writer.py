@@ -175,8 +175,8 @@ class FolderWriter:
                 known |= identities(
                     pq.read_table(self._root / file, columns=list(IDENTITY), partitioning=None)
                 )
-            except (OSError, pa.ArrowException):
-                continue  # removed, or not ours to judge
+            except (OSError, ValueError, pa.ArrowException):
+                continue  # removed, damaged, or not ours to judge
         return known
 
     def _take_over(self) -> None:
