@@ -24,7 +24,7 @@ from enum import IntEnum, StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from receiver.host.push_format import decode_push, encode_push
+from receiver.host.push_format import PushFormatError, decode_push, encode_push
 from receiver.plugin import Push
 
 __all__ = [
@@ -195,7 +195,9 @@ def pushes_from_bytes(body: bytes) -> list[Push]:
     """
     pushes, view, at = [], memoryview(body), 0
     while at < len(body):
-        (length,) = _LENGTH.unpack_from(body, at)
-        at += _LENGTH.size + length
-        pushes.append(decode_push(view[at - length : at]))
+        start = at + _LENGTH.size
+        at = start + int.from_bytes(view[at:start])
+        if at > len(body):
+            raise PushFormatError("the last push is cut off")
+        pushes.append(decode_push(view[start:at]))
     return pushes
