@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from receiver.host.failure_log import FailureLog, Redaction
 from receiver.host.statistics import DropReason, Tally
@@ -57,6 +58,10 @@ class Refused:
 
 
 Outcome = Took | Again | BatchRefused | Crashed | Refused
+
+
+#: More points are not counted in one export: the sum has to be a number that metrics can show.
+_MOST_POINTS: Final = 1 << 53
 
 
 class ObservedExport:
@@ -108,7 +113,7 @@ class ObservedExport:
                 self._failed("export failed, will be tried again", str(error), pushes)
                 return Again(after)
             except PermanentError as error:
-                points = max(0, int(error.rejected_points))
+                points = _points(error.rejected_points)
                 if isinstance(error, BatchRefusedError) and len(pushes) > 1:
                     self._failed("export refused as a whole, will be tried in halves", str(error), pushes)
                     return BatchRefused()
@@ -127,7 +132,7 @@ class ObservedExport:
     def _took(self, result: ExportResult | None) -> Took:
         if result is None:
             return Took(0)
-        points = max(0, int(result.rejected_points))
+        points = _points(result.rejected_points)
         if points or result.message:
             self._log.limited(
                 "destination took an export in part or with a warning",
@@ -140,3 +145,8 @@ class ObservedExport:
         error = self._redaction.text(error)
         self._tally.failed(error)
         self._log.limited(event, error=error, pushes=len(pushes))
+
+
+def _points(said: int) -> int:
+    """Read what a plugin says, which may be of any type and size."""
+    return min(max(0, int(said)), _MOST_POINTS)

@@ -186,6 +186,12 @@ def test_partial_success_is_success_and_counted() -> None:
     assert statistics.failures == 0
 
 
+def test_more_refused_points_than_a_float_holds_are_counted_as_many() -> None:
+    statistics = run(Batching(lambda pushes: ExportResult(rejected_points=10**400)), 2)
+    assert statistics.exported_pushes == 2
+    assert 10**15 < float(statistics.rejected_points) < 10**17
+
+
 def test_a_failed_start_is_tried_again_and_pushes_wait_for_it() -> None:
     class Late(Single):
         def start(self) -> None:
