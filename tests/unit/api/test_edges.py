@@ -105,6 +105,7 @@ def test_the_description_lists_every_endpoint_and_only_problem_documents_as_erro
             "/v1/clients/{client_instance_id}",
             "/v1/series",
             "/v1/connections",
+            "/v1/plugins",
             "/livez",
             "/readyz",
             "/metrics",
