@@ -1,4 +1,4 @@
-"""The command line: ``python -m tests.testbed setup [--parts broker,collector,clients,prometheus,...]``."""
+"""The command line: ``python -m tests.testbed setup [--parts broker,collector,clients,...]``."""
 
 from __future__ import annotations
 
