@@ -76,8 +76,8 @@ def leave_out(metrics: Sequence[bytes], required: Sequence[bool], series: int, m
 
 def _points(metric: bytes) -> int:
     view = MetricPoints.FromString(metric)
-    # A metric has data of one kind.
-    return next((count for kind in DATA_KINDS if (count := len(getattr(view, kind).data_points))), 0)
+    # A metric has data of one kind; one that is written with more has as many points as ``Counted`` says.
+    return sum(len(getattr(view, kind).data_points) for kind in DATA_KINDS)
 
 
 def _first_points(metric: bytes, count: int) -> bytes:
@@ -87,10 +87,11 @@ def _first_points(metric: bytes, count: int) -> bytes:
 
 
 def _overflow(left_out: bytes, points: int) -> bytes:
-    # A point that was left out lends its time.
-    example = _data_points(Metric.FromString(left_out))[-1]
+    # A point that was left out lends its time; of data that other data replaced, nothing is to be seen.
+    examples = _data_points(Metric.FromString(left_out))
+    time_unix_nano = examples[-1].time_unix_nano if examples else 0
     metric = Metric(name=OVERFLOW_METRIC, unit="{point}")
-    point = metric.gauge.data_points.add(time_unix_nano=example.time_unix_nano, as_int=points)
+    point = metric.gauge.data_points.add(time_unix_nano=time_unix_nano, as_int=points)
     point.attributes.add(key=_OVERFLOW_ATTRIBUTE).value.bool_value = True
     return bytes(metric.SerializeToString())
 

@@ -1,7 +1,20 @@
 """What is fuzzed, by name."""
 
 from tests.fuzz.target import Target
-from tests.fuzz.targets import codecs, otlp, principal, proxy, sasl, session, spool, wire
+from tests.fuzz.targets import (
+    channel,
+    codecs,
+    cumulative,
+    meaning,
+    otlp,
+    principal,
+    proxy,
+    sasl,
+    session,
+    spool,
+    spool_files,
+    wire,
+)
 
 TARGETS: dict[str, Target] = {
     target.name: target
@@ -10,8 +23,12 @@ TARGETS: dict[str, Target] = {
         session.TARGET,
         codecs.TARGET,
         otlp.TARGET,
+        meaning.TARGET,
         proxy.TARGET,
         spool.TARGET,
+        spool_files.TARGET,
+        channel.TARGET,
+        cumulative.TARGET,
         sasl.TARGET,
         principal.RULES,
         principal.NAMES,
