@@ -116,7 +116,7 @@ class PrometheusConfig(PluginConfig):
         ge=1,
         le=100_000_000,
         description="Series that are kept; beyond them, the client instance that has been silent for longest "
-        "goes. One takes about 2 kB.",
+        "goes. One takes about 1.5 kB.",
     )
 
     @field_validator("bind")

@@ -14,6 +14,7 @@ from typing import ClassVar
 from plugins.cumulative import Once
 from plugins.prometheus.config import PrometheusConfig
 from plugins.prometheus.exposition import exposition
+from plugins.prometheus.messages import Sample
 from plugins.prometheus.remote_write import RemoteWriter
 from plugins.prometheus.scrape import ScrapeServer
 from plugins.prometheus.table import SeriesTable, Written
@@ -51,15 +52,18 @@ class PrometheusReceiver(ClientTelemetryReceiver):
         self._address = config.address
         self._table = SeriesTable(config)
         self._once: Once[Written] = Once()
+        self._max_ends = config.max_series
         self._writer = None if config.remote_write is None else RemoteWriter(config.remote_write)
         self._writing = threading.Lock()
+        #: What says that series ended, after samples that are written; ``_ends_lock`` is never held for long.
+        self._ends: list[Sample] = []
+        self._ends_lock = threading.Lock()
         self._server: ScrapeServer | None = None
         self._stopping = threading.Event()
-        self._marking: threading.Thread | None = None
+        self._telling: threading.Thread | None = None
         #: When the last push was received, and by the monotonic clock when its export ended well; None while
         #: one is under way or fails.
-        self._received_ns = 0
-        self._idle_since: float | None = None
+        self._idle: tuple[int, float] | None = None
 
     def start(self) -> None:
         """Listen for scrapes; remote write connects with its first request.
@@ -71,11 +75,11 @@ class PrometheusReceiver(ClientTelemetryReceiver):
             self._writer.open()
         if self._address is not None and self._server is None:
             self._server = ScrapeServer(self._address, self._exposition)
-        if self._writer is not None and self._marking is None:
-            self._marking = threading.Thread(
-                target=self._mark, args=(self._writer,), name="prometheus-stale", daemon=True
+        if self._writer is not None and self._telling is None:
+            self._telling = threading.Thread(
+                target=self._tell_ends, args=(self._writer,), name="prometheus-ends", daemon=True
             )
-            self._marking.start()
+            self._telling.start()
 
     def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> ExportResult | None:
         """Take one push; see :meth:`export_batch`."""
@@ -94,12 +98,13 @@ class PrometheusReceiver(ClientTelemetryReceiver):
             BatchRefusedError: It refuses these samples for what they are.
             PermanentError: It will take none.
         """
-        self._idle_since = None
+        with self._writing:
+            # From here on, no end may be written before the samples of these pushes.
+            self._idle = None
         made = self._once.of(pushes, self._table.take)
-        self._received_ns = max(push.context.received_at_ns for push in pushes)
         result = self._write(made)
         self._once.delivered(pushes)
-        self._idle_since = time.monotonic()
+        self._idle = (max(push.context.received_at_ns for push in pushes), time.monotonic())
         left_out = sum(one.left_out for one in made)
         said = [one.reason for one in made if one.reason]
         if result is not None:
@@ -113,8 +118,8 @@ class PrometheusReceiver(ClientTelemetryReceiver):
         if self._server is not None:
             self._server.close()
             self._server = None
-        if self._marking is not None:
-            self._marking.join()
+        if self._telling is not None:
+            self._telling.join()
         if self._writer is not None:
             self._writer.close()
 
@@ -125,20 +130,27 @@ class PrometheusReceiver(ClientTelemetryReceiver):
         samples = [sample for one in made for sample in one.samples]
         with self._writing:
             result = writer.write(samples) if samples else None
-            self._write_stale(writer)
+            self._add_ends([end for one in made for end in one.ends])
+            self._write_ends(writer)
         return result
 
-    def _write_stale(self, writer: RemoteWriter) -> None:
-        """Write what ended, after all that was told of it; that fails no push."""
-        while stale := self._table.stale(_MAX_SAMPLES):
+    def _add_ends(self, ends: list[Sample]) -> None:
+        with self._ends_lock:
+            room = self._max_ends - len(self._ends)
+            self._ends += ends[: max(0, room)]
+
+    def _write_ends(self, writer: RemoteWriter) -> None:
+        """Write what ended, in requests of its own; that fails no push."""
+        while ends := self._ends[:_MAX_SAMPLES]:
             try:
-                writer.write(stale)
+                writer.write(ends)
             except RetryableError:
                 return
             except ExportError:
                 # A series whose end nobody takes ends after Prometheus's five minutes.
                 pass
-            self._table.forget_stale(len(stale))
+            with self._ends_lock:
+                del self._ends[: len(ends)]
 
     def _exposition(self, openmetrics: bool) -> bytes:  # noqa: FBT001 # what the server calls
         self._expire()
@@ -150,12 +162,14 @@ class PrometheusReceiver(ClientTelemetryReceiver):
         The clock is the pushes' and goes on from the last one. While an export is under way or fails, pushes
         wait that were received meanwhile: then nobody is silent.
         """
-        idle_since = self._idle_since
-        if idle_since is not None:
-            self._table.expire(self._received_ns + int((time.monotonic() - idle_since) * 1e9))
+        idle = self._idle
+        if idle is not None:
+            received_ns, since = idle
+            self._add_ends(self._table.expire(received_ns + int((time.monotonic() - since) * 1e9)))
 
-    def _mark(self, writer: RemoteWriter) -> None:
+    def _tell_ends(self, writer: RemoteWriter) -> None:
         while not self._stopping.wait(_LOOK_EVERY_S):
             self._expire()
             with self._writing:
-                self._write_stale(writer)
+                if self._idle is not None:
+                    self._write_ends(writer)

@@ -51,11 +51,13 @@ class RemoteWriter:
         self._client: httpx.Client | None = None
 
     def open(self) -> None:
-        """Make the client; the first request connects it.
+        """Make the client, unless there is one; the first request connects it.
 
         Raises:
             OSError: A TLS file is missing or wrong.
         """
+        if self._client is not None:
+            return
         config = self._config
         self._client = httpx.Client(
             headers={

@@ -127,11 +127,13 @@ class Written:
 
     Attributes:
         samples: Its samples; none where there is no remote write.
+        ends: What says that series ended by it; to be written after its samples.
         left_out: How many of its points are left out.
         reason: Why, for the log.
     """
 
     samples: list[Sample]
+    ends: list[Sample]
     left_out: int
     reason: str
 
@@ -153,8 +155,8 @@ class SeriesTable:
         self._families: dict[MetricName, Family] = {_TARGET_INFO: self._targets}
         #: Who has which name.
         self._taken: dict[str, Family] = dict.fromkeys(_TARGET_INFO.taken, self._targets)
-        self._stale: list[Sample] = []
-        self._max_stale = config.max_series
+        #: What says that series ended, of the call that is under way.
+        self._ends: list[Sample] = []
         #: Series whose clients have pushed their last, and until when they are shown, in order.
         self._lingering: deque[tuple[int, Exposed]] = deque()
         self._linger_ms = 0 if config.bind is None else config.linger_s * 1000
@@ -171,25 +173,20 @@ class SeriesTable:
         with self._lock:
             return self._take(push)
 
-    def expire(self, now_ns: int) -> None:
-        """End series by silence; see :meth:`plugins.cumulative.Cumulative.expire`."""
+    def expire(self, now_ns: int) -> list[Sample]:
+        """End series by silence; see :meth:`plugins.cumulative.Cumulative.expire`.
+
+        Returns:
+            What says that they ended; nothing where there is no remote write.
+        """
         with self._lock:
             self._end(self._cumulative.expire(now_ns), now_ns // 1_000_000)
             self._hide_lingering(now_ns // 1_000_000)
+            return self._collect_ends()
 
     def families(self) -> list[Family]:
         """Every metric; read them at once, while other threads go on. Copies are made in one step each."""
         return list(self._families.values())
-
-    def stale(self, count: int) -> list[Sample]:
-        """What says of the first so many series that ended that they did; it stays until it is forgotten."""
-        with self._lock:
-            return self._stale[:count]
-
-    def forget_stale(self, count: int) -> None:
-        """Forget the first of :meth:`stale`."""
-        with self._lock:
-            del self._stale[:count]
 
     def _take(self, push: Push) -> Written:
         taken = self._cumulative.take(push)
@@ -227,7 +224,12 @@ class SeriesTable:
         if evicted := self._cumulative.statistics.evicted_instances - self._evicted:
             self._evicted += evicted
             parts.append(f"{evicted} client instances ended for want of room (max_series)")
-        return Written(samples=samples, left_out=late + refused + hidden, reason="; ".join(parts))
+        ends = self._collect_ends()
+        return Written(samples=samples, ends=ends, left_out=late + refused + hidden, reason="; ".join(parts))
+
+    def _collect_ends(self) -> list[Sample]:
+        ends, self._ends = self._ends, []
+        return ends
 
     def _labels(self, resource: bytes) -> TargetLabels:
         return target_labels(resource, names=self._names, job=self._job)
@@ -305,7 +307,7 @@ class SeriesTable:
         layout = layout_of(kind, point) if kind in _MANY_SAMPLES else ONE_SAMPLE
         if layout != exposed.layout:
             gone = [line for line, part in zip(lines, exposed.layout, strict=True) if part not in layout]
-            self._mark_stale(exposed, gone, time_ms)
+            self._tell_end(exposed, gone, time_ms)
             lines = lines_of(family.name, exposed.labels, layout)
             exposed.layout = layout
         if kind in _COUNTING and series.start_ns != exposed.start_ns:
@@ -342,7 +344,7 @@ class SeriesTable:
 
     def _end_exposed(self, exposed: Exposed, now_ms: int, linger_ms: int = 0) -> None:
         exposed.ended = True
-        self._mark_stale(exposed, exposed.last[0], now_ms)
+        self._tell_end(exposed, exposed.last[0], now_ms)
         if linger_ms:
             self._lingering.append((now_ms + linger_ms, exposed))
         else:
@@ -363,12 +365,12 @@ class SeriesTable:
             for name in family.name.taken:
                 del self._taken[name]
 
-    def _mark_stale(self, exposed: Exposed, lines: Iterable[Line], now_ms: int) -> None:
-        if self._version and exposed.family is not None and len(self._stale) < self._max_stale:
+    def _tell_end(self, exposed: Exposed, lines: Iterable[Line], now_ms: int) -> None:
+        if self._version and exposed.family is not None:
             time_ms = max(now_ms, exposed.time_ms + 1)
             sample = stale_sample(self._version, time_ms=time_ms, native=exposed.kind is Kind.EXPONENTIAL)
             name, description = exposed.family.name, exposed.family.description
-            self._stale += [(line, name, description, sample) for line in lines]
+            self._ends += [(line, name, description, sample) for line in lines]
 
 
 def _start_ms(series: Series[Exposed], time_ms: int, last_ms: int) -> int:

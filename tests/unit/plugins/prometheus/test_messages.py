@@ -104,8 +104,8 @@ def test_an_unknown_sum_is_no_number() -> None:
 def test_the_end_of_a_series_is_a_nan_of_its_own_after_its_last_sample(version: str) -> None:
     series = table(version)
     metrics = (gauge("g", number(1, at=10)), exponential(0, 0, [1], at=10))
-    series.take(push(*metrics, at=10, terminating=True, resource=RESOURCE))
-    found = decoded(encode_request(series.stale(10), version), version)  # type: ignore[arg-type]
+    ends = series.take(push(*metrics, at=10, terminating=True, resource=RESOURCE)).ends
+    found = decoded(encode_request(ends, version), version)  # type: ignore[arg-type]
     assert {labels["__name__"] for labels, *_ in found} == {"g", "e", "target_info"}
     for labels, sample, _ in found:
         value = sample.sum if labels["__name__"] == "e" else sample.value
@@ -116,7 +116,7 @@ def test_the_end_of_a_series_is_a_nan_of_its_own_after_its_last_sample(version: 
 def test_an_end_by_silence_is_when_it_was_noticed() -> None:
     series = table("2.0")
     series.take(push(gauge("g", number(1, at=10)), at=10))
-    series.expire(BEGIN + 50 * SECOND)
-    assert {sample.timestamp for _, sample, _ in decoded(encode_request(series.stale(10), "2.0"), "2.0")} == {
+    ends = series.expire(BEGIN + 50 * SECOND)
+    assert {sample.timestamp for _, sample, _ in decoded(encode_request(ends, "2.0"), "2.0")} == {
         BEGIN_MS + 50_000
     }

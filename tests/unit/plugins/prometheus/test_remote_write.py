@@ -138,6 +138,20 @@ def test_an_end_is_written_after_the_last_samples(server: HttpDestination) -> No
     assert end[0] != end[0]
 
 
+def test_no_end_is_written_before_samples_that_wait(server: HttpDestination) -> None:
+    batch = [counted(1, terminating=True), counted(1, instance="b", terminating=True)]
+    with writing(server) as one:
+        server.answer = lambda body: Reply(400)
+        with pytest.raises(BatchRefusedError):
+            one.export_batch(batch)
+        server.answer = all_written
+        for push_ in batch:
+            one.export_batch([push_])
+    written = [(values, values[0] == values[0]) for values in totals(server.bodies)[1:]]
+    assert [sample for _, sample in written] == [True, False, True, False]
+    assert all(len(values) == 1 for values, _ in written)
+
+
 @pytest.mark.parametrize(("status", "ends"), [(503, 2), (400, 1)])
 def test_an_end_that_is_not_taken_fails_no_push(server: HttpDestination, status: int, ends: int) -> None:
     server.answer = lambda body: (

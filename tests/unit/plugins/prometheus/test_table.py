@@ -67,21 +67,21 @@ def test_a_client_that_connects_again_goes_on() -> None:
     series = table("2.0")
     series.take(push(counter("c", number(5, at=10)), at=10))
     moved = {**RESOURCE, "client_source_port": "50000"}
-    series.take(push(counter("c", number(1, since=10, at=20)), at=20, resource=moved))
+    ends = series.take(push(counter("c", number(1, since=10, at=20)), at=20, resource=moved)).ends
     found = scraped(series)
     assert only(found["c_total"])[1] == 6
     assert only(found["target_info"])[0]["client_source_port"] == "50000"
-    (stale,) = series.stale(10)
-    assert stale[0][0] == "target_info"
+    assert [line[0] for line, *_ in ends] == ["target_info"]
 
 
 def test_a_client_with_other_labels_begins_anew() -> None:
     series = table("2.0")
     series.take(push(counter("c", number(5, at=10)), at=10))
-    series.take(push(counter("c", number(1, since=10, at=20)), at=20, resource={**RESOURCE, "group_id": "g"}))
+    joined = {**RESOURCE, "group_id": "g"}
+    ends = series.take(push(counter("c", number(1, since=10, at=20)), at=20, resource=joined)).ends
     labels, value = only(scraped(series)["c_total"])
     assert (labels["group_id"], value) == ("g", 1)
-    assert sorted(line[0] for line, *_ in series.stale(10)) == ["c_total", "target_info"]
+    assert sorted(line[0] for line, *_ in ends) == ["c_total", "target_info"]
 
 
 def test_a_histogram_is_buckets_a_sum_and_a_count() -> None:
@@ -104,9 +104,9 @@ def test_a_histogram_of_negative_values_has_no_sum() -> None:
 def test_a_histogram_with_other_boundaries_ends_the_buckets_that_it_had() -> None:
     series = table("2.0")
     series.take(push(histogram([1, 0, 2], at=10), at=10))
-    series.take(push(histogram([1, 0, 2], at=20, bounds=(1.0, 6.0)), at=20))
+    ends = series.take(push(histogram([1, 0, 2], at=20, bounds=(1.0, 6.0)), at=20)).ends
     assert {dict(labels)["le"] for labels in scraped(series)["h_bucket"]} == {"1.0", "6.0", "+Inf"}
-    assert [dict(line[1].pairs)["le"] for line, *_ in series.stale(10)] == ["5.0"]
+    assert [dict(line[1].pairs)["le"] for line, *_ in ends] == ["5.0"]
 
 
 def test_a_summary_is_quantiles_a_sum_and_a_count() -> None:
@@ -215,18 +215,16 @@ def test_silence_ends_series() -> None:
     series.take(push(gauge("g", number(1, at=10)), at=10))
     series.expire(BEGIN + 40 * SECOND)
     assert "g" in scraped(series)
-    series.expire(BEGIN + 42 * SECOND)
+    ends = series.expire(BEGIN + 42 * SECOND)
     assert scraped(series) == {}
-    assert sorted(line[0] for line, *_ in series.stale(10)) == ["g", "target_info"]
-    series.forget_stale(1)
-    assert len(series.stale(10)) == 1
+    assert sorted(line[0] for line, *_ in ends) == ["g", "target_info"]
 
 
 def test_what_was_pushed_last_can_be_scraped_for_a_while() -> None:
     series = table("2.0", linger_s=15)
     series.take(push(counter("c", number(5, at=10)), at=10))
-    series.take(push(counter("c", number(2, since=10, at=12)), at=12, terminating=True))
-    assert len(series.stale(10)) == 2
+    last = series.take(push(counter("c", number(2, since=10, at=12)), at=12, terminating=True))
+    assert len(last.ends) == 2
     assert only(scraped(series)["c_total"])[1] == 7
     series.expire(BEGIN + 26 * SECOND)
     assert "c_total" in scraped(series)
@@ -247,8 +245,8 @@ def test_without_scrapes_nothing_lingers_and_without_remote_write_nothing_is_wri
     written.take(push(counter("c", number(5, at=10)), at=10, terminating=True))
     assert [family.members for family in written.families()] == [{}]
     shown = table()
-    assert shown.take(push(counter("c", number(5, at=10)), at=10, terminating=True)).samples == []
-    assert shown.stale(10) == []
+    last = shown.take(push(counter("c", number(5, at=10)), at=10, terminating=True))
+    assert (last.samples, last.ends) == ([], [])
 
 
 def time_of(sample: bytes) -> int:
