@@ -15,11 +15,12 @@ The lifecycle, which the plugin host guarantees:
    this plugin waits.
 4. :class:`RetryableError` brings the same pushes back after a back-off, until the operator's
    ``retry.max_elapsed_s``; :class:`BatchRefusedError` brings a batch back in halves;
-   :class:`PermanentError` (or any other exception) drops and counts them. A push that succeeded is never
-   handed over again. No outcome of a plugin reaches a client (KIP-714: a receiver's failure is not the
-   client's fault).
-5. ``stop`` is called once, also after a failed ``start``. It ends within the host's drain time or is
-   abandoned with its thread.
+   :class:`PermanentError` drops and counts them. Any other exception is a crash: the plugin is stopped and
+   started again, and the batch comes back in halves; a single push that crashes it twice is dropped. After a
+   restart of the receiver a push may come again that succeeded before. No outcome of a plugin reaches a
+   client (KIP-714: a receiver's failure is not the client's fault).
+5. ``stop`` is called at the end, also after a failed ``start``, and after each crash; ``start`` may follow on
+   the same object. At the end it is over within the host's drain time or abandoned with its thread.
 
 The exceptions say who must act::
 

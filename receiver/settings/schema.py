@@ -9,6 +9,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, Union
 
@@ -170,8 +171,8 @@ def _option_name(option: Any) -> str:
     origin, args = typing.get_origin(option), typing.get_args(option)
     if option in (None, type(None)):
         return "null"
-    if origin is Literal:
-        names = [str(arg) for arg in args]
+    if origin is Literal or (isinstance(option, type) and issubclass(option, StrEnum)):
+        names = [str(arg) for arg in args or option]
         return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
     if origin in (tuple, list):
         inner = args[0]

@@ -13,6 +13,7 @@ from receiver.cli import app
 from receiver.settings.model import ReceiverSettings
 from tests.unit.cli.conftest import Run
 
+TYPES = "console, kafka_topic, otlp, prometheus, spool_files"
 GOOD = """
 broker: {id: 1}
 listeners:
@@ -85,11 +86,12 @@ def test_check_of_a_good_configuration(run: Run, tmp_path: Path) -> None:
         ),
         (
             GOOD + "  - {type: nonsense}",
-            'receiver.yaml: plugins[1].type: "nonsense": unknown plugin type; installed are console, otlp',
+            f'receiver.yaml: plugins[1].type: "nonsense": unknown plugin type; installed are {TYPES}',
         ),
         (
             GOOD + "  - {type: otlp, protocol: grpc}",
-            "receiver.yaml: plugins[1].endpoint: required: text",
+            "receiver.yaml: plugins[1]: needs either endpoint, for example http://127.0.0.1:4317, or "
+            "endpoints, a list",
         ),
     ],
 )
@@ -116,7 +118,11 @@ def test_a_wrong_variable_stops_serve(run: Run, tmp_path: Path) -> None:
     ("name", "text", "line"),
     [
         ("1__TIMEOUT_MS", "abc", '1__TIMEOUT_MS: "abc": expected an integer, 1 to 600000'),
-        ("1__TYPE", "nonsense", '1__TYPE: "nonsense": unknown plugin type; installed are console, otlp'),
+        (
+            "1__TYPE",
+            "nonsense",
+            f'1__TYPE: "nonsense": unknown plugin type; installed are {TYPES}',
+        ),
         ("1__QUEUE", '{"max_items": 0}', "1__QUEUE: max_items: 0: expected an integer, 1 to 10000000"),
         ("1__HEADERS", '{"a": []}', "1__HEADERS: a: expected text, or {file: PATH} to read it from a file"),
         (
@@ -129,8 +135,8 @@ def test_a_wrong_variable_stops_serve(run: Run, tmp_path: Path) -> None:
         (
             "1__ENDPOINT",
             "true",
-            "1__ENDPOINT: true: expected text; to give it as text, put it in double quotes inside the "
-            "shell's: KAFKA_TELEMETRY_PLUGINS__1__ENDPOINT='\"...\"'",
+            "1__ENDPOINT: true: expected text or null; to give it as text, put it in double quotes inside "
+            "the shell's: KAFKA_TELEMETRY_PLUGINS__1__ENDPOINT='\"...\"'",
         ),
     ],
 )
