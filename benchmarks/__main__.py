@@ -18,6 +18,7 @@ from benchmarks import (
     hostile_report,
     idle,
     load_generator,
+    meaning,
     passthrough,
     plugins,
     pushes,
@@ -33,7 +34,7 @@ from tests.testbed.process import StartError
 OPEN_FILES = 16_384
 SUBJECT = "sidecar"
 BUSY = 0.5
-PARTS = ("core", "spool", "plugins", "pushes", "idle", "pass-through", "tls", "hostile")
+PARTS = ("core", "meaning", "spool", "plugins", "pushes", "idle", "pass-through", "tls", "hostile")
 PASS_THROUGH_ROUNDS = 7
 PUSH_ROUNDS = 5
 CORE_ROUNDS = 21
@@ -120,6 +121,15 @@ def measured_plugins(options: argparse.Namespace, folder: Path, results: Results
     print(f"\nPlugins, pushes of a Java producer\n{plugins.describe(taken)}\n")
     plugins.record(taken, results)
     results.figures += plugins.figures(taken)
+
+
+def measured_meaning(options: argparse.Namespace, results: Results) -> None:
+    """Measure each step on metrics in this process, print its table and add its figures."""
+    print("meaning: every step alone and all together")
+    costs = meaning.measure(rounds=5 if options.quick else CORE_ROUNDS)
+    print(f"\nWhat the steps add to a push\n{meaning.describe(costs)}\n")
+    meaning.record(costs, results)
+    results.figures += meaning.figures(costs)
 
 
 def measured_pushes(options: argparse.Namespace, folder: Path, results: Results) -> None:
@@ -214,6 +224,8 @@ def main() -> int:
             folder = Path(name)
             if "core" in wanted:
                 measured_core(options, results)
+            if "meaning" in wanted:
+                measured_meaning(options, results)
             if "spool" in wanted:
                 measured_spool(options, folder, results)
             if "plugins" in wanted:

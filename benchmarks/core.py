@@ -91,25 +91,33 @@ def _cost(payload: Captured, rounds: int) -> Cost:
     def floor() -> None:
         MetricsData.FromString(inflate(zstd, compressed, limit)).SerializeToString()
 
-    parts = (floor, lambda: inflate(zstd, compressed, limit), _path(inflated))
-    counts = [_count(part) for part in parts]
-    seen = [[_cpu_us(part, count) for part, count in zip(parts, counts, strict=True)] for _ in range(rounds)]
+    parts = (floor, lambda: inflate(zstd, compressed, limit), path(inflated, TelemetrySettings()))
+    seen = in_turns(parts, rounds)
     floors, inflates, paths = zip(*seen, strict=True)
     return Cost(floor=floors, inflate=inflates, path=paths)
 
 
-def _path(inflated: bytes) -> Callable[[], None]:
+def in_turns(parts: Sequence[Callable[[], object]], rounds: int) -> list[list[float]]:
+    """Return what each part costs by call in microseconds of CPU, by round."""
+    counts = [_count(part) for part in parts]
+    return [[_cpu_us(part, count) for part, count in zip(parts, counts, strict=True)] for _ in range(rounds)]
+
+
+def path(
+    inflated: bytes, settings: TelemetrySettings, *, hash_key: bytes | None = None
+) -> Callable[[], None]:
     """Return a push as the gateway does it, once it is off the wire.
 
     The codec is "none", for which inflating returns the very bytes. The plugin is never started: its queue
     fills and from then on drops the oldest push, which every producer may have to do.
     """
     telemetry = ClientTelemetry(
-        settings=TelemetrySettings(),
+        settings=settings,
         broker=Broker(id=1, cluster_id="kafka-telemetry-testQQ"),
         subscriptions=SubscriptionSet(()),
         limits=Limits(LimitsSettings()),
         random_bytes=lambda count: bytes(range(count)),
+        hash_key=hash_key,
     )
     host = PluginHost(load_plugins([{"type": "console", "queue": {"max_items": 100}}]))
     connection = Connection(
@@ -132,7 +140,7 @@ def _path(inflated: bytes) -> Callable[[], None]:
         metrics=inflated,
     )
 
-    def path() -> None:
+    def push() -> None:
         nonlocal now
         outcome = telemetry.push_telemetry(connection, request, now=now, received_at_ns=1)
         if outcome.push is None:
@@ -141,7 +149,7 @@ def _path(inflated: bytes) -> Callable[[], None]:
         # Never throttled, and never forgotten.
         now += asked.response.push_interval_ms / 1000
 
-    return path
+    return push
 
 
 def _count(part: Callable[[], object]) -> int:

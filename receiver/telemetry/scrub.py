@@ -11,7 +11,7 @@ import itertools
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, MutableSequence
+from collections.abc import MutableSequence
 from typing import Any, Final
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
@@ -24,7 +24,6 @@ __all__ = [
     "MAX_ATTRIBUTES",
     "MAX_SCRUBBED",
     "Scrubber",
-    "hits",
     "keep",
     "may_need_scrubbing",
     "refuse_too_many",
@@ -38,6 +37,13 @@ MAX_ATTRIBUTES: Final = 10_000
 
 # So many items are deleted from a list one by one; each moves all that follow.
 _FEW: Final = 64
+
+# A length in one byte.
+_SHORT: Final = 0x80
+# Of a data point, nine bytes from each other: start_time_unix_nano or not, time_unix_nano, as_double.
+_TAGS: Final = (b"\x19\x21", b"\x11\x19\x21")
+# A gauge has nothing more, a sum its temporality and whether it is monotonic.
+_BEHIND_THE_POINT: Final = (b"", b"\x10\x01\x18\x01", b"\x10\x02\x18\x01")
 
 _OWNED: Final = frozenset(OWNED_LABELS)
 
@@ -102,22 +108,48 @@ def refuse_too_many_hits(data: bytes, metrics: int) -> None:
         TooLargeError: More than :data:`MAX_ATTRIBUTES` places are.
     """
     if metrics > MAX_SCRUBBED:
-        hits(_VALUES, data)
-        hits(_KEYS, data)
+        _hits(_VALUES, data)
+        _hits(_KEYS, data)
 
 
-def hits(patterns: Iterable[re.Pattern[bytes]], data: bytes, most: int | None = None) -> list[int]:
-    """Find the places that are suspicious.
-
-    Raises:
-        TooLargeError: They are more than ``most``, by default :data:`MAX_ATTRIBUTES`.
-    """
-    most = MAX_ATTRIBUTES if most is None else most
+def _hits(patterns: tuple[re.Pattern[bytes], ...], data: bytes) -> list[int]:
+    """Find the places that are suspicious."""
     found = itertools.chain.from_iterable(pattern.finditer(data) for pattern in patterns)
-    places = [hit.start() for hit in itertools.islice(found, most + 1)]
-    if len(places) > most:
-        raise TooLargeError(f"has more than {most} places to look at")
-    return places
+    hits = [hit.start() for hit in itertools.islice(found, MAX_ATTRIBUTES + 1)]
+    if len(hits) > MAX_ATTRIBUTES:
+        raise TooLargeError(f"has more than {MAX_ATTRIBUTES} places to look at")
+    return hits
+
+
+def _has_no_other_value(metric: bytes, place: int) -> bool:
+    """Say whether a metric is written as usual and has one data point, whose value is the double at a place.
+
+    It is then a name and a gauge or sum of one point, which has times, a value and at most one attribute.
+    """
+    # Behind three tags and lengths: of the name, of the data and of the point.
+    begin = metric[1] + 6
+    if place - begin not in (9, 18):
+        return False
+    after = place + 9
+    end = begin + metric[begin - 1]
+    return (
+        max(metric[1], metric[begin - 3], metric[begin - 1]) < _SHORT
+        and metric[0] == 0x0A
+        and metric[begin - 4] in (0x2A, 0x3A)
+        and metric[begin - 2] == 0x0A
+        and begin - 2 + metric[begin - 3] == len(metric)
+        and metric[end:] in _BEHIND_THE_POINT
+        and metric[begin:after:9] in _TAGS
+        and (
+            after == end
+            or (
+                after + 2 <= end
+                and metric[after] == 0x3A
+                and metric[after + 1] < _SHORT
+                and after + 2 + metric[after + 1] == end
+            )
+        )
+    )
 
 
 class Scrubber:
@@ -160,11 +192,17 @@ class Scrubber:
         apart = list(metrics)
         together = b"".join(apart)
         ends = list(itertools.accumulate(map(len, apart)))
-        odd_values = {bisect_right(ends, hit) for hit in hits(_VALUES, together)}
-        odd_keys = {bisect_right(ends, hit) for hit in hits(_KEYS, together)}
-        refuse_too_many(len(odd_values | odd_keys))
+        odd_values = {bisect_right(ends, hit): hit for hit in _hits(_VALUES, together)}
+        odd_keys = {bisect_right(ends, hit) for hit in _hits(_KEYS, together)}
+        refuse_too_many(len(odd_values.keys() | odd_keys))
         emptied = []
-        for index in sorted(odd_values | odd_keys):
+        for index in sorted(odd_values.keys() | odd_keys):
+            if index not in odd_keys and _has_no_other_value(
+                apart[index], odd_values[index] - ends[index] + len(apart[index])
+            ):
+                self.dropped_points += 1
+                emptied.append(index)
+                continue
             metric = Metric.FromString(apart[index])
             before = self.dropped_points + self.removed_labels
             if not self._keeps_metric(metric, with_labels=index in odd_keys):

@@ -16,7 +16,6 @@ import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
@@ -26,21 +25,18 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from receiver.telemetry.errors import TooLargeError
 from receiver.telemetry.labels import length_delimited
 from receiver.telemetry.otlp_views import AttributeKeys, MetricList, attribute_keys
-from receiver.telemetry.scrub import MAX_ATTRIBUTES, hits, refuse_too_many
+from receiver.telemetry.scrub import MAX_ATTRIBUTES, refuse_too_many
 from receiver.telemetry.steps.attributes import AttributeCounts, attributes_of, rewrite
 from receiver.telemetry.steps.privacy import Privacy
 
 __all__ = ["AttributeRewriter"]
 
-#: So many metrics are remembered without their times and values, none of more bytes.
+#: So many metrics are remembered without their times and values, and so many Resources, none of more bytes.
 _REMEMBERED: Final = 16_384
 _REMEMBERED_BYTES: Final = 512
 
 #: More keys than these are not searched for one by one.
 _MAX_SEARCHES: Final = 16
-# A key's length in one byte.
-_SHORT: Final = 0x80
-
 #: Messages in a push that are looked at one by one where rules have to be kept.
 _MAX_PRIVATE: Final = 25_000
 
@@ -50,30 +46,23 @@ _KNOWN_BAD: Final = "known_bad"
 _TIMES_AND_VALUE: Final = re.compile(rb"(?:\x11.{8})?\x19.{8}[\x21\x31].{8}", re.DOTALL)
 #: Their tags, nine bytes from each other.
 _TAGS: Final = frozenset({b"\x19\x21", b"\x19\x31"})
+_WITHOUT_START: Final = 18
 _TAGS_WITH_START: Final = frozenset({b"\x11\x19\x21", b"\x11\x19\x31"})
+_WITH_START: Final = 27
 #: In front of a key's text: tag and length of the attribute, tag and length of the key.
 _BEFORE_A_KEY: Final = 4
 _DATA_POINT_TAG: Final = b"\x0a"
 
-_Pattern = re.Pattern[bytes]
 #: What becomes of what is in front of times and value and of what is behind, and how many attributes are
 #: dropped and hashed.
 _Entry = tuple[bytes, bytes, int, int]
 
 
-def _key_pattern(length: int, key: bytes) -> _Pattern:
-    """Write a pattern for a key behind its length, which is in one byte, or in more that end in a zero."""
-    return re.compile(rb"%b(?<=[\x00\x%02x]%b)" % (key, length, key), re.DOTALL)
-
-
-@lru_cache(256)
-def _pattern_of(key: bytes) -> _Pattern:
-    return _key_pattern(len(key), re.escape(key))
-
-
-#: For what is normalised.
-_NODE_ID: Final = _key_pattern(7, rb"node[._]id")
-_MEMBER_ID: Final = _key_pattern(9, b"member_id")
+#: Keys of what is normalised.
+_NORMALIZED: Final = (b"node_id", b"node.id", b"member_id")
+#: The latter behind its length, which is in one byte, or in more that end in a zero: most Resources have a
+#: group_member_id.
+_MEMBER_ID: Final = re.compile(rb"member_id(?<=[\x00\x09]member_id)")
 
 
 class AttributeRewriter:
@@ -84,7 +73,7 @@ class AttributeRewriter:
         privacy: The operator's rules.
     """
 
-    __slots__ = ("_entries", "_marked_entries", "_normalize", "_privacy", "_scope_names")
+    __slots__ = ("_entries", "_marked_entries", "_normalize", "_privacy", "_resources", "_scope_names")
 
     def __init__(self, privacy: Privacy, *, normalize: bool) -> None:
         self._normalize = normalize
@@ -92,6 +81,7 @@ class AttributeRewriter:
         self._scope_names = privacy.scope_name if privacy.hides_client_ids else None
         self._entries: dict[tuple[bytes, bytes], _Entry] = {}
         self._marked_entries: dict[tuple[bytes, bytes], _Entry] = {}
+        self._resources: dict[bytes, tuple[bytes, int, int]] = {}
 
     @property
     def for_scopes(self) -> bool:
@@ -117,10 +107,16 @@ class AttributeRewriter:
         suspicious = self._suspicious(metrics)
         for index in marked:
             suspicious.setdefault(index, 0)
+        entries = self._entries
         for index, place in suspicious.items():
             metric = metrics[index]
-            entries = self._marked_entries if index in marked else self._entries
-            begin, end = _times_and_value(metric, place, len(names[index]))
+            if marked:
+                entries = self._marked_entries if index in marked else self._entries
+            # The guess that is nearly always right: they are right in front of the attribute with the key.
+            end = place - _BEFORE_A_KEY
+            begin = end - _WITH_START
+            if begin < 0 or metric[begin:end:9] not in _TAGS_WITH_START:
+                begin, end = _times_and_value(metric, end, len(names[index]))
             around = (metric[:begin], metric[end:])
             entry = entries.get(around)
             if entry is not None:
@@ -157,15 +153,27 @@ class AttributeRewriter:
             TooLargeError: It has too many.
         """
         if self._privacy is None and not (
-            self._normalize and (_NODE_ID.search(resource) or _MEMBER_ID.search(resource))
+            self._normalize
+            and (b"node_id" in resource or b"node.id" in resource or _MEMBER_ID.search(resource))
         ):
             return resource
-        parsed = Resource.FromString(resource)
-        if self._privacy is None and len(parsed.attributes) > MAX_ATTRIBUTES:
-            counts.passed_over = True
-            return resource
-        changed = self._rewrite(parsed.attributes, counts, normalize=self._normalize)
-        return bytes(parsed.SerializeToString()) if changed else resource
+        known = self._resources.get(resource)
+        if known is None:
+            parsed = Resource.FromString(resource)
+            if self._privacy is None and len(parsed.attributes) > MAX_ATTRIBUTES:
+                counts.passed_over = True
+                return resource
+            here = AttributeCounts()
+            self._rewrite(parsed.attributes, here, normalize=self._normalize)
+            known = parsed.SerializeToString(), here.dropped, here.hashed
+            if len(resource) <= _REMEMBERED_BYTES:
+                if len(self._resources) >= _REMEMBERED:
+                    self._resources.clear()
+                self._resources[resource] = known
+        rewritten, dropped, hashed = known
+        counts.dropped += dropped
+        counts.hashed += hashed
+        return rewritten
 
     def scope(self, scope: bytes, counts: AttributeCounts) -> bytes:
         """Do what rules say to an encoded InstrumentationScope.
@@ -182,27 +190,36 @@ class AttributeRewriter:
         return bytes(parsed.SerializeToString()) if changed else scope
 
     def _suspicious(self, metrics: Sequence[bytes]) -> dict[int, int]:
-        """Find the metrics that may have an attribute to rewrite: by index, and where in them a key is."""
-        together = b"".join(metrics)
-        patterns: list[_Pattern] = []
-        if self._normalize:
-            patterns.append(_NODE_ID)
-            if b"member_id" in together:
-                patterns.append(_MEMBER_ID)
+        """Find the metrics that may have an attribute to rewrite: by index, with the place of a key's text.
+
+        Raises:
+            TooLargeError: There is too much of it.
+        """
+        texts = set(_NORMALIZED) if self._normalize else set()
+        most = MAX_ATTRIBUTES
         if self._privacy is not None:
+            most = _MAX_PRIVATE
             view = AttributeKeys.FromString(MetricList(metrics=metrics).SerializeToString())
-            keys = {key for key in attribute_keys(view) if self._is_ruled(key.decode())}
+            texts.update(key for key in attribute_keys(view) if self._is_ruled(key.decode()))
             # An attribute without a key has nothing that could be searched for.
-            if self._is_ruled("") or len(keys) > _MAX_SEARCHES or any(len(key) >= _SHORT for key in keys):
+            if self._is_ruled("") or len(texts) > _MAX_SEARCHES:
                 return dict.fromkeys(range(len(metrics)), 0)
-            patterns += map(_pattern_of, keys)
-        places = hits(patterns, together, None if self._privacy is None else _MAX_PRIVATE)
+        together = b"".join(metrics)
+        starts: list[int] = []
         found: dict[int, int] = {}
-        if places:
-            starts = [0, *itertools.accumulate(map(len, metrics))]
-            for place in places:
-                index = bisect_right(starts, place) - 1
-                found.setdefault(index, place - starts[index])
+        for text in texts:
+            parts = together.split(text, most + 1)
+            if len(parts) - 1 > most:
+                raise TooLargeError(f"has more than {most} places to look at")
+            if len(parts) > 1:
+                starts = starts or [0, *itertools.accumulate(map(len, metrics))]
+                place = 0
+                for part in itertools.islice(parts, len(parts) - 1):
+                    place += len(part)
+                    index = bisect_right(starts, place) - 1
+                    if index not in found:
+                        found[index] = place - starts[index]
+                    place += len(text)
         return found
 
     def _is_ruled(self, key: str) -> bool:
@@ -225,24 +242,20 @@ class AttributeRewriter:
         return rewrite(attributes, normalize=normalize, privacy=self._privacy, counts=counts)
 
 
-def _times_and_value(metric: bytes, place: int, start: int) -> tuple[int, int]:
+def _times_and_value(metric: bytes, guess: int, start: int) -> tuple[int, int]:
     """Guess where the times and the value of a metric's only data point are.
 
     Args:
         metric: The encoded metric.
-        place: Where a key's text is in it, which is right behind them if it is the first one's.
+        guess: Where they may end.
         start: Where they cannot be in front of.
 
     Returns:
         Where they begin and end; 0 and 0 where nothing looks like it.
     """
-    end = place - _BEFORE_A_KEY
-    begin = end - 27
-    if begin > start and metric[begin:end:9] in _TAGS_WITH_START:
-        return begin, end
-    begin = end - 18
-    if begin > start and metric[begin:end:9] in _TAGS:
-        return begin, end
+    begin = guess - _WITHOUT_START
+    if begin >= start and metric[begin:guess:9] in _TAGS:
+        return begin, guess
     found = _TIMES_AND_VALUE.search(metric, start)
     return found.span() if found is not None else (0, 0)
 
