@@ -35,7 +35,6 @@ from receiver.gateway.held import HeldRequests
 from receiver.gateway.listener import Listener, ListenerError
 from receiver.gateway.registry import ConnectionRegistry
 from receiver.host import PluginHost, load_plugins
-from receiver.host.discovery import PluginConfigError
 from receiver.log import configure as configure_log
 from receiver.metrics import ListenerBytes, ReceiverMetrics, Sources
 from receiver.plugin import Push
@@ -43,6 +42,7 @@ from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.errors import SettingsError
+from receiver.settings.key_file import hash_key
 from receiver.settings.listeners import ListenerSettings
 from receiver.settings.load import load
 from receiver.settings.model import ReceiverSettings
@@ -93,7 +93,7 @@ class Application:
         config_path: Where it was read from; read again on SIGHUP.
 
     Raises:
-        PluginConfigError: A plugin's settings are wrong.
+        SettingsError: A plugin's settings or the key of the hashes are wrong.
         StoreError: The subscriptions can't be read.
     """
 
@@ -112,8 +112,10 @@ class Application:
         self._limits = Limits(settings.limits)
         self._delegation_tokens = DelegationTokens()
         self._held = HeldRequests(settings.limits)
+        self._hash_key = hash_key(settings.telemetry.privacy)
         self._telemetry = ClientTelemetry(
             settings=settings.telemetry,
+            hash_key=self._hash_key,
             broker=self._broker,
             subscriptions=SubscriptionSet(()),
             limits=self._limits,
@@ -299,6 +301,7 @@ class Application:
         """Re-read the configuration (SIGHUP): take over what can change while running, name what can't."""
         try:
             fresh = load(self._config_path, os.environ)
+            key = hash_key(fresh.telemetry.privacy)
         except SettingsError as error:
             _log.error("the configuration is not re-read", problem=str(error))
             return
@@ -312,12 +315,13 @@ class Application:
         telemetry = fresh.telemetry.model_copy(
             update={key: getattr(old.telemetry, key) for key in _FIXED_TELEMETRY_KEYS}
         )
-        if telemetry != old.telemetry:
+        if telemetry != old.telemetry or key != self._hash_key:
             try:
-                self._telemetry.replace_settings(telemetry)
+                self._telemetry.replace_settings(telemetry, key)
             except QuirkError as error:
                 _log.error("the configuration is not re-read", problem=f"telemetry.{error}")
                 return
+        self._hash_key = key
         self._limits.replace_settings(fresh.limits)
         self._held.replace_settings(fresh.limits)
         configure_log(fresh.log)
@@ -361,7 +365,7 @@ def run(settings: ReceiverSettings, config_path: Path) -> int:
 
     try:
         return run_event_loop(main())
-    except (PluginConfigError, QuirkError) as error:
+    except (SettingsError, QuirkError) as error:
         _log.error("can't start", problem=str(error))
         return 2
 

@@ -21,6 +21,7 @@ from receiver.host.discovery import HostedPlugin, installed_types, load_plugins
 from receiver.host.settings import HostSettings
 from receiver.plugin import ClientTelemetryReceiver, PluginConfig
 from receiver.settings.errors import SettingsError
+from receiver.settings.key_file import hash_key
 from receiver.settings.load import load, sourced
 from receiver.settings.model import ReceiverSettings
 from receiver.settings.reference import reference
@@ -142,6 +143,7 @@ def _plugin_config(entry: EntryPoint) -> type[PluginConfig]:
 def _checked(file: Path) -> tuple[ReceiverSettings, list[HostedPlugin]]:
     try:
         settings = load(file, os.environ)
+        hash_key(settings.telemetry.privacy)
         # Neither does any I/O, so constructing them is a check and no more.
         Quirks(settings.telemetry.quirks, compression=())
         return settings, load_plugins(settings.plugins)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from receiver.settings.errors import SettingsError
+from receiver.settings.meaning import PrivacySettings
 
-__all__ = ["MIN_KEY_BYTES", "read_key"]
+__all__ = ["MIN_KEY_BYTES", "hash_key", "read_key"]
 
 #: A key of fewer bytes could be guessed.
 MIN_KEY_BYTES: Final = 16
@@ -18,6 +19,18 @@ MIN_KEY_BYTES: Final = 16
 _MAX_KEY_BYTES: Final = 65_536
 
 _KEY: Final = "telemetry.privacy.key_file"
+
+
+def hash_key(privacy: PrivacySettings) -> bytes | None:
+    """Read the key of the hashes where anything is hashed.
+
+    Args:
+        privacy: What is to be hashed, and the key's file.
+
+    Raises:
+        SettingsError: As :func:`read_key`.
+    """
+    return read_key(privacy.key_file) if privacy.hashes and privacy.key_file else None
 
 
 def read_key(path: Path) -> bytes:
