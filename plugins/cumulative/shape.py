@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final, Generic
 
-from plugins.cumulative.series import Series, SeriesState
+from plugins.cumulative.series import Kind, Series, SeriesState
 
 __all__ = ["Shape", "learn"]
 
@@ -115,8 +115,11 @@ def learn(
 
     Returns:
         The shape; None where times and number are not where they can be found: next to each other, and there
-        alone.
+        alone; or where what is told may have a start and what came has none.
     """
+    if not (delta or start_ns or series.kind is Kind.GAUGE):
+        # It is told with a start as soon as it begins anew, and what is around has no room for one.
+        return None
     whole = isinstance(number, int)
     tag = _INT if whole else _DOUBLE
     if start_ns:

@@ -192,6 +192,8 @@ def _seeds() -> list[bytes]:
             ),
             counter("u", number(-3, since=at, at=at + 1), monotonic=False),
             counter("t", number(7.5 + at, since=0, at=at + 1), temporality=CUMULATIVE),
+            counter("o", {"as_int": 7 - at, "time_unix_nano": BEGIN + at * SECOND}, temporality=CUMULATIVE),
+            counter("d", {"as_int": 7 - at, "time_unix_nano": BEGIN + at * SECOND}),
             gauge("g", number(1.5, at=at + 1)),
             _histogram(at),
             _exponential(at),
