@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -28,8 +29,13 @@ class WebhookReceiver(plugin.ClientTelemetryReceiver):
     def __init__(self, config: WebhookConfig) -> None:
         super().__init__(config)
         self._url = config.url
-        token = "" if config.token is None else f"Bearer {config.token.get_secret_value()}"
-        self._http = httpx.Client(headers={"authorization": token} if token else {}, timeout=10)
+        self._headers = {}
+        if config.token is not None:
+            self._headers["authorization"] = f"Bearer {config.token.get_secret_value()}"
+
+    def start(self) -> None:
+        """Open what ``stop`` closes: after a crash both are called again."""
+        self._http = httpx.Client(headers=self._headers, timeout=10)
 
     def export(self, context: plugin.ClientTelemetryContext, payload: plugin.ClientTelemetryPayload) -> None:
         """Take one push; the host calls it where there is no ``max_batch_items``."""
@@ -67,4 +73,5 @@ def values(payload: plugin.ClientTelemetryPayload) -> Iterator[dict[str, Any]]:
             for point in metric.sum.data_points or metric.gauge.data_points:
                 attributes = {a.key: a.value.string_value or a.value.int_value for a in point.attributes}
                 number = point.as_int or point.as_double  # only one is set
-                yield {"name": metric.name, "attributes": attributes, "value": number}
+                if math.isfinite(number):  # JSON has no other numbers
+                    yield {"name": metric.name, "attributes": attributes, "value": number}

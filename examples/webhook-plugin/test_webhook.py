@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -62,6 +63,7 @@ def push() -> plugin.Push:
     point = metric.gauge.data_points.add(as_double=2.5)
     point.attributes.add(key="topic").value.string_value = "orders"
     point.attributes.add(key="node").value.int_value = 2
+    metric.gauge.data_points.add(as_double=math.nan)
     return plugin.Push(
         context=plugin.ClientTelemetryContext(
             connection_id="1",
@@ -114,8 +116,16 @@ def test_a_refusal_says_who_must_act(
     assert type(caught.value) is error
 
 
+def test_it_goes_on_after_a_crash(webhook: WebhookReceiver, destination: Destination) -> None:
+    webhook.stop()
+    webhook.start()
+    webhook.export_batch([push()])
+    assert len(destination.received) == 1
+
+
 def test_a_destination_that_is_away_is_retryable() -> None:
     one = WebhookReceiver(WebhookConfig(url="http://127.0.0.1:1/"))
+    one.start()
     with pytest.raises(plugin.RetryableError, match="ConnectError"):
         one.export_batch([push()])
     one.stop()

@@ -63,7 +63,7 @@ def test_its_own_test_passes_on_what_is_installed(site: Path, tmp_path: Path) ->
         timeout=100,
     )
     assert done.returncode == 0, done.stdout
-    assert "5 passed" in done.stdout
+    assert "6 passed" in done.stdout
 
 
 def test_it_is_short_enough_to_read() -> None:
