@@ -139,7 +139,9 @@ class KafkaTopicConfig(PluginConfig):
         sasl, tls = self.security_protocol.startswith("SASL"), self.security_protocol.endswith("SSL")
         if self.tls is not None and not tls:
             raise ValueError(f"tls goes with SSL; security_protocol is {self.security_protocol}")
-        if sasl != (self.sasl_mechanism is not None):
+        if sasl and self.sasl_mechanism is None:
+            raise ValueError(f"security_protocol {self.security_protocol} needs sasl_mechanism")
+        if not sasl and self.sasl_mechanism is not None:
             raise ValueError(f"sasl_mechanism goes with SASL; security_protocol is {self.security_protocol}")
         bearer = self.sasl_mechanism == "OAUTHBEARER"
         if bearer != (self.oauth is not None):
@@ -147,6 +149,8 @@ class KafkaTopicConfig(PluginConfig):
         password = sasl and not bearer
         if (password, password) != (self.sasl_username is not None, self.sasl_password is not None):
             raise ValueError("sasl_username and sasl_password go with PLAIN and SCRAM, and with nothing else")
+        if password and not (self.sasl_username and self.sasl_password):
+            raise ValueError("sasl_username and sasl_password must not be empty")
         return self
 
     def client_properties(self) -> dict[str, str | int | float | bool]:

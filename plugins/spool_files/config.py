@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from receiver.plugin import PluginConfig
 
@@ -42,3 +42,11 @@ class SpoolFilesConfig(PluginConfig):
         description="Most bytes of published files in the folder, those of other sidecars with them; at the "
         "bound the oldest are deleted. Null: no bound.",
     )
+
+    @field_validator("path")
+    @classmethod
+    def _its_own(cls, path: Path) -> Path:
+        # The empty text is the same path.
+        if path == Path():
+            raise ValueError("is the working directory: name a folder of its own, for example ./telemetry")
+        return path

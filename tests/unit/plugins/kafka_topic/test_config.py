@@ -78,11 +78,15 @@ def test_settings_in_librdkafkas_words(tmp_path: Path) -> None:
         ({"compression": "brotli"}, 'plugins[0].compression: "brotli": expected one of none, gzip'),
         ({"tls": {}}, "tls goes with SSL; security_protocol is PLAINTEXT"),
         (PLAIN, "sasl_mechanism goes with SASL; security_protocol is PLAINTEXT"),
-        ({"security_protocol": "SASL_SSL"}, "sasl_mechanism goes with SASL"),
+        ({"security_protocol": "SASL_SSL"}, "plugins[0]: security_protocol SASL_SSL needs sasl_mechanism"),
         ({"sasl_password": "hunter2"}, "sasl_username and sasl_password go with PLAIN and SCRAM"),
         (
             {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "alice"},
             "sasl_username and sasl_password go with PLAIN and SCRAM",
+        ),
+        (
+            {"security_protocol": "SASL_SSL", **PLAIN, "sasl_password": ""},
+            "sasl_username and sasl_password must not be empty",
         ),
         (
             {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"},

@@ -235,6 +235,7 @@ def test_it_works_in_the_host(tmp_path: Path) -> None:
     ("settings", "said"),
     [
         ({"type": "spool_files"}, "plugins[0].path: required: a path"),
+        ({"path": ""}, 'plugins[0].path: "": is the working directory: name a folder of its own'),
         ({"path": "x", "roll_seconds": 0}, "plugins[0].roll_seconds: 0: expected an integer, 1 to 86400"),
         ({"path": "x", "roll_bytes": 1}, "plugins[0].roll_bytes: 1: expected an integer, 65536 to"),
         ({"path": "x", "retain_hours": 0}, "plugins[0].retain_hours: 0: expected an integer or null"),
