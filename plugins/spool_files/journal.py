@@ -10,6 +10,7 @@ that can be locked is of a process that has ended.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import struct
@@ -78,6 +79,8 @@ class Journal:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.fstat(descriptor).st_nlink:
+                raise BlockingIOError(errno.EWOULDBLOCK, "taken over, and deleted as it was empty", str(path))
             _write(descriptor, _HEADER, 0)
             sync_folder(folder)
         except BaseException as error:
@@ -97,7 +100,7 @@ class Journal:
             None when it isn't one of ours by its name, is in use, or has just been deleted.
 
         Raises:
-            OSError: It cannot be opened.
+            OSError: It cannot be opened or locked.
         """
         stem = Stem.parse(path.name.removesuffix(ENDING)) if path.name.endswith(ENDING) else None
         if stem is None:
@@ -108,9 +111,11 @@ class Journal:
             return None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except OSError as error:
             os.close(descriptor)
-            return None
+            if isinstance(error, BlockingIOError):
+                return None
+            raise
         state = os.fstat(descriptor)
         # Deleted by who had the lock before.
         if state.st_nlink == 0:
@@ -136,6 +141,11 @@ class Journal:
             raise
         self.size += len(frame)
 
+    @property
+    def deleted(self) -> bool:
+        """Whether somebody deleted it: a crash would lose what it holds."""
+        return os.fstat(self._descriptor).st_nlink == 0
+
     def read(self) -> JournalRows:
         """Everything that was appended.
 
@@ -143,8 +153,10 @@ class Journal:
             OSError: The disk refuses.
             UnreadableJournalError: It is of another version, or damaged and its checksums don't tell.
         """
-        # Read and not mapped: of a mapped file, an I/O error would end the process.
-        data = self.path.read_bytes()
+        # Not mapped: of a mapped file, an I/O error would end the process. Not by its name: it may be gone.
+        with open(self._descriptor, "rb", closefd=False) as file:
+            file.seek(0)
+            data = file.read()
         if not data.startswith(_HEADER) and data != _HEADER[: len(data)]:
             raise UnreadableJournalError(f"{self.path} is no journal of version 1")
         batches = []
@@ -168,7 +180,8 @@ class Journal:
         Raises:
             OSError: The disk refuses.
         """
-        self.path.rename(self.path.with_name(f"{self.path.name}.unreadable"))
+        with contextlib.suppress(FileNotFoundError):
+            self.path.rename(self.path.with_name(f"{self.path.name}.unreadable"))
         self.close()
 
     def delete(self) -> None:

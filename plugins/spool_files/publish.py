@@ -54,6 +54,7 @@ def _publish_hour(root: Path, stem: Stem, hour: Hour, rows: pa.Table) -> Publish
     target = root / file
     if not target.exists():
         new = root / JOURNALS / f"{stem}.{hour}.parquet.tmp"
+        make_folder(new.parent)
         _write(new, rows)
         make_folder(target.parent)
         new.rename(target)

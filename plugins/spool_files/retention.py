@@ -6,14 +6,51 @@ Owns the choice and the deletion. What isn't ours by its name, or is a link, is 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
 from plugins.spool_files.layout import Hour, is_published_name
 from plugins.spool_files.manifest import Removed
 
-__all__ = ["remove_expired", "remove_surplus"]
+__all__ = ["ExpiryClock", "remove_expired", "remove_surplus"]
+
+#: A clock that is set forwards by more than the first is believed after the second: while it is wrong, every
+#: file would be too old. Nanoseconds.
+_LEAP_NS = 60_000_000_000
+_BELIEVED_AFTER_NS = 3_600_000_000_000
+
+
+class ExpiryClock:
+    """The time by which files expire: the system's, but a leap forwards counts once it has lasted an hour.
+
+    Args:
+        wall: Nanoseconds since the epoch, as the system has it.
+        steady: Nanoseconds of a clock that nobody sets.
+    """
+
+    def __init__(
+        self, *, wall: Callable[[], int] = time.time_ns, steady: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        self._wall = wall
+        self._steady = steady
+        self._offset = wall() - steady()
+        self._leapt_at: int | None = None
+
+    def now(self) -> datetime:
+        """The time (UTC), the system's or an earlier one."""
+        steady = self._steady()
+        offset = self._wall() - steady
+        if offset - self._offset > _LEAP_NS:
+            self._leapt_at = steady if self._leapt_at is None else self._leapt_at
+            believed = steady - self._leapt_at >= _BELIEVED_AFTER_NS
+        else:
+            self._leapt_at, believed = None, True
+        if believed:
+            self._offset = offset
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=(steady + self._offset) // 1000)
 
 
 def remove_expired(root: Path, before_ns: int) -> list[Removed]:

@@ -25,7 +25,7 @@ from plugins.spool_files.journal import ENDING, Journal, UnreadableJournalError
 from plugins.spool_files.layout import JOURNALS, Stem, host_name
 from plugins.spool_files.manifest import Manifest, Removed
 from plugins.spool_files.publish import publish
-from plugins.spool_files.retention import remove_expired, remove_surplus
+from plugins.spool_files.retention import ExpiryClock, remove_expired, remove_surplus
 from receiver.plugin import Push, RetryableError
 
 __all__ = ["FolderWriter"]
@@ -63,6 +63,7 @@ class FolderWriter:
         self._run = secrets.token_hex(4)
         self._number = 0
         self._manifest = Manifest(config.path, self._host)
+        self._expiry = ExpiryClock()
         # Guards everything below; held for no longer than one write to the journal.
         self._changed = threading.Condition()
         self._open: Journal | None = None
@@ -82,7 +83,6 @@ class FolderWriter:
         Raises:
             OSError: The folder cannot be written to.
         """
-        make_folder(self._journals)
         # Says now, and not at the first push, that the folder can't be written to or locked.
         self._new_journal().delete()
         self._take_over()
@@ -106,6 +106,9 @@ class FolderWriter:
             if self._problem is not None and len(self._waiting) >= _MAX_WAITING:
                 raise RetryableError(f"files cannot be published: {self._problem}")
             try:
+                if self._open is not None and self._open.deleted:
+                    self._told["journals that somebody deleted, published all the same"] += 1
+                    self._seal()
                 if self._open is None:
                     self._open = self._new_journal()
                     self._due = time.monotonic() + self._roll_s
@@ -137,6 +140,8 @@ class FolderWriter:
             self._waiting.popleft().close()
 
     def _new_journal(self) -> Journal:
+        # It may be gone since the start.
+        make_folder(self._journals)
         while True:
             self._number += 1
             stem = Stem.new(datetime.now(UTC), host=self._host, run=self._run, number=self._number)
@@ -184,7 +189,13 @@ class FolderWriter:
             stem = Stem.parse(path.name.removesuffix(ENDING))
             if stem is None or not (stem.host == self._host or self._orphaned(path)):
                 continue
-            journal = Journal.claim(path)
+            try:
+                journal = Journal.claim(path)
+            except OSError as error:
+                # Another user's, perhaps: it must not keep what comes now from being accepted.
+                with self._changed:
+                    self._told[f"journals that cannot be opened ({error})"] += 1
+                continue
             if journal is not None:
                 with self._changed:
                     self._waiting.append(journal)
@@ -255,15 +266,14 @@ class FolderWriter:
                 self._told[what] += count
 
     def _sweep(self) -> None:
-        now = datetime.now(UTC)
         removed: list[Removed] = []
         if self._retain is not None:
-            before = now - self._retain
+            before = self._expiry.now() - self._retain
             removed += remove_expired(self._root, int(before.timestamp() * 1e9))
             self._manifest.expire(before)
         if self._max_bytes is not None and (surplus := remove_surplus(self._root, self._max_bytes)):
             removed += surplus
             with self._changed:
                 self._told["files removed at max_bytes, the oldest first"] += len(surplus)
-        self._manifest.append(removed, now)
+        self._manifest.append(removed, datetime.now(UTC))
         self._take_over()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime
 import errno
+import fcntl
 import os
 import resource
+import shutil
 import time
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from plugins.spool_files import SpoolFilesReceiver
 from plugins.spool_files.columns import record_batch
 from plugins.spool_files.journal import Journal
 from plugins.spool_files.layout import Stem, host_name
+from plugins.spool_files.retention import ExpiryClock
 from receiver.plugin import RetryableError
 from tests.unit.host.support import wait_for
 from tests.unit.plugins.spool_files.support import (
@@ -218,6 +221,96 @@ def test_files_expire_also_while_none_can_be_published(
         old = old.rename(tmp_path / "date=2020-01-01" / "hour=00" / old.name)
         wait_for(lambda: not old.parent.parent.exists())
     assert len(journals(tmp_path)) == 1
+
+
+def test_a_folder_that_somebody_deletes_is_made_again_and_nothing_accepted_is_lost(tmp_path: Path) -> None:
+    folder = tmp_path / "spool"
+    with started(folder, roll_seconds=3600) as spool:
+        spool.export_batch(pushes(2))
+        shutil.rmtree(folder)
+        said = spool.export_batch(pushes(2, 2))
+        assert said is not None
+        assert "journals that somebody deleted, published all the same: 1" in said.message
+        wait_for(lambda: numbers(folder) == [0, 1])
+        assert message(spool, 4) == ""
+    assert numbers(folder) == [0, 1, 2, 3, 4]
+    assert [line["rows"] for line in manifest(folder)] == [2, 3]
+
+
+def test_a_journal_that_is_taken_over_and_deleted_before_it_is_locked_is_not_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "_journal"
+    lock = fcntl.flock
+
+    def another_is_faster(descriptor: int, how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", lock)
+        for path in folder.glob("*.journal"):
+            claimed = Journal.claim(path)
+            assert claimed is not None
+            claimed.delete()
+        lock(descriptor, how)
+
+    with started(tmp_path) as spool:
+        monkeypatch.setattr(fcntl, "flock", another_is_faster)
+        spool.export_batch(pushes(2))
+        assert len(journals(tmp_path)) == 1
+    assert numbers(tmp_path) == [0, 1]
+
+
+def test_a_journal_that_cannot_be_opened_keeps_nothing_else_from_being_accepted(tmp_path: Path) -> None:
+    closed = left_behind(tmp_path)
+    closed.unlink()
+    closed.mkdir()  # whoever tests may be root, who may open every file
+    with started(tmp_path) as spool:
+        assert f"journals that cannot be opened ([Errno 21] Is a directory: '{closed}'): " in message(spool)
+    assert numbers(tmp_path) == [100]
+
+
+def test_a_clock_that_leaps_forwards_removes_nothing_until_it_has_stayed_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plugins.spool_files.writer._SWEEP_S", 0.02)
+    ahead = {"wall": 0, "steady": 0}
+    with started(tmp_path, retain_hours=24, roll_seconds=1) as spool:
+        writer = spool._writer
+        assert writer is not None
+        writer._expiry = ExpiryClock(
+            wall=lambda: time.time_ns() + ahead["wall"], steady=lambda: time.monotonic_ns() + ahead["steady"]
+        )
+        ahead["wall"] = 365 * 24 * HOUR
+        spool.export_batch([push_at(0, time.time_ns())])
+        wait_for(lambda: bool(published(tmp_path)))
+        time.sleep(0.2)
+        assert numbers(tmp_path) == [0]
+        ahead["steady"] = HOUR
+        wait_for(lambda: not published(tmp_path))
+
+
+def test_the_clock_of_expiry() -> None:
+    hour = HOUR
+    wall, steady = 1000 * hour, 5 * hour
+    clock = ExpiryClock(wall=lambda: wall, steady=lambda: steady)
+
+    def hours() -> float:
+        return clock.now().timestamp() / 3600
+
+    wall, steady = wall + hour, steady + hour
+    assert hours() == 1001
+    wall = 5000 * hour  # set forwards, and back before it is believed
+    assert hours() == 1001
+    steady += hour // 2
+    assert hours() == 1001.5
+    wall = 1001 * hour + hour // 2
+    assert hours() == 1001.5
+    wall, steady = 3000 * hour, steady + hour // 2
+    assert hours() == 1002
+    steady += hour - 1
+    assert hours() < 1003
+    steady += 1
+    assert hours() == 3000
+    wall = 900 * hour  # set back: at once, as less expires then
+    assert hours() == 900
 
 
 def test_what_cannot_be_published_at_the_end_waits_for_the_next_start(tmp_path: Path) -> None:
