@@ -74,3 +74,9 @@ def numbers(path: Path) -> list[int]:
 def manifest(path: Path) -> list[dict[str, Any]]:
     files = sorted((path / "_manifest").glob("*.jsonl"))
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def message(spool: SpoolFilesReceiver, number: int = 100) -> str:
+    """What the plugin has to tell at its next export."""
+    result = spool.export_batch([push_at(number)])
+    return "" if result is None else result.message
