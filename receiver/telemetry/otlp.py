@@ -139,15 +139,16 @@ def label_metrics(
             count = len(metrics.resource_metrics)
             merged = OneScope.FromString(data)
     steps = steps or NO_STEPS
-    left = list(merged.resource_metrics.scope_metrics.metrics)
+    left = merged.resource_metrics.scope_metrics.metrics
     if not left:
         data = b""
         applied = NOTHING_APPLIED
     elif one_list:
-        data, applied = _label_one_list(merged.resource_metrics, left, labels, steps, max_series)
+        data, applied = _label_one_list(merged.resource_metrics, labels, steps, max_series)
     else:
         outline = Outline.FromString(data)
-        applied = apply_to_scopes(outline, left, steps, max_series)
+        together = merged.resource_metrics.scope_metrics.SerializeToString()
+        applied = apply_to_scopes(outline, left, together, steps, max_series)
         if applied.metrics is not left:
             data = outline.SerializeToString()
             count = len(outline.resource_metrics)
@@ -196,7 +197,7 @@ def _scrub_one_list(resource_metrics: Any, scrubber: Scrubber) -> None:
 
 
 def _label_one_list(
-    one_resource: Any, metrics: list[bytes], labels: bytes, steps: MetricSteps, max_series: int | None
+    one_resource: Any, labels: bytes, steps: MetricSteps, max_series: int | None
 ) -> tuple[bytes, Applied]:
     attributes = AttributeCounts()
     resource = b""
@@ -204,11 +205,14 @@ def _label_one_list(
         resource = steps.resource(one_resource.resource[0], attributes)
         attributes.dropped *= len(one_resource.resource)
         attributes.hashed *= len(one_resource.resource)
-    applied = steps.apply(metrics, max_series, attributes)
+    metrics = one_resource.scope_metrics.metrics
+    together = one_resource.scope_metrics.SerializeToString()
+    applied = steps.apply(metrics, together, max_series, attributes)
     if not applied.metrics:
         return b"", applied
-    body = length_delimited(_SCOPE_METRICS_TAG, MetricList(metrics=applied.metrics).SerializeToString())
-    return _resource_metrics(resource + labels, body), applied
+    if applied.metrics is not metrics:
+        together = MetricList(metrics=applied.metrics).SerializeToString()
+    return _resource_metrics(resource + labels, length_delimited(_SCOPE_METRICS_TAG, together)), applied
 
 
 def _label_each_resource(data: bytes, count: int, labels: bytes, *, plain: bool) -> bytes:

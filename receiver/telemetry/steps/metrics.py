@@ -54,14 +54,14 @@ class Applied:
     """What the steps made of a list of metrics.
 
     Attributes:
-        metrics: The encoded metrics that are left.
+        metrics: The encoded metrics that are left; what was given where nothing changed.
         places: The index that each had; that of an overflow series is the first metric's that is not whole.
         series: Data points that are left, an overflow series aside.
         overflowed: Data points over the budget, for which the overflow series stands.
         counts: What was done to the others.
     """
 
-    metrics: list[bytes]
+    metrics: Sequence[bytes]
     places: Sequence[int]
     series: int
     overflowed: int
@@ -129,39 +129,42 @@ class MetricSteps:
         """Whether there is anything to do to scopes."""
         return self._rewriter.for_scopes
 
-    def apply(self, metrics: list[bytes], max_series: int | None, attributes: AttributeCounts) -> Applied:
+    def apply(
+        self, metrics: Sequence[bytes], together: bytes, max_series: int | None, attributes: AttributeCounts
+    ) -> Applied:
         """Do the steps to metrics.
 
         Args:
             metrics: Encoded Metric messages, none of whose values or attributes has to be scrubbed.
+            together: The same as an encoded ScopeMetrics.
             max_series: How many data points may stay; None for any number.
             attributes: What was done to attributes of Resources and scopes; grows.
 
         Returns:
-            What is left of them; the same list where nothing changed.
+            What is left of them.
 
         Raises:
             TooLargeError: There is too much to look at, and something in it may have to be left out.
         """
-        counted = _counted(metrics)
+        counted = Counted.FromString(together)
         series = points_in(counted)
         over = max_series is not None and series > max_series
         if not (self._on or over):
             return Applied(metrics=metrics, places=(), series=series, overflowed=0, counts=NOTHING_DONE)
         try:
-            return self._apply(metrics, counted, series, max_series, attributes)
+            return self._apply(list(metrics), counted, series, max_series, attributes)
         except TooLargeError:
             if self._may_not_skip or over:
                 raise
-            return self.skip(metrics, max_series)
+            return self.skip(metrics, together, max_series)
 
-    def skip(self, metrics: list[bytes], max_series: int | None) -> Applied:
+    def skip(self, metrics: Sequence[bytes], together: bytes, max_series: int | None) -> Applied:
         """Leave metrics as they are, because there is too much to look at.
 
         Raises:
             TooLargeError: Something in it may have to be left out.
         """
-        series = points_in(_counted(metrics))
+        series = points_in(Counted.FromString(together))
         if self._may_not_skip or (max_series is not None and series > max_series):
             raise TooLargeError("has too much to look at for privacy or a budget of series")
         counts = StepCounts(unnormalized=True)
@@ -191,7 +194,7 @@ class MetricSteps:
 
     def _apply(
         self,
-        given: Sequence[bytes],
+        given: list[bytes],
         counted: Any,
         series: int,
         max_series: int | None,
@@ -240,8 +243,8 @@ class _Work:
 
     __slots__ = ("metrics", "names", "places")
 
-    def __init__(self, metrics: Sequence[bytes], names: Sequence[bytes]) -> None:
-        self.metrics = list(metrics)
+    def __init__(self, metrics: list[bytes], names: Sequence[bytes]) -> None:
+        self.metrics = metrics
         self.names = names
         self.places: Sequence[int] = range(len(self.metrics))
 
@@ -275,9 +278,5 @@ class _Work:
         self.places = list(itertools.compress(self.places, kept))
 
 
-def _counted(metrics: Sequence[bytes]) -> Any:
-    return Counted.FromString(MetricList(metrics=metrics).SerializeToString())
-
-
 def _points_of(metrics: Sequence[bytes]) -> int:
-    return points_in(_counted(metrics)) if metrics else 0
+    return points_in(Counted.FromString(MetricList(metrics=metrics).SerializeToString()))

@@ -1,8 +1,9 @@
 """What becomes of a push with more series than its client may have.
 
 Owns which data points stay: those of the metrics that KIP-714 requires first, then in the push's order, so
-that the same series stay from push to push. All others become one series that tells how many they were, as
-OpenTelemetry's own overflow attribute marks it. It must not know who may have how many.
+that the same series stay from push to push. Behind the last that may stay, every metric goes. All others
+become one series that tells how many they were, as OpenTelemetry's own overflow attribute marks it. It must
+not know who may have how many.
 
 Source: OpenTelemetry specification, metrics SDK, "Overflow attribute".
 """
@@ -60,16 +61,16 @@ def leave_out(metrics: Sequence[bytes], required: Sequence[bool], series: int, m
     order = [index for index, wanted in enumerate(required) if wanted]
     order += [index for index, wanted in enumerate(required) if not wanted]
     for index in order:
-        points = _points(metrics[index])
-        if points <= left:
+        # Where nothing more may stay, nobody looks at what does not.
+        points = _points(metrics[index]) if left else 0
+        if left and points <= left:
             left -= points
             continue
         gone.append(index)
+        kept[index] = left > 0
         if left:
             cut = index, _first_points(metrics[index], left)
             left = 0
-        else:
-            kept[index] = False
     first = min(gone)
     return Overflow(kept=kept, cut=cut, first=first, metric=_overflow(metrics[first], series - max_series))
 
@@ -88,7 +89,8 @@ def _first_points(metric: bytes, count: int) -> bytes:
 
 def _overflow(left_out: bytes, points: int) -> bytes:
     # A point that was left out lends its time; of data that other data replaced, nothing is to be seen.
-    examples = _data_points(Metric.FromString(left_out))
+    parsed = Metric.FromString(left_out)
+    examples = _data_points(parsed) if parsed.WhichOneof("data") else ()
     time_unix_nano = examples[-1].time_unix_nano if examples else 0
     metric = Metric(name=OVERFLOW_METRIC, unit="{point}")
     point = metric.gauge.data_points.add(time_unix_nano=time_unix_nano, as_int=points)

@@ -5,6 +5,7 @@ Owns which Resource and scope a metric that is left is in. It must not do a step
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from receiver.telemetry.scrub import MAX_SCRUBBED, keep
@@ -15,13 +16,14 @@ __all__ = ["apply_to_scopes"]
 
 
 def apply_to_scopes(
-    outline: Any, metrics: list[bytes], steps: MetricSteps, max_series: int | None
+    outline: Any, metrics: Sequence[bytes], together: bytes, steps: MetricSteps, max_series: int | None
 ) -> Applied:
     """Do the steps to a push in place; what is emptied by that is removed.
 
     Args:
         outline: The push as an ``Outline``.
         metrics: All its metrics, in order.
+        together: The same as an encoded ScopeMetrics.
         steps: The steps.
         max_series: How many data points may stay; None for any number.
 
@@ -36,7 +38,7 @@ def apply_to_scopes(
     for resource_metrics in resources:
         scopes.extend(resource_metrics.scope_metrics)
         if len(resources) + len(scopes) > MAX_SCRUBBED:
-            return steps.skip(metrics, max_series)
+            return steps.skip(metrics, together, max_series)
     attributes = AttributeCounts()
     for resource_metrics in resources:
         if resource_metrics.HasField("resource"):
@@ -44,10 +46,10 @@ def apply_to_scopes(
     for scope in scopes if steps.for_scopes else ():
         if scope.HasField("scope"):
             scope.scope = steps.scope(scope.scope, attributes)
-    applied = steps.apply(metrics, max_series, attributes)
+    applied = steps.apply(metrics, together, max_series, attributes)
     if applied.metrics is metrics:
         return applied
-    left = [applied.metrics] if len(scopes) == 1 else _by_scope(scopes, applied)
+    left = [list(applied.metrics)] if len(scopes) == 1 else _by_scope(scopes, applied)
     had_some = [len(scope.metrics) > 0 for scope in scopes]
     for scope, of_scope in zip(scopes, left, strict=True):
         del scope.metrics[:]

@@ -88,8 +88,8 @@ class Oracle:
                 if (standard is not None and standard.required) is not required:
                     continue
                 has = points(metric)
-                if len(has) > left:
-                    gone.append((index, left, has[-1].time_unix_nano))
+                if not left or len(has) > left:
+                    gone.append((index, left, has[-1].time_unix_nano if has else 0))
                     left = 0
                 else:
                     left -= len(has)
