@@ -7,6 +7,7 @@ land later, TLS files are read anew, and a fatal error of idempotence is over.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import time
@@ -113,8 +114,11 @@ class TopicProducer:
         """Forget what isn't confirmed, and end librdkafka's threads."""
         self._closing.set()
         self._idle.join()
-        self._producer.purge()
-        self._producer.close()
+        # After a fatal error both raise it once more, and end all the same.
+        with contextlib.suppress(KafkaException):
+            self._producer.purge()
+        with contextlib.suppress(KafkaException):
+            self._producer.close()
 
     def _flush(self, deadline: float) -> None:
         while self._producer.flush(_step(deadline)):

@@ -89,9 +89,9 @@ class KafkaTopicReceiver(ClientTelemetryReceiver):
 
     def stop(self) -> None:
         """End the producer's threads."""
-        if self._producer is not None:
-            self._producer.close()
-            self._producer = None
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close()
 
     def _send(self, pushes: Sequence[Push]) -> None:
         try:

@@ -234,10 +234,12 @@ def test_a_right_that_is_missing_is_told_and_tried_again(
 ) -> None:
     cluster.create_topic(topic)
     with started(cluster, topic, **secure(cluster, certificate)) as kafka:
-        with pytest.raises(
-            RetryableError, match=rf"^topic {topic}: .*authorization failed: DESCRIBE and WRITE"
-        ):
-            kafka.export_batch(pushes(3))
+        # Often, as at some of them the cluster has refused the producer its id by then, which is fatal to it.
+        for _ in range(20):
+            with pytest.raises(
+                RetryableError, match=rf"^topic {topic}: .*authorization failed: DESCRIBE and WRITE"
+            ):
+                kafka.export_batch(pushes(3))
         allow(cluster, topic, AclOperation.DESCRIBE)
         with pytest.raises(
             RetryableError, match=r"3 of 3 records not confirmed by the cluster: .*authorization failed"
