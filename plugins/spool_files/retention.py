@@ -6,6 +6,7 @@ Owns the choice and the deletion. What isn't ours by its name, or is a link, is 
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -99,7 +100,10 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if is_published_name(path.name) and not path.is_symlink())
+    # There may be some ten thousand files: scandir asks the disk for none of them.
+    with os.scandir(folder) as entries:
+        names = sorted(e.name for e in entries if is_published_name(e.name) and not e.is_symlink())
+    return [folder / name for name in names]
 
 
 def _emptying(folder: Path) -> Iterator[Path]:
