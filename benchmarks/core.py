@@ -25,6 +25,7 @@ from benchmarks.captured import (
 from benchmarks.figures import Figure, Results, table
 from receiver.host import PluginHost, load_plugins
 from receiver.settings.limits import LimitsSettings
+from receiver.settings.meaning import NormalizationSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.compression import CODECS, inflate
 from receiver.telemetry.connection import Broker, Connection
@@ -37,6 +38,10 @@ from receiver.wire.uuid import Uuid
 
 PAYLOADS = (JAVA_PRODUCER, JAVA_CONSUMER, LIBRDKAFKA_PRODUCER, LIBRDKAFKA_CONSUMER)
 TIMES_THE_FLOOR = 4.0
+
+WITHOUT_STEPS = TelemetrySettings(
+    normalization=NormalizationSettings(attributes=False, units=False, known_bad_values="keep")
+)
 
 _BATCH_SECONDS = 0.02
 _INSTANCE = Uuid(bytes(range(16)))
@@ -53,12 +58,14 @@ class Cost:
     Attributes:
         floor: inflate (zstd), parse as MetricsData, serialise.
         inflate: the first part of it alone.
-        path: the core's path from inflated bytes to the queue.
+        path: the core's path from inflated bytes to the queue, without the steps of ``normalization``.
+        defaults: the same with the steps that are on by default; the part ``meaning`` has each of them.
     """
 
     floor: tuple[float, ...]
     inflate: tuple[float, ...]
     path: tuple[float, ...]
+    defaults: tuple[float, ...]
 
     @property
     def times_floor(self) -> float:
@@ -91,10 +98,14 @@ def _cost(payload: Captured, rounds: int) -> Cost:
     def floor() -> None:
         MetricsData.FromString(inflate(zstd, compressed, limit)).SerializeToString()
 
-    parts = (floor, lambda: inflate(zstd, compressed, limit), path(inflated, TelemetrySettings()))
-    seen = in_turns(parts, rounds)
-    floors, inflates, paths = zip(*seen, strict=True)
-    return Cost(floor=floors, inflate=inflates, path=paths)
+    parts = (
+        floor,
+        lambda: inflate(zstd, compressed, limit),
+        path(inflated, WITHOUT_STEPS),
+        path(inflated, TelemetrySettings()),
+    )
+    floors, inflates, paths, defaults = zip(*in_turns(parts, rounds), strict=True)
+    return Cost(floor=floors, inflate=inflates, path=paths, defaults=defaults)
 
 
 def in_turns(parts: Sequence[Callable[[], object]], rounds: int) -> list[list[float]]:
@@ -119,7 +130,7 @@ def path(
         random_bytes=lambda count: bytes(range(count)),
         hash_key=hash_key,
     )
-    host = PluginHost(load_plugins([{"type": "console", "queue": {"max_items": 100}}]))
+    host = PluginHost(load_plugins([{"type": "console", "queue": {"max_items": 100}, "delivery": "memory"}]))
     connection = Connection(
         id="1",
         listener="CLIENT",
@@ -174,7 +185,9 @@ def figures(costs: Mapping[str, Cost]) -> list[Figure]:
             name=f"core / floor, {JAVA_PRODUCER.client}",
             value=cost.times_floor,
             at_most=TIMES_THE_FLOOR,
-            note=f"{statistics.median(cost.path):.0f} us by push; "
+            note=f"{statistics.median(cost.path):.0f} us by push, "
+            f"{statistics.median(cost.defaults):.0f} with "
+            "the default steps; "
             f"{cost.times_bare_floor:.2f} of parse and serialise alone",
         )
     ]
@@ -185,13 +198,22 @@ def describe(costs: Mapping[str, Cost]) -> str:
     rows = [
         (
             client,
-            *_medians(cost.inflate, cost.floor, cost.path),
+            *_medians(cost.inflate, cost.floor, cost.path, cost.defaults),
             f"{cost.times_floor:.2f}",
             f"{cost.times_bare_floor:.2f}",
         )
         for client, cost in costs.items()
     ]
-    return table(("push of", "inflate us", "floor us", "core us", "core / floor", "without inflate"), rows)
+    head = (
+        "push of",
+        "inflate us",
+        "floor us",
+        "core us",
+        "all defaults us",
+        "core / floor",
+        "without inflate",
+    )
+    return table(head, rows)
 
 
 def _medians(*values: Sequence[float]) -> tuple[str, ...]:
