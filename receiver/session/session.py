@@ -234,8 +234,8 @@ class Session:
         return self._telemetry.unstored > 0
 
     def storing_takes_too_long(self) -> None:
-        """Learn that the answers no longer wait; the client must not suffer from a disk of ours."""
-        self._events.push_answered_before_stored(self._connection)
+        """Learn that answers wait no more; the client must not suffer from a disk of ours."""
+        self._telemetry.storing_takes_too_long()
 
     def take_mute(self) -> float:
         """Return for how many seconds from now the client should not be read from: 0 for most.

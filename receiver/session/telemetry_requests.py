@@ -72,6 +72,7 @@ class TelemetryRequests:
         "_clock",
         "_connection",
         "_events",
+        "_late",
         "_limits",
         "_login",
         "_max_push_bytes",
@@ -108,6 +109,7 @@ class TelemetryRequests:
         self._next_mute_s = _FIRST_MUTE_S
         self._refused_at = float("-inf")
         self.vouched = False
+        self._late = False
         self.unstored = 0
         self.on_storing: Callable[[], None] = _nobody_waits
 
@@ -189,14 +191,23 @@ class TelemetryRequests:
             self._mute()
         return frame(response_header(header), body)
 
+    def storing_takes_too_long(self) -> None:
+        """Learn that no answer waits any more, until all pushes are stored."""
+        self._late = True
+        for _ in range(self.unstored):
+            self._events.push_answered_before_stored(self._connection)
+
     def _await_stored(self) -> None:
         self.unstored += 1
         if self.unstored == 1:
             self.on_storing()
+        elif self._late:
+            self._events.push_answered_before_stored(self._connection)
 
     def _stored(self) -> None:
         self.unstored -= 1
         if not self.unstored:
+            self._late = False
             self.on_storing()
 
     def _spent_since(self, started: float) -> float:

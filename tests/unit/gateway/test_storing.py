@@ -54,6 +54,15 @@ class Pushing:
         while not self.storing:  # noqa: ASYNC110 # nobody tells the test
             await asyncio.sleep(0.001)
 
+    async def push_as_another(self) -> None:
+        """Push for one more instance on the same connection."""
+        await send(self.wire.client, get_subscriptions())
+        got = read_subscriptions(await receive_frame(self.wire.client))
+        before = len(self.storing)
+        await send(self.wire.client, push(Uuid(got.client_instance_id), got.subscription_id, OTLP))
+        while len(self.storing) == before:  # noqa: ASYNC110 # nobody tells the test
+            await asyncio.sleep(0.001)
+
 
 @contextlib.asynccontextmanager
 async def pushing(*, marked: bool) -> AsyncIterator[Pushing]:
@@ -121,6 +130,37 @@ def test_a_disk_that_takes_too_long_holds_up_nobody(marked: bool, monkeypatch: p
                 assert (await receive_frame(test.wire.client)).endswith(b"answer")
             await send(test.wire.broker, ANSWER)
             assert (await receive_frame(test.wire.client)).endswith(b"answer")
+
+    on_loop(main())
+
+
+def test_while_it_takes_too_long_every_answer_goes_out_at_once_and_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(relay_module, "_STORED_S", 0.1)
+
+    async def main() -> None:
+        async with pushing(marked=False) as test:
+
+            def counts(pushes: int) -> bool:
+                text, _ = test.wire.gate.metrics.exposition()
+                return b"pushes_answered_before_stored_total %d.0\n" % pushes in text
+
+            await test.push()
+            assert read_push(await receive_frame(test.wire.client)) == 0
+            assert counts(1)
+            monkeypatch.setattr(relay_module, "_STORED_S", 60.0)
+            await test.push_as_another()
+            assert read_push(await receive_frame(test.wire.client)) == 0
+            assert counts(2)
+            for stored in test.storing:
+                stored()
+            await test.push_as_another()
+            reading = asyncio.create_task(receive_frame(test.wire.client))
+            assert await is_silent(asyncio.shield(reading), 0.2), "the disk was well again"
+            test.storing[-1]()
+            assert read_push(await reading) == 0
+            assert counts(2)
 
     on_loop(main())
 
