@@ -24,7 +24,7 @@ from receiver.host.statistics import DropReason, LogStatistics, PluginState, Plu
 
 __all__ = ["PluginDelivery"]
 
-#: How long the disk may take at the end, beyond the drain time if need be, in seconds.
+#: How long the disk may take at the end, beyond the drain time, in seconds.
 _LAST_WRITES_S = 5.0
 #: How long a write to disk lasts before it is a problem to be shown, in seconds.
 _SLOW_WRITE_S = 5.0
@@ -124,7 +124,7 @@ class PluginDelivery:
             Whether the plugin came to its end.
         """
         ended = self._sender.join(deadline - self._clock())
-        written = self._spooler is None or self._spooler.join(max(deadline - self._clock(), _LAST_WRITES_S))
+        written = self._spooler is None or self._spooler.join(deadline + _LAST_WRITES_S - self._clock())
         if not ended or not written:
             lost = self._pushes.abandon()
             if not ended:

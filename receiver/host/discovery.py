@@ -23,10 +23,19 @@ from receiver.plugin import ClientTelemetryReceiver, PluginConfig
 from receiver.settings.errors import SettingsError, key_text, problem_of
 from receiver.settings.schema import Loc
 
-__all__ = ["ENTRY_POINT_GROUP", "HostedPlugin", "PluginConfigError", "installed_types", "load_plugins"]
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "SPOOLS",
+    "HostedPlugin",
+    "PluginConfigError",
+    "installed_types",
+    "load_plugins",
+]
 
 #: Where a distribution tells its plugins: ``type = "module:class"``.
 ENTRY_POINT_GROUP = "kafka_client_telemetry.plugins"
+#: Where each plugin has its spool, in a folder with its name, unless the operator says otherwise.
+SPOOLS = Path("spool")
 
 _Settings = TypeVar("_Settings", bound=BaseModel)
 
@@ -62,7 +71,7 @@ class HostedPlugin:
         """The folder of its spool; None with ``delivery: memory``."""
         if self.settings.delivery is Delivery.MEMORY:
             return None
-        return self.settings.spool.path or Path("spool", self.name)
+        return self.settings.spool.path or SPOOLS / self.name
 
 
 def installed_types() -> dict[str, EntryPoint]:

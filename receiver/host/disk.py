@@ -91,9 +91,15 @@ class Disk:
         return True
 
     def append(self, pushes: Sequence[Push]) -> bool:
-        """Write pushes behind those that are there; False when the disk refuses, and none is written."""
+        """Write pushes behind those that are there; False when the disk refuses, and none is written.
+
+        Without pushes the disk is tried all the same.
+        """
         try:
-            self._spool.append(pushes)
+            if pushes:
+                self._spool.append(pushes)
+            else:
+                self._spool.check()
         except (SpoolError, MemoryError) as error:
             self._failed(error)
             return False

@@ -10,12 +10,17 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+import structlog
+
 from receiver.host.delivery import PluginDelivery
 from receiver.host.discovery import HostedPlugin
+from receiver.host.left_spools import left_spools
 from receiver.host.statistics import PluginStatistics
 from receiver.plugin import Push
 
 __all__ = ["PluginHost"]
+
+_log = structlog.get_logger("receiver.host")
 
 
 def _last_moments_s(timeout_s: float) -> float:
@@ -134,6 +139,11 @@ class PluginHost:
         return [plugin.statistics() for plugin in self._plugins]
 
     def _watch(self) -> None:
+        for folder in left_spools([plugin.hosted for plugin in self._plugins]):
+            _log.warning(
+                "no plugin reads this spool of an earlier run: give it to one until it is empty",
+                path=str(folder),
+            )
         while not self._stopped.wait(self._watch_every_s):
             for plugin in self._plugins:
                 plugin.watch()

@@ -38,6 +38,8 @@ __all__ = ["SpooledLog"]
 #: Bounds of what is written at once.
 _WRITE_ITEMS = 1000
 _WRITE_BYTES = 1_048_576
+#: How long the sender waits when there is something on disk and the system has nothing to read it with.
+_SHORTAGE_S = 1.0
 
 
 class SpooledLog(DeliveryLog):
@@ -121,6 +123,9 @@ class SpooledLog(DeliveryLog):
                     return [queued.push for queued in self._taken]
             if pushes := self._read_disk(max_items, max_bytes):
                 return pushes
+            with self._lock:
+                if self._account.unread and not self._ended:
+                    self._ready.wait(_SHORTAGE_S)
 
     def acknowledge(self, count: int, dropped: DropReason | None = None) -> bool:
         """Have done with pushes, also on disk; see :meth:`DeliveryLog.acknowledge`."""
@@ -255,13 +260,15 @@ class SpooledLog(DeliveryLog):
 
     def _due_at(self) -> float:
         """When something is to be written, in monotonic seconds."""
+        if self._disk.problem is not None:
+            # With nothing to be written as well: pushes from before may be there, and somebody is alarmed.
+            return self._disk.retry_at
         oldest = self.queue.oldest
         if self._taken and not self._taken[0].copied and not self._account.unread:
             oldest = self._taken[0]
         if oldest is None:
             return math.inf
-        due_at = -math.inf if self._always or self._hurries else oldest.since + self._after_s
-        return due_at if self._disk.problem is None else max(due_at, self._disk.retry_at)
+        return -math.inf if self._always or self._hurries else oldest.since + self._after_s
 
     def _retire(self) -> None:
         self._taken = deque(queued for queued in self._taken if not queued.copied)
@@ -325,6 +332,8 @@ class SpooledLog(DeliveryLog):
     def _read_disk(self, max_items: int, max_bytes: int) -> list[Push]:
         with self._disk.lock:
             self._pass_over()
+            if self._account.passed:
+                return []  # what is acknowledged can't be read now, and would come again
             spooled = self._disk.read(max_items, max_bytes)
             with self._lock:
                 if self._ended:

@@ -17,7 +17,8 @@ One concern a module: ``frame`` (bytes), ``segment`` (files), ``cursor``, ``read
 Knows no plugin and no destination, has no thread, and writes no log.
 """
 
+from receiver.host.spool.segment import holds_segments
 from receiver.host.spool.spool import Spool
 from receiver.host.spool.values import Position, Recovery, Spooled, SpoolError, SpoolStatistics
 
-__all__ = ["Position", "Recovery", "Spool", "SpoolError", "SpoolStatistics", "Spooled"]
+__all__ = ["Position", "Recovery", "Spool", "SpoolError", "SpoolStatistics", "Spooled", "holds_segments"]

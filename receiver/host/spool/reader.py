@@ -6,9 +6,11 @@ marks it; deletes nothing. Not thread-safe: the spool's lock is held around ever
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import deque
 from dataclasses import dataclass
+from typing import Final
 
 from receiver.host.push_format import PushFormatError, decode_push
 from receiver.host.spool.frame import (
@@ -23,6 +25,9 @@ from receiver.host.spool.segment import Segment
 from receiver.host.spool.values import Position, Spooled
 
 __all__ = ["SpoolReader"]
+
+#: What the system lacks for a moment, which says nothing of a file.
+_SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +120,7 @@ class SpoolReader:
         self._segment = None
 
     def _load(self) -> bool:
-        """Read frames up to one with a push that is to be read; False when there is none."""
+        """Read frames up to one with a push that is to be read; False when there is none, or none now."""
         while not self._ahead and (segment := self._segment_to_read()) is not None:
             offset = self._offset
             if offset >= segment.size:
@@ -131,7 +136,10 @@ class SpoolReader:
                     continue
                 body = self._pread(segment, offset + HEADER_BYTES, header.body_bytes)
                 self._decode(segment, header, split_body(header, body))
-            except (FrameError, OSError):
+            except (FrameError, OSError) as error:
+                if isinstance(error, OSError) and error.errno in _SHORTAGES:
+                    self._offset = offset
+                    return False
                 self._lose(segment, self._number, end)
                 self._pass(end)
                 continue

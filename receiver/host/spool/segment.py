@@ -6,6 +6,7 @@ not decide when a segment is begun, or goes.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ from receiver.host.spool.frame import (
     split_body,
 )
 
-__all__ = ["Segment", "SegmentWriter", "find_files", "scan", "set_aside", "sync_folder"]
+__all__ = ["Segment", "SegmentWriter", "find_files", "holds_segments", "scan", "set_aside", "sync_folder"]
 
 _SEGMENT: Final = re.compile(r"[0-9]{20}\.log", re.ASCII)
 _SET_ASIDE: Final = re.compile(r"[0-9]{20}\.log\.corrupt", re.ASCII)
@@ -66,6 +67,15 @@ def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
         [folder / name for name in names if _SEGMENT.fullmatch(name)],
         [folder / name for name in names if _SET_ASIDE.fullmatch(name)],
     )
+
+
+def holds_segments(folder: Path) -> bool:
+    """Whether a folder has segment files, so that pushes may be there; not when it can't be read."""
+    try:
+        segments, _ = find_files(folder)
+    except OSError:
+        return False
+    return bool(segments)
 
 
 def set_aside(path: Path) -> Path:
@@ -188,6 +198,9 @@ class SegmentWriter:
         try:
             _write(self._descriptor, data, self._size)
             os.fdatasync(self._descriptor)
+            if not os.fstat(self._descriptor).st_nlink:
+                self.close()
+                raise FileNotFoundError(errno.ENOENT, "somebody has deleted the file")
             if not self._size:
                 sync_folder(self._path.parent)
         except OSError:
@@ -203,6 +216,8 @@ class SegmentWriter:
         self.closed = True
 
     def _undo(self) -> None:
+        if self.closed:
+            return
         try:
             os.ftruncate(self._descriptor, self._size)
         except OSError:

@@ -136,7 +136,7 @@ class Spool:
             max_bytes: Most OTLP bytes of them together, unless a single push is larger.
 
         Returns:
-            The pushes; none when there is none, or the spool is closed.
+            The pushes; none when there is none, the spool is closed, or the system lacks files or memory.
         """
         with self._lock:
             if self._folder_lock is None:
@@ -173,6 +173,20 @@ class Spool:
             if self._unsaved_commits >= _SAVE_EVERY or time.monotonic() - self._saved_at >= _SAVE_EVERY_S:
                 self._save()
             self._settle()
+
+    def check(self) -> None:
+        """Find out whether the disk takes anything, which the cursor is written for.
+
+        Raises:
+            SpoolError: It refuses, or the spool is closed.
+        """
+        with self._lock:
+            if self._folder_lock is None:
+                raise SpoolError(self._path, "the spool is closed")
+            try:
+                save_cursor(self._path, self._reader.committed)
+            except OSError as error:
+                raise SpoolError.of(error, self._path) from error
 
     def close(self) -> None:
         """Write the cursor and give the folder back; waits for an :meth:`append` that is under way."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import threading
@@ -78,6 +79,18 @@ def full_disk() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextmanager
+def no_more_memory() -> Iterator[None]:
+    """The system has none to read files with."""
+
+    def refuse(descriptor: int, size: int, offset: int) -> bytes:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "pread", refuse)
+        yield
 
 
 class HangingDisk:

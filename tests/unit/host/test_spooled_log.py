@@ -13,7 +13,16 @@ import pytest
 from receiver.host.spool import Spool
 from receiver.host.spooled_log import SpooledLog
 from receiver.host.statistics import DropReason
-from tests.unit.host.disks import Clock, HangingDisk, due, full_disk, killed, read, spooled_log
+from tests.unit.host.disks import (
+    Clock,
+    HangingDisk,
+    due,
+    full_disk,
+    killed,
+    no_more_memory,
+    read,
+    spooled_log,
+)
 from tests.unit.host.support import numbers, push, wait_for
 
 
@@ -280,6 +289,74 @@ class TestBefore:
         log.acknowledge(1)
         assert read(log, 10) == [0, 1, 11, 12]
         assert log.statistics().recovered == 2
+
+    def test_it_is_taken_over_though_nothing_is_to_be_written(self, folder: Path, clock: Clock) -> None:
+        other = spooled_log(folder, clock)
+        offer(other, 0, 2)
+        other.write()
+        log = spooled_log(folder, clock, after_s=1.0)
+        assert not due(log, clock)
+        assert other.end() == 0
+        clock.now += 5
+        assert due(log, clock)
+        assert log.write()
+        assert log._disk.problem is None
+        assert read(log, 10) == [0, 1]
+
+    def test_a_problem_is_over_only_when_the_disk_takes_something(self, folder: Path, clock: Clock) -> None:
+        log = spooled_log(folder, clock, after_s=1.0)
+        offer(log, 0, 1)
+        with full_disk():
+            assert not log.write()
+            assert read(log) == [0]
+            log.acknowledge(1)
+            clock.now += 5
+            assert due(log, clock)
+            assert not log.write(), "nothing is to be written, and the disk is still full"
+        clock.now += 5
+        assert log.write()
+        assert log._disk.problem is None
+        assert not due(log, clock)
+
+    def test_nothing_is_lost_or_comes_twice_where_memory_is_short_for_a_while(
+        self, folder: Path, clock: Clock
+    ) -> None:
+        log = spooled_log(folder, clock, after_s=1.0)
+        for number in range(4):
+            log.offer(push(number, data=random.Random(number).randbytes(40_000)))
+        assert read(log) == [0, 1, 2, 3]
+        clock.now += 2
+        assert log.write(), "copies, in a frame each"
+        offer(log, 4, 6)
+        clock.now += 2
+        assert log.write()
+        with no_more_memory():
+            log.acknowledge(4)
+            assert log._read_disk(100, 10**9) == []
+        assert counts(log) == (0, 2, 0, 4)
+        assert read(log) == [4, 5]
+        log.acknowledge(2)
+        assert counts(log) == (0, 0, 0, 6)
+        assert log._disk.statistics.pushes == 0
+
+    def test_the_sender_waits_then(self, folder: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("receiver.host.spooled_log._SHORTAGE_S", 0.05)
+        log = spooled_log(folder, clock, segment_bytes=1 << 10)
+        for number in range(2):
+            offer(log, number, number + 1, size=10)
+            log.offer(push(10 + number, data=random.Random(number).randbytes(2000)))
+            assert log.write()
+        assert len(list(folder.glob("*.log"))) == 2
+        assert read(log, 2) == [0, 10]
+        got: list[list[int]] = []
+        with no_more_memory():
+            log.acknowledge(2)
+            sender = threading.Thread(target=lambda: got.append(read(log, 2)))
+            sender.start()
+            sender.join(0.2)
+            assert sender.is_alive()
+        sender.join(10)
+        assert got == [[1, 11]]
 
 
 class TestEnd:

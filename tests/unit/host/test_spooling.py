@@ -240,6 +240,48 @@ def test_a_disk_that_hangs_stops_neither_offers_nor_another_plugin_nor_the_end(
     disk.go_on()
 
 
+def test_disks_that_hang_have_their_last_time_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("receiver.host.delivery._LAST_WRITES_S", 1.0)
+    disk = HangingDisk(monkeypatch)
+    host = PluginHost([spooling(tmp_path / str(index), took, name=f"p{index}") for index in range(4)])
+    host.start()
+    host.offer(push())
+    assert disk.waits.wait(10)
+    began = time.monotonic()
+    host.stop(0.1)
+    assert 1 <= time.monotonic() - began < 2
+    disk.go_on()
+
+
+@pytest.mark.parametrize("delivery", MODES)
+def test_a_spool_that_no_plugin_reads_any_more_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delivery: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, path in (("first", None), ("second", tmp_path / "elsewhere"), ("third", None)):
+        before = PluginHost([hosted(Batching(away), name=name, delivery=delivery, spool={"path": path})])
+        before.offer(push())
+        before.stop(0)
+    (tmp_path / "spool" / "other").mkdir()
+    with capture_logs() as logs:
+        host = PluginHost(
+            [
+                hosted(Batching(took), name="renamed", delivery=delivery),
+                hosted(Batching(took), name="second", spool={"path": tmp_path / "elsewhere"}),
+                hosted(Batching(took), name="third", delivery=delivery),
+            ]
+        )
+        host.start()
+        wait_for(lambda: len([line for line in logs if "no plugin" in line["event"]]) == 2)
+        assert host.stop(5)
+    assert [line["path"] for line in logs if "no plugin" in line["event"]] == [
+        str(tmp_path / "elsewhere"),
+        "spool/first",
+    ]
+
+
 def test_several_who_write_first_are_all_waited_for(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     plugins = [

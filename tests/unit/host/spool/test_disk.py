@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from receiver.host.spool import SpoolError
+from tests.unit.host.disks import no_more_memory
 from tests.unit.host.spool.support import append_each, bytes_on_disk, opened, read_all, segments, some, spool
 
 ROOT = Path(__file__).parents[4]
@@ -112,6 +113,29 @@ def test_a_segment_that_can_not_be_cut_back_is_written_no_more(tmp_path: Path) -
     one.close()
     assert one.open().pushes == 5
     assert read_all(one) == [0, 1, 2, 3, 4]
+
+
+def test_a_segment_that_somebody_deletes_is_written_no_more(tmp_path: Path) -> None:
+    one = opened(tmp_path)
+    append_each(one, 0, 3)
+    (path,) = segments(tmp_path)
+    path.unlink()
+    with pytest.raises(SpoolError, match="somebody has deleted the file"):
+        append_each(one, 3, 4)
+    append_each(one, 3, 5)
+    one.close()
+    assert one.open().pushes == 2
+    assert read_all(one) == [3, 4]
+
+
+def test_nothing_is_lost_where_the_system_is_short_of_memory_for_a_while(tmp_path: Path) -> None:
+    one = opened(tmp_path, segment_bytes=1000)
+    append_each(one, 0, 20)
+    with no_more_memory():
+        first = read_all(one)
+    assert len(first) < 20
+    assert [*first, *read_all(one)] == list(range(20))
+    assert one.statistics.lost_pushes == 0
 
 
 def test_a_segment_that_can_not_be_deleted_is_told_and_counts(tmp_path: Path) -> None:

@@ -1,0 +1,31 @@
+"""Spools of an earlier run that no plugin reads any more, as it has another name now or keeps to memory.
+
+Owns the look for them, so that the operator is told. Changes nothing on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from receiver.host.discovery import SPOOLS, HostedPlugin
+from receiver.host.spool import holds_segments
+
+__all__ = ["left_spools"]
+
+
+def left_spools(plugins: Sequence[HostedPlugin]) -> list[Path]:
+    """Return folders with segments that none of the plugins reads; waits for the disk.
+
+    Looked at are the folders that spools have by default, and those that are configured.
+    """
+    folders = {plugin.settings.spool.path for plugin in plugins}
+    with suppress(OSError):
+        folders.update(SPOOLS.iterdir())
+    read = {plugin.spool_path.resolve() for plugin in plugins if plugin.spool_path is not None}
+    return sorted(
+        folder
+        for folder in folders
+        if folder is not None and folder.resolve() not in read and holds_segments(folder)
+    )
