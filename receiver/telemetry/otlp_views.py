@@ -21,7 +21,8 @@ Some metrics, out of whatever message they were in:
 
 - ``MetricList``: as bytes.
 - ``Counted``: merged into one, which so has every name, description, unit and data point there is.
-- ``AttributeKeys``: merged into one, which so has the key of every attribute of a point or an exemplar.
+- ``AttributeKeys``: merged into one, which so has the key of every attribute of a point, an exemplar or the
+  metric itself, and every value in which attributes may be nested.
 - ``MetricHead``: one of them, without its data.
 - ``MetricPoints``: the data points of one of them.
 
@@ -151,6 +152,7 @@ AttributeKeys: Final = _messages(
             "histogram": (9, _ONE, "Histograms"),
             "exponential_histogram": (10, _ONE, "ExponentialHistograms"),
             "summary": (11, _ONE, "Summaries"),
+            "metadata": (12, _ONE, "KeyValue"),
         },
         "Numbers": {"data_points": (1, _ONE, "NumberDataPoint")},
         "Histograms": {"data_points": (1, _ONE, "HistogramDataPoint")},
@@ -164,7 +166,8 @@ AttributeKeys: Final = _messages(
         },
         "SummaryDataPoint": {"attributes": (7, _ONE, "KeyValue")},
         "Exemplar": {"filtered_attributes": (7, _ONE, "KeyValue")},
-        "KeyValue": {"key": (1, _MANY, None)},
+        "KeyValue": {"key": (1, _MANY, None), "value": (2, _ONE, "AnyValue")},
+        "AnyValue": {"array_value": (5, _MANY, None), "kvlist_value": (6, _MANY, None)},
     },
 )
 
@@ -182,15 +185,16 @@ def points_in(counted: Any) -> int:
     )
 
 
-def attribute_keys(view: Any) -> set[bytes]:
-    """Return the keys in an ``AttributeKeys``."""
-    keys: set[bytes] = set()
+def attribute_keys(view: Any) -> tuple[set[bytes], bool]:
+    """Return the keys in an ``AttributeKeys``, and whether further ones may be nested in values."""
+    merged = [view.metrics.metadata]
     for kind in DATA_KINDS:
         points = getattr(view.metrics, kind).data_points
-        keys.update(points.attributes.key)
+        merged.append(points.attributes)
         if kind != "summary":
-            keys.update(points.exemplars.filtered_attributes.key)
-    return keys
+            merged.append(points.exemplars.filtered_attributes)
+    keys = {key for attributes in merged for key in attributes.key}
+    return keys, any(attributes.value.array_value or attributes.value.kvlist_value for attributes in merged)
 
 
 def _merged(*, with_scalars: bool) -> type[Any]:

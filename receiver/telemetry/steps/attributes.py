@@ -17,6 +17,7 @@ member_id               any (librdkafka)                       group_member_id
 ======================  =====================================  ==============================================
 
 An attribute is not renamed to a name that another one has already, and no node_role is added beside one.
+Rules hold for what is nested in values too; the normal form is not for these.
 """
 
 from __future__ import annotations
@@ -104,6 +105,7 @@ def rewrite(attributes: Any, *, normalize: bool, privacy: Privacy | None, counts
     """
     before = list(attributes)
     named = list(_normalized(before) if normalize else ((item.key, item) for item in before))
+    changed = False
     if privacy is not None:
         kept = []
         for old_key, item in named:
@@ -114,14 +116,31 @@ def rewrite(attributes: Any, *, normalize: bool, privacy: Privacy | None, counts
             if action == "hash":
                 counts.hashed += 1
                 item = KeyValue(key=item.key, value=AnyValue(string_value=privacy.hashed(item.value)))
+            else:
+                changed |= _rewrite_nested(item.value, privacy, counts)
             kept.append(item)
     else:
         kept = [item for _, item in named]
-    if len(kept) == len(before) and all(new is old for new, old in zip(kept, before, strict=True)):
+    if (
+        not changed
+        and len(kept) == len(before)
+        and all(new is old for new, old in zip(kept, before, strict=True))
+    ):
         return False
     del attributes[:]
     attributes.extend(kept)
     return True
+
+
+def _rewrite_nested(value: Any, privacy: Privacy, counts: AttributeCounts) -> bool:
+    """Drop or hash what rules say of the attributes nested in a value; return whether anything changed."""
+    kind = value.WhichOneof("value")
+    if kind == "kvlist_value":
+        return rewrite(value.kvlist_value.values, normalize=False, privacy=privacy, counts=counts)
+    if kind == "array_value":
+        changed = [_rewrite_nested(item, privacy, counts) for item in value.array_value.values]
+        return True in changed
+    return False
 
 
 def _normalized(attributes: list[KeyValue]) -> Iterator[tuple[str, KeyValue]]:
@@ -138,7 +157,10 @@ def _normalized(attributes: list[KeyValue]) -> Iterator[tuple[str, KeyValue]]:
                     keys.add(_NODE_ROLE)
                     yield _NODE_ROLE, KeyValue(key=_NODE_ROLE, value=AnyValue(string_value=role))
                 continue
-        elif key == _MEMBER_ID and _GROUP_MEMBER_ID not in keys:
+        elif key == _MEMBER_ID and _GROUP_MEMBER_ID in keys:
+            # It keeps its name, and rules for the other mean it too.
+            key = _GROUP_MEMBER_ID
+        elif key == _MEMBER_ID:
             yield key, KeyValue(key=_GROUP_MEMBER_ID, value=item.value)
             continue
         yield key, item

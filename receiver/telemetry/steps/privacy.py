@@ -36,6 +36,9 @@ _HASH_DIGITS: Final = 16
 _REMEMBERED: Final = 4096
 _REMEMBERED_CHARS: Final = 256
 
+#: A dot is a newline too, as a name with one in it would escape ``.*`` otherwise.
+_DOT_IS_ANYTHING: Final = "(?s)"
+
 #: What Kafka's brokers and clients make of a client id and a random part.
 _MADE_OF_THE_CLIENT_ID: Final = r"(?:group_)?member_id|thread[._-]id"
 
@@ -86,7 +89,7 @@ class Privacy:
         self._pseudonymized = frozenset(settings.pseudonymize)
         self.hides_client_ids: Final = "client_id" in self._pseudonymized
         rules: list[tuple[Any, Action]] = [
-            (compile_pattern(rule.attribute), rule.action)
+            (compile_pattern(_DOT_IS_ANYTHING + rule.attribute), rule.action)
             for rule in settings.rules
             if rule.attribute is not None
         ]
@@ -97,7 +100,9 @@ class Privacy:
         self._actions = (*(action for _, action in rules), None)
         self._rank = _remembering(self._first_rule)
         self._metrics = tuple(
-            compile_pattern(rule.metric) for rule in settings.rules if rule.metric is not None
+            compile_pattern(_DOT_IS_ANYTHING + rule.metric)
+            for rule in settings.rules
+            if rule.metric is not None
         )
         self.attributes: Final = bool(rules)
         self.metrics: Final = bool(self._metrics)

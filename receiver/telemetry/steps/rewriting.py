@@ -29,7 +29,10 @@ from receiver.telemetry.scrub import MAX_ATTRIBUTES, refuse_too_many
 from receiver.telemetry.steps.attributes import AttributeCounts, attributes_of, rewrite
 from receiver.telemetry.steps.privacy import Privacy
 
-__all__ = ["AttributeRewriter"]
+__all__ = ["MAX_RULED_KEYS", "AttributeRewriter"]
+
+#: Different keys of attributes in a push that rules are tried on; clients have some twenty.
+MAX_RULED_KEYS: Final = 1_000
 
 #: So many metrics are remembered without their times and values, and so many Resources, none of more bytes.
 _REMEMBERED: Final = 16_384
@@ -128,14 +131,13 @@ class AttributeRewriter:
                 continue
             parsed = Metric.FromString(metric)
             kind = parsed.WhichOneof("data")
-            if kind is None:
-                continue
-            points = getattr(parsed, kind).data_points
+            points = getattr(parsed, kind).data_points if kind is not None else ()
             looked_at += 1 + len(points)
             refuse_too_many(looked_at, most)
             is_as_usual = _span(parsed, kind, metric) == (begin, end)
             here = AttributeCounts()
-            if self._rewrite_points(points, here, mark=index in marked):
+            changed = self._rewrite(parsed.metadata, here, normalize=False)
+            if self._rewrite_points(points, here, mark=index in marked) or changed:
                 metrics[index] = parsed.SerializeToString()
             counts.dropped += here.dropped
             counts.hashed += here.hashed
@@ -200,9 +202,12 @@ class AttributeRewriter:
         if self._privacy is not None:
             most = _MAX_PRIVATE
             view = AttributeKeys.FromString(MetricList(metrics=metrics).SerializeToString())
-            texts.update(key for key in attribute_keys(view) if self._is_ruled(key.decode()))
+            keys, nested = attribute_keys(view)
+            if len(keys) > MAX_RULED_KEYS:
+                raise TooLargeError(f"has attributes of more than {MAX_RULED_KEYS} keys")
+            texts.update(key for key in keys if self._is_ruled(key.decode()))
             # An attribute without a key has nothing that could be searched for.
-            if self._is_ruled("") or len(texts) > _MAX_SEARCHES:
+            if nested or self._is_ruled("") or len(texts) > _MAX_SEARCHES:
                 return dict.fromkeys(range(len(metrics)), 0)
         together = b"".join(metrics)
         starts: list[int] = []
@@ -220,6 +225,10 @@ class AttributeRewriter:
                     if index not in found:
                         found[index] = place - starts[index]
                     place += len(text)
+                    # Where it ends in another metric, a key may begin there that it hides.
+                    while starts[index + 1] < place:
+                        index += 1
+                        found.setdefault(index, 0)
         return found
 
     def _is_ruled(self, key: str) -> bool:
@@ -260,12 +269,14 @@ def _times_and_value(metric: bytes, guess: int, start: int) -> tuple[int, int]:
     return found.span() if found is not None else (0, 0)
 
 
-def _span(parsed: Any, kind: str, metric: bytes) -> tuple[int, int] | None:
+def _span(parsed: Any, kind: str | None, metric: bytes) -> tuple[int, int] | None:
     """Say where the times and the value of a metric's only data point are.
 
     That is, where the metric is written so that whatever is in front of them and behind tells everything but
     them; None where it is not.
     """
+    if kind is None:
+        return None
     data = getattr(parsed, kind)
     written = data.SerializeToString()
     if len(data.data_points) != 1 or parsed.SerializeToString() != metric or not metric.endswith(written):

@@ -50,6 +50,14 @@ def test_metrics_are_dropped_by_their_whole_name() -> None:
     assert not rules.metric("x.org.apache.x")
 
 
+def test_a_newline_in_a_name_is_no_way_around_a_rule() -> None:
+    rules = privacy(
+        {"attribute": "user.*", "action": "drop"}, {"metric": r"secret\..*|other\..*", "action": "drop"}
+    )
+    assert rules.attribute("user\nname", "user\nname") == "drop"
+    assert rules.metric("other.\n")
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
