@@ -108,7 +108,12 @@ class TopicProducer:
     @property
     def problem(self) -> str:
         """What librdkafka said last of its troubles; empty: nothing."""
-        return "" if self._problem is None else self._problem.str()
+        if self._problem is None:
+            return ""
+        if self._problem.code() in _NO_REASON:
+            protocol = self._config.security_protocol
+            return f"{self._problem.str()}, or speak no {protocol} there: see security_protocol"
+        return self._problem.str()
 
     def close(self) -> None:
         """Forget what isn't confirmed, and end librdkafka's threads."""
@@ -123,6 +128,8 @@ class TopicProducer:
     def _flush(self, deadline: float) -> None:
         while self._producer.flush(_step(deadline)):
             if self._hopeless or time.monotonic() >= deadline:
+                if self._problem is None:
+                    self._problem = KafkaError(KafkaError._TIMED_OUT, "timeout_ms is over")  # noqa: SLF001
                 # What isn't confirmed now fails, and its report comes at once.
                 self._producer.purge()
                 self._producer.flush(_STEP_S)
@@ -201,14 +208,12 @@ class TopicProducer:
             request_timeout=left_s,
         )
         try:
-            made[topic].result(left_s + 1)
+            # Not raised: its traceback would be a cycle, and the client's threads wait for the collector.
+            error = made[topic].exception(left_s + 1)
         except TimeoutError:
             raise RetryableError(f"topic {topic} isn't there and was not made in time") from None
-        except KafkaException as error:
-            if _cause(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise RetryableError(
-                    f"topic {topic} isn't there and cannot be made: {_cause(error).str()}"
-                ) from None
+        if error is not None and _cause(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise RetryableError(f"topic {topic} isn't there and cannot be made: {_cause(error).str()}")
 
     @property
     def _hopeless(self) -> bool:
@@ -228,7 +233,7 @@ class TopicProducer:
                     self._lock.release()
 
 
-def _cause(error: KafkaException) -> KafkaError:
+def _cause(error: BaseException) -> KafkaError:
     cause: KafkaError = error.args[0]
     return cause
 

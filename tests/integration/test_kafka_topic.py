@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import os
 import threading
@@ -346,6 +347,15 @@ def test_a_wrong_password_is_told_and_shown_nowhere(
     assert "hunter2" not in repr(logs) + repr(statistics) + "".join(capfd.readouterr())
 
 
+def test_a_wrong_security_protocol_is_told(cluster: KafkaBroker, topic: str) -> None:
+    port = cluster.port("SECURE")
+    with (
+        started(cluster, topic, bootstrap_servers=f"127.0.0.1:{port}", timeout_ms=1000) as kafka,
+        pytest.raises(RetryableError, match="or speak no PLAINTEXT there: see security_protocol"),
+    ):
+        kafka.export_batch(pushes(1))
+
+
 def test_a_broker_that_cannot_be_verified_is_told(cluster: KafkaBroker, topic: str, tmp_path: Path) -> None:
     other = CertificateAuthority().issue().write(tmp_path)
     settings = {**secure(cluster, other), "tls": {"ca_file": str(other.ca)}}
@@ -436,6 +446,21 @@ def test_under_load_through_restarts_nothing_is_lost(topic: str) -> None:
         wait_for(lambda: host.statistics()[0].exported_pushes == offered, timeout_s=30)
         assert host.stop(20)
         assert set(connection_numbers(records(broker, topic))) == set(range(offered))
+
+
+def test_a_topic_that_cannot_be_made_leaves_no_thread_to_the_garbage_collector(
+    cluster: KafkaBroker, topic: str
+) -> None:
+    before = librdkafka_threads()
+    gc.disable()
+    try:
+        with started(cluster, topic, create_topic={"replication_factor": 7}) as kafka:
+            for _ in range(3):
+                with pytest.raises(RetryableError, match="cannot be made"):
+                    kafka.export_batch(pushes(1))
+        wait_for(lambda: librdkafka_threads() == before)
+    finally:
+        gc.enable()
 
 
 def test_stopping_ends_every_thread(cluster: KafkaBroker, topic: str) -> None:
