@@ -216,9 +216,18 @@ class MetricSteps:
             overflowed, series = series - max_series, max_series
         if self._fates is not None and self._mark:
             marked = frozenset(index for index, name in enumerate(work.names) if self._fates[name] == "bad")
-            marked_points = _points_of([work.metrics[index] for index in sorted(marked)])
         if self._attributes or marked:
-            self._rewriter.rewrite(work.metrics, work.names, marked, attributes)
+            whole = list(work.metrics)
+            try:
+                self._rewriter.rewrite(work.metrics, work.names, marked, attributes)
+            except TooLargeError:
+                if self._may_not_skip:
+                    raise
+                work.metrics = whole
+                marked = frozenset()
+                attributes.passed_over = True
+        if marked:
+            marked_points = _points_of([work.metrics[index] for index in sorted(marked)])
         if self._units is not None:
             work.metrics = self._units.added(work.metrics, work.names, counted)
         if overflow is not None:

@@ -29,10 +29,10 @@ from receiver.telemetry.scrub import MAX_ATTRIBUTES, refuse_too_many
 from receiver.telemetry.steps.attributes import AttributeCounts, attributes_of, rewrite
 from receiver.telemetry.steps.privacy import Privacy
 
-__all__ = ["MAX_RULED_KEYS", "AttributeRewriter"]
+__all__ = ["MAX_KEYS", "AttributeRewriter"]
 
-#: Different keys of attributes in a push that rules are tried on; clients have some twenty.
-MAX_RULED_KEYS: Final = 1_000
+#: Attributes of one thing, and different keys in a push where rules are tried on each; clients have twenty.
+MAX_KEYS: Final = 1_000
 
 #: So many metrics are remembered without their times and values, and so many Resources, none of more bytes.
 _REMEMBERED: Final = 16_384
@@ -40,8 +40,9 @@ _REMEMBERED_BYTES: Final = 512
 
 #: More keys than these are not searched for one by one.
 _MAX_SEARCHES: Final = 16
-#: Messages in a push that are looked at one by one where rules have to be kept.
-_MAX_PRIVATE: Final = 25_000
+#: Metrics, points, exemplars and attributes in a push that are looked at one by one where rules have to be
+#: kept: more than the budget of series leaves of a client with two attributes on each.
+_MAX_PRIVATE: Final = 50_000
 
 _KNOWN_BAD: Final = "known_bad"
 
@@ -134,6 +135,9 @@ class AttributeRewriter:
             points = getattr(parsed, kind).data_points if kind is not None else ()
             looked_at += 1 + len(points)
             refuse_too_many(looked_at, most)
+            lists = [parsed.metadata, *attributes_of(points)]
+            looked_at += len(lists) + sum(map(len, lists))
+            refuse_too_many(looked_at, most)
             is_as_usual = _span(parsed, kind, metric) == (begin, end)
             here = AttributeCounts()
             changed = self._rewrite(parsed.metadata, here, normalize=False)
@@ -162,7 +166,7 @@ class AttributeRewriter:
         known = self._resources.get(resource)
         if known is None:
             parsed = Resource.FromString(resource)
-            if self._privacy is None and len(parsed.attributes) > MAX_ATTRIBUTES:
+            if self._privacy is None and len(parsed.attributes) > MAX_KEYS:
                 counts.passed_over = True
                 return resource
             here = AttributeCounts()
@@ -203,8 +207,8 @@ class AttributeRewriter:
             most = _MAX_PRIVATE
             view = AttributeKeys.FromString(MetricList(metrics=metrics).SerializeToString())
             keys, nested = attribute_keys(view)
-            if len(keys) > MAX_RULED_KEYS:
-                raise TooLargeError(f"has attributes of more than {MAX_RULED_KEYS} keys")
+            if len(keys) > MAX_KEYS:
+                raise TooLargeError(f"has attributes with more than {MAX_KEYS} different keys")
             texts.update(key for key in keys if self._is_ruled(key.decode()))
             # An attribute without a key has nothing that could be searched for.
             if nested or self._is_ruled("") or len(texts) > _MAX_SEARCHES:
@@ -246,8 +250,8 @@ class AttributeRewriter:
         return changed
 
     def _rewrite(self, attributes: Any, counts: AttributeCounts, *, normalize: bool) -> bool:
-        if len(attributes) > MAX_ATTRIBUTES:
-            raise TooLargeError(f"has more than {MAX_ATTRIBUTES} attributes to look at")
+        if len(attributes) > MAX_KEYS:
+            raise TooLargeError(f"has more than {MAX_KEYS} attributes in one place")
         return rewrite(attributes, normalize=normalize, privacy=self._privacy, counts=counts)
 
 

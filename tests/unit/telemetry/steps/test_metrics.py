@@ -155,14 +155,27 @@ def test_the_overflow_series_has_the_time_of_what_it_stands_for() -> None:
 def test_too_much_to_normalise_is_passed_on_as_it_is(
     monkeypatch: pytest.MonkeyPatch, scope: str | None
 ) -> None:
-    monkeypatch.setattr(scrub, "MAX_SCRUBBED", 10)
-    data = push(resource_metrics(gauge(LATENCY, *[1.0] * 9, attributes=("node_id",)), scope=scope))
-    assert not apply(data).steps.unnormalized
-    data = push(resource_metrics(gauge(LATENCY, *[1.0] * 10, attributes=("node_id",)), scope=scope))
-    labelled = apply(data)
+    # The metric, the list of its metadata, each point, the list of its attributes, each of these.
+    monkeypatch.setattr(scrub, "MAX_SCRUBBED", 2 + 3 * 9)
+    data = push(resource_metrics(gauge("a", *[1.0] * 9, attributes=("node_id",)), scope=scope))
+    assert not apply(data, bad=("a",), known_bad_values="mark").steps.unnormalized
+    data = push(resource_metrics(gauge("a", *[1.0] * 10, attributes=("node_id",)), scope=scope))
+    labelled = apply(data, bad=("a",), known_bad_values="mark")
     assert labelled.steps.unnormalized
+    assert labelled.steps.marked_points == 0
     assert labelled.series == 10
     assert labelled.data == label_metrics(data, LABELS, max_entries=MAX_ENTRIES).data
+
+
+def test_a_budget_is_kept_where_there_is_too_much_to_normalise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scrub, "MAX_SCRUBBED", 10)
+    metrics = [gauge(f"m{number}", 1.0, attributes=("node_id",)) for number in range(10)]
+    labelled = apply(push(resource_metrics(*metrics)), max_series=8)
+    assert labelled.steps.unnormalized
+    assert (labelled.series, labelled.overflowed) == (8, 2)
+    *kept, overflow = all_metrics(MetricsData.FromString(labelled.data))
+    assert kept == metrics[:8]
+    assert overflow.gauge.data_points[0].as_int == 2
 
 
 def test_very_many_scopes_are_passed_on_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,10 +191,10 @@ def test_very_many_scopes_are_passed_on_as_they_are(monkeypatch: pytest.MonkeyPa
 def test_a_resource_of_very_many_attributes_is_passed_on_as_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("receiver.telemetry.steps.rewriting.MAX_ATTRIBUTES", 2)
+    monkeypatch.setattr("receiver.telemetry.steps.rewriting.MAX_KEYS", 2)
     data = push(resource_metrics(gauge("a", 1.0), member_id="m", b="1", c="2"))
     assert apply(data).steps.unnormalized
-    with pytest.raises(TooLargeError, match="attributes to look at"):
+    with pytest.raises(TooLargeError, match="attributes in one place"):
         apply(data, {"rules": [{"attribute": "b", "action": "drop"}]})
 
 

@@ -14,7 +14,7 @@ from receiver.telemetry.errors import TooLargeError
 from receiver.telemetry.labels import length_delimited
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from receiver.telemetry.steps import Steps
-from receiver.telemetry.steps.rewriting import MAX_RULED_KEYS
+from receiver.telemetry.steps.rewriting import MAX_KEYS
 from tests.unit.telemetry.otlp_parts import LABELS, MAX_ENTRIES, attribute, gauge, push, resource_metrics
 
 PRIVATE = attribute("user", "alice")
@@ -118,12 +118,12 @@ def test_a_rule_for_a_members_id_holds_for_both_its_names() -> None:
     assert labelled.steps.dropped_attributes == 2
 
 
-@pytest.mark.parametrize("keys", [MAX_RULED_KEYS, MAX_RULED_KEYS + 1])
+@pytest.mark.parametrize("keys", [MAX_KEYS, MAX_KEYS + 1])
 def test_a_push_with_too_many_keys_to_try_rules_on_is_refused(keys: int) -> None:
     item: Any = push(of_exemplar(PRIVATE))
     metric = gauge("m", 1.0, attributes=tuple(f"key{number}" for number in range(keys)))
     data = push(resource_metrics(metric))
-    if keys > MAX_RULED_KEYS:
+    if keys > MAX_KEYS:
         with pytest.raises(TooLargeError, match="keys"):
             with_rule(data, "drop")
     else:
