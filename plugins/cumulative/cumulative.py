@@ -24,7 +24,9 @@ _SILENCE: Final = 3
 #: How many of its last pushes an instance is known to repeat.
 _REMEMBERED_PUSHES: Final = 8
 #: Resources of one instance that are known by their bytes; a client has one at a time.
-_REMEMBERED_RESOURCES: Final = 16
+_REMEMBERED_RESOURCES: Final = 4
+#: Bytes of a Resource; the receiver's own labels are less than half of this at their longest.
+_MAX_RESOURCE: Final = 65_536
 #: How often everybody's silence is looked at.
 _LOOK_EVERY_NS: Final = 1_000_000_000
 
@@ -38,7 +40,7 @@ class Statistics:
         evicted_instances: Client instances whose series ended for want of room.
         repeated_pushes: Pushes that were seen before and add nothing.
         late_points: Points left out because they don't come after the last one of their series.
-        refused_points: Points left out because what they hold can't be added, or for want of room.
+        refused_points: Points left out because they can't be added, are too long, or for want of room.
     """
 
     series: int = 0
@@ -152,7 +154,12 @@ class Cumulative(Generic[TargetState, SeriesState]):
             taken, now_ns=instance.seen_ns, make_room=lambda: self._make_room(instance, taken.ended)
         )
         for resource_metrics in taken.push.resource_metrics:
-            target = self._target(instance, b"".join(resource_metrics.resource))
+            resource = b"".join(resource_metrics.resource)
+            if len(resource) > _MAX_RESOURCE:
+                for scope_metrics in resource_metrics.scope_metrics:
+                    taking.refuse_scope(scope_metrics)
+                continue
+            target = self._target(instance, resource)
             for scope_metrics in resource_metrics.scope_metrics:
                 taking.take_scope(target, scope_metrics)
         taking.close()

@@ -42,7 +42,7 @@ class Series(Generic[SeriesState]):
     Attributes:
         name: Its metric's name.
         unit: Its metric's unit, may be empty.
-        description: Its metric's description, may be empty.
+        description: What its metric is described as, cut where it is long; may be empty.
         kind: What it is.
         attributes: Its attributes, each an encoded ``KeyValue``, sorted.
         number: Its last value, cumulative; of a histogram or a summary None, like before the first.
@@ -72,10 +72,12 @@ class Series(Generic[SeriesState]):
         "unit",
     )
 
-    def __init__(self, metric: Any, kind: Kind, attributes: tuple[bytes, ...]) -> None:
-        self.name: str = metric.name
-        self.unit: str = metric.unit
-        self.description: str = metric.description
+    def __init__(
+        self, *, name: str, unit: str, description: str, kind: Kind, attributes: tuple[bytes, ...]
+    ) -> None:
+        self.name = name
+        self.unit = unit
+        self.description = description
         self.kind = kind
         self.attributes = attributes
         self.number: int | float | None = None

@@ -43,7 +43,7 @@ class Taken(Generic[TargetState, SeriesState]):
         points: The points that count, one for each series.
         ended: What ended before this push, or by it: a terminating push's own series end after their points.
         late: Points left out because they don't come after the last one of their series.
-        refused: Points left out because what they hold can't be added, or for want of room.
+        refused: Points left out because they can't be added, are too long, or for want of room.
         push: The ``PushView``; nothing of a push that was seen before.
         scopes: Its ``ScopeMetrics`` with their metrics.
     """

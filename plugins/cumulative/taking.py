@@ -21,6 +21,11 @@ _CLOCK_SET_BACK: Final = 3
 
 _DELTA: Final = 1
 _CUMULATIVE: Final = 2
+#: Bytes of a series' name, unit and attributes; what has more is refused, as each series keeps them.
+_MAX_SERIES_TEXT: Final = 4_096
+#: Characters of a description that are kept.
+_MAX_DESCRIPTION: Final = 1_024
+
 #: ``DataPointFlags``: the point says that there is no value.
 _NO_RECORDED_VALUE: Final = 1
 
@@ -99,6 +104,14 @@ class Taking(Generic[TargetState, SeriesState]):
             points[series] = (target, None, kept, len(kept))
             kept.append(told)
 
+    def refuse_scope(self, scope_metrics: Any) -> None:
+        """Refuse every point of a ``ScopeMetrics`` (of ``PushView``)."""
+        self._taken.scopes.append((scope_metrics, []))
+        for encoded in scope_metrics.metrics:
+            metric = MetricView.FromString(encoded)
+            if form := metric.WhichOneof("data"):
+                self._taken.refused += len(getattr(metric, form).data_points)
+
     def close(self) -> None:
         """Take away what is left out, and keep the shapes for the next push."""
         # From the back, so that the indexes that are still to come stay right.
@@ -122,6 +135,8 @@ class Taking(Generic[TargetState, SeriesState]):
             return None
         data = getattr(metric, form)
         kind = _KINDS.get(form) or (Kind.COUNTER if data.is_monotonic else Kind.UP_DOWN)
+        # Each access makes another text; all series of the metric are to have the same.
+        described = (metric.name, metric.unit, kind, metric.description[:_MAX_DESCRIPTION])
         temporality = _CUMULATIVE if kind in _MOMENTARY else data.aggregation_temporality
         delta = temporality == _DELTA
         if delta:
@@ -130,9 +145,7 @@ class Taking(Generic[TargetState, SeriesState]):
         for index, point in enumerate(data.data_points):
             if point.flags & _NO_RECORDED_VALUE:
                 continue
-            series = (
-                self._series(target, metric, kind, point) if temporality in (_DELTA, _CUMULATIVE) else None
-            )
+            series = self._series(target, described, point) if temporality in (_DELTA, _CUMULATIVE) else None
             if series is None:
                 self._taken.refused += 1
                 self._leave_out(data.data_points, index)
@@ -159,23 +172,24 @@ class Taking(Generic[TargetState, SeriesState]):
             series.time_ns = time_ns
             series.seen_ns = self._now_ns
             self._taken.points[series] = (target, point, data.data_points, index)
-            if number is not None and len(data.data_points) == 1:
+            if number is not None and len(data.data_points) == 1 and len(encoded) <= _MAX_SERIES_TEXT:
                 shape = learn(
                     series, encoded, metric, delta=delta, start_ns=start_ns, time_ns=time_ns, number=number
                 )
         return shape
 
     def _series(
-        self, target: Target[TargetState, SeriesState], metric: Any, kind: Kind, point: Any
+        self, target: Target[TargetState, SeriesState], described: tuple[str, str, Kind, str], point: Any
     ) -> Series[SeriesState] | None:
-        """The series of a point; None where there is no room for it."""
-        name = (metric.name, metric.unit, kind)
+        """The series of a point; None where there is no room for it, or its text is too long."""
+        name, unit, kind, description = described
+        key = (name, unit, kind)
         attributes = tuple(sorted(point.attributes))
-        family = target.series.get(name)
+        family = target.series.get(key)
         series = None if family is None else family.get(attributes)
-        if series is None and self._make_room():
-            series = Series(metric, kind, attributes)
-            target.series.setdefault(name, {})[attributes] = series
+        if series is None and _fits(name, unit, attributes) and self._make_room():
+            series = Series(name=name, unit=unit, description=description, kind=kind, attributes=attributes)
+            target.series.setdefault(key, {})[attributes] = series
         return series
 
     def _is_late(self, series: Series[SeriesState], time_ns: int, *, delta: bool) -> bool:
@@ -213,3 +227,7 @@ def _count(
         point.as_double = series.number
     point.start_time_unix_nano = series.start_ns
     return True
+
+
+def _fits(name: str, unit: str, attributes: tuple[bytes, ...]) -> bool:
+    return len(name) + len(unit) + sum(map(len, attributes)) <= _MAX_SERIES_TEXT

@@ -46,7 +46,7 @@ class CumulativeExports:
         if not (refused := sum(points for _, points in made)):
             return result
         said = result or ExportResult()
-        ours = f"{refused} points can't be made cumulative, as they hold nothing to add or for want of room"
+        ours = f"{refused} points can't be made cumulative: nothing to add, too long, or no room"
         return ExportResult(
             rejected_points=said.rejected_points + refused,
             message=f"{said.message}; {ours}" if said.message else ours,

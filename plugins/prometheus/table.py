@@ -217,7 +217,7 @@ class SeriesTable:
     def _written(self, samples: list[Sample], late: int, refused: int, hidden: int) -> Written:
         reasons = {
             "not after the last of their series": late,
-            "nothing that can be added, or more than max_series": refused,
+            "nothing that can be added, too long, or more than max_series": refused,
             "name or labels taken by another series, or buckets that Prometheus lacks": hidden,
         }
         parts = [f"{count} points left out: {why}" for why, count in reasons.items() if count]

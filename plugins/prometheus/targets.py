@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
@@ -18,6 +18,9 @@ __all__ = ["Labels", "TargetLabels", "target_labels"]
 
 #: Names and values, sorted by name; no name twice, no empty value.
 Labels = tuple[tuple[str, str], ...]
+
+#: Characters of a value; each series repeats those of its target. What tells instances apart is shorter.
+_MAX_VALUE: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +43,7 @@ def target_labels(resource: bytes, *, names: Sequence[str], job: str) -> TargetL
     given one. ``instance`` is the client instance id, which no two clients share.
 
     A label that the receiver vouches for has the very name of its attribute. So an attribute whose key only
-    becomes a label's name never joins or replaces one whose key is that name.
+    becomes a label's name never joins or replaces one whose key is that name. Long values are cut.
 
     Args:
         resource: A ``Resource`` of ``resource.proto``.
@@ -49,7 +52,9 @@ def target_labels(resource: bytes, *, names: Sequence[str], job: str) -> TargetL
 
     Source: OpenTelemetry, "Prometheus and OpenMetrics Compatibility", "Resource Attributes".
     """
-    attributes = {one.key: label_value(one.value) for one in Resource.FromString(resource).attributes}
+    attributes = {
+        one.key: label_value(one.value)[:_MAX_VALUE] for one in Resource.FromString(resource).attributes
+    }
     service = attributes.pop("service.name", "")
     namespace = attributes.pop("service.namespace", "")
     own = {

@@ -109,7 +109,7 @@ def test_points_that_cannot_be_added_are_told(
             [counted(1, 5), counted(2, -7), counted(3, 1, temporality=0)]
         ) == ExportResult(
             rejected_points=2,
-            message="2 points can't be made cumulative, as they hold nothing to add or for want of room",
+            message="2 points can't be made cumulative: nothing to add, too long, or no room",
         )
         assert one.export_batch([counted(4, 1, name="more")]) is not None
     assert sums(http_server.bodies[0])[0] == (CUMULATIVE, 0, 5)

@@ -131,3 +131,33 @@ def test_a_clock_that_is_set_back_ends_nobody() -> None:
     assert (
         state.take(push(counter("c", number(1, since=1010, at=1020)), at=20, instance="a")).ended.series == []
     )
+
+
+def test_series_of_a_metric_share_its_texts_and_long_descriptions_are_cut() -> None:
+    metric = gauge("g", *(number(1, at=10, labels={"n": n}) for n in range(3)))
+    metric.description = "d" * 100_000
+    one, *others = cumulative().take(push(metric, at=10)).points
+    assert len(one.description) == 1_024
+    assert all(other.name is one.name and other.description is one.description for other in others)
+
+
+def test_a_series_with_too_long_a_text_is_refused() -> None:
+    long = {"n": "x" * 5_000}
+    state = cumulative()
+    taken = state.take(
+        push(
+            gauge("g", number(1, at=10), number(1, at=10, labels=long)),
+            gauge("g" * 5_000, number(1, at=10)),
+            at=10,
+        )
+    )
+    assert (len(taken.points), taken.refused, len(sums(taken))) == (1, 2, 1)
+    assert state.statistics.series == 1
+
+
+def test_too_long_a_resource_is_refused_with_its_points() -> None:
+    metrics = [counter("c", number(1, at=10)), gauge("g", number(1, at=10))]
+    state = cumulative()
+    taken = state.take(push(*metrics, at=10, resource={"service.name": "x" * 70_000}))
+    assert (taken.refused, sums(taken), state.statistics.refused_points) == (2, [], 2)
+    assert state.take(push(*metrics, at=11, resource={"service.name": "x" * 1_000})).refused == 0

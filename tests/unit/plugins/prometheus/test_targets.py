@@ -56,3 +56,9 @@ def test_an_attribute_whose_name_becomes_a_label_does_not_replace_or_join_it() -
     assert dict(made.series) == LABELS
     assert dict(made.info)["client_source_port"] == "40000"
     assert "client_id" not in dict(made.info)
+
+
+def test_long_values_are_cut() -> None:
+    made = of({**RESOURCE, "service.name": "s" * 5_000, "host.name": "h" * 5_000})
+    assert dict(made.series) == {**LABELS, "job": "s" * 1_024}
+    assert dict(made.info)["host_name"] == "h" * 1_024
