@@ -6,17 +6,16 @@ know what becomes of a push that it took.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from typing import Final
 
-from receiver.plugin import ClientTelemetryContext, ClientTelemetryPayload, Push
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.backpressure import BackPressure
 from receiver.telemetry.compression import CODEC_NAMES, CODECS, inflate
 from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.errors import PushError, TooLargeError, UnknownCodecError
 from receiver.telemetry.folding import ClientIdFolding
+from receiver.telemetry.handed_over import handed_over
 from receiver.telemetry.instance import ClientInstance, ClientInstances
 from receiver.telemetry.labels import LabelFacts, label_facts
 from receiver.telemetry.limits import Exceeded, Limits
@@ -270,15 +269,15 @@ class ClientTelemetry:
         )
         push = None
         if labelled.data:
-            context = self._context(instance, connection, facts, received_at_ns)
-            payload = ClientTelemetryPayload(
-                client_instance_id=instance.text_id,
-                terminating=request.terminating,
-                data=labelled.data,
-                sequence=instance.pushes_accepted,
-                push_id=_push_id(client_instance_id, metrics),
+            push = handed_over(
+                labelled.data,
+                request,
+                instance=instance,
+                connection=connection,
+                broker=self._broker,
+                facts=facts,
+                received_at_ns=received_at_ns,
             )
-            push = Push(context=context, payload=payload)
         return PushOutcome(
             response=_ACCEPTED,
             client_instance_id=client_instance_id,
@@ -349,29 +348,6 @@ class ClientTelemetry:
             facts = facts._replace(client_id=client_id)
         return self._steps.privacy.facts(facts)
 
-    def _context(
-        self, instance: ClientInstance, connection: Connection, facts: LabelFacts, received_at_ns: int
-    ) -> ClientTelemetryContext:
-        # What is no label may not be told a plugin either.
-        port = facts.client_source_port
-        return ClientTelemetryContext(
-            connection_id=connection.id,
-            listener=connection.listener,
-            security_protocol=connection.security_protocol,
-            source_address=facts.client_source_address or "",
-            source_port=port if isinstance(port, int) else 0,
-            principal=facts.principal or "",
-            client_id=facts.client_id or "",
-            client_software_name=facts.client_software_name or "",
-            client_software_version=facts.client_software_version or "",
-            broker_id=self._broker.id,
-            cluster_id=self._broker.cluster_id,
-            subscription_id=instance.subscription_id,
-            push_interval_ms=instance.push_interval_ms,
-            received_at_ns=received_at_ns,
-            sasl_mechanism=facts.sasl_mechanism,
-        )
-
 
 _ACCEPTED: Final = PushTelemetryResponse(error_code=ErrorCode.NONE)
 _NOTHING: Final = LabelledMetrics(data=b"")
@@ -381,12 +357,6 @@ _PROBLEMS: Final = {
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: "it came before the push interval was over",
     ErrorCode.UNKNOWN_SUBSCRIPTION_ID: "its subscription id is not the instance's current one",
 }
-
-
-def _push_id(client_instance_id: Uuid, metrics: bytes | memoryview) -> str:
-    identity = hashlib.blake2b(client_instance_id, digest_size=16)
-    identity.update(metrics)
-    return identity.hexdigest()
 
 
 def _refused(

@@ -58,8 +58,8 @@ def test_plugins_are_told_no_more_than_the_labels_say() -> None:
             "key_file": "key",
             "pseudonymize": ["principal", "client_source_address", "client_id"],
             "rules": [
-                {"attribute": "client_source_port|sasl_mechanism", "action": "drop"},
-                {"attribute": "client_software_version", "action": "hash"},
+                {"attribute": "client_source_port|sasl_mechanism|cluster_id", "action": "drop"},
+                {"attribute": "client_software_version|listener", "action": "hash"},
             ],
         },
     )
@@ -72,7 +72,8 @@ def test_plugins_are_told_no_more_than_the_labels_say() -> None:
     assert context.client_id == labels["client_id"] == pseudonyms("java-producer")
     assert context.client_software_version == labels["client_software_version"] == pseudonyms("4.4.0")
     assert context.source_port == 0
-    assert context.sasl_mechanism is None
+    assert context.sasl_mechanism is context.cluster_id is None
+    assert context.listener == labels["listener"] == pseudonyms("CLIENT")
     assert not {"client_source_port", "sasl_mechanism"} & labels.keys()
     for hidden in (b"alice", b"10.0.0.7", b"java-producer", b"java-consumer"):
         assert hidden not in outcome.push.payload.data
