@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from plugins.otlp.config import Endpoint
 from plugins.otlp.transport import Transport
-from receiver.plugin import ExportResult, PermanentError, RetryableError
+from receiver.plugin import BatchRefusedError, ExportResult, PermanentError, RetryableError
 from receiver.plugin.breaker import CircuitBreaker
 
 __all__ = ["BalancedTransport"]
@@ -67,13 +67,18 @@ class BalancedTransport:
     def export(self, body: bytes) -> ExportResult | None:
         """Send to one endpoint; each is asked at most once.
 
+        Returns:
+            As the endpoint said that took it, with what others refused before.
+
         Raises:
             RetryableError: None of them takes it now; the delay is the least of what they ask for.
-            PermanentError: As one endpoint said: another would say the same.
+            BatchRefusedError: As one endpoint said of what is in it: another would say the same.
+            PermanentError: Every endpoint refuses, as the first of them says.
         """
         turn = self._next
         self._next = (turn + 1) % len(self._ways)
         said = []
+        refused: list[tuple[Endpoint, PermanentError]] = []
         for way in self._ways[turn:] + self._ways[:turn]:
             if not way.circuit.allows(self._clock()):
                 continue
@@ -82,12 +87,19 @@ class BalancedTransport:
             except RetryableError as error:
                 way.circuit.failed(self._clock(), error.retry_after_s)
                 said.append(f"{way.endpoint.text}: {error}")
-            except PermanentError:
+            except BatchRefusedError:
                 way.circuit.succeeded()  # it is there, and has an opinion
                 raise
+            except PermanentError as error:
+                # Of itself: a wrong token or path there, which must not cost its share of all pushes.
+                way.circuit.succeeded()
+                refused.append((way.endpoint, error))
             else:
                 way.circuit.succeeded()
-                return result
+                return _with_refusals(result, refused)
+        if len(refused) == len(self._ways):
+            raise refused[0][1]
+        said += [f"{endpoint.text}: {error}" for endpoint, error in refused]
         now = self._clock()
         raise RetryableError(
             "; ".join(said) or f"none of {len(self._ways)} endpoints answered lately",
@@ -98,3 +110,14 @@ class BalancedTransport:
         """Close every transport."""
         for way in self._ways:
             way.transport.close()
+
+
+def _with_refusals(
+    result: ExportResult | None, refused: Sequence[tuple[Endpoint, PermanentError]]
+) -> ExportResult | None:
+    if not refused:
+        return result
+    told = [f"{endpoint.text} refuses what another took: {error}" for endpoint, error in refused]
+    if result is None:
+        return ExportResult(message="; ".join(told))
+    return replace(result, message="; ".join([*filter(None, [result.message]), *told]))

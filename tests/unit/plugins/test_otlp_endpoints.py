@@ -91,17 +91,32 @@ def test_each_is_asked_once_and_all_failing_is_retryable(three: list[HttpDestina
     assert counts(three) == [1, 1, 1], "each said when to come back"
 
 
-@pytest.mark.parametrize(("status", "kind"), [(400, BatchRefusedError), (401, PermanentError)])
-def test_a_refusal_is_told_as_it_is(
-    three: list[HttpDestination], status: int, kind: type[PermanentError]
-) -> None:
-    three[0].answer = lambda body: Reply(status, b"no", {})
-    with started(endpoints=urls(three), protocol="http") as one:
-        with pytest.raises(kind) as caught:
-            one.export_batch([PUSH])
-        assert type(caught.value) is kind
-        assert str(caught.value) == f"HTTP {status}: no"
+def test_a_refusal_of_the_content_is_told_as_it_is(three: list[HttpDestination]) -> None:
+    three[0].answer = lambda body: Reply(400, b"no", {})
+    with (
+        started(endpoints=urls(three), protocol="http") as one,
+        pytest.raises(BatchRefusedError, match=r"^HTTP 400: no$"),
+    ):
+        one.export_batch([PUSH])
     assert counts(three) == [1, 0, 0]
+
+
+def test_one_that_refuses_for_reasons_of_its_own_costs_no_push(three: list[HttpDestination]) -> None:
+    three[0].answer = lambda body: Reply(401, b"no", {})
+    with started(endpoints=urls(three), protocol="http") as one:
+        said = one.export_batch([PUSH])
+        assert said is not None
+        assert said.message == f"{urls(three)[0]} refuses what another took: HTTP 401: no"
+        assert one.export_batch([PUSH]) is None
+        assert counts(three) == [1, 2, 0]
+        three[1].answer = lambda body: Reply(503)
+        three[2].answer = three[0].answer
+        with pytest.raises(RetryableError, match=r"HTTP 503: ; .*HTTP 401: no; .*HTTP 401: no"):
+            one.export_batch([PUSH])
+        three[1].answer = three[0].answer
+        with pytest.raises(PermanentError, match=r"^HTTP 401: no$"):
+            one.export_batch([PUSH])
+    assert counts(three) == [3, 4, 2]
 
 
 def test_the_time_out_is_for_each_attempt(three: list[HttpDestination]) -> None:
