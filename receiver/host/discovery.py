@@ -7,6 +7,7 @@ wrong. Starts nothing and opens nothing.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -199,10 +200,10 @@ def _names(loaded: Sequence[tuple[str, HostSettings]]) -> list[str]:
 
 
 def _check_spools(plugins: Sequence[HostedPlugin]) -> None:
-    taken: dict[Path, int] = {}
+    taken: dict[str, int] = {}
     for index, plugin in enumerate(plugins):
         path = plugin.spool_path
-        if path is not None and (other := taken.setdefault(path.absolute(), index)) != index:
+        if path is not None and (other := taken.setdefault(os.path.realpath(path), index)) != index:
             raise _error(
                 index,
                 ("spool", "path"),

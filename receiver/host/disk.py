@@ -7,6 +7,7 @@ attribute never waits.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -64,12 +65,15 @@ class Disk:
         """The spool's own numbers."""
         return self._spool.statistics
 
-    def exists(self) -> bool:
-        """Whether there is a folder already, which may hold pushes from before."""
+    def has_news(self) -> bool:
+        """Whether opening it tells something: there is a folder already, or none can be made."""
         try:
-            return self._path.exists()
+            if self._path.exists():
+                return True
+            above = next(folder for folder in self._path.absolute().parents if folder.exists())
+            return not (above.is_dir() and os.access(above, os.W_OK | os.X_OK))
         except OSError:
-            return True  # opening it says what is wrong
+            return True
 
     def open(self) -> bool:
         """Open the spool; False when the disk refuses."""

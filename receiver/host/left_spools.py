@@ -5,6 +5,7 @@ Owns the look for them, so that the operator is told. Changes nothing on disk.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,9 +24,9 @@ def left_spools(plugins: Sequence[HostedPlugin]) -> list[Path]:
     folders = {plugin.settings.spool.path for plugin in plugins}
     with suppress(OSError):
         folders.update(SPOOLS.iterdir())
-    read = {plugin.spool_path.resolve() for plugin in plugins if plugin.spool_path is not None}
+    read = {os.path.realpath(plugin.spool_path) for plugin in plugins if plugin.spool_path is not None}
     return sorted(
         folder
         for folder in folders
-        if folder is not None and folder.resolve() not in read and holds_segments(folder)
+        if folder is not None and os.path.realpath(folder) not in read and holds_segments(folder)
     )

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 __all__ = [
     "BatchSettings",
@@ -123,6 +123,14 @@ class SpoolSettings(_Settings):
         le=600_000,
         description="With `spool_when_behind`: how long a push waits in memory before it is written to disk.",
     )
+
+    @field_validator("path")
+    @classmethod
+    def _its_own(cls, path: Path | None) -> Path | None:
+        # The empty text is the same path.
+        if path == Path():
+            raise ValueError("is the working directory: name a folder of its own, for example ./spool/otlp")
+        return path
 
 
 class ProcessSettings(_Settings):

@@ -175,9 +175,12 @@ class SpooledLog(DeliveryLog):
     # -- the spooler ----------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Find out what is on disk from before; makes no folder unless every push is written."""
+        """Find out what is on disk from before; makes no folder unless every push is written.
+
+        One that could not be made later is told now: then the destination is away.
+        """
         with self._disk.lock:
-            if self._always or self._disk.exists():
+            if self._always or self._disk.has_news():
                 self._open()
             with self._lock:
                 self._unknown = False

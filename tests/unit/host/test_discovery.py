@@ -132,9 +132,16 @@ def test_each_has_a_spool_of_its_own() -> None:
         ]
     )
     assert [one.spool_path for one in loaded] == [Path("spool/a"), Path("x/y"), None]
-    assert problem(
-        first, {**first, "name": "b", "spool": {"path": str(Path("spool/a").absolute())}}
-    ).endswith('/spool/a": plugins[0] has this folder too: give each one of its own')
+    for same in (str(Path("spool/a").absolute()), "./spool/b/../a"):
+        assert problem(first, {**first, "name": "b", "spool": {"path": same}}).endswith(
+            '/a": plugins[0] has this folder too: give each one of its own'
+        )
+
+
+@pytest.mark.usefixtures("acme")
+@pytest.mark.parametrize("path", ["", "."])
+def test_no_spool_is_spread_over_the_working_directory(path: str) -> None:
+    assert "plugins[0].spool.path" in problem({"type": "acme", "url": "acme://x", "spool": {"path": path}})
 
 
 @pytest.mark.usefixtures("acme")

@@ -143,6 +143,16 @@ class TestWhenBehind:
         assert log.end() == 0
         assert not folder.exists()
 
+    def test_a_folder_that_could_not_be_made_is_told_at_the_start(self, folder: Path, clock: Clock) -> None:
+        folder.touch()
+        log = spooled_log(folder / "there" / "p", clock, after_s=1.0)
+        assert "Not a directory" in (log._disk.problem or "")
+        folder.unlink()
+        clock.now += 2
+        assert due(log, clock)
+        assert log.write()
+        assert log._disk.problem is None
+
     def test_a_push_that_waits_takes_all_behind_it_to_disk(self, folder: Path, clock: Clock) -> None:
         log = spooled_log(folder, clock, after_s=1.0)
         offer(log, 0, 1)
