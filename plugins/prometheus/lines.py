@@ -45,7 +45,7 @@ class LabelSet:
         encoded: As remote write 1.0 has them; empty until somebody needs them.
     """
 
-    __slots__ = ("encoded", "pairs", "text")
+    __slots__ = ("__weakref__", "encoded", "pairs", "text")
 
     def __init__(self, pairs: Labels) -> None:
         self.pairs = pairs

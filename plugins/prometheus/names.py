@@ -11,7 +11,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
@@ -92,12 +92,12 @@ class MetricName:
     Attributes:
         name: Its name, with all suffixes but those of a histogram's and a summary's parts.
         type: Its type.
-        unit: Its unit in words, empty where it has none.
+        unit: Its unit in words, empty where it has none. Some clients tell it and some don't, of one metric.
     """
 
     name: str
     type: MetricType
-    unit: str
+    unit: str = field(compare=False)
 
     @property
     def family(self) -> str:

@@ -76,6 +76,7 @@ class PrometheusReceiver(ClientTelemetryReceiver):
         if self._address is not None and self._server is None:
             self._server = ScrapeServer(self._address, self._exposition)
         if self._writer is not None and self._telling is None:
+            self._stopping.clear()
             self._telling = threading.Thread(
                 target=self._tell_ends, args=(self._writer,), name="prometheus-ends", daemon=True
             )
@@ -120,6 +121,7 @@ class PrometheusReceiver(ClientTelemetryReceiver):
             self._server = None
         if self._telling is not None:
             self._telling.join()
+            self._telling = None
         if self._writer is not None:
             self._writer.close()
 

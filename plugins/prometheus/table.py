@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from plugins.cumulative import Cumulative, Ended, Kind, Series, Target
 from plugins.prometheus.config import PrometheusConfig
@@ -42,8 +43,6 @@ from receiver.plugin import Push
 __all__ = ["Exposed", "Family", "SeriesTable", "Written"]
 
 _TARGET_INFO: Final = MetricName(name="target_info", type=MetricType.INFO, unit="")
-#: Label sets that a target's new series may share with older ones.
-_MAX_LABEL_SETS: Final = 1_000
 _MANY_SAMPLES: Final = frozenset({Kind.HISTOGRAM, Kind.SUMMARY})
 #: Kinds that count since a start.
 _COUNTING: Final = frozenset({Kind.COUNTER, Kind.HISTOGRAM, Kind.EXPONENTIAL, Kind.SUMMARY})
@@ -111,14 +110,14 @@ class TargetState:
         info: Its ``target_info``.
         resource: The Resource that was made of.
         time_ms: The time of its last samples.
-        label_sets: Labels of its series by their attributes, shared by series of the same ones.
+        label_sets: Labels of its living series by their attributes, shared by series of the same ones.
     """
 
     labels: Labels
     info: Exposed
     resource: bytes = b""
     time_ms: int = 0
-    label_sets: dict[tuple[bytes, ...], LabelSet] = field(default_factory=dict)
+    label_sets: WeakValueDictionary[tuple[bytes, ...], LabelSet] = field(default_factory=WeakValueDictionary)
 
 
 @dataclass(slots=True)
@@ -160,6 +159,7 @@ class SeriesTable:
         #: Series whose clients have pushed their last, and until when they are shown, in order.
         self._lingering: deque[tuple[int, Exposed]] = deque()
         self._linger_ms = 0 if config.bind is None else config.linger_s * 1000
+        self._max_series = config.max_series
         self._evicted = 0
         self._last_time = (0, time_field(0))
         self._lock = threading.Lock()
@@ -286,8 +286,6 @@ class SeriesTable:
             return LabelSet(series_labels(series.kind, target.labels, series.attributes))
         labels = target.label_sets.get(series.attributes)
         if labels is None:
-            if len(target.label_sets) >= _MAX_LABEL_SETS:
-                target.label_sets.clear()
             labels = LabelSet(series_labels(series.kind, target.labels, series.attributes))
             target.label_sets[series.attributes] = labels
         return labels
@@ -347,6 +345,8 @@ class SeriesTable:
         self._tell_end(exposed, exposed.last[0], now_ms)
         if linger_ms:
             self._lingering.append((now_ms + linger_ms, exposed))
+            while len(self._lingering) + self._cumulative.statistics.series > self._max_series:
+                self._hide(self._lingering.popleft()[1])
         else:
             self._hide(exposed)
 

@@ -152,6 +152,19 @@ def test_no_end_is_written_before_samples_that_wait(server: HttpDestination) -> 
     assert all(len(values) == 1 for values, _ in written)
 
 
+def test_silence_is_told_also_after_a_restart(
+    server: HttpDestination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plugins.prometheus.receiver._LOOK_EVERY_S", 0.1)
+    with writing(server) as one:
+        one.stop()
+        one.start()
+        one.export_batch([counted(1, interval_ms=300)])
+        wait_for(lambda: len(server.bodies) == 2)
+    (end,) = totals(server.bodies)[1]
+    assert end != end
+
+
 @pytest.mark.parametrize(("status", "ends"), [(503, 2), (400, 1)])
 def test_an_end_that_is_not_taken_fails_no_push(server: HttpDestination, status: int, ends: int) -> None:
     server.answer = lambda body: (

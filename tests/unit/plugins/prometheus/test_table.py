@@ -181,6 +181,15 @@ def test_of_two_that_would_have_one_name_the_first_has_it(first: Metric, second:
     assert scraped(series) == before
 
 
+def test_clients_that_tell_a_unit_and_those_that_dont_have_one_metric() -> None:
+    series = table()
+    other = {**RESOURCE, "client_instance_id": "b"}
+    series.take(push(gauge("sent.bytes", number(1, at=10), unit="By"), at=10))
+    written = series.take(push(gauge("sent.bytes", number(2, at=10)), at=10, instance="b", resource=other))
+    assert written.left_out == 0
+    assert sorted(scraped(series)["sent_bytes"].values()) == [1, 2]
+
+
 def test_a_name_is_free_again_when_its_series_ended() -> None:
     series = table(linger_s=0)
     series.take(push(counter("x", number(1, at=10)), at=10, terminating=True))
@@ -238,6 +247,16 @@ def test_a_client_that_comes_back_meanwhile_takes_its_series_over() -> None:
     series.take(push(counter("c", number(2, since=11, at=12)), at=12))
     series.expire(BEGIN + 30 * SECOND)
     assert only(scraped(series)["c_total"])[1] == 2
+
+
+def test_what_lingers_takes_room_too() -> None:
+    series = table(max_series=3)
+    for n in range(10):
+        points = [number(1, at=10 + n, labels={"n": n * 10 + one}) for one in range(2)]
+        series.take(push(gauge("g", *points), at=10 + n, instance=str(n), terminating=True))
+    shown = {dict(labels)["n"] for labels in scraped(series)["g"]}
+    assert {"90", "91"} <= shown
+    assert sum(len(family.members) for family in series.families()) <= 3
 
 
 def test_without_scrapes_nothing_lingers_and_without_remote_write_nothing_is_written() -> None:
