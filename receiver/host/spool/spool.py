@@ -222,6 +222,7 @@ class Spool:
         paths, set_aside_before = find_files(self._path)
         for path in set_aside_before:
             self._keep_for_now(path, path.stat().st_size)
+        lost_from: int | None = None  # up to the next segment that can be read
         for path in paths:
             try:
                 segment = scan(path, newest=path is paths[-1])
@@ -229,7 +230,11 @@ class Spool:
                 self._set_aside.append(path.name)
                 kept = set_aside(path)
                 self._keep_for_now(kept, kept.stat().st_size)
+                lost_from = int(path.stem) if lost_from is None else lost_from
                 continue
+            if lost_from is not None:
+                self._lost_pushes += max(0, segment.first - max(lost_from, self._reader.committed))
+            lost_from = segment.end if segment.damaged else None
             if segment.damaged:
                 self._set_aside.append(path.name)
             elif segment.size < segment.file_bytes:
@@ -246,8 +251,6 @@ class Spool:
 
     def _add(self, segment: Segment) -> None:
         before = self._segments[-1] if self._segments else None
-        if before is not None and before.damaged:
-            self._lost_pushes += max(0, segment.first - before.end)
         if before is not None and before.end > segment.first:
             # Numbers were given twice, as what could not be read once can be read now.
             self._held -= before.end - segment.first

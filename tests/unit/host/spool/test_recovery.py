@@ -284,6 +284,21 @@ def test_another_version_is_set_aside(tmp_path: Path, start: bytes) -> None:
     assert one.statistics.bytes == bytes_on_disk(folder)
 
 
+@pytest.mark.parametrize("committed", [0, 1])
+def test_pushes_of_files_that_are_set_aside_whole_are_counted(tmp_path: Path, committed: int) -> None:
+    one = opened(tmp_path, segment_bytes=1000)
+    append_each(one, 0, 30)
+    each = frames_in(tmp_path)
+    if committed:
+        one.commit(one.read(committed, 1 << 40)[-1].position)
+    one.close()
+    for path in segments(tmp_path)[:2]:
+        path.write_bytes(b"no spool's at all")
+    found = one.open()
+    assert found.lost_pushes == 2 * each - committed
+    assert read_all(one) == list(range(2 * each, 30))
+
+
 def test_what_is_set_aside_goes_first_when_room_is_needed(tmp_path: Path) -> None:
     folder = crashed(tmp_path, pushes=20)
     for path in segments(folder)[:3]:
