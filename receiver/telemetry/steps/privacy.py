@@ -39,8 +39,8 @@ _REMEMBERED_CHARS: Final = 256
 #: A dot is a newline too, as a name with one in it would escape ``.*`` otherwise.
 _DOT_IS_ANYTHING: Final = "(?s)"
 
-#: What Kafka's brokers and clients make of a client id and a random part.
-_MADE_OF_THE_CLIENT_ID: Final = r"(?:group_)?member_id|thread[._-]id"
+#: What Kafka's brokers and clients make of a client id and a random part, and OpenTelemetry's names for it.
+_MADE_OF_THE_CLIENT_ID: Final = r"(?:group_)?member_id|thread[._-]id|(?:messaging\.)?client[.-]id"
 
 #: These stand for nobody in particular, so a hash would hide nothing.
 _NOBODY: Final = ("", ANONYMOUS, UNKNOWN_PRINCIPAL)

@@ -119,7 +119,9 @@ def test_a_rule_goes_before_a_pseudonym() -> None:
     assert rules.facts(facts()).principal is None
 
 
-@pytest.mark.parametrize("key", ["member_id", "group_member_id", "thread_id", "thread-id"])
+@pytest.mark.parametrize(
+    "key", ["member_id", "group_member_id", "thread_id", "thread-id", "client.id", "messaging.client.id"]
+)
 def test_what_is_made_of_a_hidden_client_id_is_hashed_too(key: str) -> None:
     assert privacy(pseudonymize=("client_id",)).attribute(key, key) == "hash"
     assert privacy(pseudonymize=("principal",)).attribute(key, key) is None
