@@ -25,17 +25,13 @@ class WebhookReceiver(plugin.ClientTelemetryReceiver):
 
     Config = WebhookConfig
     max_batch_items = 500
-
-    def __init__(self, config: WebhookConfig) -> None:
-        super().__init__(config)
-        self._url = config.url
-        self._headers = {}
-        if config.token is not None:
-            self._headers["authorization"] = f"Bearer {config.token.get_secret_value()}"
+    config: WebhookConfig
 
     def start(self) -> None:
-        """Open what ``stop`` closes: after a crash both are called again."""
-        self._http = httpx.Client(headers=self._headers, timeout=10)
+        """Open what ``stop`` closes; after a crash both are called again."""
+        token = self.config.token
+        headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else {}
+        self._http = httpx.Client(headers=headers, timeout=10)
 
     def export(self, context: plugin.ClientTelemetryContext, payload: plugin.ClientTelemetryPayload) -> None:
         """Take one push; the host calls it where there is no ``max_batch_items``."""
@@ -43,8 +39,9 @@ class WebhookReceiver(plugin.ClientTelemetryReceiver):
 
     def export_batch(self, pushes: Sequence[plugin.Push]) -> None:
         """POST the pushes; to raise nothing is to have them delivered."""
+        content = "".join(json.dumps(line(push)) + "\n" for push in pushes)
         try:
-            answer = self._http.post(self._url, content="".join(json.dumps(line(p)) + "\n" for p in pushes))
+            answer = self._http.post(self.config.url, content=content)
         except httpx.TransportError as error:
             raise plugin.RetryableError(f"{type(error).__name__}: {error}") from None
         said = f"HTTP {answer.status_code}"
