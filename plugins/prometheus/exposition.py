@@ -42,7 +42,7 @@ def exposition(families: Iterable[Family], *, openmetrics: bool) -> bytes:
         for exposed in list(family.members.values()):
             lines, values, start_ms = exposed.last
             shown_lines = lines[:-1] if openmetrics and _lacks_sum(name, lines) else lines
-            for (line, labels), value in zip(shown_lines, values, strict=False):
+            for (line, labels, *_), value in zip(shown_lines, values, strict=False):
                 out.append(f"{line}{labels.text} {_text(value)}\n")
             if openmetrics and start_ms and values:
                 # The last line of several is the count, which has the series' own labels.

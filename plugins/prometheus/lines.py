@@ -53,8 +53,8 @@ class LabelSet:
         self.encoded = b""
 
 
-#: One series of Prometheus: its name and its labels.
-Line = tuple[str, LabelSet]
+#: One series of Prometheus: its name, its labels, and its metric with what that is described as.
+Line = tuple[str, LabelSet, MetricName, str]
 
 
 def series_labels(kind: Kind, target: Labels, attributes: Sequence[bytes]) -> Labels:
@@ -99,12 +99,14 @@ def layout_of(kind: Kind, point: Any) -> Layout:
     return ONE_SAMPLE
 
 
-def lines_of(name: MetricName, labels: LabelSet, layout: Layout) -> tuple[Line, ...]:
+def lines_of(name: MetricName, description: str, labels: LabelSet, layout: Layout) -> tuple[Line, ...]:
     """The series of Prometheus that a layout needs."""
     return tuple(
         (
             name.name + suffix,
             LabelSet(tuple(sorted((*labels.pairs, (label, value))))) if label else labels,
+            name,
+            description,
         )
         for suffix, label, value in layout
     )

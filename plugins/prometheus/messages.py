@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final, Literal
 
 from plugins.prometheus.lines import LabelSet, Line
-from plugins.prometheus.names import MetricName, MetricType
+from plugins.prometheus.names import MetricType
 from plugins.prometheus.protobuf import delimited, varint
 
 __all__ = [
@@ -28,8 +28,8 @@ __all__ = [
 
 Version = Literal["1.0", "2.0"]
 
-#: A series, what its metric is, the metric's description, and a sample as a field of ``TimeSeries``.
-Sample = tuple[Line, MetricName, str, bytes]
+#: A series, and a sample of it as a field of ``TimeSeries``.
+Sample = tuple[Line, bytes]
 
 #: The value that says that a series ended: a NaN that means nothing else.
 STALE: Final = struct.pack("<Q", 0x7FF0000000000002)
@@ -89,7 +89,7 @@ def encode_request(samples: Iterable[Sample], version: Version) -> bytes:
 def _request_1(samples: Iterable[Sample]) -> bytes:
     names: dict[str, bytes] = {}
     series = []
-    for (name, labels), _, _, sample in samples:
+    for (name, labels, _, _), sample in samples:
         if _name_is_first(labels):
             encoded_name = names.get(name)
             if encoded_name is None:
@@ -113,26 +113,29 @@ def _request_2(samples: Iterable[Sample]) -> bytes:
     def reference(text: str) -> bytes:
         return varint(symbols.setdefault(text, len(symbols)))
 
-    # Most series of a target have the same labels but for the name.
+    # Most series of a target have the same labels but for the name, and many targets the same names.
+    names: dict[str, bytes] = {}
     references: dict[LabelSet, bytes] = {}
     metadata: dict[int, bytes] = {}
     series = []
-    for (name, labels), metric, description, sample in samples:
-        if _name_is_first(labels):
-            known = references.get(labels)
-            if known is None:
-                known = references[labels] = b"".join(
-                    [reference(text) for pair in labels.pairs for text in pair]
-                )
-            encoded = b"\x01" + reference(name) + known
-        else:
+    for (name, labels, metric, description), sample in samples:
+        known = references.get(labels)
+        if known is None and _name_is_first(labels):
+            known = references[labels] = b"".join([reference(text) for pair in labels.pairs for text in pair])
+        if known is None:
             encoded = b"".join([reference(text) for pair in _sorted(name, labels) for text in pair])
+        else:
+            encoded_name = names.get(name)
+            if encoded_name is None:
+                encoded_name = names[name] = b"\x01" + reference(name)
+            encoded = encoded_name + known
         described = metadata.get(id(metric))
         if described is None:
             kind = b"\x08" + varint(_TYPES[metric.type])
             help_, unit = b"\x18" + reference(description), b"\x20" + reference(metric.unit)
             described = metadata[id(metric)] = delimited(b"\x2a", kind + help_ + unit)
-        series.append(delimited(b"\x2a", delimited(b"\x0a", encoded) + sample + described))
+        content = b"\x0a%b%b%b%b" % (varint(len(encoded)), encoded, sample, described)
+        series.append(b"\x2a%b%b" % (varint(len(content)), content))
     table = b"".join([delimited(b"\x22", text.encode()) for text in symbols])
     return table + b"".join(series)
 

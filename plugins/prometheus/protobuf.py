@@ -6,13 +6,12 @@ from typing import Final
 
 __all__ = ["delimited", "varint", "zigzag"]
 
-_SHORT: Final = [bytes([number]) for number in range(128)]
 _UINT64: Final = (1 << 64) - 1
 
 
 def varint(number: int) -> bytes:
     """Encode a whole number; a negative one as its 64-bit two's complement, like an ``int64``."""
-    if 0 <= number < 128:
+    if 0 <= number < len(_SHORT):
         return _SHORT[number]
     number &= _UINT64
     encoded = bytearray()
@@ -21,6 +20,11 @@ def varint(number: int) -> bytes:
         number >>= 7
     encoded.append(number)
     return bytes(encoded)
+
+
+#: Nearly all lengths, and all symbols of most requests.
+_SHORT: list[bytes] = []
+_SHORT += [varint(number) for number in range(2_048)]
 
 
 def zigzag(number: int) -> int:

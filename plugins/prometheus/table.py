@@ -110,6 +110,7 @@ class TargetState:
         info: Its ``target_info``.
         resource: The Resource that was made of.
         time_ms: The time of its last samples.
+        time_field: The same as remote write has it; empty where there is none.
         label_sets: Labels of its living series by their attributes, shared by series of the same ones.
     """
 
@@ -117,6 +118,7 @@ class TargetState:
     info: Exposed
     resource: bytes = b""
     time_ms: int = 0
+    time_field: bytes = b""
     label_sets: WeakValueDictionary[tuple[bytes, ...], LabelSet] = field(default_factory=WeakValueDictionary)
 
 
@@ -161,7 +163,6 @@ class SeriesTable:
         self._linger_ms = 0 if config.bind is None else config.linger_s * 1000
         self._max_series = config.max_series
         self._evicted = 0
-        self._last_time = (0, time_field(0))
         self._lock = threading.Lock()
 
     def take(self, push: Push) -> Written:
@@ -208,7 +209,7 @@ class SeriesTable:
             if exposed is None:
                 exposed = series.state = self._expose(series, state)
             family = exposed.family
-            if family is None or not self._take_point(series, exposed, family, state.time_ms, point, samples):
+            if family is None or not self._take_point(series, exposed, family, state, point, samples):
                 hidden += 1
         # What a client pushed last has not been scraped yet.
         self._end(still, now_ms, linger_ms=self._linger_ms)
@@ -249,14 +250,14 @@ class SeriesTable:
         # A series' samples must have times that grow.
         state.time_ms = state.info.time_ms = max(now_ms, state.time_ms + 1)
         if self._version:
-            sample = number_sample(1.0, self._time_field(state.time_ms))
-            samples.append((state.info.last[0][0], _TARGET_INFO, "", sample))
+            state.time_field = time_field(state.time_ms)
+            samples.append((state.info.last[0][0], number_sample(1.0, state.time_field)))
         return state
 
     def _info(self, pairs: Labels) -> Exposed:
         labels = LabelSet(pairs)
         exposed = self._targets.members[pairs] = Exposed(Kind.GAUGE, self._targets, labels)
-        exposed.last = (lines_of(_TARGET_INFO, labels, ONE_SAMPLE), (1.0,), 0)
+        exposed.last = (lines_of(_TARGET_INFO, "", labels, ONE_SAMPLE), (1.0,), 0)
         return exposed
 
     def _expose(self, series: Series[Exposed], target: TargetState) -> Exposed:
@@ -273,14 +274,6 @@ class SeriesTable:
         exposed = family.members[labels.pairs] = Exposed(series.kind, family, labels)
         return exposed
 
-    def _time_field(self, time_ms: int) -> bytes:
-        """The time of all samples of a push is the same, mostly."""
-        known_ms, encoded = self._last_time
-        if known_ms != time_ms:
-            encoded = time_field(time_ms)
-            self._last_time = (time_ms, encoded)
-        return encoded
-
     def _label_set(self, series: Series[Exposed], target: TargetState) -> LabelSet:
         if series.kind in _MANY_SAMPLES:
             return LabelSet(series_labels(series.kind, target.labels, series.attributes))
@@ -295,43 +288,45 @@ class SeriesTable:
         series: Series[Exposed],
         exposed: Exposed,
         family: Family,
-        time_ms: int,
+        target: TargetState,
         point: Any,
         samples: list[Sample],
     ) -> bool:
         """Tell a point of a series; False where it can't be told."""
-        kind = exposed.kind
+        value, time_ms = series.number, target.time_ms
         lines, _, start_ms = exposed.last
-        layout = layout_of(kind, point) if kind in _MANY_SAMPLES else ONE_SAMPLE
+        layout = ONE_SAMPLE if value is not None else layout_of(exposed.kind, point)
         if layout != exposed.layout:
             gone = [line for line, part in zip(lines, exposed.layout, strict=True) if part not in layout]
             self._tell_end(exposed, gone, time_ms)
-            lines = lines_of(family.name, exposed.labels, layout)
+            lines = lines_of(family.name, family.description, exposed.labels, layout)
             exposed.layout = layout
-        if kind in _COUNTING and series.start_ns != exposed.start_ns:
+        if series.start_ns != exposed.start_ns and exposed.kind in _COUNTING:
             start_ms = _start_ms(series, time_ms, exposed.time_ms)
             exposed.start_ns = series.start_ns
             exposed.start_field = start_field(start_ms, self._version) if self._version else b""
         exposed.time_ms = time_ms
-        if kind is Kind.EXPONENTIAL:
+        if value is not None:
+            told = number(value)
+            exposed.last = (lines, (told,), start_ms)
+            if self._version:
+                samples.append((lines[0], number_sample(told, target.time_field + exposed.start_field)))
+            return True
+        if exposed.kind is Kind.EXPONENTIAL:
             # Text has no native histograms: it shows none of this.
             exposed.last = (lines, (), start_ms)
             histogram = native_histogram(point)
             if histogram is None:
                 return False
             if self._version:
-                sample = native_sample(histogram, self._version, time_ms=time_ms, start_ms=start_ms)
-                samples.append((lines[0], family.name, family.description, sample))
+                encoded = native_sample(histogram, self._version, time_ms=time_ms, start_ms=start_ms)
+                samples.append((lines[0], encoded))
             return True
-        if series.number is not None:
-            values: tuple[float, ...] = (number(series.number),)
-        else:
-            values = values_of(kind, point, layout)
+        values = values_of(exposed.kind, point, layout)
         exposed.last = (lines, values, start_ms)
         if self._version:
-            fields = self._time_field(time_ms) + exposed.start_field
-            for line, value in zip(lines, values, strict=True):
-                samples.append((line, family.name, family.description, number_sample(value, fields)))
+            fields = target.time_field + exposed.start_field
+            samples += [(line, number_sample(one, fields)) for line, one in zip(lines, values, strict=True)]
         return True
 
     def _end(self, ended: Ended[TargetState, Exposed], now_ms: int, linger_ms: int = 0) -> None:
@@ -369,8 +364,7 @@ class SeriesTable:
         if self._version and exposed.family is not None:
             time_ms = max(now_ms, exposed.time_ms + 1)
             sample = stale_sample(self._version, time_ms=time_ms, native=exposed.kind is Kind.EXPONENTIAL)
-            name, description = exposed.family.name, exposed.family.description
-            self._ends += [(line, name, description, sample) for line in lines]
+            self._ends += [(line, sample) for line in lines]
 
 
 def _start_ms(series: Series[Exposed], time_ms: int, last_ms: int) -> int:

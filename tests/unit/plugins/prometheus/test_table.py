@@ -202,7 +202,7 @@ def test_a_clients_nan_is_no_end_of_a_series() -> None:
     stale_nan = float.fromhex("nan")
     written = series.take(push(gauge("g", number(stale_nan, at=10)), at=10))
     assert math.isnan(only(scraped(series)["g"])[1])
-    assert written.samples[1][3][3:11] == b"\x00\x00\x00\x00\x00\x00\xf8\x7f"
+    assert written.samples[1][1][3:11] == b"\x00\x00\x00\x00\x00\x00\xf8\x7f"
 
 
 def test_what_is_left_out_is_said() -> None:
@@ -278,6 +278,6 @@ def test_times_of_a_targets_samples_grow() -> None:
     times = []
     for n, at in enumerate((10, 10, 9, 11)):
         one = push(gauge("g", number(n, at=100 + n)), at=at, sequence=n, push_id=str(n))
-        times += [time_of(sample) for (name, _), _, _, sample in series.take(one).samples if name == "g"]
+        times += [time_of(sample) for (name, *_), sample in series.take(one).samples if name == "g"]
     begin = BEGIN // 1_000_000
     assert times == [begin + 10_000, begin + 10_001, begin + 10_002, begin + 11_000]
