@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from plugins.kafka_topic.config import KafkaTopicConfig
-from plugins.kafka_topic.record import Identity, identity
 from receiver.plugin import (
     BatchRefusedError,
     ClientTelemetryContext,
     ClientTelemetryPayload,
     ClientTelemetryReceiver,
     Push,
+    PushIdentity,
     RetryableError,
 )
 
@@ -58,7 +58,7 @@ class KafkaTopicReceiver(ClientTelemetryReceiver):
         self._new_producer = TopicProducer
         self._producer: TopicProducer | None = None
         # In the order of confirmation.
-        self._confirmed: dict[Identity, None] = {}
+        self._confirmed: dict[PushIdentity, None] = {}
 
     def start(self) -> None:
         """Make the producer; doesn't wait for the cluster.
@@ -81,11 +81,11 @@ class KafkaTopicReceiver(ClientTelemetryReceiver):
             RetryableError: The cluster is away, refuses the login or the right, or has no such topic.
             BatchRefusedError: A record is too large, or its time is out of the topic's bounds.
         """
-        rest = [push for push in pushes if identity(push) not in self._confirmed]
+        rest = [push for push in pushes if push.identity not in self._confirmed]
         if rest:
             self._send(rest)
         for push in pushes:
-            self._confirmed.pop(identity(push), None)
+            self._confirmed.pop(push.identity, None)
 
     def stop(self) -> None:
         """End the producer's threads."""
@@ -106,7 +106,7 @@ class KafkaTopicReceiver(ClientTelemetryReceiver):
             raise
         for push, error in zip(pushes, reports, strict=True):
             if error is None:
-                self._confirmed[identity(push)] = None
+                self._confirmed[push.identity] = None
         while len(self._confirmed) > _MAX_CONFIRMED:
             del self._confirmed[next(iter(self._confirmed))]
         errors = [error for error in reports if error is not None]

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from receiver.plugin import Push
 
-__all__ = ["FORMAT_VERSION", "Identity", "headers", "identity", "key"]
+__all__ = ["FORMAT_VERSION", "headers", "key"]
 
 #: The header ``format_version``. A header may be added; none is renamed or given another meaning.
 FORMAT_VERSION = b"1"
-
-Identity = tuple[str, int, int]
 
 
 def key(push: Push) -> bytes:
@@ -48,8 +46,3 @@ def headers(push: Push) -> list[tuple[str, str | bytes | None]]:
     if context.sasl_mechanism is not None:
         said.append(("sasl_mechanism", context.sasl_mechanism.encode()))
     return said
-
-
-def identity(push: Push) -> Identity:
-    """Which push it is: its idempotency key."""
-    return push.payload.client_instance_id, push.context.received_at_ns, push.payload.sequence

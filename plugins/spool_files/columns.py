@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from receiver.plugin import Push
+from receiver.plugin import PushIdentity as Identity
 
 __all__ = ["FORMAT_VERSION", "IDENTITY", "SCHEMA", "Identity", "identities", "identity", "record_batch"]
 
@@ -48,8 +49,6 @@ SCHEMA = pa.schema(
 #: The columns that say which push it is.
 IDENTITY = ("client_instance_id", "received_at_ns", "sequence")
 
-Identity = tuple[str, int, int]
-
 
 def record_batch(pushes: Sequence[Push]) -> pa.RecordBatch:
     """The pushes as rows, in their order."""
@@ -84,7 +83,7 @@ def record_batch(pushes: Sequence[Push]) -> pa.RecordBatch:
 
 def identity(push: Push) -> Identity:
     """Which push it is: its idempotency key."""
-    return push.payload.client_instance_id, push.context.received_at_ns, push.payload.sequence
+    return push.identity
 
 
 def identities(table: pa.Table) -> set[Identity]:

@@ -35,6 +35,7 @@ from receiver.plugin import (
     ExportResult,
     PermanentError,
     Push,
+    PushIdentity,
     RetryableError,
 )
 from receiver.settings.environment import PREFIX
@@ -102,7 +103,7 @@ class ProcessPlugin(ClientTelemetryReceiver):
         self._settings = settings
         self._process: _Process | None = None
         self._started_before = False
-        self._died_of: list[tuple[str, int, int]] = []
+        self._died_of: list[PushIdentity] = []
         self._deaths = 0
 
     def start(self) -> None:
@@ -192,10 +193,7 @@ class ProcessPlugin(ClientTelemetryReceiver):
         # Who hangs waits for a destination, as a rule; these pushes are no worse than the next ones.
         if gone.hung:
             return RetryableError(str(gone))
-        keys = [
-            (push.payload.client_instance_id, push.context.received_at_ns, push.payload.sequence)
-            for push in pushes
-        ]
+        keys = [push.identity for push in pushes]
         self._deaths = self._deaths + 1 if keys == self._died_of else 1
         self._died_of = keys
         if self._deaths < _MOST_DEATHS:

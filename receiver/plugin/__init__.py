@@ -52,11 +52,15 @@ __all__ = [
     "PermanentError",
     "PluginConfig",
     "Push",
+    "PushIdentity",
     "RetryableError",
 ]
 
 #: What KIP-714 defines as the content type of a push: OTLP metrics as protobuf.
 OTLP_CONTENT_TYPE = "OTLP"
+
+#: What :attr:`Push.identity` is: a client instance's id, when it was received, and its number.
+PushIdentity = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +112,8 @@ class ClientTelemetryPayload:
         data: OTLP bytes of a ``MetricsData`` (the same bytes as an ``ExportMetricsServiceRequest``).
             Concatenating the data of several pushes gives a valid ``MetricsData`` of all of them,
             because protobuf appends repeated fields.
-        sequence: Which push of this client instance it is for this receiver, counted from 1. With the
-            instance's id and :attr:`ClientTelemetryContext.received_at_ns` it is the push's idempotency key:
-            the same in every export of it, also after a restart, and no other push's.
+        sequence: Which push of this client instance it is for this receiver, counted from 1; a part of
+            :attr:`Push.identity`.
         push_id: A hash of the instance's id and of the bytes as the client sent them, 32 hexadecimal digits:
             the same for a push that a client repeats, also to another broker's receiver.
         content_type: Always :data:`OTLP_CONTENT_TYPE`.
@@ -143,6 +146,15 @@ class Push:
 
     context: ClientTelemetryContext
     payload: ClientTelemetryPayload
+
+    @property
+    def identity(self) -> PushIdentity:
+        """The push's idempotency key: the same in every export of it, also after a restart, and no other's.
+
+        Its client instance's id, :attr:`ClientTelemetryContext.received_at_ns`, and
+        :attr:`ClientTelemetryPayload.sequence`.
+        """
+        return self.payload.client_instance_id, self.context.received_at_ns, self.payload.sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
