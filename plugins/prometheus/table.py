@@ -297,6 +297,9 @@ class SeriesTable:
         lines, _, start_ms = exposed.last
         layout = ONE_SAMPLE if value is not None else layout_of(exposed.kind, point)
         if layout != exposed.layout:
+            if len(set(layout)) < len(layout):
+                # Boundaries or quantiles that are there twice would be one series with two values.
+                return False
             gone = [line for line, part in zip(lines, exposed.layout, strict=True) if part not in layout]
             self._tell_end(exposed, gone, time_ms)
             lines = lines_of(family.name, family.description, exposed.labels, layout)

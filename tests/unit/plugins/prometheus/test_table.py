@@ -95,6 +95,16 @@ def test_a_histogram_is_buckets_a_sum_and_a_count() -> None:
     assert only(found["h_created"])[1] == NS
 
 
+@pytest.mark.parametrize("bounds", [[1.0, 1.0], [5.0, math.inf]])
+def test_a_histogram_with_a_boundary_twice_is_left_out(bounds: list[float]) -> None:
+    metric = histogram([1, 1, 1], at=10)
+    metric.histogram.data_points[0].explicit_bounds[:] = bounds
+    series = table("2.0")
+    written = series.take(push(metric, gauge("g", number(1, at=10)), at=10))
+    assert (written.left_out, len(written.samples)) == (1, 2)
+    assert set(scraped(series)) == {"g", "target_info"}
+
+
 def test_a_histogram_of_negative_values_has_no_sum() -> None:
     series = table()
     series.take(push(histogram([1, 0, 2], at=10, sum=-20.0, bounds=(-1.0, 5.0)), at=10))
