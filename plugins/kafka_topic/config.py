@@ -13,33 +13,12 @@ from pydantic import Field, FilePath, field_validator, model_validator
 
 from receiver.plugin import PluginConfig
 from receiver.plugin.secret import Secret
+from receiver.plugin.tls import TlsConfig
 
-__all__ = ["CreateTopic", "KafkaTopicConfig", "OAuthConfig", "TlsConfig"]
+__all__ = ["CreateTopic", "KafkaTopicConfig", "OAuthConfig"]
 
 _HOST_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-
-
-class TlsConfig(PluginConfig):
-    """TLS towards the cluster; only with ``security_protocol`` SSL or SASL_SSL.
-
-    There is no switch to skip verification: name the broker's own certificate as ``ca_file`` instead.
-    """
-
-    ca_file: FilePath | None = Field(
-        default=None, description="Certificate authorities to trust (PEM) in place of the system's."
-    )
-    cert_file: FilePath | None = Field(default=None, description="The sidecar's own certificate (PEM).")
-    key_file: FilePath | None = Field(
-        default=None, description="The private key of `cert_file` (PEM, not encrypted)."
-    )
-
-    @model_validator(mode="after")
-    def _pair(self) -> TlsConfig:
-        if (self.cert_file is None) != (self.key_file is None):
-            missing = "key_file" if self.key_file is None else "cert_file"
-            raise ValueError(f"cert_file and key_file go together: {missing} is missing")
-        return self
 
 
 class OAuthConfig(PluginConfig):

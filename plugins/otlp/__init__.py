@@ -4,7 +4,7 @@ Owns what the OTLP specification asks of an exporter: the request, the compressi
 another try, and partial success. Queues, batches and back-off are the host's.
 """
 
-from plugins.otlp.config import OtlpConfig, TlsConfig
+from plugins.otlp.config import OtlpConfig
 from plugins.otlp.receiver import OtlpReceiver
 
-__all__ = ["OtlpConfig", "OtlpReceiver", "TlsConfig"]
+__all__ = ["OtlpConfig", "OtlpReceiver"]

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, FilePath, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from receiver.plugin import PluginConfig
 from receiver.plugin.secret import Secret
+from receiver.plugin.tls import TlsConfig
 
 __all__ = [
     "MAX_ENDPOINTS",
@@ -23,7 +24,6 @@ __all__ = [
     "PROTOCOL_HEADERS",
     "Endpoint",
     "OtlpConfig",
-    "TlsConfig",
     "check_endpoint",
     "check_headers",
 ]
@@ -43,28 +43,6 @@ PROTOCOL_HEADERS = frozenset(
 )
 #: A value that is shown must show no password.
 _USERINFO = re.compile(r"//[^/@\s]*@")
-
-
-class TlsConfig(PluginConfig):
-    """TLS towards the destination; only with an ``https://`` endpoint.
-
-    There is no switch to skip verification: name the destination's own certificate as ``ca_file`` instead.
-    """
-
-    ca_file: FilePath | None = Field(
-        default=None, description="Certificate authorities to trust (PEM) in place of the default ones."
-    )
-    cert_file: FilePath | None = Field(default=None, description="The sidecar's own certificate (PEM).")
-    key_file: FilePath | None = Field(
-        default=None, description="The private key of `cert_file` (PEM, not encrypted)."
-    )
-
-    @model_validator(mode="after")
-    def _pair(self) -> TlsConfig:
-        if (self.cert_file is None) != (self.key_file is None):
-            missing = "key_file" if self.key_file is None else "cert_file"
-            raise ValueError(f"cert_file and key_file go together: {missing} is missing")
-        return self
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Protocol
 
-from plugins.otlp.config import TlsConfig
 from receiver.plugin import ExportResult
 from receiver.plugin.secret import Secret
+from receiver.plugin.tls import TlsConfig
 
 __all__ = ["USER_AGENT", "Destination", "Transport", "tls_context", "without_secrets"]
 

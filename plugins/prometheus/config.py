@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from plugins.otlp.config import PROTOCOL_HEADERS, TlsConfig, check_endpoint, check_headers
+from plugins.otlp.config import PROTOCOL_HEADERS, check_endpoint, check_headers
 from receiver.plugin import PluginConfig
 from receiver.plugin.secret import Secret
+from receiver.plugin.tls import TlsConfig
 
 __all__ = ["DEFAULT_RESOURCE_LABELS", "PrometheusConfig", "RemoteWriteConfig"]
 
