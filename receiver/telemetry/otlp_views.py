@@ -24,13 +24,13 @@ Some metrics, out of whatever message they were in:
 - ``AttributeKeys``: merged into one, which so has the key of every attribute of a point, an exemplar or the
   metric itself, and every value in which attributes may be nested.
 - ``MetricHead``: one of them, without its data.
-- ``MetricPoints``: the data points of one of them.
 
 It must not decide when such a merger is right.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -46,12 +46,12 @@ __all__ = [
     "Frames",
     "MetricHead",
     "MetricList",
-    "MetricPoints",
     "OneResource",
     "OneScope",
     "Outline",
     "attribute_keys",
     "points_in",
+    "points_of",
 ]
 
 _Field = descriptor_pb2.FieldDescriptorProto
@@ -119,14 +119,6 @@ MetricHead: Final = _messages(
     "Metric",
     {"Metric": {"name": (1, _ONE, None), "description": (2, _ONE, None), "unit": (3, _ONE, None)}},
 )
-MetricPoints: Final = _messages(
-    "receiver.metricpoints",
-    "Metric",
-    {
-        "Metric": {kind: (number, _ONE, "Data") for kind, number in DATA_KINDS.items()},
-        "Data": {"data_points": (1, _MANY, None)},
-    },
-)
 Counted: Final = _messages(
     "receiver.counted",
     "ScopeMetrics",
@@ -183,6 +175,11 @@ def points_in(counted: Any) -> int:
         + len(metric.exponential_histogram.data_points)
         + len(metric.summary.data_points)
     )
+
+
+def points_of(metrics: Sequence[bytes]) -> int:
+    """Count the data points in encoded metrics."""
+    return points_in(Counted.FromString(MetricList(metrics=metrics).SerializeToString()))
 
 
 def attribute_keys(view: Any) -> tuple[set[bytes], bool]:

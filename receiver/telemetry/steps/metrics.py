@@ -15,7 +15,7 @@ from receiver.catalogue import Catalogue
 from receiver.patterns import compile_pattern
 from receiver.settings.meaning import NormalizationSettings
 from receiver.telemetry.errors import TooLargeError
-from receiver.telemetry.otlp_views import Counted, MetricList, points_in
+from receiver.telemetry.otlp_views import Counted, points_in, points_of
 from receiver.telemetry.steps.attributes import AttributeCounts
 from receiver.telemetry.steps.names import ByName, Names, Units
 from receiver.telemetry.steps.overflow import leave_out
@@ -227,7 +227,7 @@ class MetricSteps:
                 marked = frozenset()
                 attributes.passed_over = True
         if marked:
-            marked_points = _points_of([work.metrics[index] for index in sorted(marked)])
+            marked_points = points_of([work.metrics[index] for index in sorted(marked)])
         if self._units is not None:
             work.metrics = self._units.added(work.metrics, work.names, counted)
         if overflow is not None:
@@ -261,7 +261,7 @@ class _Work:
         """Drop the metrics of that fate, also from the list of fates; return their data points."""
         if fate not in fates:
             return 0
-        points = _points_of([metric for metric, its in zip(self.metrics, fates, strict=True) if its == fate])
+        points = points_of([metric for metric, its in zip(self.metrics, fates, strict=True) if its == fate])
         self._keep([its != fate for its in fates])
         fates[:] = [its for its in fates if its != fate]
         return points
@@ -285,7 +285,3 @@ class _Work:
         self.metrics = list(itertools.compress(self.metrics, kept))
         self.names = list(itertools.compress(self.names, kept))
         self.places = list(itertools.compress(self.places, kept))
-
-
-def _points_of(metrics: Sequence[bytes]) -> int:
-    return points_in(Counted.FromString(MetricList(metrics=metrics).SerializeToString()))

@@ -15,7 +15,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from receiver.settings.meaning import NormalizationSettings, PrivacySettings
 from receiver.telemetry.errors import PushError
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
-from receiver.telemetry.otlp_views import MetricPoints, OneScope
+from receiver.telemetry.otlp_views import DATA_KINDS, Counted, MetricList, OneScope
 from receiver.telemetry.scrub import Scrubber
 from receiver.telemetry.steps import MetricSteps, Steps
 from tests.fuzz import protobuf
@@ -100,7 +100,10 @@ def _run(data: bytes) -> None:
 def _has_replaced_data(data: bytes) -> bool:
     """Say whether a metric has data of two kinds: all points are counted, and only those of the last seen."""
     metrics = OneScope.FromString(data).resource_metrics.scope_metrics.metrics
-    return any(len(MetricPoints.FromString(metric).ListFields()) > 1 for metric in metrics)
+    seen = (
+        Counted.FromString(MetricList(metrics=[metric]).SerializeToString()).metrics for metric in metrics
+    )
+    return any(sum(map(metric.HasField, DATA_KINDS)) > 1 for metric in seen)
 
 
 def _apart(push: MetricsData) -> Counter[tuple[bytes, ...]]:
