@@ -100,6 +100,8 @@ class KafkaTopicConfig(PluginConfig):
     @field_validator("bootstrap_servers")
     @classmethod
     def _servers(cls, value: str) -> str:
+        if "@" in value:
+            raise ValueError("must not hold a user or password; use sasl_username and sasl_password")
         for server in value.split(","):
             found = _HOST_PORT.fullmatch(server.strip())
             if found is None or not 1 <= int(found[1]) <= 65_535:

@@ -41,8 +41,6 @@ PROTOCOL_HEADERS = frozenset(
     {"accept-encoding", "connection", "content-encoding", "content-length", "content-type"}
     | {"host", "te", "transfer-encoding", "user-agent"}
 )
-#: A value that is shown must show no password.
-_USERINFO = re.compile(r"//[^/@\s]*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +129,13 @@ class OtlpConfig(PluginConfig):
             try:
                 check_endpoint(url, grpc=grpc)
             except ValueError as error:
-                raise ValueError(f"{_USERINFO.sub('//***@', url)!a}: {error}") from None
-        if twice := next((url for url in given or () if given and given.count(url) > 1), None):
-            raise ValueError(f"{twice} is there twice: leave one out")
+                raise ValueError(f"{url!a}: {error}") from None
+        places: dict[str, str] = {}
+        for url in given or ():
+            place = Endpoint(url).url
+            if place in places:
+                raise ValueError(f"{places[place]} and {url} are one endpoint: leave one out")
+            places[place] = url
         return given
 
     @field_validator("headers")
@@ -157,8 +159,12 @@ class OtlpConfig(PluginConfig):
 
     @model_validator(mode="after")
     def _one_of_both(self) -> OtlpConfig:
-        if (self.endpoint is None) == (self.endpoints is None):
-            raise ValueError("needs either endpoint, for example http://127.0.0.1:4317, or endpoints, a list")
+        if self.endpoint is None and self.endpoints is None:
+            raise ValueError("needs endpoint, for example http://127.0.0.1:4317, or endpoints, a list")
+        if self.endpoint is not None and self.endpoints is not None:
+            raise ValueError(
+                "has endpoint and endpoints: write every one into endpoints, and leave endpoint out"
+            )
         return self
 
     @property
@@ -205,7 +211,7 @@ def check_endpoint(endpoint: str, *, grpc: bool) -> None:
         port = url.port
     except ValueError:
         raise ValueError("is no URL; write for example http://127.0.0.1:4317") from None
-    if url.scheme not in {"http", "https"}:
+    if not endpoint.startswith(("http://", "https://")):
         raise ValueError("must begin with http:// (plaintext) or https:// (TLS)")
     if "@" in url.netloc:
         raise ValueError("must not hold a user or password; put credentials into headers")

@@ -41,7 +41,10 @@ SPOOLS = Path("spool")
 _Settings = TypeVar("_Settings", bound=BaseModel)
 
 _HOST_KEYS = frozenset(HostSettings.model_fields)
-_USERINFO = re.compile(r"//[^/@\s]*@")
+# An address may carry a user and a password, wherever a plugin takes one, and a password any character: in a
+# value all of it up to the last @, in a plugin's own words what begins as a URL does.
+_USERINFO_OF_VALUE = re.compile(r'("?(?:[A-Za-z][A-Za-z0-9+.-]*://)?).*@')
+_USERINFO_IN_WORDS = re.compile(r"//\S*@")
 
 
 class PluginConfigError(SettingsError):
@@ -213,7 +216,7 @@ def _check_spools(plugins: Sequence[HostedPlugin]) -> None:
 
 
 def _error(index: int, loc: Loc, problem: str, value: str | None = None) -> PluginConfigError:
-    # An address may carry a user and a password, wherever a plugin takes one.
-    shown = None if value is None else _USERINFO.sub("//***@", value)
+    shown = None if value is None else _USERINFO_OF_VALUE.sub(r"\1***@", value)
+    said = _USERINFO_IN_WORDS.sub("//***@", problem)
     whole = ("plugins", index, *loc)
-    return PluginConfigError("", key_text(whole), problem, shown, whole)
+    return PluginConfigError("", key_text(whole), said, shown, whole)

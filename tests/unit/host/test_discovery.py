@@ -154,6 +154,10 @@ def test_no_spool_is_spread_over_the_working_directory(path: str) -> None:
             'plugins[0].url: "http://***@h": must match ^acme://',
         ),
         (
+            {"type": "acme", "url": "h:1,u:p/w, p@w@h:9092"},
+            'plugins[0].url: "***@h:9092": must match ^acme://',
+        ),
+        (
             {"type": "acme", "url": "acme://x", "size": 12},
             "plugins[0].size: 12: expected an integer, 1 to 9",
         ),

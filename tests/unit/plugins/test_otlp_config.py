@@ -52,11 +52,19 @@ def test_http_urls(endpoint: str, url: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({}, "plugins[0]: needs either endpoint, for example http://127.0.0.1:4317, or endpoints, a list"),
-        ({"endpoint": GRPC, "endpoints": [GRPC]}, "plugins[0]: needs either endpoint, "),
+        ({}, "plugins[0]: needs endpoint, for example http://127.0.0.1:4317, or endpoints, a list"),
+        ({"endpoint": GRPC, "endpoints": [GRPC]}, "plugins[0]: has endpoint and endpoints: "),
         ({"endpoints": []}, "plugins[0].endpoints: must have at least 1 entry"),
         ({"endpoints": [GRPC] * 65}, "plugins[0].endpoints: "),
-        ({"endpoints": [GRPC, GRPC]}, f"plugins[0].endpoints: {GRPC} is there twice: leave one out"),
+        (
+            {"endpoints": [GRPC, GRPC]},
+            f"plugins[0].endpoints: {GRPC} and {GRPC} are one endpoint: leave one out",
+        ),
+        ({"endpoints": ["http://a:1", "http://a:1/"]}, "http://a:1 and http://a:1/ are one endpoint"),
+        (
+            {"endpoints": ["http://a", "http://a/x", "http://a/v1/metrics"], "protocol": "http"},
+            "http://a and http://a/v1/metrics are one endpoint",
+        ),
         ({"endpoints": [GRPC, "http://h"]}, "plugins[0].endpoints: 'http://h': gRPC needs a port"),
         (
             {"endpoints": ["https://h:1", "http://u:hunter2@h:1"]},
@@ -68,6 +76,12 @@ def test_http_urls(endpoint: str, url: str) -> None:
         ),
         ({"endpoint": "127.0.0.1:4317"}, "must begin with http:// (plaintext) or https:// (TLS)"),
         ({"endpoint": "grpc://h:1"}, 'plugins[0].endpoint: "grpc://h:1": must begin with http://'),
+        ({"endpoint": "HTTPS://h:1"}, "must begin with http:// (plaintext) or https:// (TLS)"),
+        ({"endpoint": "http://u:hun/hunter2@h:1"}, 'plugins[0].endpoint: "http://***@h:1": is no URL'),
+        (
+            {"endpoints": ["http://u:hun/hunter2@h:1"]},
+            "plugins[0].endpoints: 'http://***@h:1': is no URL",
+        ),
         ({"endpoint": "http://h"}, 'plugins[0].endpoint: "http://h": gRPC needs a port; 4317 is OTLP'),
         ({"endpoint": "http://h:0"}, "must name a host and a port"),
         ({"endpoint": "http://:4317"}, "must name a host and a port"),

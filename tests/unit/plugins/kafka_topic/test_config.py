@@ -73,6 +73,10 @@ def test_settings_in_librdkafkas_words(tmp_path: Path) -> None:
     [
         ({"bootstrap_servers": "kafka"}, "plugins[0].bootstrap_servers: \"kafka\": 'kafka' is no host:port"),
         ({"bootstrap_servers": "a:1,b:99999"}, "'b:99999' is no host:port; write for example"),
+        (
+            {"bootstrap_servers": "a:1,alice:hunter2,hunter2@h:9092"},
+            'plugins[0].bootstrap_servers: "***@h:9092": must not hold a user or password; use sasl_username',
+        ),
         ({"topic": "a b"}, 'plugins[0].topic: "a b": is no topic'),
         ({"topic": ".."}, "is no topic's name"),
         ({"compression": "brotli"}, 'plugins[0].compression: "brotli": expected one of none, gzip'),
