@@ -19,11 +19,11 @@ not after that of the last one in its series. An export that is tried again must
 keeps what was made of its pushes.
 """
 
-from plugins.cumulative.cumulative import Cumulative, Statistics
+from plugins.cumulative.cumulative import Cumulative
 from plugins.cumulative.histograms import ExponentialTotal
 from plugins.cumulative.once import Once
 from plugins.cumulative.series import Kind, Series, Target
-from plugins.cumulative.taken import Ended, Point, Taken
+from plugins.cumulative.taken import Ended, Taken
 
 __all__ = [
     "Cumulative",
@@ -31,9 +31,7 @@ __all__ = [
     "ExponentialTotal",
     "Kind",
     "Once",
-    "Point",
     "Series",
-    "Statistics",
     "Taken",
     "Target",
 ]

@@ -38,16 +38,10 @@ class Statistics:
     Attributes:
         series: Series that live.
         evicted_instances: Client instances whose series ended for want of room.
-        repeated_pushes: Pushes that were seen before and add nothing.
-        late_points: Points left out because they don't come after the last one of their series.
-        refused_points: Points left out because they can't be added, are too long, or for want of room.
     """
 
     series: int = 0
     evicted_instances: int = 0
-    repeated_pushes: int = 0
-    late_points: int = 0
-    refused_points: int = 0
 
 
 @dataclass(slots=True)
@@ -98,15 +92,12 @@ class Cumulative(Generic[TargetState, SeriesState]):
         taken = Taken(points={}, ended=ended, push=PushView())
         keys = (payload.push_id, (now, payload.sequence))
         if any(key in instance.pushes for key in keys):
-            self.statistics.repeated_pushes += 1
             return taken
         instance.pushes.extend(keys)
         taken.push = PushView.FromString(payload.data)
         self._take_metrics(instance, taken)
         if payload.terminating:
             self._end(instance, ended)
-        self.statistics.late_points += taken.late
-        self.statistics.refused_points += taken.refused
         return taken
 
     def expire(self, now_ns: int) -> Ended[TargetState, SeriesState]:
