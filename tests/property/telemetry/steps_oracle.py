@@ -56,7 +56,7 @@ class Oracle:
     # -- which metrics ---------------------------------------------------------------------------
 
     def _fate(self, name: str) -> str:
-        if any(rule.metric and re.fullmatch(rule.metric, name) for rule in self.privacy.rules):
+        if any(rule.metric and re.fullmatch(rule.metric, name, re.DOTALL) for rule in self.privacy.rules):
             return "private"
         if any(re.fullmatch(pattern, name) for pattern in self.bad_metrics):
             return {"drop": "bad", "mark": "marked", "keep": "kept"}[self.normalization.known_bad_values]
@@ -117,6 +117,7 @@ class Oracle:
     # -- what they hold --------------------------------------------------------------------------
 
     def _metric(self, metric: Metric) -> None:
+        self._attributes(metric.metadata, normalize=False)
         for point in points(metric):
             self._attributes(point.attributes, normalize=True)
             for exemplar in getattr(point, "exemplars", ()):
@@ -154,14 +155,24 @@ class Oracle:
                 value = AnyValue(string_value=hashed(plain(attribute.value)))
                 left.append(KeyValue(key=attribute.key, value=value))
             else:
+                self._nested(attribute.value)
                 left.append(attribute)
         replace(attributes, left)
 
+    def _nested(self, value: AnyValue) -> None:
+        for item in value.array_value.values if value.HasField("array_value") else ():
+            self._nested(item)
+        if value.HasField("kvlist_value"):
+            self._attributes(value.kvlist_value.values, normalize=False)
+
     def _action(self, *keys: str) -> str | None:
         for rule in self.privacy.rules:
-            if rule.attribute and any(re.fullmatch(rule.attribute, key) for key in keys):
+            if rule.attribute and any(re.fullmatch(rule.attribute, key, re.DOTALL) for key in keys):
                 return rule.action
-        made_of_it = ("member_id", "group_member_id", "thread_id", "thread-id", "thread.id")
+        made_of_it = [
+            *("member_id", "group_member_id", "thread_id", "thread-id", "thread.id"),
+            *("client.id", "client-id", "messaging.client.id", "messaging.client-id"),
+        ]
         if "client_id" in self.privacy.pseudonymize and any(key in made_of_it for key in keys):
             return "hash"
         return None
@@ -182,6 +193,8 @@ def normalized(attributes: list[Any]) -> Iterator[tuple[str, Any]]:
                 continue
         if key == "member_id" and "group_member_id" not in keys:
             yield key, KeyValue(key="group_member_id", value=value)
+        elif key == "member_id":
+            yield "group_member_id", attribute
         else:
             yield key, attribute
 
