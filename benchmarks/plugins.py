@@ -7,6 +7,7 @@ a collector, a broker, a disk, a Prometheus. What these spend is theirs and not 
 from __future__ import annotations
 
 import dataclasses
+import gc
 import logging
 import random
 import re
@@ -24,6 +25,7 @@ import structlog
 
 from benchmarks.captured import JAVA_PRODUCER
 from benchmarks.figures import Figure, Results, table
+from receiver.app import GC_THRESHOLDS
 from receiver.host import PluginHost, PluginStatistics, load_plugins
 from receiver.plugin import Push
 from receiver.settings.limits import LimitsSettings
@@ -91,6 +93,7 @@ def measure(folder: Path, *, rounds: int, pushes: int) -> Mapping[str, Taken]:
     Raises:
         PluginBenchmarkError: A push was dropped, or the plugin came to no end.
     """
+    gc.set_threshold(*GC_THRESHOLDS)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     offered = captured_pushes(pushes)
     with ExitStack() as stack:

@@ -54,7 +54,7 @@ from receiver.telemetry.limits import Limits
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 
-__all__ = ["Application", "run"]
+__all__ = ["GC_THRESHOLDS", "Application", "run"]
 
 #: A push's interpretation or an export of a plugin may hold the interpreter this long at a time while a
 #: client's bytes wait; Python's default of 5 ms would be seen in their latency.
@@ -67,7 +67,7 @@ _LOOK_EVERY_S: Final = 5.0
 
 #: A push makes some hundred objects, hardly any in a cycle. Python's own thresholds look for cycles among the
 #: young ones after each 700, and so several times with every push.
-_GC_THRESHOLDS: Final = (20_000, 20, 20)
+GC_THRESHOLDS: Final = (20_000, 20, 20)
 
 #: What a running receiver can't change: sockets, files and threads hang on it.
 _FIXED_KEYS: Final = ("broker", "listeners", "subscriptions", "rest", "plugins", "kip1313")
@@ -374,7 +374,7 @@ def _keep_collections_short() -> None:
     """Leave what is there for good out of the garbage collector's rounds, and have fewer of those."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def _raise_file_limit() -> None:
