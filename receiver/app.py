@@ -48,7 +48,7 @@ from receiver.settings.load import load
 from receiver.settings.model import ReceiverSettings
 from receiver.store import SqliteSubscriptionStore, StoreError, Subscriptions
 from receiver.telemetry.connection import Broker, Connection
-from receiver.telemetry.errors import QuirkError
+from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.limits import Limits
 from receiver.telemetry.subscription import SubscriptionSet
@@ -318,7 +318,7 @@ class Application:
         if telemetry != old.telemetry or key != self._hash_key:
             try:
                 self._telemetry.replace_settings(telemetry, key)
-            except QuirkError as error:
+            except InvalidValueError as error:
                 _log.error("the configuration is not re-read", problem=f"telemetry.{error}")
                 return
         self._hash_key = key
@@ -365,7 +365,7 @@ def run(settings: ReceiverSettings, config_path: Path) -> int:
 
     try:
         return run_event_loop(main())
-    except (SettingsError, QuirkError) as error:
+    except (SettingsError, InvalidValueError) as error:
         _log.error("can't start", problem=str(error))
         return 2
 
