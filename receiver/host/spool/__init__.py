@@ -13,8 +13,8 @@ Every push comes out at least once, in order, also after a crash: a push that wa
 come again. At the bound the oldest pushes go. Damage costs the pushes in the damaged frame, and never stops
 the rest.
 
-One concern a module: ``frame`` (bytes), ``segment`` (files), ``cursor``, ``reader``, ``spool``, ``values``.
-Knows no plugin and no destination, has no thread, and writes no log.
+One concern a module: ``frame`` (bytes), ``segment`` (files), ``cursor``, ``lock``, ``reader``, ``spool``,
+``values``. Knows no plugin and no destination, has no thread, and writes no log.
 """
 
 from receiver.host.spool.segment import holds_segments

@@ -6,11 +6,9 @@ marks it; deletes nothing. Not thread-safe: the spool's lock is held around ever
 
 from __future__ import annotations
 
-import errno
 import os
 from collections import deque
 from dataclasses import dataclass
-from typing import Final
 
 from receiver.host.push_format import PushFormatError, decode_push
 from receiver.host.spool.frame import (
@@ -21,13 +19,10 @@ from receiver.host.spool.frame import (
     parse_header,
     split_body,
 )
-from receiver.host.spool.segment import Segment
+from receiver.host.spool.segment import SHORTAGES, Segment
 from receiver.host.spool.values import Position, Spooled
 
 __all__ = ["SpoolReader"]
-
-#: What the system lacks for a moment, which says nothing of a file.
-_SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,15 +131,17 @@ class SpoolReader:
                     continue
                 body = self._pread(segment, offset + HEADER_BYTES, header.body_bytes)
                 self._decode(segment, header, split_body(header, body))
-            except (FrameError, OSError) as error:
-                if isinstance(error, OSError) and error.errno in _SHORTAGES:
+                if self._ahead:
+                    self._loaded.append(_Loaded(segment=segment, offset=offset, header=header))
+            except (FrameError, OSError, MemoryError) as error:
+                if isinstance(error, MemoryError) or (
+                    isinstance(error, OSError) and error.errno in SHORTAGES
+                ):
+                    self._ahead.clear()
                     self._offset = offset
                     return False
                 self._lose(segment, self._number, end)
                 self._pass(end)
-                continue
-            if self._ahead:
-                self._loaded.append(_Loaded(segment=segment, offset=offset, header=header))
         return bool(self._ahead)
 
     def _decode(self, segment: Segment, header: FrameHeader, records: list[memoryview]) -> None:

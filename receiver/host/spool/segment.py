@@ -23,9 +23,23 @@ from receiver.host.spool.frame import (
     parse_header,
     split_body,
 )
+from receiver.host.spool.values import SpoolError
 
-__all__ = ["Segment", "SegmentWriter", "find_files", "holds_segments", "scan", "set_aside", "sync_folder"]
+__all__ = [
+    "SHORTAGES",
+    "Segment",
+    "SegmentWriter",
+    "find_files",
+    "holds_segments",
+    "scan",
+    "set_aside",
+    "sync_folder",
+]
 
+#: What the system lacks for a moment, which says nothing of a file.
+SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+# Nor does a missing right, which somebody can grant.
+_SAYS_NOTHING: Final = SHORTAGES | {errno.EACCES, errno.EPERM}
 _SEGMENT: Final = re.compile(r"[0-9]{20}\.log", re.ASCII)
 _SET_ASIDE: Final = re.compile(r"[0-9]{20}\.log\.corrupt", re.ASCII)
 _NOT_ZERO: Final = re.compile(rb"[^\0]")
@@ -100,7 +114,7 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def scan(path: Path, *, newest: bool) -> Segment:
+def scan(path: Path, *, newest: bool) -> Segment | None:
     """Look through a segment file, by its frames' headers.
 
     What a write that was interrupted left at the end is not part of :attr:`Segment.size`; whatever else is no
@@ -111,10 +125,23 @@ def scan(path: Path, *, newest: bool) -> Segment:
         newest: Whether it is the last that was written: then its last frame's body is looked at as well,
             because a file may have grown before its content was written.
 
+    Returns:
+        What is in it; None when the disk can't read it, or it doesn't begin as this version's segments do.
+
     Raises:
-        FrameError: The file doesn't begin as a segment of this version does.
-        OSError: The file can't be opened.
+        SpoolError: The system lacks files or memory, or forbids to read the file, which may be a good one.
     """
+    try:
+        return _look_through(path, newest=newest)
+    except FrameError:
+        return None
+    except (OSError, MemoryError) as error:
+        if isinstance(error, MemoryError) or error.errno in _SAYS_NOTHING:
+            raise SpoolError.of(error, path) from error
+        return None
+
+
+def _look_through(path: Path, *, newest: bool) -> Segment:
     with path.open("rb") as file:
         file_bytes = os.fstat(file.fileno()).st_size
         first = int(path.stem)
@@ -125,7 +152,9 @@ def scan(path: Path, *, newest: bool) -> Segment:
             try:
                 while _take_frame(file, segment, newest=newest):
                     pass
-            except (FrameError, OSError):
+            except (FrameError, OSError) as error:
+                if isinstance(error, OSError) and error.errno in _SAYS_NOTHING:
+                    raise
                 segment.damaged = True
         elif not FILE_HEADER.startswith(start) and not (newest and _is_zero(start, file)):
             raise FrameError("the file doesn't begin as a segment of this version does")

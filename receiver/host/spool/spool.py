@@ -10,7 +10,6 @@ ever appended to what a crash left.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
@@ -22,7 +21,8 @@ from typing import Final
 import zstandard
 
 from receiver.host.spool.cursor import load_cursor, save_cursor
-from receiver.host.spool.frame import FILE_HEADER, MAX_PUSH_BYTES, Frame, FrameError, encode_frames
+from receiver.host.spool.frame import FILE_HEADER, MAX_PUSH_BYTES, Frame, encode_frames
+from receiver.host.spool.lock import lock_folder
 from receiver.host.spool.reader import SpoolReader
 from receiver.host.spool.segment import Segment, SegmentWriter, find_files, scan, set_aside
 from receiver.host.spool.values import Position, Recovery, Spooled, SpoolError, SpoolStatistics
@@ -30,7 +30,6 @@ from receiver.plugin import Push
 
 __all__ = ["Spool"]
 
-_LOCK_NAME: Final = "lock"
 # Of this many bytes at once a frame is made: enough for pushes to share what they repeat.
 _FRAME_BYTES: Final = 1 << 20
 # The segment that is written is deleted at this size once it is delivered; below, that is not worth the work.
@@ -76,19 +75,22 @@ class Spool:
             What was found, and what of it is damaged.
 
         Raises:
-            SpoolError: The disk refuses, or another spool has the folder.
+            SpoolError: The disk refuses, the system lacks files or memory, or another spool has the folder.
         """
         with self._writing, self._lock:
             if self._folder_lock is not None:
                 raise SpoolError(self._path, "the spool is open already")
             try:
-                self._folder_lock = _lock_folder(self._path)
+                self._folder_lock = lock_folder(self._path)
                 self._reset(load_cursor(self._path))
                 self._recover()
-            except OSError as error:
+                self._settle()
+            except SpoolError:
+                self._release()
+                raise
+            except (OSError, MemoryError) as error:
                 self._release()
                 raise SpoolError.of(error, self._path) from error
-            self._settle()
             return Recovery(
                 pushes=self._statistics.pushes,
                 bytes=self._statistics.bytes,
@@ -223,10 +225,10 @@ class Spool:
         for path in set_aside_before:
             self._keep_for_now(path, path.stat().st_size)
         lost_from: int | None = None  # up to the next segment that can be read
-        for path in paths:
-            try:
-                segment = scan(path, newest=path is paths[-1])
-            except (FrameError, OSError):
+        # All before anything is changed: what can't be read for now must be found as it was the next time.
+        scanned = [(path, scan(path, newest=path is paths[-1])) for path in paths]
+        for path, segment in scanned:
+            if segment is None:
                 self._set_aside.append(path.name)
                 kept = set_aside(path)
                 self._keep_for_now(kept, kept.stat().st_size)
@@ -383,17 +385,3 @@ class Spool:
         if self._folder_lock is not None:
             os.close(self._folder_lock)
         self._folder_lock = None
-
-
-def _lock_folder(path: Path) -> int:
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(path / _LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        if not isinstance(error, BlockingIOError):
-            raise
-        reason = "another plugin or receiver has this folder as its spool: give each one of its own"
-        raise SpoolError(path, reason) from error
-    return descriptor

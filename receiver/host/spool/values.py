@@ -28,8 +28,10 @@ class SpoolError(Exception):
         self.reason = reason
 
     @classmethod
-    def of(cls, error: OSError, path: Path) -> SpoolError:
+    def of(cls, error: OSError | MemoryError, path: Path) -> SpoolError:
         """Say what an operation on a file or folder failed of."""
+        if isinstance(error, MemoryError):
+            return cls(path, "there is not enough memory")
         return cls(path, error.strerror or str(error))
 
 

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,11 +83,26 @@ def full_disk() -> Iterator[None]:
 
 
 @contextmanager
-def no_more_memory() -> Iterator[None]:
-    """The system has none to read files with."""
+def refused_file(path: Path, error: Exception) -> Iterator[None]:
+    """Nobody can open one file; all others can be opened."""
+    really_open = Path.open
+
+    def refuse(self: Path, *args: Any, **kwargs: Any) -> Any:
+        if self == path:
+            raise error
+        return really_open(self, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "open", refuse)
+        yield
+
+
+@contextmanager
+def no_more_memory(error: Exception | None = None) -> Iterator[None]:
+    """There is none to read files with, as the system says, or Python."""
 
     def refuse(descriptor: int, size: int, offset: int) -> bytes:
-        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+        raise error or OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "pread", refuse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import threading
 import time
@@ -21,6 +22,7 @@ from tests.unit.host.disks import (
     killed,
     no_more_memory,
     read,
+    refused_file,
     spooled_log,
 )
 from tests.unit.host.support import numbers, push, wait_for
@@ -348,6 +350,25 @@ class TestBefore:
         log.acknowledge(2)
         assert counts(log) == (0, 0, 0, 6)
         assert log._disk.statistics.pushes == 0
+
+    @pytest.mark.parametrize("error", [OSError(errno.EMFILE, "many"), MemoryError()])
+    def test_a_spool_that_can_not_be_opened_for_now_is_opened_later(
+        self, folder: Path, clock: Clock, error: Exception
+    ) -> None:
+        log = spooled_log(folder, clock)
+        offer(log, 0, 3)
+        assert log.write()
+        killed(log)
+        (file,) = folder.glob("*.log")
+        with refused_file(file, error):
+            log = spooled_log(folder, clock)
+        assert str(file) in str(log._disk.problem)
+        assert not due(log, clock)
+        clock.now += 2
+        assert due(log, clock)
+        assert log.write()
+        assert log._disk.problem is None
+        assert read(log) == [0, 1, 2]
 
     def test_the_sender_waits_then(self, folder: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("receiver.host.spooled_log._SHORTAGE_S", 0.05)

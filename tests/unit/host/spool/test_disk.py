@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -13,9 +14,20 @@ from pathlib import Path
 
 import pytest
 
+from receiver.host.push_format import decode_push
 from receiver.host.spool import SpoolError
-from tests.unit.host.disks import no_more_memory
-from tests.unit.host.spool.support import append_each, bytes_on_disk, opened, read_all, segments, some, spool
+from receiver.plugin import Push
+from tests.unit.host.disks import no_more_memory, refused_file
+from tests.unit.host.spool.support import (
+    append_each,
+    bytes_on_disk,
+    opened,
+    read_all,
+    segments,
+    some,
+    spool,
+    told,
+)
 
 ROOT = Path(__file__).parents[4]
 
@@ -128,14 +140,85 @@ def test_a_segment_that_somebody_deletes_is_written_no_more(tmp_path: Path) -> N
     assert read_all(one) == [3, 4]
 
 
-def test_nothing_is_lost_where_the_system_is_short_of_memory_for_a_while(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [None, MemoryError()])
+def test_nothing_is_lost_where_there_is_no_memory_for_a_while(
+    tmp_path: Path, error: Exception | None
+) -> None:
     one = opened(tmp_path, segment_bytes=1000)
     append_each(one, 0, 20)
-    with no_more_memory():
-        first = read_all(one)
+    with no_more_memory(error):
+        first = one.read(20, 1 << 40)
+        one.commit(first[-1].position)
     assert len(first) < 20
-    assert [*first, *read_all(one)] == list(range(20))
+    assert [*told(first), *read_all(one)] == list(range(20))
     assert one.statistics.lost_pushes == 0
+    assert one.statistics.pushes == 20 - len(first)
+
+
+def test_nor_where_it_ends_in_the_middle_of_a_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = opened(tmp_path)
+    append_each(one, 0, 2)
+    one.append(some(2, 6))
+    assert told(one.read(2, 1 << 40)) == [0, 1]
+    calls: list[int] = []
+
+    def decode(data: memoryview) -> Push:
+        calls.append(len(data))
+        if len(calls) == 3:
+            raise MemoryError
+        return decode_push(data)
+
+    monkeypatch.setattr("receiver.host.spool.reader.decode_push", decode)
+    assert read_all(one) == []
+    rest = one.read(10, 1 << 40)
+    assert told(rest) == [2, 3, 4, 5]
+    one.commit(rest[-1].position)
+    assert (one.statistics.pushes, one.statistics.lost_pushes) == (0, 0)
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_a_good_file_that_can_not_be_opened_for_now_stays(tmp_path: Path, code: int) -> None:
+    one = opened(tmp_path, segment_bytes=1000)
+    append_each(one, 0, 20)
+    one.close()
+    first, second, *_ = segments(tmp_path)
+    first.write_bytes(b"no spool's at all")
+    with (
+        refused_file(second, OSError(code, os.strerror(code))),
+        pytest.raises(SpoolError, match=f"{second}: {os.strerror(code)}"),
+    ):
+        one.open()
+    assert not list(tmp_path.glob("*.corrupt"))
+    recovery = one.open()
+    assert recovery.set_aside == (first.name,), "and what is damaged is told of as if nothing had been"
+    assert read_all(one) == list(range(int(second.stem), 20))
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOMEM, "no memory"), MemoryError()])
+def test_nor_is_it_lost_when_memory_ends_in_the_middle_of_it(tmp_path: Path, error: Exception) -> None:
+    one = opened(tmp_path)
+    append_each(one, 0, 5)
+    one.close()
+
+    def fail(*_: object, **__: object) -> bool:
+        raise error
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("receiver.host.spool.segment._take_frame", fail)
+        with pytest.raises(SpoolError, match=f"{segments(tmp_path)[0]}: .*memory"):
+            one.open()
+    assert one.open().set_aside == ()
+    assert read_all(one) == [0, 1, 2, 3, 4]
+
+
+def test_a_file_that_the_disk_can_not_read_is_set_aside(tmp_path: Path) -> None:
+    one = opened(tmp_path, segment_bytes=1000)
+    append_each(one, 0, 20)
+    one.close()
+    first, second, *_ = segments(tmp_path)
+    with refused_file(first, OSError(errno.EIO, "I/O error")):
+        assert one.open().set_aside == (first.name,)
+    assert read_all(one) == list(range(int(second.stem), 20))
 
 
 def test_a_segment_that_can_not_be_deleted_is_told_and_counts(tmp_path: Path) -> None:
