@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from receiver.plugin import Push
+from receiver.plugin import Push, PushIdentity
 
 __all__ = ["Once"]
 
 Result = TypeVar("Result")
-Key = tuple[str, int, int]
 
 
 class Once(Generic[Result]):
@@ -24,7 +23,7 @@ class Once(Generic[Result]):
     """
 
     def __init__(self) -> None:
-        self._kept: dict[Key, Result] = {}
+        self._kept: dict[PushIdentity, Result] = {}
 
     def of(self, pushes: Sequence[Push], make: Callable[[Push], Result]) -> list[Result]:
         """The results of these pushes, in their order.
@@ -34,7 +33,7 @@ class Once(Generic[Result]):
             make: Makes the result of a push; called for those that no earlier attempt had, in order. What it
                 raises passes; what was made before stays.
         """
-        keys = [_key(push) for push in pushes]
+        keys = [push.identity for push in pushes]
         kept = self._kept
         if not all(key in kept for key in keys):
             # The host begins with other pushes only when the last ones are at their end.
@@ -47,8 +46,4 @@ class Once(Generic[Result]):
     def delivered(self, pushes: Sequence[Push]) -> None:
         """Forget the results of pushes that the destination has."""
         for push in pushes:
-            self._kept.pop(_key(push), None)
-
-
-def _key(push: Push) -> Key:
-    return push.payload.client_instance_id, push.context.received_at_ns, push.payload.sequence
+            self._kept.pop(push.identity, None)
