@@ -27,6 +27,8 @@ _REMEMBERED_PUSHES: Final = 8
 _REMEMBERED_RESOURCES: Final = 4
 #: Bytes of a Resource; the receiver's own labels are less than half of this at their longest.
 _MAX_RESOURCE: Final = 65_536
+#: What part of all series an instance may have at the expense of others.
+_SHARE: Final = 10
 #: How often everybody's silence is looked at.
 _LOOK_EVERY_NS: Final = 1_000_000_000
 
@@ -44,13 +46,14 @@ class Statistics:
     evicted_instances: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Instance(Generic[TargetState, SeriesState]):
     """A client instance; one that has ended stays for as long as it may repeat a push."""
 
     seen_ns: int
     silence_ns: int
     swept_ns: int
+    series: int = 0
     targets: dict[Hashable, Target[TargetState, SeriesState]] = field(default_factory=dict)
     by_resource: dict[bytes, Target[TargetState, SeriesState]] = field(default_factory=dict)
     pushes: deque[Hashable] = field(default_factory=lambda: deque(maxlen=2 * _REMEMBERED_PUSHES))
@@ -60,8 +63,9 @@ class Cumulative(Generic[TargetState, SeriesState]):
     """Makes pushes cumulative; for use by one thread at a time.
 
     Args:
-        max_series: How many series may live. At the bound the instance whose last push is the oldest ends;
-            what one instance has beyond it all alone is refused.
+        max_series: How many series may live. At the bound, an instance that has a tenth of them gets no more,
+            and one that has less ends another: the largest that has more than a tenth, else that whose last
+            push is the oldest. So whatever one client tells takes no more than a tenth from the others.
         identify: What of a Resource (its bytes as in ``resource.proto``) tells targets of an instance apart;
             all of it by default, so that a client whose Resource changes begins anew.
     """
@@ -71,9 +75,12 @@ class Cumulative(Generic[TargetState, SeriesState]):
     ) -> None:
         self.statistics = Statistics()
         self._max_series = max_series
+        self._share = max(1, max_series // _SHARE)
         self._identify = identify
         #: Whose last push is the newest is the last.
         self._instances: OrderedDict[str, _Instance[TargetState, SeriesState]] = OrderedDict()
+        #: Those that have more than their share: always fewer than ``_SHARE``.
+        self._large: set[_Instance[TargetState, SeriesState]] = set()
         self._looked_ns = 0
 
     def take(self, push: Push) -> Taken[TargetState, SeriesState]:
@@ -180,10 +187,17 @@ class Cumulative(Generic[TargetState, SeriesState]):
     ) -> bool:
         """Make room for one more series, and count it; False where there is none."""
         while self.statistics.series >= self._max_series:
-            if next(iter(self._instances.values())) is instance:
+            if instance.series >= self._share:
                 return False
-            self._evict_oldest(ended)
+            if self._large:
+                self.statistics.evicted_instances += 1
+                self._end(max(self._large, key=lambda one: one.series), ended)
+            else:
+                self._evict_oldest(ended)
         self.statistics.series += 1
+        instance.series += 1
+        if instance.series > self._share:
+            self._large.add(instance)
         return True
 
     def _evict_oldest(self, ended: Ended[TargetState, SeriesState]) -> None:
@@ -205,7 +219,7 @@ class Cumulative(Generic[TargetState, SeriesState]):
                 for attributes, series in list(family.items()):
                     if series.seen_ns < oldest_ns:
                         del family[attributes]
-                        self._end_series(series, ended)
+                        self._end_series(instance, series, ended)
                 if not family:
                     del target.series[name]
 
@@ -225,10 +239,18 @@ class Cumulative(Generic[TargetState, SeriesState]):
         instance.by_resource.clear()
         for family in target.series.values():
             for series in family.values():
-                self._end_series(series, ended)
+                self._end_series(instance, series, ended)
         ended.targets.append(target)
 
-    def _end_series(self, series: Series[SeriesState], ended: Ended[TargetState, SeriesState]) -> None:
+    def _end_series(
+        self,
+        instance: _Instance[TargetState, SeriesState],
+        series: Series[SeriesState],
+        ended: Ended[TargetState, SeriesState],
+    ) -> None:
         series.alive = False
         self.statistics.series -= 1
+        instance.series -= 1
+        if instance.series <= self._share:
+            self._large.discard(instance)
         ended.series.append(series)

@@ -161,3 +161,31 @@ def test_too_long_a_resource_is_refused_with_its_points() -> None:
     taken = state.take(push(*metrics, at=10, resource={"service.name": "x" * 70_000}))
     assert (taken.refused, sums(taken)) == (2, [])
     assert state.take(push(*metrics, at=11, resource={"service.name": "x" * 1_000})).refused == 0
+
+
+def test_a_client_with_ever_new_names_takes_no_more_than_a_tenth_from_others() -> None:
+    state = cumulative(max_series=100)
+    ended = []
+    for n in range(20):
+        new = [gauge(f"new-{n}-{one}", number(1, at=n)) for one in range(200)]
+        taken = state.take(push(*new, at=n, instance="churning"))
+        ended += taken.ended.series
+        for name in range(9):
+            others = [gauge(f"g{one}", number(1, at=n)) for one in range(9)]
+            other = state.take(push(*others, at=n, instance=f"other-{name}"))
+            assert len(other.points) == 9
+            ended += other.ended.series
+    # It was there first, and had all the room for as long as nobody else needed it.
+    assert {series.name.split("-")[1] for series in ended} == {"0"}
+    assert state.statistics.evicted_instances == 1
+    assert (taken.refused, state.statistics.series) == (200, 100)
+
+
+def test_an_instance_below_its_share_takes_the_room_of_those_above_it_first() -> None:
+    state = cumulative(max_series=40)
+    state.take(push(gauge("g", number(1, at=10)), at=10, instance="quiet"))
+    large = [gauge("g", number(1, at=11, labels={"n": n})) for n in range(39)]
+    state.take(push(*large, at=11, instance="large"))
+    taken = state.take(push(gauge("g", number(1, at=12)), at=12, instance="small"))
+    assert (len(taken.points), len(taken.ended.series), state.statistics.series) == (1, 39, 2)
+    assert len(state.take(push(gauge("g", number(1, at=13)), at=13, instance="quiet")).ended.series) == 0
