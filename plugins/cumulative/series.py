@@ -135,11 +135,17 @@ class Series(Generic[SeriesState]):
         self.number, self._rounded, self._lost = delta, float(delta), 0.0
         return True
 
-    def follow_number(self, number: float, start_ns: int, time_ns: int) -> None:
+    def follow_number(self, number: float, start_ns: int, time_ns: int) -> bool:
         """Note a number that is cumulative already, or a gauge's.
 
         A counter that became smaller under the same start has begun anew after its last point.
+
+        Returns:
+            False, and nothing was noted, where no counter can have that number: a negative one, or none that
+            is finite.
         """
+        if self.kind is Kind.COUNTER and (not math.isfinite(number) or number < 0):
+            return False
         if self.kind is not Kind.GAUGE:
             start_ns = min(start_ns, time_ns)
             if self.kind is Kind.COUNTER:
@@ -148,6 +154,7 @@ class Series(Generic[SeriesState]):
                 start_ns = max(start_ns, self.start_ns)
             self.start_ns = start_ns
         self.number = number
+        return True
 
     def add_histogram(self, point: Any, time_ns: int) -> bool:
         """Add a histogram's delta and make its point cumulative.

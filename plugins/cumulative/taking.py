@@ -93,7 +93,9 @@ class Taking(Generic[TargetState, SeriesState]):
                     continue
                 told: Kept[SeriesState] = (shape, series.start_ns, time_ns, series.number)
             else:
-                series.follow_number(number, start_ns, time_ns)
+                if not series.follow_number(number, start_ns, time_ns):
+                    taken.refused += 1
+                    continue
                 as_it_came = series.kind is Kind.GAUGE or series.start_ns == start_ns
                 told = metric if as_it_came else (shape, series.start_ns, time_ns, number)
             if again is not None:
@@ -213,9 +215,10 @@ class Taking(Generic[TargetState, SeriesState]):
 def _count(
     series: Series[Any], point: Any, number: float, start_ns: int, time_ns: int, *, delta: bool
 ) -> bool:
-    """Count a number and make its point cumulative; False where it can't be added."""
+    """Count a number and make its point cumulative; False where it can't count."""
     if not delta:
-        series.follow_number(number, start_ns, time_ns)
+        if not series.follow_number(number, start_ns, time_ns):
+            return False
         if series.kind is not Kind.GAUGE and series.start_ns != start_ns:
             point.start_time_unix_nano = series.start_ns
         return True

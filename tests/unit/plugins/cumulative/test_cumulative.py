@@ -160,6 +160,19 @@ def test_a_delta_that_cannot_be_added_is_left_out(bad: float) -> None:
     assert sums(state.take(push(counter("c", number(2, since=20, at=30)), at=30))) == [(7, 0, 30)]
 
 
+@pytest.mark.parametrize("bad", [-1, -0.5, math.nan, math.inf])
+@pytest.mark.parametrize("good", [5, 5.0])
+def test_a_cumulative_number_that_no_counter_has_is_left_out(good: float, bad: float) -> None:
+    state = cumulative()
+    first = state.take(push(counter("c", number(bad, since=1, at=5), temporality=CUMULATIVE), at=5))
+    assert (sums(first), first.refused) == ([], 1)
+    state.take(push(counter("c", number(good, since=1, at=10), temporality=CUMULATIVE), at=10))
+    taken = state.take(push(counter("c", number(bad, since=1, at=20), temporality=CUMULATIVE), at=20))
+    assert (sums(taken), taken.refused) == ([], 1)
+    told = state.take(push(counter("c", number(good + 2, since=1, at=30), temporality=CUMULATIVE), at=30))
+    assert sums(told) == [(7, 1, 30)]
+
+
 def test_a_sum_without_a_temporality_is_left_out() -> None:
     taken = cumulative().take(push(counter("c", number(5, at=10), temporality=0), at=10))
     assert (sums(taken), taken.refused) == ([], 1)
