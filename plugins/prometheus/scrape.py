@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import socket
+import socketserver
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -62,6 +63,10 @@ class _Server(ThreadingHTTPServer):
             super().__init__(address, _Handler)
         except OSError as error:
             raise OSError(f"bind: cannot listen on {host}:{port}: {error.strerror or error}") from None
+
+    def server_bind(self) -> None:
+        # HTTPServer's own looks up the host's name, for which it may wait on DNS.
+        socketserver.TCPServer.server_bind(self)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._free.acquire(blocking=False):

@@ -78,6 +78,12 @@ def test_an_address_that_is_taken_fails_the_start() -> None:
         other.stop()
 
 
+def test_a_start_waits_for_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getfqdn", lambda name: pytest.fail(f"looked up {name}"))
+    with serving() as (_, client):
+        assert client.get("/metrics").status_code == 200
+
+
 def test_it_can_start_again_where_it_was() -> None:
     with serving() as (plugin, _):
         config = plugin.config
