@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,19 @@ def test_after_a_crash_little_is_delivered_again(tmp_path: Path) -> None:
     read = read_all(opened(tmp_path / "copy", max_bytes=1 << 24))
     assert read == list(range(read[0], 600))
     assert 0 < read[0] <= 500
+
+
+def test_after_a_quiet_time_nothing_is_delivered_again(tmp_path: Path) -> None:
+    before = opened(tmp_path / "spool")
+    append_each(before, 1, 51)
+    for spooled in before.read(49, EVERYTHING):
+        before.commit(spooled.position)
+    time.sleep(0.15)
+    (last,) = before.read(10, EVERYTHING)
+    before.commit(last.position)
+    shutil.copytree(tmp_path / "spool", tmp_path / "crashed")
+    assert read_all(opened(tmp_path / "crashed")) == []
+    before.close()
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "flipped", "longer", "a folder"])
