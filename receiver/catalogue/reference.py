@@ -68,7 +68,8 @@ def reference(catalogue: Catalogue) -> str:
     parts.append(
         "\n## The draft's metrics\n\nKIP-714's draft had other metrics. No released client sends them; a "
         "client built to the draft may.\n\n"
-        "| name | kind | unit | by | combines | released as | what it tells |\n|---|---|---|---|---|---|---|\n"
+        "| name | kind | unit | by | combines | released as | what it tells |\n"
+        "|---|---|---|---|---|---|---|\n"
     )
     for metric in draft:
         names = ", ".join(f"`{_short(name)}`" for name in metric.released_names)
