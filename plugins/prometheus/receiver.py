@@ -19,6 +19,7 @@ from plugins.prometheus.remote_write import RemoteWriter
 from plugins.prometheus.scrape import ScrapeServer
 from plugins.prometheus.table import SeriesTable, Written
 from receiver.plugin import (
+    BatchRefusedError,
     ClientTelemetryContext,
     ClientTelemetryPayload,
     ClientTelemetryReceiver,
@@ -34,6 +35,8 @@ __all__ = ["PrometheusReceiver"]
 _LOOK_EVERY_S = 5.0
 #: How many ends of series one request tells.
 _MAX_SAMPLES = 5_000
+#: Requests with ends in a row; pushes wait for them.
+_MAX_REQUESTS = 50
 
 
 class PrometheusReceiver(ClientTelemetryReceiver):
@@ -58,6 +61,8 @@ class PrometheusReceiver(ClientTelemetryReceiver):
         #: What says that series ended, after samples that are written; ``_ends_lock`` is never held for long.
         self._ends: list[Sample] = []
         self._ends_lock = threading.Lock()
+        #: By the monotonic clock; before, the destination wants none.
+        self._ends_after = 0.0
         self._server: ScrapeServer | None = None
         self._stopping = threading.Event()
         self._telling: threading.Thread | None = None
@@ -142,15 +147,28 @@ class PrometheusReceiver(ClientTelemetryReceiver):
             self._ends += ends[: max(0, room)]
 
     def _write_ends(self, writer: RemoteWriter) -> None:
-        """Write what ended, in requests of its own; that fails no push."""
-        while ends := self._ends[:_MAX_SAMPLES]:
+        """Write what ended, in requests of its own; that fails no push.
+
+        A request that is refused for what is in it is halved until the rest passes. A series whose end nobody
+        takes ends after Prometheus's five minutes.
+        """
+        size = _MAX_SAMPLES
+        for _ in range(_MAX_REQUESTS):
+            ends = self._ends[:size]
+            if not ends or time.monotonic() < self._ends_after:
+                return
             try:
                 writer.write(ends)
-            except RetryableError:
+            except RetryableError as error:
+                self._ends_after = time.monotonic() + (error.retry_after_s or 0.0)
                 return
+            except BatchRefusedError:
+                if len(ends) > 1:
+                    size = len(ends) // 2
+                    continue
             except ExportError:
-                # A series whose end nobody takes ends after Prometheus's five minutes.
                 pass
+            size = min(2 * size, _MAX_SAMPLES)
             with self._ends_lock:
                 del self._ends[: len(ends)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -165,7 +166,7 @@ def test_silence_is_told_also_after_a_restart(
     assert end != end
 
 
-@pytest.mark.parametrize(("status", "ends"), [(503, 2), (400, 1)])
+@pytest.mark.parametrize(("status", "ends"), [(503, 1), (400, 0)])
 def test_an_end_that_is_not_taken_fails_no_push(server: HttpDestination, status: int, ends: int) -> None:
     server.answer = lambda body: (
         all_written(body) if totals([body]) != [[]] and totals([body])[0][0] > 0 else Reply(status)
@@ -173,8 +174,42 @@ def test_an_end_that_is_not_taken_fails_no_push(server: HttpDestination, status:
     with writing(server) as one:
         assert one.export_batch([counted(1, terminating=True)]) is None
         server.answer = all_written
+        before = len(server.bodies)
         assert one.export_batch([counted(2, instance="b")]) is None
-    assert sum(values[0] != values[0] for values in totals(server.bodies)) == ends
+    assert sum(values[0] != values[0] for values in totals(server.bodies[before:])) == ends
+
+
+def test_an_end_that_is_refused_takes_no_other_along(http_server: HttpDestination) -> None:
+    taken: list[str] = []
+
+    def refuse_one(body: bytes) -> Reply:
+        series = [
+            labels for labels, sample, _ in decoded(unpacked(body), "1.0") if sample.value != sample.value
+        ]
+        if any(labels.get("n") == "7" for labels in series):
+            return Reply(400)
+        taken.extend(labels["n"] for labels in series if "n" in labels)
+        return Reply(204)
+
+    http_server.answer = refuse_one
+    points = [number(1, at=1, labels={"n": n}) for n in range(100)]
+    with writing(http_server, version="1.0") as one:
+        assert one.export_batch([push(counter("c", *points), at=1, terminating=True)]) is None
+    assert sorted(taken, key=int) == [str(n) for n in range(100) if n != 7]
+
+
+def test_ends_wait_for_as_long_as_the_destination_says(server: HttpDestination) -> None:
+    server.answer = lambda body: (
+        all_written(body) if totals([body])[0][0] > 0 else Reply(429, headers={"retry-after": "1"})
+    )
+    with writing(server) as one:
+        one.export_batch([counted(1, terminating=True)])
+        one.export_batch([counted(2, instance="b")])
+        assert len(server.bodies) == 3
+        server.answer = all_written
+        time.sleep(1.1)
+        one.export_batch([counted(3, instance="b")])
+    assert sum(values[0] != values[0] for values in totals(server.bodies)) == 2
 
 
 @pytest.mark.parametrize(
