@@ -6,6 +6,7 @@ series began; prometheus_client, which writes them at each scrape, takes several
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from plugins.prometheus.lines import Line
@@ -21,6 +22,9 @@ def exposition(families: Iterable[Family], *, openmetrics: bool) -> bytes:
     There are no times on the lines: then Prometheus itself sees when a series is there no more. Exponential
     histograms are left out, because neither format has them.
 
+    A format has each name once, with one type. Metrics of which two need the same name are told without a
+    type, by the names of their samples: so nobody's series are left out for a name that somebody else took.
+
     Args:
         families: From :meth:`plugins.prometheus.table.SeriesTable.families`.
         openmetrics: Which format; only OpenMetrics tells since when something counts.
@@ -28,7 +32,14 @@ def exposition(families: Iterable[Family], *, openmetrics: bool) -> bytes:
     Source: Prometheus, "Text-based format"; OpenMetrics 1.0, "Text format".
     """
     out: list[str] = []
-    for family in families:
+    families = list(families)
+    names = [one.name.openmetrics if openmetrics else one.name.samples for one in families]
+    needed = Counter(name for several in names for name in several)
+    untyped: dict[str, list[str]] = {}
+    for family, several in zip(families, names, strict=True):
+        if any(needed[name] > 1 for name in several):
+            _write_untyped(family, untyped)
+            continue
         name = family.name
         shown = name.family if openmetrics else name.name
         kind = "gauge" if name.type is MetricType.INFO and not openmetrics else name.type.value
@@ -49,9 +60,19 @@ def exposition(families: Iterable[Family], *, openmetrics: bool) -> bytes:
                 out.append(f"{name.family}_created{lines[-1][1].text} {start_ms / 1000}\n")
         if len(out) == series:
             del out[head:]
+    for sample, told in untyped.items():
+        out.append(f"# TYPE {sample} {'unknown' if openmetrics else 'untyped'}\n")
+        out += told
     if openmetrics:
         out.append("# EOF\n")
     return "".join(out).encode()
+
+
+def _write_untyped(family: Family, untyped: dict[str, list[str]]) -> None:
+    for exposed in list(family.members.values()):
+        lines, values, _ = exposed.last
+        for (line, labels, *_), value in zip(lines, values, strict=False):
+            untyped.setdefault(line, []).append(f"{line}{labels.text} {_text(value)}\n")
 
 
 def _lacks_sum(name: MetricName, lines: Sequence[Line]) -> bool:

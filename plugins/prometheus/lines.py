@@ -33,6 +33,7 @@ Layout = tuple[tuple[str, str, str], ...]
 
 #: The layout of everything but histograms and summaries.
 ONE_SAMPLE: Final[Layout] = (("", "", ""),)
+_OF_SAMPLES: Final = frozenset({"le", "quantile"})
 _NAN: Final = math.nan
 
 
@@ -57,24 +58,19 @@ class LabelSet:
 Line = tuple[str, LabelSet, MetricName, str]
 
 
-def series_labels(kind: Kind, target: Labels, attributes: Sequence[bytes]) -> Labels:
+def series_labels(target: Labels, attributes: Sequence[bytes]) -> Labels:
     """The labels of a series: its target's and its own.
 
     The target's win: one of a point's own with the same name becomes ``exported_...``, as one that collides
-    does when Prometheus scrapes.
+    does when Prometheus scrapes. So does one with the name of a label that tells samples of a point apart.
 
     Args:
-        kind: What the series is.
         target: The labels of its target.
         attributes: Its attributes, each an encoded ``KeyValue``.
     """
     labels = dict(target)
     for name, value in labels_of(map(KeyValue.FromString, attributes)).items():
-        while (
-            name in labels
-            or (name == "le" and kind is Kind.HISTOGRAM)
-            or (name == "quantile" and kind is Kind.SUMMARY)
-        ):
+        while name in labels or name in _OF_SAMPLES:
             name = f"exported_{name}"
         labels[name] = value
     return tuple(sorted(labels.items()))

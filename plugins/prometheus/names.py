@@ -79,10 +79,10 @@ _TYPES: Final = {
 
 _FAMILY_SUFFIX: Final = {MetricType.COUNTER: "_total", MetricType.INFO: "_info"}
 _PARTS: Final = {
-    MetricType.COUNTER: ("_created",),
-    MetricType.HISTOGRAM: ("_bucket", "_count", "_sum", "_created"),
-    MetricType.SUMMARY: ("_count", "_sum", "_created"),
+    MetricType.HISTOGRAM: ("_bucket", "_count", "_sum"),
+    MetricType.SUMMARY: ("_count", "_sum"),
 }
+_COUNTING: Final = frozenset({MetricType.COUNTER, MetricType.HISTOGRAM, MetricType.SUMMARY})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +106,16 @@ class MetricName:
         return self.name.removesuffix(suffix)
 
     @property
-    def taken(self) -> frozenset[str]:
-        """Every name that it takes from other metrics: its own and its samples'."""
-        parts = _PARTS.get(self.type, ())
-        return frozenset({self.name, self.family, *(self.family + part for part in parts)})
+    def samples(self) -> tuple[str, ...]:
+        """Its name and those of its parts: what its samples are called."""
+        return (self.name, *(self.name + part for part in _PARTS.get(self.type, ())))
+
+    @property
+    def openmetrics(self) -> tuple[str, ...]:
+        """Every name that is its own in OpenMetrics: its samples', the family's, that of its start."""
+        family = self.family
+        created = (f"{family}_created",) if self.type in _COUNTING else ()
+        return (*self.samples, *created, *((family,) if family != self.name else ()))
 
 
 def metric_name(name: str, unit: str, kind: Kind) -> MetricName:

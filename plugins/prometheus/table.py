@@ -1,7 +1,7 @@
 """What Prometheus is told: every living series with its last values.
 
 Owns the way from a push to samples: the names and labels of each series, made once and kept with it, its last
-values, its end, and which of two metrics has the name that both would have. No I/O.
+values, its end, and that no two have one name and the same labels. No I/O.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ from receiver.plugin import Push
 __all__ = ["Exposed", "Family", "SeriesTable", "Written"]
 
 _TARGET_INFO: Final = MetricName(name="target_info", type=MetricType.INFO, unit="")
-_MANY_SAMPLES: Final = frozenset({Kind.HISTOGRAM, Kind.SUMMARY})
 #: Kinds that count since a start.
 _COUNTING: Final = frozenset({Kind.COUNTER, Kind.HISTOGRAM, Kind.EXPONENTIAL, Kind.SUMMARY})
 
@@ -69,7 +68,7 @@ class Exposed:
     """A series as Prometheus has it: of one line, or of several.
 
     Attributes:
-        family: Its metric; None: it is not told, because another has its name or its labels.
+        family: Its metric; None: it is not told, because another has its name and its labels.
         labels: Its labels, without those of single lines.
         ended: Whether its series ended, and it is only shown until it was scraped.
         last: Its lines, their values, and since when they count (milliseconds since the epoch; 0: unknown, or
@@ -154,8 +153,8 @@ class SeriesTable:
         )
         self._targets = Family(_TARGET_INFO, "")
         self._families: dict[MetricName, Family] = {_TARGET_INFO: self._targets}
-        #: Who has which name.
-        self._taken: dict[str, Family] = dict.fromkeys(_TARGET_INFO.taken, self._targets)
+        #: The metrics that have samples of a name, by that name.
+        self._named: dict[str, list[Family]] = {}
         #: What says that series ended, of the call that is under way.
         self._ends: list[Sample] = []
         #: Series whose clients have pushed their last, and until when they are shown, in order.
@@ -219,7 +218,7 @@ class SeriesTable:
         reasons = {
             "not after the last of their series": late,
             "nothing that can be added, too long, or more than max_series": refused,
-            "name or labels taken by another series, or buckets that Prometheus lacks": hidden,
+            "name and labels taken by another series, or buckets that Prometheus lacks": hidden,
         }
         parts = [f"{count} points left out: {why}" for why, count in reasons.items() if count]
         if evicted := self._cumulative.statistics.evicted_instances - self._evicted:
@@ -263,23 +262,29 @@ class SeriesTable:
     def _expose(self, series: Series[Exposed], target: TargetState) -> Exposed:
         labels = self._label_set(series, target)
         name = metric_name(series.name, series.unit, series.kind)
+        same = [
+            member
+            for one in name.samples
+            for family in self._named.get(one, ())
+            if (member := family.members.get(labels.pairs)) is not None
+        ]
+        # A second target_info of a client makes each query fail that joins it, for all clients.
+        if _TARGET_INFO.name in name.samples or not all(member.ended for member in same):
+            return Exposed(series.kind, None, labels)
+        for member in same:
+            self._hide(member)
         family = self._families.get(name)
         if family is None:
-            if any(one in self._taken for one in name.taken):
-                return Exposed(series.kind, None, labels)
             family = self._families[name] = Family(name, series.description)
-            self._taken.update(dict.fromkeys(name.taken, family))
-        if (member := family.members.get(labels.pairs)) and not member.ended:
-            return Exposed(series.kind, None, labels)
+            for one in name.samples:
+                self._named.setdefault(one, []).append(family)
         exposed = family.members[labels.pairs] = Exposed(series.kind, family, labels)
         return exposed
 
     def _label_set(self, series: Series[Exposed], target: TargetState) -> LabelSet:
-        if series.kind in _MANY_SAMPLES:
-            return LabelSet(series_labels(series.kind, target.labels, series.attributes))
         labels = target.label_sets.get(series.attributes)
         if labels is None:
-            labels = LabelSet(series_labels(series.kind, target.labels, series.attributes))
+            labels = LabelSet(series_labels(target.labels, series.attributes))
             target.label_sets[series.attributes] = labels
         return labels
 
@@ -360,8 +365,10 @@ class SeriesTable:
         del family.members[pairs]
         if not family.members and family is not self._targets:
             del self._families[family.name]
-            for name in family.name.taken:
-                del self._taken[name]
+            for name in family.name.samples:
+                self._named[name].remove(family)
+                if not self._named[name]:
+                    del self._named[name]
 
     def _tell_end(self, exposed: Exposed, lines: Iterable[Line], now_ms: int) -> None:
         if self._version and exposed.family is not None:

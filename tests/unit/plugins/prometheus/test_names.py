@@ -51,10 +51,19 @@ def test_a_family_is_called_without_its_counters_suffix() -> None:
     assert metric_name("a", "s", Kind.GAUGE).family == "a_seconds"
 
 
-def test_the_names_that_a_metric_takes_from_others() -> None:
-    assert metric_name("a", "", Kind.COUNTER).taken == {"a", "a_total", "a_created"}
-    assert metric_name("a", "", Kind.HISTOGRAM).taken == {"a", "a_bucket", "a_count", "a_sum", "a_created"}
-    assert metric_name("a", "", Kind.GAUGE).taken == {"a"}
+@pytest.mark.parametrize(
+    ("kind", "samples", "more"),
+    [
+        (Kind.GAUGE, {"a"}, set()),
+        (Kind.COUNTER, {"a_total"}, {"a", "a_created"}),
+        (Kind.HISTOGRAM, {"a", "a_bucket", "a_count", "a_sum"}, {"a_created"}),
+        (Kind.SUMMARY, {"a", "a_count", "a_sum"}, {"a_created"}),
+    ],
+)
+def test_the_names_that_a_metric_needs(kind: Kind, samples: set[str], more: set[str]) -> None:
+    name = metric_name("a", "", kind)
+    assert set(name.samples) == samples
+    assert sorted(name.openmetrics) == sorted(samples | more)
 
 
 @given(st.text(), st.text(), st.sampled_from(Kind))

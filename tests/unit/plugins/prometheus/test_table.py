@@ -7,6 +7,8 @@ import math
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
+from plugins.cumulative import Kind
+from plugins.prometheus.exposition import exposition
 from tests.unit.plugins.cumulative.support import BEGIN, CUMULATIVE, SECOND, counter, gauge, number
 from tests.unit.plugins.cumulative.test_histograms import exponential, histogram
 from tests.unit.plugins.prometheus.support import LABELS, RESOURCE, own, push, scraped, table
@@ -170,25 +172,108 @@ def test_a_bucket_keeps_its_boundary() -> None:
     assert {dict(labels)["le"] for labels in scraped(series)["h_bucket"]} == {"1.0", "5.0", "+Inf"}
 
 
+X, X_TOTAL, H = ("x", Kind.COUNTER), ("x.total", Kind.GAUGE), ("h", Kind.HISTOGRAM)
+H_COUNT, H_BUCKET = ("h.count", Kind.GAUGE), ("h.bucket", Kind.GAUGE)
+
+
+def metric(name: str, kind: Kind, value: int, at: int = 10) -> Metric:
+    """A metric of a kind with one point."""
+    match kind:
+        case Kind.HISTOGRAM:
+            return histogram([value, 0, 0], at=at)
+        case Kind.SUMMARY:
+            made = Metric(name=name)
+            made.summary.data_points.add(count=value, time_unix_nano=BEGIN + at * SECOND)
+            return made
+        case Kind.COUNTER:
+            return counter(name, number(value, at=at))
+        case _:
+            return gauge(name, number(value, at=at))
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        (counter("x", number(1, at=10)), gauge("x.total", number(1, at=10))),
-        (counter("x", number(1, at=10)), gauge("x", number(1, at=10))),
-        (histogram([1, 0, 0], at=10), gauge("h.count", number(1, at=10))),
-        (gauge("x.y", number(1, at=10)), gauge("x_y", number(2, at=10))),
-        (gauge("x", number(1, at=10)), gauge("target_info", number(2, at=10))),
+        (X, X_TOTAL),
+        (H, H_COUNT),
+        (H, H_BUCKET),
+        (H, ("h", Kind.GAUGE)),
+        (("h", Kind.SUMMARY), ("h", Kind.GAUGE)),
+        (("h", Kind.SUMMARY), H),
+        (("x.y", Kind.GAUGE), ("x_y", Kind.GAUGE)),
+        (("x", Kind.GAUGE), ("target_info", Kind.GAUGE)),
     ],
 )
-def test_of_two_that_would_have_one_name_the_first_has_it(first: Metric, second: Metric) -> None:
-    series = table()
-    written = series.take(push(first, second, at=10))
+def test_of_two_series_of_a_client_with_one_name_the_first_is_told(
+    first: tuple[str, Kind], second: tuple[str, Kind]
+) -> None:
+    series = table("2.0")
+    written = series.take(push(metric(*first, 1), metric(*second, 2), at=10))
     assert written.left_out == 1
-    assert "name or labels taken" in written.reason
+    assert "name and labels taken" in written.reason
     before = scraped(series)
-    again = series.take(push(second, at=20))
-    assert again.left_out == 1
+    again = series.take(push(metric(*second, 3, at=20), at=20))
+    assert (again.left_out, [line[0] for line, _ in again.samples]) == (1, ["target_info"])
     assert scraped(series) == before
+
+
+@pytest.mark.parametrize("openmetrics", [True, False])
+@pytest.mark.parametrize(
+    ("first", "second", "sample"),
+    [
+        (("x", Kind.GAUGE), X, "x_total"),
+        (X, ("x", Kind.GAUGE), "x"),
+        (X_TOTAL, X, "x_total"),
+        (X, X_TOTAL, "x_total"),
+        (("x.created", Kind.GAUGE), X, "x_total"),
+        (H_COUNT, H, "h_count"),
+        (H_BUCKET, H, "h_bucket"),
+        (H, H_COUNT, "h_count"),
+        (("h", Kind.GAUGE), H, "h_count"),
+        (("h", Kind.SUMMARY), H, "h_count"),
+        (("target", Kind.GAUGE), X, "target_info"),
+    ],
+)
+def test_nobody_silences_a_metric_of_another_client_by_its_name(
+    first: tuple[str, Kind], second: tuple[str, Kind], sample: str, *, openmetrics: bool
+) -> None:
+    series = table("2.0")
+    other = {**RESOURCE, "client_instance_id": "b"}
+    series.take(push(metric(*first, 1), at=10, instance="b", resource=other))
+    written = series.take(push(metric(*second, 2), at=10))
+    assert written.left_out == 0
+    assert sample in {line[0] for line, _ in written.samples}
+    found = scraped(series, openmetrics=openmetrics)
+    assert any(dict(labels)["instance"] == LABELS["instance"] for labels in found[sample])
+    assert sum(len(values) for values in found.values()) >= 4
+
+
+def test_a_name_that_two_types_need_has_none() -> None:
+    series = table()
+    other = {**RESOURCE, "client_instance_id": "b"}
+    series.take(push(gauge("x", number(1, at=10)), at=10, instance="b", resource=other))
+    series.take(push(counter("x", number(2, since=5, at=10)), at=10))
+    # In text the two have different names.
+    text = exposition(series.families(), openmetrics=False).decode()
+    assert "# TYPE x gauge\n" in text
+    assert "# TYPE x_total counter\n" in text
+    openmetrics = exposition(series.families(), openmetrics=True).decode()
+    assert "# TYPE x unknown\n" in openmetrics
+    assert "# TYPE x_total unknown\n" in openmetrics
+    assert "x_created" not in openmetrics
+    series.take(push(at=11, instance="b", terminating=True))
+    series.expire(BEGIN + 100 * SECOND)
+    series.take(push(counter("x", number(2, since=5, at=111)), at=111))
+    assert "# TYPE x counter\n" in exposition(series.families(), openmetrics=True).decode()
+
+
+def test_a_label_that_tells_samples_apart_is_no_clients() -> None:
+    series = table()
+    labels: dict[str, str | int] = {"le": "1.0", "quantile": "0.5"}
+    series.take(push(gauge("h.bucket", number(1, at=10, labels=labels)), histogram([1, 0, 0], at=10), at=10))
+    assert {"exported_le": "1.0", "exported_quantile": "0.5"} in [
+        own(dict(labels)) for labels in scraped(series)["h_bucket"]
+    ]
 
 
 def test_clients_that_tell_a_unit_and_those_that_dont_have_one_metric() -> None:
@@ -205,6 +290,22 @@ def test_a_name_is_free_again_when_its_series_ended() -> None:
     series.take(push(counter("x", number(1, at=10)), at=10, terminating=True))
     series.take(push(gauge("x", number(7, at=20)), at=20, instance="b"))
     assert only(scraped(series)["x"])[1] == 7
+
+
+def test_a_series_that_lingers_yields_its_name_to_one_of_another_type() -> None:
+    series = table(linger_s=60)
+    series.take(push(gauge("x.total", number(1, at=10)), at=10, terminating=True))
+    assert series.take(push(counter("x", number(7, at=12)), at=12)).left_out == 0
+    assert only(scraped(series)["x_total"])[1] == 7
+
+
+def test_names_that_nobody_has_take_no_room() -> None:
+    series = table(linger_s=0)
+    for at in (10, 11):
+        pair = gauge("x.total", number(1, at=at)), counter("x", number(7, at=at))
+        series.take(push(*pair, at=at, terminating=True))
+    assert [family.name.name for family in series.families()] == ["target_info"]
+    assert series._named == {}
 
 
 def test_a_clients_nan_is_no_end_of_a_series() -> None:
