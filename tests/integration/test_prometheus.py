@@ -253,6 +253,42 @@ def test_histograms_are_prometheus_own(version: str) -> None:
         assert 2**0.75 < median < 2
 
 
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_two_clients_may_have_two_types_of_one_name(version: str) -> None:
+    bind = f"{LOOPBACK}:{free_port()}"
+    with Prometheus(scrape=[bind]) as prometheus:
+        way = {"url": prometheus.write_url, "version": version}
+        written: dict[str, object] = {"type": "prometheus", "remote_write": way, "job": "written"}
+        scraped: dict[str, object] = {"type": "prometheus", "name": "scraped", "bind": bind, "job": "scraped"}
+        host = PluginHost(load_plugins([{**one, "delivery": "memory"} for one in (written, scraped)]))
+        host.start()
+        rivals = (
+            *(gauge(name, number(1, at=1)) for name in ("x", "y.total", "h.count", "target")),
+            counter("z", number(1, at=1)),
+        )
+        metrics = (
+            *(counter(name, number(2, at=1)) for name in ("x", "y")),
+            histogram([1, 1, 1], at=1),
+            gauge("z.total", number(2, at=1)),
+        )
+        for instance, told in (("rival", rivals), ("other", metrics)):
+            resource = {"client_instance_id": instance}
+            one = push(*told, at=1, instance=instance, resource=resource, interval_ms=60_000)
+            now_ns = time.time_ns()
+            host.offer(replace(one, context=replace(one.context, received_at_ns=now_ns)))
+        values = {"x_total": 2, "y_total": 2, "z_total": 2, "h_count": 3, "target_info": 1}
+        for job in ("written", "scraped"):
+            for name, value in values.items():
+                series = f'{name}{{instance="other", job="{job}"}}'
+                wait_until(
+                    lambda series=series, value=value: prometheus.value(series) == value,  # type: ignore[misc]
+                    timeout_s=TIMEOUT_S,
+                    what=series,
+                )
+        assert host.stop(10)
+        assert [one.rejected_points for one in host.statistics()] == [0, 0]
+
+
 def test_names_are_those_that_prometheus_makes_of_the_same_metrics() -> None:
     """Sent to Prometheus's own OTLP endpoint, every standard metric and some odd ones have the same names."""
     odd = [
