@@ -116,8 +116,8 @@ class PrometheusConfig(PluginConfig):
         default=200_000,
         ge=1,
         le=100_000_000,
-        description="Series that are kept; beyond them, the client instance that has been silent for longest "
-        "goes. One takes about 1.5 kB.",
+        description="Series that are kept, of about 1.5 kB each; at the bound, a client instance that has a "
+        "tenth gets no more, and the largest above a tenth goes, else the one silent for longest.",
     )
 
     @field_validator("bind")
