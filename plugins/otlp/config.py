@@ -112,8 +112,8 @@ class OtlpConfig(PluginConfig):
         ge=1,
         le=100_000_000,
         description="With `cumulative`: most series that are added up, of some 650 bytes each; at the bound, "
-        "a client instance that has a tenth gets no more, and the largest above a tenth begins anew, else the "
-        "one silent for longest.",
+        "a client instance that has a tenth gets no more, and the largest above a tenth begins anew, else "
+        "the one silent for longest.",
     )
     tls: TlsConfig | None = Field(
         default=None, description="Certificates; null: the default authorities, no certificate of our own."
