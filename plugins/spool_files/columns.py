@@ -5,14 +5,13 @@ Owns the schema and its version. A column may be added at the end; none is renam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from receiver.plugin import Push
-from receiver.plugin import PushIdentity as Identity
+from receiver.plugin import Push, PushIdentity
 
-__all__ = ["FORMAT_VERSION", "IDENTITY", "SCHEMA", "Identity", "identities", "identity", "record_batch"]
+__all__ = ["FORMAT_VERSION", "IDENTITY", "SCHEMA", "identities", "record_batch"]
 
 #: In each file's own metadata, under ``kafka_client_telemetry.pushes``.
 FORMAT_VERSION = 1
@@ -81,11 +80,6 @@ def record_batch(pushes: Sequence[Push]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def identity(push: Push) -> Identity:
-    """Which push it is: its idempotency key."""
-    return push.identity
-
-
-def identities(table: pa.Table) -> set[Identity]:
-    """Which pushes a table's rows are."""
-    return set(zip(*(table.column(name).to_pylist() for name in IDENTITY), strict=True))
+def identities(rows: pa.RecordBatch | pa.Table) -> Iterator[PushIdentity]:
+    """Which pushes the rows are, in their order."""
+    return zip(*(rows.column(name).to_pylist() for name in IDENTITY), strict=True)

@@ -15,7 +15,7 @@ import fcntl
 import os
 import struct
 import zlib
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -25,7 +25,7 @@ from plugins.spool_files.columns import SCHEMA
 from plugins.spool_files.disk import sync_folder
 from plugins.spool_files.layout import Stem
 
-__all__ = ["ENDING", "Journal", "JournalRows", "UnreadableJournalError"]
+__all__ = ["ENDING", "Journal", "UnreadableJournalError"]
 
 #: What a journal's name ends with.
 ENDING = ".journal"
@@ -33,23 +33,12 @@ ENDING = ".journal"
 #: What the format is, and its version; padded, as Arrow wants its messages at multiples of 8.
 _HEADER = b"KCTPUSHJ" + struct.pack("<II", 1, 0)
 _FRAME = struct.Struct("<II")
+#: How much is read at once to check a frame, whose length may be of damage: no memory is taken for that.
+_CHECKED_BYTES = 1 << 20
 
 
 class UnreadableJournalError(Exception):
     """The journal is of another version, or isn't one at all: the operator must look at it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalRows:
-    """What a journal holds.
-
-    Attributes:
-        table: The pushes, in the order of their acceptance.
-        torn_bytes: Bytes at the end that are no whole frame: a write that was never acknowledged, or damage.
-    """
-
-    table: pa.Table
-    torn_bytes: int
 
 
 class Journal:
@@ -58,13 +47,16 @@ class Journal:
     Attributes:
         path: Where it is.
         stem: Its name.
-        size: Bytes of whole frames, with the header.
+        size: Bytes of whole frames, with the header; of one that was taken over, all that there is.
+        torn_bytes: Bytes at the end that are no whole frame, a write that was never acknowledged or damage;
+            known when :meth:`frames` has come to its end.
     """
 
     def __init__(self, path: Path, stem: Stem, descriptor: int, size: int) -> None:
         self.path = path
         self.stem = stem
         self.size = size
+        self.torn_bytes = 0
         self._descriptor = descriptor
 
     @classmethod
@@ -146,33 +138,63 @@ class Journal:
         """Whether somebody deleted it: a crash would lose what it holds."""
         return os.fstat(self._descriptor).st_nlink == 0
 
-    def read(self) -> JournalRows:
-        """Everything that was appended.
+    def frames(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Everything that was appended, a frame at a time: no more than one is in memory.
+
+        Yields:
+            Where a frame begins, for :meth:`batch`, and its pushes, in the order of their acceptance.
 
         Raises:
             OSError: The disk refuses.
             UnreadableJournalError: It is of another version, or damaged and its checksums don't tell.
         """
         # Not mapped: of a mapped file, an I/O error would end the process. Not by its name: it may be gone.
-        with open(self._descriptor, "rb", closefd=False) as file:
-            file.seek(0)
-            data = file.read()
-        if not data.startswith(_HEADER) and data != _HEADER[: len(data)]:
+        header = os.pread(self._descriptor, len(_HEADER), 0)
+        if header != _HEADER[: len(header)]:
             raise UnreadableJournalError(f"{self.path} is no journal of version 1")
-        batches = []
-        view, position = memoryview(data), min(len(_HEADER), len(data))
-        while position + _FRAME.size <= len(data):
-            length, checksum = _FRAME.unpack_from(data, position)
-            message = view[position + _FRAME.size : position + _FRAME.size + length]
-            if not length or len(message) != length or zlib.crc32(message) != checksum:
-                break
-            try:
-                batches.append(_batch(message))
-            # Arrow's own way to say that it is no message, or none whole; nothing is read from a disk here.
-            except (pa.ArrowException, OSError, EOFError) as error:
-                raise UnreadableJournalError(f"{self.path} at byte {position}: {error}") from None
+        position = len(_HEADER)
+        while length := self._whole(position):
+            yield position, self._decoded(position, length)
             position += _FRAME.size + length
-        return JournalRows(table=pa.Table.from_batches(batches, SCHEMA), torn_bytes=len(data) - position)
+        self.torn_bytes = max(0, self.size - position)
+
+    def batch(self, position: int) -> pa.RecordBatch:
+        """A frame that :meth:`frames` has yielded, once more.
+
+        Args:
+            position: Where it begins.
+
+        Raises:
+            OSError: The disk refuses, or has changed it.
+            UnreadableJournalError: The disk has changed it.
+        """
+        length = self._whole(position)
+        if not length:
+            raise OSError(errno.EIO, "not as it was read before", str(self.path))
+        return self._decoded(position, length)
+
+    def _whole(self, position: int) -> int:
+        """The length of the message of the frame that begins there, or 0 when there is no whole one."""
+        frame = os.pread(self._descriptor, _FRAME.size, position)
+        if len(frame) < _FRAME.size:
+            return 0
+        length, checksum = _FRAME.unpack(frame)
+        begin = position + _FRAME.size
+        end = begin + length
+        if end > self.size:
+            return 0
+        found = 0
+        for at in range(begin, end, _CHECKED_BYTES):
+            found = zlib.crc32(os.pread(self._descriptor, min(_CHECKED_BYTES, end - at), at), found)
+        return length if found == checksum else 0
+
+    def _decoded(self, position: int, length: int) -> pa.RecordBatch:
+        message = os.pread(self._descriptor, length, position + _FRAME.size)
+        try:
+            return _batch(message)
+        # Arrow's own way to say that it is no message, or none whole; nothing is read from a disk here.
+        except (pa.ArrowException, OSError, EOFError) as error:
+            raise UnreadableJournalError(f"{self.path} at byte {position}: {error}") from None
 
     def set_aside(self) -> None:
         """Give it a name under which it is never read again, and let go of it.
@@ -201,7 +223,7 @@ class Journal:
             self._descriptor = -1
 
 
-def _batch(message: memoryview) -> pa.RecordBatch:
+def _batch(message: bytes) -> pa.RecordBatch:
     batch = pa.ipc.read_record_batch(pa.py_buffer(message), SCHEMA)
     # Whoever reads a text with wrong offsets reads memory that isn't its own.
     batch.validate(full=True)

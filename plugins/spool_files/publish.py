@@ -1,12 +1,18 @@
-"""From a journal's rows to published files: written under another name, and renamed when they are whole.
+"""From a journal to published files: written under another name, and renamed when they are whole.
 
 Owns the Parquet form. A journal always gives the same file names, so publishing one again after a crash
 publishes only what is missing.
+
+A journal is read twice: to know which frames have pushes of which hour, and then each hour's frames, to be
+written. So one file is open at a time, however many hours there are, and no more is in memory than a row
+group and a frame, however long the journal is.
 """
 
 from __future__ import annotations
 
 import os
+from array import array
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,11 +21,14 @@ import pyarrow.parquet as pq
 
 from plugins.spool_files.columns import SCHEMA
 from plugins.spool_files.disk import make_folder, sync_folder
-from plugins.spool_files.layout import JOURNALS, Hour, Stem
+from plugins.spool_files.journal import Journal
+from plugins.spool_files.layout import JOURNALS, Hour
 from plugins.spool_files.manifest import Published
 
 __all__ = ["publish"]
 
+#: When the rows that wait are written as a row group, in bytes that are not compressed.
+_ROW_GROUP_BYTES = 8 << 20
 #: Level 6 takes five times as long for a fifteenth less; level 1 is no faster.
 _ZSTD_LEVEL = 3
 #: Every value of these is another one, so a dictionary of them only costs.
@@ -28,62 +37,102 @@ _UNIQUE = frozenset({"push_id", "received_at", "received_at_ns", "sequence", "ot
 _NO_STATISTICS = frozenset({"push_id", "otlp"})
 
 
-def publish(root: Path, stem: Stem, table: pa.Table) -> list[Published]:
-    """Publish a journal's rows, one file for each hour of receive times; files that are there stay.
+def publish(root: Path, journal: Journal) -> list[Published]:
+    """Publish a journal's pushes, one file for each hour of receive times; files that are there stay.
 
     Args:
         root: The plugin's folder.
-        stem: The journal's name.
-        table: Its rows.
+        journal: The journal, which stays.
 
     Returns:
         Every file of the journal, also one that was there.
 
     Raises:
         OSError: The disk refuses; files that were published stay, and no file is there in part.
+        UnreadableJournalError: The journal is of another version, or damaged; nothing is published.
     """
-    hours = pc.divide(table.column("received_at_ns"), Hour(1).start_ns)
-    numbers = sorted(pc.unique(hours).to_pylist())
-    if len(numbers) == 1:
-        return [_publish_hour(root, stem, Hour(numbers[0]), table)]
-    return [_publish_hour(root, stem, Hour(n), table.filter(pc.equal(hours, n))) for n in numbers]
+    hours: dict[int, _HourOfJournal] = {}
+    for position, batch in journal.frames():
+        for number, rows in _by_hour(batch):
+            hours.setdefault(number, _HourOfJournal(Hour(number))).add(position, rows)
+    return [hours[number].publish(root, journal) for number in sorted(hours)]
 
 
-def _publish_hour(root: Path, stem: Stem, hour: Hour, rows: pa.Table) -> Published:
-    file = hour.folder / f"{stem}.parquet"
-    target = root / file
-    if not target.exists():
-        new = root / JOURNALS / f"{stem}.{hour}.parquet.tmp"
-        make_folder(new.parent)
-        _write(new, rows)
-        make_folder(target.parent)
-        new.rename(target)
-        sync_folder(target.parent)
-    received = pc.min_max(rows.column("received_at_ns"))
-    return Published(
-        file=file.as_posix(),
-        rows=rows.num_rows,
-        bytes=target.stat().st_size,
-        otlp_bytes=pc.sum(pc.binary_length(rows.column("otlp"))).as_py(),
-        min_received_at_ns=received["min"].as_py(),
-        max_received_at_ns=received["max"].as_py(),
-        host=stem.host,
-        run=stem.run,
-        sequence=stem.number,
-    )
+class _HourOfJournal:
+    """What a journal has of one hour."""
+
+    def __init__(self, hour: Hour) -> None:
+        self._hour = hour
+        # Of its frames; there may be as many as pushes.
+        self._positions = array("Q")
+        self._rows = 0
+        self._otlp_bytes = 0
+        self._received: list[int] = []
+
+    def add(self, position: int, rows: pa.RecordBatch) -> None:
+        received = pc.min_max(rows.column("received_at_ns"))
+        self._positions.append(position)
+        self._rows += rows.num_rows
+        self._otlp_bytes += pc.sum(pc.binary_length(rows.column("otlp"))).as_py()
+        ends = (*self._received, received["min"].as_py(), received["max"].as_py())
+        self._received = [min(ends), max(ends)]
+
+    def publish(self, root: Path, journal: Journal) -> Published:
+        file = self._hour.folder / f"{journal.stem}.parquet"
+        target = root / file
+        if not target.exists():
+            new = root / JOURNALS / f"{journal.stem}.{self._hour}.parquet.tmp"
+            make_folder(new.parent)
+            _write(new, self._batches(journal))
+            make_folder(target.parent)
+            new.rename(target)
+            sync_folder(target.parent)
+        return Published(
+            file=file.as_posix(),
+            rows=self._rows,
+            bytes=target.stat().st_size,
+            otlp_bytes=self._otlp_bytes,
+            min_received_at_ns=self._received[0],
+            max_received_at_ns=self._received[1],
+            host=journal.stem.host,
+            run=journal.stem.run,
+            sequence=journal.stem.number,
+        )
+
+    def _batches(self, journal: Journal) -> Iterator[pa.RecordBatch]:
+        for position in self._positions:
+            yield dict(_by_hour(journal.batch(position)))[self._hour.number]
 
 
-def _write(path: Path, rows: pa.Table) -> None:
+def _by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of each hour, by its number, in their order."""
+    hours = pc.divide(batch.column("received_at_ns"), Hour(1).start_ns)
+    numbers = pc.unique(hours).to_pylist()
+    for number in numbers:
+        yield number, batch if len(numbers) == 1 else batch.filter(pc.equal(hours, number))
+
+
+def _write(path: Path, batches: Iterator[pa.RecordBatch]) -> None:
     with path.open("wb") as file:
         try:
-            pq.write_table(
-                rows,
+            with pq.ParquetWriter(
                 file,
+                SCHEMA,
                 compression="zstd",
                 compression_level=_ZSTD_LEVEL,
                 use_dictionary=[name for name in SCHEMA.names if name not in _UNIQUE],
                 write_statistics=[name for name in SCHEMA.names if name not in _NO_STATISTICS],
-            )
+            ) as parquet:
+                waiting: list[pa.RecordBatch] = []
+                waiting_bytes = 0
+                for batch in batches:
+                    waiting.append(batch)
+                    waiting_bytes += batch.nbytes
+                    if waiting_bytes >= _ROW_GROUP_BYTES:
+                        parquet.write_table(pa.Table.from_batches(waiting))
+                        waiting, waiting_bytes = [], 0
+                if waiting:
+                    parquet.write_table(pa.Table.from_batches(waiting))
             file.flush()
             os.fsync(file.fileno())
         except BaseException:

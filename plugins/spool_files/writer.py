@@ -16,9 +16,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from plugins.spool_files.columns import IDENTITY, Identity, identities, identity, record_batch
+from plugins.spool_files.accepted import newest_accepted
+from plugins.spool_files.columns import record_batch
 from plugins.spool_files.config import SpoolFilesConfig
 from plugins.spool_files.disk import make_folder
 from plugins.spool_files.journal import ENDING, Journal, UnreadableJournalError
@@ -26,7 +26,7 @@ from plugins.spool_files.layout import JOURNALS, Stem, host_name
 from plugins.spool_files.manifest import Manifest, Removed
 from plugins.spool_files.publish import publish
 from plugins.spool_files.retention import ExpiryClock, remove_expired, remove_surplus
-from receiver.plugin import Push, RetryableError
+from receiver.plugin import Push, PushIdentity, RetryableError
 
 __all__ = ["FolderWriter"]
 
@@ -39,9 +39,9 @@ _SWEEP_S = 60.0
 #: Another host's journal is taken over when nobody wrote to it for so long. A lock tells whether its process
 #: lives, but not on every network file system.
 _ORPHANED_AFTER_S = 3600.0
-#: How many pushes of files published before a restart are recognised when they come again, and for how many
-#: accepted pushes that is remembered: what comes again comes first.
-_REMEMBERED = 20_000
+#: How many pushes accepted before a restart, the newest, are recognised when they come again, and for how
+#: many accepted ones that is remembered: what comes again is of the last second or so, and comes first.
+_REMEMBERED = 100_000
 _REMEMBERED_FOR = 100_000
 
 
@@ -73,7 +73,7 @@ class FolderWriter:
         self._told: Counter[str] = Counter()
         self._closing = False
         # Only the appending thread's own.
-        self._known: set[Identity] = set()
+        self._known: set[PushIdentity] = set()
         self._accepted = 0
         self._thread = threading.Thread(target=self._publish_all, name="spool-files", daemon=True)
 
@@ -86,9 +86,8 @@ class FolderWriter:
         # Says now, and not at the first push, that the folder can't be written to or locked.
         self._new_journal().delete()
         self._take_over()
-        for journal in self._waiting:
-            self._known |= self._recovered(journal)
-        self._known |= self._published_of_late()
+        published = (self._root / file for file in self._manifest.newest(datetime.now(UTC)))
+        self._known = newest_accepted(self._waiting, published, _REMEMBERED)
         self._thread.start()
 
     def append(self, pushes: Sequence[Push]) -> None:
@@ -156,7 +155,7 @@ class FolderWriter:
             self._open = None
 
     def _without_known(self, pushes: Sequence[Push]) -> Sequence[Push]:
-        new = [push for push in pushes if identity(push) not in self._known]
+        new = [push for push in pushes if push.identity not in self._known]
         self._accepted += len(pushes)
         if self._accepted >= _REMEMBERED_FOR:
             self._known = set()
@@ -164,25 +163,6 @@ class FolderWriter:
             with self._changed:
                 self._told["pushes that came again after a restart, left out"] += len(pushes) - len(new)
         return new
-
-    def _recovered(self, journal: Journal) -> set[Identity]:
-        try:
-            return identities(journal.read().table)
-        except UnreadableJournalError:
-            return set()  # it is set aside when it is its turn
-
-    def _published_of_late(self) -> set[Identity]:
-        known: set[Identity] = set()
-        for file in self._manifest.newest(datetime.now(UTC)):
-            if len(known) >= _REMEMBERED:
-                break
-            try:
-                known |= identities(
-                    pq.read_table(self._root / file, columns=list(IDENTITY), partitioning=None)
-                )
-            except (OSError, ValueError, pa.ArrowException):
-                continue  # removed, damaged, or not ours to judge
-        return known
 
     def _take_over(self) -> None:
         for path in sorted(self._journals.glob(f"*{ENDING}")):
@@ -247,16 +227,14 @@ class FolderWriter:
 
     def _publish(self, journal: Journal) -> None:
         try:
-            rows = journal.read()
+            published = publish(self._root, journal)
         except UnreadableJournalError as error:
             journal.set_aside()
             self._done(journal, f"journals set aside ({error})", 1)
             return
-        if rows.table.num_rows:
-            self._manifest.append(publish(self._root, journal.stem, rows.table), datetime.now(UTC))
+        self._manifest.append(published, datetime.now(UTC))
         journal.delete()
-        self._done(journal, "bytes of torn journals cut off", rows.torn_bytes)
-        del rows
+        self._done(journal, "bytes of torn journals cut off", journal.torn_bytes)
         pa.default_memory_pool().release_unused()
 
     def _done(self, journal: Journal, what: str, count: int) -> None:

@@ -19,7 +19,7 @@ from random import Random
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from plugins.spool_files.columns import SCHEMA, identity, record_batch
+from plugins.spool_files.columns import SCHEMA, record_batch
 from plugins.spool_files.config import SpoolFilesConfig
 from plugins.spool_files.journal import ENDING, Journal
 from plugins.spool_files.layout import JOURNALS, MANIFESTS, Stem, host_name, manifest_name
@@ -55,7 +55,7 @@ def _run(data: bytes) -> None:
         require(all(name.endswith(".unreadable") for name in left), f"there is left what is done: {left}")
         published = [path for path in root.glob("date=*/hour=*/*.parquet") if path != root / _FILE]
         identities = {key for path in published for key in _identities(path)}
-        require(identity(_LAST) in identities, "the push that came later was not published")
+        require(_LAST.identity in identities, "the push that came later was not published")
 
 
 _STEM_OF_JOURNAL = Stem(opened=_STEM.opened, host=_STEM.host, run=_STEM.run, number=43)

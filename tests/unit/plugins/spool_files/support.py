@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +64,16 @@ def rows(path: Path) -> pa.Table:
 
 def numbers(path: Path) -> list[int]:
     """Which pushes are in published files, sorted."""
-    return sorted(
-        n - 1
-        for file in published(path)
-        for n in pq.read_table(file, partitioning=None)["sequence"].to_pylist()
-    )
+    return numbers_in(published(path))
+
+
+def numbers_in(files: Iterable[Path]) -> list[int]:
+    """Which pushes are in the files that are still there, sorted."""
+    found: list[int] = []
+    for file in files:
+        with suppress(FileNotFoundError):
+            found += (n - 1 for n in pq.read_table(file, partitioning=None)["sequence"].to_pylist())
+    return sorted(found)
 
 
 def manifest(path: Path) -> list[dict[str, Any]]:

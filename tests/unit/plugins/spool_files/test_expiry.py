@@ -18,6 +18,7 @@ from tests.unit.plugins.spool_files.support import (
     manifest,
     message,
     numbers,
+    numbers_in,
     published,
     push_at,
     pushes,
@@ -142,11 +143,8 @@ def now_ns() -> int:
 
 def numbers_of(path: Path) -> list[int]:
     """As :func:`numbers`, of files that are ours alone."""
-    import pyarrow.parquet as pq
-
-    ours = [f for f in published(path) if not f.parent.is_symlink() and f.name != "part-0.parquet"]
-    return sorted(
-        n - 1 for file in ours for n in pq.read_table(file, partitioning=None)["sequence"].to_pylist()
+    return numbers_in(
+        file for file in published(path) if not file.parent.is_symlink() and file.name != "part-0.parquet"
     )
 
 
