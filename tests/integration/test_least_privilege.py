@@ -74,6 +74,8 @@ def test_it_serves_without_any_privilege(
 ) -> None:
     config = config_for(broker, collector=collector)
     config["subscriptions"]["path"] = str(folder / "state" / "subscriptions.db")
+    spool = folder / "state" / "spool"
+    config["plugins"][0] |= {"delivery": "spool_always", "spool": {"path": str(spool)}}
     (folder / "config" / "receiver.yaml").write_text(yaml.safe_dump(config))
     program: list[str | Path] = [Path(sys.executable).with_name("kafka-telemetry"), "serve", "--config"]
     program.append(folder / "config" / "receiver.yaml")
@@ -109,7 +111,7 @@ def test_it_serves_without_any_privilege(
     log = sidecar.log_text()
     assert "Read-only file system" not in log
     assert "Permission denied" not in log
-    assert {path.name for path in (folder / "state").iterdir()} == {"subscriptions.db"}
+    assert {path.name for path in (folder / "state").iterdir()} == {"subscriptions.db", "spool"}
 
 
 def assert_confined(pid: int, writable: Path) -> None:
