@@ -90,7 +90,7 @@ def test_check_of_a_good_configuration(run: Run, tmp_path: Path) -> None:
         ),
         (
             GOOD + "  - {type: otlp, protocol: grpc}",
-            "receiver.yaml: plugins[1]: needs either endpoint, for example http://127.0.0.1:4317, or "
+            "receiver.yaml: plugins[1]: needs endpoint, for example http://127.0.0.1:4317, or "
             "endpoints, a list",
         ),
     ],
