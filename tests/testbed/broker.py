@@ -9,14 +9,15 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import Literal, Self
+from types import MappingProxyType
+from typing import Literal
 
 from tests.testbed import jvm, parts, raw
 from tests.testbed.certificates import CertificateFiles
 from tests.testbed.ports import LOOPBACK, free_port
-from tests.testbed.process import ChildProcess, ScratchFolder, StopError, wait_until
+from tests.testbed.process import ChildProcess, StopError, wait_until
 from tests.testbed.security import Login, SecurityProtocol
+from tests.testbed.server import Server
 
 #: Who may log in over SASL listeners, with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512: user to password.
 #: Whoever says so in an unsigned OAUTHBEARER token may log in too.
@@ -88,7 +89,7 @@ class Listener:
     principal_claim: str = "sub"
 
 
-class KafkaBroker:
+class KafkaBroker(Server):
     """A single KRaft node, started on entering the context and ended on leaving it, its data with it.
 
     Its listeners are CLIENT (for clients, perhaps by way of a sidecar), INTERNAL (its own, and for looking
@@ -127,6 +128,7 @@ class KafkaBroker:
         jvm_flags: Sequence[str] = jvm.QUICK_START,
         image: Path | None = None,
     ) -> None:
+        super().__init__("broker")
         self.cluster_id = cluster_id
         self.node_id = node_id
         asked_for = (Listener(name="CLIENT", advertised_port=advertised_client_port), *listeners)
@@ -143,23 +145,6 @@ class KafkaBroker:
         self._extra = dict(properties or {})
         self._jvm_flags = tuple(jvm_flags)
         self._image = image or parts.KAFKA_IMAGE.require()
-        self._scratch: ScratchFolder | None = None
-        self._process: ChildProcess | None = None
-
-    def __enter__(self) -> Self:
-        self._scratch = ScratchFolder("broker")
-        try:
-            self._lay_out(self._scratch.path)
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def port(self, listener: str) -> int:
         """Where a listener for clients listens on 127.0.0.1.
@@ -183,16 +168,6 @@ class KafkaBroker:
     def data(self) -> Path:
         """Its data folder."""
         return self._folder() / "data"
-
-    @property
-    def pid(self) -> int:
-        """The broker's process id."""
-        return self._started().pid
-
-    @property
-    def running(self) -> bool:
-        """Whether the process is there (also while it is paused)."""
-        return self._process is not None and self._process.running
 
     def start(self) -> None:
         """Start the process on its ports and data, and wait until it serves.
@@ -226,10 +201,6 @@ class KafkaBroker:
         if status not in {0, 128 + signal.SIGTERM}:
             raise StopError(f"Kafka broker {self.node_id} ended with status {status}:\n{self.log_tail()}")
 
-    def kill(self) -> None:
-        """End it at once (SIGKILL); its data stays for :meth:`start`."""
-        self._started().kill()
-
     def restart(self) -> None:
         """Stop, and start on the same ports and data.
 
@@ -248,21 +219,6 @@ class KafkaBroker:
     def resume(self) -> None:
         """Go on after :meth:`pause`."""
         self._started().signal(signal.SIGCONT)
-
-    def close(self) -> None:
-        """End the process if it runs and forget its data."""
-        if self._process is not None:
-            self._process.kill()
-        if self._scratch is not None:
-            self._scratch.close()
-
-    def log_text(self) -> str:
-        """Everything the broker logged so far."""
-        return self._started().log_text()
-
-    def log_tail(self) -> str:
-        """The last lines of the broker's log."""
-        return self._started().log_tail()
 
     def create_topic(self, name: str, *, partitions: int = 1) -> None:
         """Create a topic; one that exists is left as it is.
@@ -331,16 +287,6 @@ class KafkaBroker:
             WaitTimeoutError: It did not in time.
         """
         wait_until(lambda: text in self.log_text(), timeout_s=timeout_s, what=f"{text!r} in the broker's log")
-
-    def _started(self) -> ChildProcess:
-        if self._process is None:
-            raise RuntimeError("the broker was never started: use it as a context manager")
-        return self._process
-
-    def _folder(self) -> Path:
-        if self._scratch is None:
-            raise RuntimeError("the broker has no folder: use it as a context manager")
-        return self._scratch.path
 
     def _lay_out(self, folder: Path) -> None:
         data = folder / "data"

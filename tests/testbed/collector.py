@@ -6,14 +6,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import yaml
 
 from tests.testbed import parts
 from tests.testbed.ports import LOOPBACK, free_port, is_open
-from tests.testbed.process import ChildProcess, ScratchFolder, wait_until
+from tests.testbed.process import ChildProcess, wait_until
+from tests.testbed.server import Server
 
 #: An attribute's value; a list or map stays in OTLP's JSON form, as text.
 AttributeValue = str | int | float | bool
@@ -68,7 +68,7 @@ class ExportedMetric:
     points: tuple[Point, ...]
 
 
-class Collector:
+class Collector(Server):
     """A collector that takes OTLP metrics over gRPC and HTTP and writes them to a file as they come.
 
     Attributes:
@@ -79,24 +79,9 @@ class Collector:
     def __init__(self) -> None:
         self.grpc_port = free_port()
         self.http_port = free_port()
-        self._scratch: ScratchFolder | None = None
-        self._process: ChildProcess | None = None
+        super().__init__("collector")
         self._offset = 0
         self._exports: list[ExportedMetric] = []
-
-    def __enter__(self) -> Self:
-        self._scratch = ScratchFolder("collector")
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def grpc_endpoint(self) -> str:
@@ -112,11 +97,6 @@ class Collector:
     def file(self) -> Path:
         """Where the exports go: each line is an ExportMetricsServiceRequest in OTLP's JSON form."""
         return self._folder() / "exports.jsonl"
-
-    @property
-    def pid(self) -> int:
-        """The collector's process id."""
-        return self._started().pid
 
     def start(self) -> None:
         """Start it on its ports, again after :meth:`stop` or :meth:`kill`; what arrived before stays.
@@ -145,21 +125,6 @@ class Collector:
             StopError: It had to be killed.
         """
         self._started().terminate()
-
-    def kill(self) -> None:
-        """End it at once (SIGKILL)."""
-        self._started().kill()
-
-    def close(self) -> None:
-        """End it if it runs and forget what arrived."""
-        if self._process is not None:
-            self._process.kill()
-        if self._scratch is not None:
-            self._scratch.close()
-
-    def log_text(self) -> str:
-        """Everything it logged so far."""
-        return self._started().log_text()
 
     def exports(self) -> Sequence[ExportedMetric]:
         """Everything that arrived so far, in order; each call parses only what is new."""
@@ -209,16 +174,6 @@ class Collector:
                 "pipelines": {"metrics": {"receivers": ["otlp"], "exporters": ["file", "debug"]}},
             },
         }
-
-    def _started(self) -> ChildProcess:
-        if self._process is None:
-            raise RuntimeError("the collector was never started: use it as a context manager")
-        return self._process
-
-    def _folder(self) -> Path:
-        if self._scratch is None:
-            raise RuntimeError("the collector has no folder: use it as a context manager")
-        return self._scratch.path
 
 
 def _metrics(export: Mapping[str, Any]) -> list[ExportedMetric]:

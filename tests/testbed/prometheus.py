@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 import httpx
 import yaml
 
 from tests.testbed import parts
 from tests.testbed.ports import LOOPBACK, free_port
-from tests.testbed.process import ChildProcess, ScratchFolder
+from tests.testbed.process import ChildProcess
+from tests.testbed.server import Server
 
 _READY_WITHIN_S = 30.0
 _REQUEST_TIMEOUT_S = 10.0
@@ -35,7 +34,7 @@ class Sampled:
     value: float
 
 
-class Prometheus:
+class Prometheus(Server):
     """Prometheus, which takes remote write and OTLP, and scrapes.
 
     Args:
@@ -49,26 +48,11 @@ class Prometheus:
     def __init__(
         self, *, scrape: Sequence[str] = (), scrape_protocols: Sequence[str] = ("OpenMetricsText1.0.0",)
     ) -> None:
+        super().__init__("prometheus")
         self.port = free_port()
         self._scrape = list(scrape)
         self._scrape_protocols = list(scrape_protocols)
         self._http = httpx.Client(base_url=self.url, timeout=_REQUEST_TIMEOUT_S, trust_env=False)
-        self._scratch: ScratchFolder | None = None
-        self._process: ChildProcess | None = None
-
-    def __enter__(self) -> Self:
-        self._scratch = ScratchFolder("prometheus")
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def url(self) -> str:
@@ -86,7 +70,7 @@ class Prometheus:
         Raises:
             StartError: It did not come up; shows the tail of its log.
         """
-        folder = self._folder().path
+        folder = self._folder()
         config = folder / "prometheus.yaml"
         config.write_text(yaml.safe_dump(self._config()))
         self._process = ChildProcess(
@@ -116,10 +100,7 @@ class Prometheus:
     def close(self) -> None:
         """End it if it runs and forget what it has."""
         self._http.close()
-        if self._process is not None:
-            self._process.kill()
-        if self._scratch is not None:
-            self._scratch.close()
+        super().close()
 
     def query(self, promql: str, *, at_s: float | None = None) -> list[Sampled]:
         """Evaluate an instant query.
@@ -166,10 +147,6 @@ class Prometheus:
         headers = {"content-type": "application/x-protobuf"}
         self._http.post("/api/v1/otlp/v1/metrics", content=data, headers=headers).raise_for_status()
 
-    def log_text(self) -> str:
-        """Everything it logged so far."""
-        return self._started().log_text()
-
     def _is_ready(self) -> bool:
         try:
             return self._http.get("/-/ready").status_code == httpx.codes.OK
@@ -189,13 +166,3 @@ class Prometheus:
             "scrape_configs": [jobs] if self._scrape else [],
             "otlp": {"translation_strategy": "UnderscoreEscapingWithSuffixes"},
         }
-
-    def _started(self) -> ChildProcess:
-        if self._process is None:
-            raise RuntimeError("Prometheus was never started: use it as a context manager")
-        return self._process
-
-    def _folder(self) -> ScratchFolder:
-        if self._scratch is None:
-            raise RuntimeError("Prometheus has no folder: use it as a context manager")
-        return self._scratch

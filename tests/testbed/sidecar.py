@@ -6,8 +6,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import httpx
 import yaml
@@ -15,7 +14,8 @@ import yaml
 from tests.testbed.broker import KafkaBroker
 from tests.testbed.collector import Collector
 from tests.testbed.ports import LOOPBACK, free_port
-from tests.testbed.process import ChildProcess, ScratchFolder
+from tests.testbed.process import ChildProcess
+from tests.testbed.server import Server
 
 _READY_WITHIN_S = 20.0
 _STOP_WITHIN_S = 30.0
@@ -68,7 +68,7 @@ def config_for(
     }
 
 
-class Sidecar:
+class Sidecar(Server):
     """``kafka-telemetry serve`` in a folder of its own, started on entering the context, ended on leaving it.
 
     Args:
@@ -85,6 +85,7 @@ class Sidecar:
     def __init__(
         self, config: Mapping[str, Any], *, env: Mapping[str, str] | None = None, token: str | None = None
     ) -> None:
+        super().__init__("sidecar")
         self.config = config
         self.url = f"http://{config['rest']['bind']}"
         self.http = httpx.Client(
@@ -94,22 +95,6 @@ class Sidecar:
             trust_env=False,
         )
         self._env = dict(env or {})
-        self._scratch: ScratchFolder | None = None
-        self._process: ChildProcess | None = None
-
-    def __enter__(self) -> Self:
-        self._scratch = ScratchFolder("sidecar")
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def start(self) -> None:
         """Start it with its configuration, again after its end; its store stays.
@@ -128,16 +113,6 @@ class Sidecar:
             cwd=folder,
         )
         self._process.wait_until_ready(self.is_ready, timeout_s=_READY_WITHIN_S)
-
-    @property
-    def pid(self) -> int:
-        """The sidecar's process id."""
-        return self._started().pid
-
-    @property
-    def running(self) -> bool:
-        """Whether the process is there."""
-        return self._process is not None and self._process.running
 
     def port(self, listener: str = "CLIENT") -> int:
         """The port of 127.0.0.1 that a listener is bound to.
@@ -198,28 +173,7 @@ class Sidecar:
         """
         return self._started().terminate(_STOP_WITHIN_S)
 
-    def kill(self) -> None:
-        """End it at once (SIGKILL)."""
-        self._started().kill()
-
     def close(self) -> None:
         """End it if it runs, and forget its files."""
         self.http.close()
-        if self._process is not None:
-            self._process.kill()
-        if self._scratch is not None:
-            self._scratch.close()
-
-    def log_text(self) -> str:
-        """Everything it logged so far."""
-        return self._started().log_text()
-
-    def _started(self) -> ChildProcess:
-        if self._process is None:
-            raise RuntimeError("the sidecar was never started: use it as a context manager")
-        return self._process
-
-    def _folder(self) -> Path:
-        if self._scratch is None:
-            raise RuntimeError("the sidecar has no folder: use it as a context manager")
-        return self._scratch.path
+        super().close()

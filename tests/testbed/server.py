@@ -1,0 +1,90 @@
+"""Owns what the testbed's servers have in common: a folder, a process in it, and the life of both."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.testbed.process import ChildProcess, ScratchFolder
+
+__all__ = ["Server"]
+
+
+class Server(ABC):
+    """A server, started on entering the context and ended on leaving it, its folder with it.
+
+    Args:
+        name: What its folder is called by.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._scratch: ScratchFolder | None = None
+        self._process: ChildProcess | None = None
+
+    def __enter__(self) -> Self:
+        self._scratch = ScratchFolder(self._name)
+        try:
+            self._lay_out(self._scratch.path)
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start it, also again after its end; what is in its folder stays.
+
+        Raises:
+            StartError: It did not come up; shows the tail of its log.
+        """
+
+    @property
+    def pid(self) -> int:
+        """Its process's id."""
+        return self._started().pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there (also while it is paused)."""
+        return self._process is not None and self._process.running
+
+    def kill(self) -> None:
+        """End it at once (SIGKILL); what is in its folder stays for :meth:`start`."""
+        self._started().kill()
+
+    def close(self) -> None:
+        """End it if it runs, and forget its folder."""
+        if self._process is not None:
+            self._process.kill()
+        if self._scratch is not None:
+            self._scratch.close()
+
+    def log_text(self) -> str:
+        """Everything it logged so far."""
+        return self._started().log_text()
+
+    def log_tail(self) -> str:
+        """The last lines of its log."""
+        return self._started().log_tail()
+
+    def _lay_out(self, folder: Path) -> None:  # noqa: B027 # most have nothing there before their start
+        """Put into the folder what it needs before its first start."""
+
+    def _started(self) -> ChildProcess:
+        if self._process is None:
+            raise RuntimeError(f"the {self._name} was never started: use it as a context manager")
+        return self._process
+
+    def _folder(self) -> Path:
+        if self._scratch is None:
+            raise RuntimeError(f"the {self._name} has no folder: use it as a context manager")
+        return self._scratch.path
