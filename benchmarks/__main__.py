@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import httpx
 
@@ -25,7 +26,7 @@ from benchmarks import (
     relays,
     spool,
 )
-from benchmarks.figures import RESULTS, Results
+from benchmarks.figures import RESULTS, Figure, Results
 from benchmarks.processes import ProcessError, Running, allow_files, free_port, on_cores, running
 from tests.testbed.certificates import CertificateAuthority, CertificateFiles
 from tests.testbed.parts import NotSetUpError
@@ -34,6 +35,9 @@ from tests.testbed.process import StartError
 OPEN_FILES = 16_384
 SUBJECT = "sidecar"
 BUSY = 0.5
+Seen = TypeVar("Seen", contravariant=True)
+_Seen = TypeVar("_Seen")
+
 PARTS = ("core", "meaning", "spool", "plugins", "pushes", "idle", "pass-through", "tls", "hostile")
 PASS_THROUGH_ROUNDS = 7
 PUSH_ROUNDS = 5
@@ -94,51 +98,61 @@ def fake_broker(folder: Path) -> Iterator[tuple[str, Running]]:
         yield listen, process
 
 
+class Part(Protocol[Seen]):
+    """What a module of these benchmarks does with what it has seen."""
+
+    def describe(self, seen: Seen, /) -> str:
+        """Return a table."""
+
+    def record(self, seen: Seen, results: Results, /) -> None:
+        """Keep every single measurement."""
+
+    def figures(self, seen: Seen, /) -> list[Figure]:
+        """Return the figures, with their goals."""
+
+
+def report(title: str, part: Part[_Seen], seen: _Seen, results: Results) -> None:
+    """Print the table of what was seen, and keep it with its figures."""
+    print(f"\n{title}\n{part.describe(seen)}\n")
+    part.record(seen, results)
+    results.figures += part.figures(seen)
+
+
 def measured_core(options: argparse.Namespace, results: Results) -> None:
-    """Measure the telemetry core in this process, print its table and add its figure."""
+    """Measure the telemetry core in this process."""
     print("core: every captured push")
     costs = core.measure(rounds=5 if options.quick else CORE_ROUNDS)
-    print(f"\nThe core by push, in one process\n{core.describe(costs)}\n")
-    core.record(costs, results)
-    results.figures += core.figures(costs)
-
-
-def measured_spool(options: argparse.Namespace, folder: Path, results: Results) -> None:
-    """Measure the spool on disk, print its table and add its figure."""
-    print("spool: appends and replays")
-    rounds, count = (1, 1_000) if options.quick else (PLUGIN_ROUNDS, PLUGIN_PUSHES)
-    seen = spool.measure(folder, rounds=rounds, pushes=count)
-    print(f"\nThe spool on disk, pushes of a Java producer\n{spool.describe(seen)}\n")
-    spool.record(seen, results)
-    results.figures += spool.figures(seen)
-
-
-def measured_plugins(options: argparse.Namespace, folder: Path, results: Results) -> None:
-    """Measure every plugin, print their table and add their figures."""
-    print("plugins: each with its destination")
-    rounds, count = (1, 1_000) if options.quick else (PLUGIN_ROUNDS, PLUGIN_PUSHES)
-    taken = plugins.measure(folder, rounds=rounds, pushes=count)
-    print(f"\nPlugins, pushes of a Java producer\n{plugins.describe(taken)}\n")
-    plugins.record(taken, results)
-    results.figures += plugins.figures(taken)
+    report("The core by push, in one process", core, costs, results)
 
 
 def measured_meaning(options: argparse.Namespace, results: Results) -> None:
-    """Measure each step on metrics in this process, print its table and add its figures."""
+    """Measure each step on metrics in this process."""
     print("meaning: every step alone and all together")
     costs = meaning.measure(rounds=5 if options.quick else CORE_ROUNDS)
-    print(f"\nWhat the steps add to a push\n{meaning.describe(costs)}\n")
-    meaning.record(costs, results)
-    results.figures += meaning.figures(costs)
+    report("What the steps add to a push", meaning, costs, results)
+
+
+def measured_spool(options: argparse.Namespace, folder: Path, results: Results) -> None:
+    """Measure the spool on disk."""
+    print("spool: appends and replays")
+    rounds, count = (1, 1_000) if options.quick else (PLUGIN_ROUNDS, PLUGIN_PUSHES)
+    seen = spool.measure(folder, rounds=rounds, pushes=count)
+    report("The spool on disk, pushes of a Java producer", spool, seen, results)
+
+
+def measured_plugins(options: argparse.Namespace, folder: Path, results: Results) -> None:
+    """Measure every plugin."""
+    print("plugins: each with its destination")
+    rounds, count = (1, 1_000) if options.quick else (PLUGIN_ROUNDS, PLUGIN_PUSHES)
+    taken = plugins.measure(folder, rounds=rounds, pushes=count)
+    report("Plugins, pushes of a Java producer", plugins, taken, results)
 
 
 def measured_pushes(options: argparse.Namespace, folder: Path, results: Results) -> None:
-    """Measure pushes on the wire, print their table and add their figures."""
+    """Measure pushes on the wire."""
     rounds = options.rounds or (1 if options.quick else PUSH_ROUNDS)
     seen = pushes.measure(folder, rounds=rounds, quick=options.quick)
-    print(f"\nA get and a push on the wire\n{pushes.describe(seen)}\n")
-    pushes.record(seen, results)
-    results.figures += pushes.figures(seen)
+    report("A get and a push on the wire", pushes, seen, results)
 
 
 @contextlib.contextmanager
@@ -208,9 +222,7 @@ def measured_hostile(options: argparse.Namespace, folder: Path, results: Results
         seen = hostile.measure(upstream, broker, folder, quick=options.quick, only=options.only)
     if not seen:
         return
-    print(f"\nA producer beside an attacker\n{hostile_report.describe(seen)}\n")
-    hostile_report.record(seen, results)
-    results.figures += hostile_report.figures(seen)
+    report("A producer beside an attacker", hostile_report, seen, results)
 
 
 def main() -> int:
