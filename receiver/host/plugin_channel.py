@@ -117,10 +117,6 @@ class PluginChannel:
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
 
-    def fileno(self) -> int:
-        """The descriptor, for what waits on it."""
-        return self._socket.fileno()
-
     def send(self, kind: int, body: bytes, *, timeout_s: float | None = None) -> None:
         """Send one frame.
 
