@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from receiver.principal.sasl import UNKNOWN_PRINCIPAL
 from receiver.wire.uuid import Uuid
 
-__all__ = ["ANONYMOUS", "MAX_TEXT_CHARS", "UNKNOWN", "UNKNOWN_PRINCIPAL", "Broker", "Connection"]
+__all__ = ["ANONYMOUS", "MAX_TEXT_CHARS", "NOBODY", "UNKNOWN", "UNKNOWN_PRINCIPAL", "Broker", "Connection"]
 
 #: As much is kept of a client id, of a software name and of a version: on the wire each has up to 32,767
 #: bytes, and every connection and client instance has its own.
@@ -18,6 +18,9 @@ MAX_TEXT_CHARS = 512
 
 #: Kafka's principal of a connection that nobody authenticated.
 ANONYMOUS = "User:ANONYMOUS"
+
+#: The principals that stand for nobody in particular: they have no limits and no budgets, and hide nobody.
+NOBODY = (ANONYMOUS, UNKNOWN_PRINCIPAL)
 
 #: KIP-511: the software name and version of a client that told none.
 UNKNOWN = "unknown"

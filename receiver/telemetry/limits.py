@@ -37,7 +37,7 @@ from ipaddress import AddressValueError, IPv6Address, IPv6Network
 from typing import Final, Literal, NamedTuple
 
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
-from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL, Connection
+from receiver.telemetry.connection import NOBODY, Connection
 
 __all__ = ["Exceeded", "LimitName", "Limits", "Scope", "source_of"]
 
@@ -367,7 +367,7 @@ def _rate(bucket: _Bucket, allowed: int | None) -> _Rate | None:
 
 def _principal(connection: Connection) -> str | None:
     principal = connection.principal
-    return None if principal in (ANONYMOUS, UNKNOWN_PRINCIPAL) else principal
+    return None if principal in NOBODY else principal
 
 
 def source_of(source_address: str) -> str:

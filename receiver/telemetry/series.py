@@ -15,15 +15,12 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from receiver.settings.meaning import SeriesSettings
-from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL
+from receiver.telemetry.connection import NOBODY
 from receiver.wire.uuid import Uuid
 
 __all__ = ["SeriesBudgets", "SeriesReport", "SeriesUse"]
 
 _Name = TypeVar("_Name")
-
-#: These stand for nobody in particular, and have no budget of their own.
-_NOBODY: Final = (ANONYMOUS, UNKNOWN_PRINCIPAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +111,7 @@ class SeriesBudgets:
         if settings.max_total is not None:
             left = settings.max_total - self._total.series + held
             least = left if least is None else min(least, left)
-        if settings.max_per_principal is not None and principal not in _NOBODY:
+        if settings.max_per_principal is not None and principal not in NOBODY:
             left = settings.max_per_principal
             theirs = self._principals.get(principal)
             if theirs is not None:

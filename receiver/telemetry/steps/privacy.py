@@ -20,7 +20,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from receiver.patterns import compile_pattern
 from receiver.settings.key_file import MIN_KEY_BYTES
 from receiver.settings.meaning import PrivacySettings
-from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL
+from receiver.telemetry.connection import NOBODY
 from receiver.telemetry.errors import PrivacyError
 from receiver.telemetry.labels import LabelFacts
 
@@ -42,8 +42,8 @@ _DOT_IS_ANYTHING: Final = "(?s)"
 #: What Kafka's brokers and clients make of a client id and a random part, and OpenTelemetry's names for it.
 _MADE_OF_THE_CLIENT_ID: Final = r"(?:group_)?member_id|thread[._-]id|(?:messaging\.)?client[.-]id"
 
-#: These stand for nobody in particular, so a hash would hide nothing.
-_NOBODY: Final = ("", ANONYMOUS, UNKNOWN_PRINCIPAL)
+#: Of whom a hash would hide nothing.
+_NOT_HASHED: Final = ("", *NOBODY)
 
 
 class Privacy:
@@ -153,7 +153,7 @@ class Privacy:
                 changes[label] = None
             elif action == "hash":
                 changes[label] = self.hash_of(str(value))
-            elif label in self._pseudonymized and value not in _NOBODY:
+            elif label in self._pseudonymized and value not in _NOT_HASHED:
                 changes[label] = self._principal(value) if label == "principal" else self.hash_of(value)
         return facts._replace(**changes)
 
