@@ -37,11 +37,15 @@ class Transport(Protocol):
 
 
 class Destination(Protocol):
-    """What of the settings of a destination the functions below look at."""
+    """What every destination's settings have, whichever protocol it speaks."""
 
     @property
     def headers(self) -> Mapping[str, Secret]:
         """The operator's headers."""
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long one export may take, in milliseconds."""
 
     @property
     def tls(self) -> TlsConfig | None:

@@ -1,12 +1,11 @@
 """Remote write: one POST for each request, and what its answer means.
 
-Owns the connection, the headers, and the reading of answers. What is in a request is
-``plugins.prometheus.messages``'s.
+Owns the headers and what answers mean. What is in a request is ``plugins.prometheus.messages``'s, and the
+connection ``plugins.otlp.http_client``'s.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -14,16 +13,14 @@ from typing import Final
 import cramjam
 import httpx
 
+from plugins.otlp.http_client import HttpClient
 from plugins.otlp.status import http_retry_after_s
-from plugins.otlp.transport import USER_AGENT, tls_context, without_secrets
+from plugins.otlp.transport import without_secrets
 from plugins.prometheus.config import RemoteWriteConfig
 from plugins.prometheus.messages import Sample, encode_request
 from receiver.plugin import BatchRefusedError, ExportResult, PermanentError, RetryableError
 
 __all__ = ["RemoteWriter"]
-
-#: An answer is a line of text; what is longer isn't read.
-_MAX_ANSWER_BYTES = 65_536
 
 _VERSION_HEADERS: Final = {
     "1.0": {"content-type": "application/x-protobuf", "x-prometheus-remote-write-version": "0.1.0"},
@@ -47,8 +44,8 @@ class RemoteWriter:
 
     def __init__(self, config: RemoteWriteConfig) -> None:
         self._config = config
-        self._timeout_s = config.timeout_ms / 1000
-        self._client: httpx.Client | None = None
+        headers = {"content-encoding": "snappy", **_VERSION_HEADERS[config.version]}
+        self._client = HttpClient(config, config.url, headers)
 
     def open(self) -> None:
         """Make the client, unless there is one; the first request connects it.
@@ -56,24 +53,7 @@ class RemoteWriter:
         Raises:
             OSError: A TLS file is missing or wrong.
         """
-        if self._client is not None:
-            return
-        config = self._config
-        self._client = httpx.Client(
-            headers={
-                "user-agent": USER_AGENT,
-                "accept-encoding": "identity",
-                "content-encoding": "snappy",
-                **_VERSION_HEADERS[config.version],
-                **{name: value.get_secret_value() for name, value in config.headers.items()},
-            },
-            timeout=self._timeout_s,
-            verify=tls_context(config) if config.url.startswith("https://") else True,
-            # No proxy, no .netrc: what isn't in the configuration must not decide where telemetry goes.
-            trust_env=False,
-            follow_redirects=False,
-            limits=httpx.Limits(max_connections=1, keepalive_expiry=60),
-        )
+        self._client.open()
 
     def write(self, samples: Sequence[Sample]) -> ExportResult | None:
         """Write samples in one request.
@@ -88,24 +68,13 @@ class RemoteWriter:
 
         Source: Prometheus Remote-Write 2.0, "Response" and "Retries & Backoff".
         """
-        if self._client is None:
-            raise RuntimeError("write before open")
         content = bytes(cramjam.snappy.compress_raw(encode_request(samples, self._config.version)))
-        deadline = time.monotonic() + self._timeout_s
-        try:
-            with self._client.stream("POST", self._config.url, content=content) as response:
-                answer = _read(response, deadline)
-        except httpx.LocalProtocolError as error:
-            raise PermanentError(self._reason(error)) from None
-        except httpx.TransportError as error:
-            raise RetryableError(self._reason(error)) from None
+        response, answer = self._client.post(content)
         return self._meaning(response, answer, len(samples))
 
     def close(self) -> None:
         """Close the connection."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        self._client.close()
 
     def _meaning(self, response: httpx.Response, answer: bytes, sent: int) -> ExportResult | None:
         status = response.status_code
@@ -127,21 +96,6 @@ class RemoteWriter:
         if status in (httpx.codes.BAD_REQUEST, httpx.codes.REQUEST_ENTITY_TOO_LARGE):
             raise BatchRefusedError(reason)
         raise PermanentError(reason)
-
-    def _reason(self, error: Exception) -> str:
-        return without_secrets(f"{type(error).__name__}: {error}", self._config)
-
-
-def _read(response: httpx.Response, deadline: float) -> bytes:
-    answer = b""
-    for chunk in response.iter_raw():
-        answer += chunk
-        if len(answer) > _MAX_ANSWER_BYTES:
-            break
-        # The client's time-out is for each read; an answer byte by byte would never meet it.
-        if time.monotonic() > deadline:
-            raise httpx.ReadTimeout("the answer took too long")
-    return answer
 
 
 def _written(headers: httpx.Headers) -> int | None:
