@@ -67,17 +67,12 @@ class ClientTelemetry:
         random_bytes: Callable[[int], bytes],
         hash_key: bytes | None = None,
     ) -> None:
-        self._settings = settings
+        self._take_over(settings, hash_key)
         self._max_bytes = settings.max_bytes
         self._broker = broker
         self._subscriptions = subscriptions
         self._limits = limits
         self._random_bytes = random_bytes
-        self._quirks = Quirks(
-            settings.quirks, compression=tuple(CODECS[codec] for codec in settings.compression)
-        )
-        self._steps = Steps(settings.normalization, settings.privacy, hash_key)
-        self._folding = ClientIdFolding(settings.series.client_id_folding)
         self._series = SeriesBudgets(settings.series)
         self._backpressure = BackPressure(settings.backpressure)
         self._offenders = Offenders(settings.backpressure)
@@ -123,13 +118,7 @@ class ClientTelemetry:
             QuirkError: A rule in the settings is wrong, and nothing has changed.
             PrivacyError: Something is to be hashed, and the key is missing or too short; likewise.
         """
-        steps = Steps(settings.normalization, settings.privacy, hash_key)
-        self._quirks = Quirks(
-            settings.quirks, compression=tuple(CODECS[codec] for codec in settings.compression)
-        )
-        self._steps = steps
-        self._folding = ClientIdFolding(settings.series.client_id_folding)
-        self._settings = settings
+        self._take_over(settings, hash_key)
         self._series.replace_settings(settings.series)
         self._backpressure.replace_settings(settings.backpressure)
         self._offenders.replace_settings(settings.backpressure)
@@ -289,6 +278,15 @@ class ClientTelemetry:
             overflowed_points=labelled.overflowed,
             steps=labelled.steps,
         )
+
+    def _take_over(self, settings: TelemetrySettings, hash_key: bytes | None) -> None:
+        """Make what is made of settings alone; where one of them is wrong, nothing changes."""
+        quirks = Quirks(settings.quirks, compression=tuple(CODECS[codec] for codec in settings.compression))
+        steps = Steps(settings.normalization, settings.privacy, hash_key)
+        self._folding = ClientIdFolding(settings.series.client_id_folding)
+        self._quirks = quirks
+        self._steps = steps
+        self._settings = settings
 
     def _inflate(self, codec: int, metrics: bytes | memoryview) -> bytes:
         if codec not in CODEC_NAMES:
