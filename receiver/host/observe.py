@@ -22,7 +22,16 @@ from receiver.plugin import (
     RetryableError,
 )
 
-__all__ = ["Again", "BatchRefused", "Crashed", "ObservedExport", "Outcome", "Refused", "Took"]
+__all__ = [
+    "Again",
+    "BatchRefused",
+    "Crashed",
+    "ObservedExport",
+    "Outcome",
+    "Refused",
+    "Took",
+    "call_export",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +71,19 @@ Outcome = Took | Again | BatchRefused | Crashed | Refused
 
 #: More points are not counted in one export: the sum has to be a number that metrics can show.
 _MOST_POINTS: Final = 1 << 53
+
+
+def call_export(plugin: ClientTelemetryReceiver, pushes: Sequence[Push]) -> ExportResult | None:
+    """Have a plugin export pushes by the method that it has for that; raises what the plugin raises.
+
+    Args:
+        plugin: The plugin.
+        pushes: At least one, and no more than its ``max_batch_items``.
+    """
+    if plugin.max_batch_items > 1:
+        return plugin.export_batch(pushes)
+    (push,) = pushes
+    return plugin.export(push.context, push.payload)
 
 
 class ObservedExport:
@@ -106,7 +128,7 @@ class ObservedExport:
         # Reading what the plugin gave us is inside: a reason or a delay of a wrong type is a crash too.
         try:
             try:
-                result = self._call(pushes)
+                result = call_export(self._plugin, pushes)
                 return self._took(result)
             except RetryableError as error:
                 after = None if error.retry_after_s is None else float(error.retry_after_s)
@@ -122,12 +144,6 @@ class ObservedExport:
         except BaseException as error:  # the contract: any other exception, SystemExit too, is a crash
             self._failed("plugin crashed, will be started anew", self._redaction.exception(error), pushes)
             return Crashed()
-
-    def _call(self, pushes: Sequence[Push]) -> ExportResult | None:
-        if self._plugin.max_batch_items > 1:
-            return self._plugin.export_batch(pushes)
-        (push,) = pushes
-        return self._plugin.export(push.context, push.payload)
 
     def _took(self, result: ExportResult | None) -> Took:
         if result is None:

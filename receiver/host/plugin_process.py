@@ -26,6 +26,7 @@ from typing import Final
 
 from receiver.host.discovery import PluginConfigError, load_plugins
 from receiver.host.failure_log import Redaction
+from receiver.host.observe import call_export
 from receiver.host.plugin_channel import (
     OUT_OF_MEMORY_STATUS,
     Answer,
@@ -40,7 +41,6 @@ from receiver.plugin import (
     ClientTelemetryReceiver,
     ExportResult,
     PermanentError,
-    Push,
     RetryableError,
 )
 
@@ -121,19 +121,12 @@ def _call(plugin: ClientTelemetryReceiver, request: Request, body: bytes) -> Exp
         case Request.START:
             plugin.start()
         case Request.EXPORT:
-            return _export(plugin, pushes_from_bytes(body))
+            return call_export(plugin, pushes_from_bytes(body))
         case Request.STOP:
             plugin.stop()
         case Request.LOAD:
             raise ValueError("the plugin is loaded already")
     return None
-
-
-def _export(plugin: ClientTelemetryReceiver, pushes: list[Push]) -> ExportResult | None:
-    if plugin.max_batch_items > 1:
-        return plugin.export_batch(pushes)
-    (push,) = pushes
-    return plugin.export(push.context, push.payload)
 
 
 def _answer(call: Callable[[], ExportResult | None], redaction: Redaction) -> Answer:
