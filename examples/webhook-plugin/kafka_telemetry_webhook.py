@@ -59,7 +59,7 @@ class WebhookReceiver(plugin.ClientTelemetryReceiver):
 
 def line(push: plugin.Push) -> dict[str, Any]:
     """One push as JSON; ``id`` is the same when it is delivered a second time."""
-    key = f"{push.payload.client_instance_id}-{push.context.received_at_ns}-{push.payload.sequence}"
+    key = "-".join(map(str, push.identity))
     return {"id": key, **dataclasses.asdict(push.context), "values": list(values(push.payload))}
 
 
