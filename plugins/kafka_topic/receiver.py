@@ -45,6 +45,7 @@ class KafkaTopicReceiver(ClientTelemetryReceiver):
 
     Config: ClassVar[type[KafkaTopicConfig]] = KafkaTopicConfig
     max_batch_items = 10_000
+    config: KafkaTopicConfig
 
     def __init__(self, config: KafkaTopicConfig) -> None:
         super().__init__(config)
@@ -54,7 +55,6 @@ class KafkaTopicReceiver(ClientTelemetryReceiver):
             raise RuntimeError(
                 f"{error.name} is missing: pip install 'kafka-client-telemetry[kafka-topic]'"
             ) from None
-        self._settings = config
         self._new_producer = TopicProducer
         self._producer: TopicProducer | None = None
         # In the order of confirmation.
@@ -66,7 +66,7 @@ class KafkaTopicReceiver(ClientTelemetryReceiver):
         Raises:
             OSError: A TLS file is missing or wrong.
         """
-        self._producer = self._new_producer(self._settings)
+        self._producer = self._new_producer(self.config)
 
     def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> None:
         """Write one push; see :meth:`export_batch`."""
@@ -96,7 +96,7 @@ class KafkaTopicReceiver(ClientTelemetryReceiver):
     def _send(self, pushes: Sequence[Push]) -> None:
         try:
             if self._producer is None:
-                self._producer = self._new_producer(self._settings)
+                self._producer = self._new_producer(self.config)
             reports = self._producer.send(pushes)
         except OSError as refused:
             raise RetryableError(f"no producer can be made: {refused}") from None

@@ -33,6 +33,7 @@ class SpoolFilesReceiver(ClientTelemetryReceiver):
     Config: ClassVar[type[SpoolFilesConfig]] = SpoolFilesConfig
     #: One batch is one write to the disk, and waits for it.
     max_batch_items = 10_000
+    config: SpoolFilesConfig
 
     def __init__(self, config: SpoolFilesConfig) -> None:
         super().__init__(config)
@@ -42,7 +43,6 @@ class SpoolFilesReceiver(ClientTelemetryReceiver):
             raise RuntimeError(
                 f"{error.name} is missing: pip install 'kafka-client-telemetry[spool-files]'"
             ) from None
-        self._settings = config
         self._new_writer = FolderWriter
         self._writer: FolderWriter | None = None
 
@@ -52,7 +52,7 @@ class SpoolFilesReceiver(ClientTelemetryReceiver):
         Raises:
             OSError: The folder cannot be written to.
         """
-        writer = self._new_writer(self._settings)
+        writer = self._new_writer(self.config)
         try:
             writer.open()
         except BaseException:
