@@ -156,7 +156,7 @@ class MetricSteps:
         except TooLargeError:
             if self._may_not_skip or over:
                 raise
-            return self.skip(metrics, together, max_series)
+            return _passed_over(metrics, series)
 
     def skip(self, metrics: Sequence[bytes], together: bytes, max_series: int | None) -> Applied:
         """Leave metrics as they are, because there is too much to look at.
@@ -167,8 +167,7 @@ class MetricSteps:
         series = points_in(Counted.FromString(together))
         if self._may_not_skip or (max_series is not None and series > max_series):
             raise TooLargeError("has too much to look at for privacy or a budget of series")
-        counts = StepCounts(unnormalized=True)
-        return Applied(metrics=metrics, places=(), series=series, overflowed=0, counts=counts)
+        return _passed_over(metrics, series)
 
     def resource(self, resource: bytes, counts: AttributeCounts) -> bytes:
         """Do the steps to an encoded Resource.
@@ -245,6 +244,11 @@ class MetricSteps:
         return Applied(
             metrics=work.metrics, places=work.places, series=series, overflowed=overflowed, counts=counts
         )
+
+
+def _passed_over(metrics: Sequence[bytes], series: int) -> Applied:
+    counts = StepCounts(unnormalized=True)
+    return Applied(metrics=metrics, places=(), series=series, overflowed=0, counts=counts)
 
 
 class _Work:
