@@ -75,7 +75,8 @@ class PluginDelivery:
             self._pushes = DeliveryLog(self._queue, clock=clock)
         else:
             self._disk = Disk(path, settings.spool, log=self._log, clock=clock)
-            after_s = None if self.writes_first else settings.spool.after_ms / 1000
+            always = settings.delivery is Delivery.SPOOL_ALWAYS
+            after_s = None if always else settings.spool.after_ms / 1000
             spooled = SpooledLog(self._queue, self._disk, after_s=after_s, clock=clock)
             self._pushes = spooled
             self._spooler = Spooler(spooled, log=self._log, name=hosted.name)
@@ -94,11 +95,6 @@ class PluginDelivery:
         )
         self._told = dict.fromkeys(_BOUNDS, 0)
         self._told_of_call: float | None = None
-
-    @property
-    def writes_first(self) -> bool:
-        """Whether every push is on disk before it is exported."""
-        return self.hosted.settings.delivery is Delivery.SPOOL_ALWAYS
 
     def start(self) -> None:
         """Start the threads, and on one of them the plugin; returns at once."""

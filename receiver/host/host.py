@@ -71,8 +71,7 @@ class PluginHost:
         self._plugins = [
             PluginDelivery(hosted, hangs_after_s=hangs_after_s, clock=clock) for hosted in plugins
         ]
-        self._offers = tuple(plugin.offer for plugin in self._plugins if not plugin.writes_first)
-        self._writing_offers = tuple(plugin.offer for plugin in self._plugins if plugin.writes_first)
+        self._offers = tuple(plugin.offer for plugin in self._plugins)
         self._watch_every_s = watch_every_s
         self._stopped = threading.Event()
 
@@ -97,18 +96,13 @@ class PluginHost:
         Returns:
             Whether ``stored`` will be called, once. False: there is nobody to wait for.
         """
-        for offer in self._offers:
-            offer(push)
-        writing = self._writing_offers
-        if stored is None or not writing:
-            for offer in writing:
+        if stored is None:
+            for offer in self._offers:
                 offer(push)
             return False
-        if len(writing) == 1:
-            return writing[0](push, stored)
-        waiting = _Stored(stored, len(writing))
-        refused = sum(not offer(push, waiting) for offer in writing)
-        if refused == len(writing):
+        waiting = _Stored(stored, len(self._offers))
+        refused = sum(not offer(push, waiting) for offer in self._offers)
+        if refused == len(self._offers):
             return False
         if refused:
             waiting(refused)
