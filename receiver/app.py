@@ -301,7 +301,7 @@ class Application:
         """Re-read the configuration (SIGHUP): take over what can change while running, name what can't."""
         try:
             fresh = load(self._config_path, os.environ)
-            key = hash_key(fresh.telemetry.privacy)
+            fresh_key = hash_key(fresh.telemetry.privacy)
         except SettingsError as error:
             _log.error("the configuration is not re-read", problem=str(error))
             return
@@ -315,13 +315,13 @@ class Application:
         telemetry = fresh.telemetry.model_copy(
             update={key: getattr(old.telemetry, key) for key in _FIXED_TELEMETRY_KEYS}
         )
-        if telemetry != old.telemetry or key != self._hash_key:
+        if telemetry != old.telemetry or fresh_key != self._hash_key:
             try:
-                self._telemetry.replace_settings(telemetry, key)
+                self._telemetry.replace_settings(telemetry, fresh_key)
             except InvalidValueError as error:
                 _log.error("the configuration is not re-read", problem=f"telemetry.{error}")
                 return
-        self._hash_key = key
+        self._hash_key = fresh_key
         self._limits.replace_settings(fresh.limits)
         self._held.replace_settings(fresh.limits)
         configure_log(fresh.log)
