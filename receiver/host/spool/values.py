@@ -24,8 +24,6 @@ class SpoolError(Exception):
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
-        self.path = path
-        self.reason = reason
 
     @classmethod
     def of(cls, error: OSError | MemoryError, path: Path) -> SpoolError:
