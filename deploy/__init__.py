@@ -1,0 +1,1 @@
+"""What puts the project onto somebody's machines, and what generates parts of it."""

@@ -1,0 +1,104 @@
+"""Owns the shapes in which the pieces of the roll-up hand rows to each other: Arrow tables of these schemas.
+
+Minutes are whole minutes since the epoch; times are nanoseconds since the epoch unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+__all__ = ["BUCKET_ROWS", "ENTRY_ROWS", "ROLLUP_ROWS", "RULES", "SERIES_ROWS"]
+
+#: How values combine (the catalogue's ``combines``); the position is the code in ``flags`` and ``rule``.
+RULES: Final = ("sum", "rate", "last", "max", "min", "distribution", "none")
+
+#: What is added up into a minute. ``points``, ``sum`` and ``observations`` add, ``min`` and ``max`` are
+#: compared; corrections have 0 points and may have negative sums and observations.
+ROLLUP_ROWS: Final = pa.schema(
+    [
+        pa.field("minute", pa.int64(), nullable=False),
+        pa.field("series_id", pa.int64(), nullable=False),
+        pa.field("fleet_id", pa.int64(), nullable=False),
+        pa.field("breakdown", pa.bool_(), nullable=False),
+        pa.field("spread", pa.int16()),
+        pa.field("points", pa.int64(), nullable=False),
+        pa.field("sum", pa.float64(), nullable=False),
+        pa.field("min", pa.float64()),
+        pa.field("max", pa.float64()),
+        pa.field("observations", pa.int64(), nullable=False),
+    ]
+)
+
+#: Buckets of histograms, to be added up.
+BUCKET_ROWS: Final = pa.schema(
+    [
+        pa.field("minute", pa.int64(), nullable=False),
+        pa.field("series_id", pa.int64(), nullable=False),
+        pa.field("lower", pa.float64(), nullable=False),
+        pa.field("upper", pa.float64(), nullable=False),
+        pa.field("count", pa.int64(), nullable=False),
+    ]
+)
+
+#: What a series is: one row for each ``series_id``.
+SERIES_ROWS: Final = pa.schema(
+    [
+        pa.field("series_id", pa.int64(), nullable=False),
+        pa.field("fleet_id", pa.int64(), nullable=False),
+        pa.field("metric", pa.string(), nullable=False),
+        *(
+            pa.field(name, pa.string())
+            for name in (
+                "cluster_id",
+                "client_software_name",
+                "client_software_version",
+                "client_id",
+                "principal",
+                "group_id",
+                "topic",
+                "node_id",
+                "node_role",
+            )
+        ),
+        pa.field("breakdown", pa.bool_(), nullable=False),
+        pa.field("rule", pa.int8(), nullable=False),
+    ]
+)
+
+#: What one client instance said at one time. A push without any entry has one row, with ``points`` 0, no
+#: gauges, the time at which it was received, and of the labels only the instance.
+ENTRY_ROWS: Final = pa.schema(
+    [
+        pa.field("push_id", pa.string(), nullable=False),
+        pa.field("received_at_ns", pa.int64(), nullable=False),
+        pa.field("terminating", pa.bool_(), nullable=False),
+        pa.field("push_interval_ms", pa.int64(), nullable=False),
+        pa.field("time_ns", pa.int64(), nullable=False),
+        pa.field("minute", pa.int64(), nullable=False),
+        pa.field("client_key", pa.int64(), nullable=False),
+        pa.field("client_instance_id", pa.string(), nullable=False),
+        *(
+            pa.field(name, pa.string())
+            for name in (
+                "client_id",
+                "client_software_name",
+                "client_software_version",
+                "principal",
+                "group_id",
+                "cluster_id",
+                "client_source_address",
+                "client_rack",
+                "group_instance_id",
+                "transactional_id",
+                "broker_id",
+            )
+        ),
+        pa.field("pushes", pa.int32(), nullable=False),
+        pa.field("points", pa.int32(), nullable=False),
+        pa.field("gauges", pa.binary()),
+        pa.field("cumulative", pa.binary()),
+        pa.field("watched", pa.list_(pa.float64())),
+    ]
+)
