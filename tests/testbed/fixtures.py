@@ -13,6 +13,7 @@ import pytest
 from tests.testbed.broker import KafkaBroker, Listener
 from tests.testbed.collector import Collector
 from tests.testbed.ports import free_port
+from tests.testbed.postgres import Postgres
 from tests.testbed.sidecar import Sidecar, config_for
 
 
@@ -51,3 +52,17 @@ def sidecar(broker: KafkaBroker, collector: Collector) -> Iterator[Sidecar]:
     """A fresh sidecar where ``broker`` sends its clients, exporting to ``collector``."""
     with Sidecar(config_for(broker, collector=collector)) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server, to be stopped and started only by who starts it again."""
+    with Postgres() as started:
+        yield started
+
+
+@pytest.fixture
+def database(postgres: Postgres) -> Iterator[str]:
+    """A fresh, empty database of ``postgres``: its URL."""
+    with postgres.database() as url:
+        yield url
