@@ -6,8 +6,10 @@ import contextlib
 import os
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from tests.testbed import cache, jvm, parts, prerequisites
@@ -22,6 +24,9 @@ from tests.testbed.security import Login, Security
 _COMMAND_TIMEOUT_S = 1800.0
 
 Progress = Callable[[str], None]
+
+#: One Go build uses all processors, and the next finds what the last compiled.
+_one_go_build = threading.Lock()
 
 
 class BuildError(Exception):
@@ -127,7 +132,8 @@ def _build_kafka_image(folder: Path) -> None:
 
 def _build_with_go(source: Path, program: Path, package: str = ".", *flags: str) -> None:
     command = ["go", "build", "-trimpath", "-ldflags", "-s -w", "-o", str(program), *flags, package]
-    _run(command, cwd=source, env={"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"})
+    with _one_go_build:
+        _run(command, cwd=source, env={"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"})
 
 
 def _build_collector(folder: Path) -> None:
@@ -155,11 +161,11 @@ _BUILD: Mapping[Part, Callable[[Path], None]] = {
 
 
 def set_up(wanted: Iterable[Part], progress: Progress) -> None:
-    """Make sure that ``wanted`` parts are built; parts that are cost next to nothing.
+    """Make sure that ``wanted`` parts are built, side by side; parts that are cost next to nothing.
 
     Args:
         wanted: Parts in an order in which each comes after what it needs.
-        progress: Gets one line for whatever takes time.
+        progress: Gets one line for whatever takes time, from several threads.
 
     Raises:
         MissingPrerequisiteError: The machine lacks a tool; nothing was built.
@@ -169,11 +175,22 @@ def set_up(wanted: Iterable[Part], progress: Progress) -> None:
     todo = list(dict.fromkeys(wanted))
     missing = [part for part in todo if part not in _BUILD or not _is_there(part)]
     prerequisites.require((tool for part in missing for tool in part.tools), progress)
-    for part in todo:
-        if part in _BUILD:
-            _build_once(part, progress)
-        else:
-            progress(f"{part.name}: found {part.about}")
+    with ThreadPoolExecutor(max_workers=max(1, len(todo))) as threads:
+        building: dict[Part, Future[None]] = {}
+        for part in todo:
+            needed = [building[other] for other in part.after if other in building]
+            building[part] = threads.submit(_build_after, needed, part, progress)
+    for built in building.values():
+        built.result()
+
+
+def _build_after(needed: Iterable[Future[None]], part: Part, progress: Progress) -> None:
+    for other in needed:
+        other.result()
+    if part in _BUILD:
+        _build_once(part, progress)
+    else:
+        progress(f"{part.name}: found {part.about}")
 
 
 def _is_there(part: Part) -> bool:
