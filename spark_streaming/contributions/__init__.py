@@ -1,0 +1,8 @@
+"""Owns what depends on a client's other pushes: several in a minute, none in a minute, growing sums.
+
+Pure: no input or output, no clock. What has to be remembered between batches goes in and out as values.
+"""
+
+from spark_streaming.contributions.values import ClientState, Contribution, Settlement
+
+__all__ = ["ClientState", "Contribution", "Settlement"]
