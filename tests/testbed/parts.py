@@ -13,12 +13,14 @@ from tests.testbed import cache, prerequisites
 from tests.testbed.prerequisites import Tool
 
 HERE = Path(__file__).parent
+DASHBOARDS = HERE.parent / "dashboards"
 
-#: What the recipes pin; the files beside this one hold the same numbers (pom.xml and the go.mod files).
+#: What the recipes pin; the files beside this one hold the same numbers (pom.xml, go.mod, package.json).
 KAFKA_VERSION = "4.4.0"
 COLLECTOR_VERSION = "0.155.0"
 FRANZ_VERSION = "1.22.2"
 PROMETHEUS_VERSION = "3.15.0"
+GRAFANA_VERSION = "13.2.2"
 
 
 class NotSetUpError(Exception):
@@ -116,6 +118,12 @@ PROMETHEUS = Part(
     sources=(HERE / "prometheus",),
     tools=(prerequisites.GO, prerequisites.SETPRIV),
 )
+GRAFANA_SCHEMA = Part(
+    name="grafana-schema",
+    about=f"Grafana {GRAFANA_VERSION}'s types of a dashboard by npm",
+    sources=tuple(DASHBOARDS / "types" / name for name in ("package.json", "package-lock.json")),
+    tools=(prerequisites.NODE,),
+)
 #: Come from the machine; nothing is built.
 HAPROXY = Part(
     name="haproxy",
@@ -130,6 +138,7 @@ GROUPS: Mapping[str, tuple[Part, ...]] = {
     "collector": (COLLECTOR,),
     "clients": (KAFKA, JAVA_PROGRAMS, KAFKA_IMAGE, FRANZ_CLIENT),
     "prometheus": (PROMETHEUS,),
+    "grafana-schema": (GRAFANA_SCHEMA,),
     "haproxy": (HAPROXY,),
     "network": (NETWORK,),
 }

@@ -15,6 +15,8 @@ _MINIMUM_JAVA = 17
 _MINIMUM_GO = (1, 26)
 #: From here on, Go fetches a newer toolchain by itself unless it is told not to.
 _SELF_UPGRADING_GO = (1, 21)
+#: Debian 12's.
+_MINIMUM_NODE = 18
 
 
 class MissingPrerequisiteError(Exception):
@@ -89,6 +91,16 @@ def _go_problem() -> str | None:
     return f"`go version` says {text.strip()!r} and may not fetch a newer toolchain (GOTOOLCHAIN={toolchain})"
 
 
+def _node_problem() -> str | None:
+    text = _output("node", "--version")
+    if text is None:
+        return "`node` was not found"
+    found = re.match(r"v(\d+)\.", text)
+    if found is None or int(found[1]) < _MINIMUM_NODE:
+        return f"`node --version` says {text.strip()!r}"
+    return None if shutil.which("npm") else "`npm` was not found"
+
+
 def _on_path(command: str) -> Callable[[], str | None]:
     return lambda: None if shutil.which(command) else f"`{command}` was not found"
 
@@ -108,6 +120,8 @@ GO = Tool(
 )
 SETPRIV = Tool(name="setpriv", problem=_on_path("setpriv"), packages=("util-linux",))
 IP = Tool(name="ip", problem=_on_path("ip"), packages=("iproute2",))
+NODE = Tool(name="Node.js >= 18 with npm", problem=_node_problem, packages=("nodejs", "npm"))
+CHROMIUM = Tool(name="Chromium", problem=_on_path("chromium"), packages=("chromium",))
 HAPROXY = Tool(name="HAProxy", problem=_on_path("haproxy"), packages=("haproxy",))
 
 

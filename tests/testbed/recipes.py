@@ -150,6 +150,16 @@ def _build_prometheus(folder: Path) -> None:
     _build_with_go(HERE / "prometheus", folder / "prometheus", server, "-tags", "remove_all_sd")
 
 
+def _install_with_npm(part: Part, folder: Path) -> None:
+    for source in part.sources:
+        shutil.copy(source, folder)
+    _run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder)
+
+
+def _install_grafana_schema(folder: Path) -> None:
+    _install_with_npm(parts.GRAFANA_SCHEMA, folder)
+
+
 _BUILD: Mapping[Part, Callable[[Path], None]] = {
     parts.KAFKA: _build_kafka,
     parts.JAVA_PROGRAMS: _build_java_programs,
@@ -157,6 +167,7 @@ _BUILD: Mapping[Part, Callable[[Path], None]] = {
     parts.COLLECTOR: _build_collector,
     parts.FRANZ_CLIENT: _build_franz_client,
     parts.PROMETHEUS: _build_prometheus,
+    parts.GRAFANA_SCHEMA: _install_grafana_schema,
 }
 
 

@@ -1,0 +1,54 @@
+"""Owns the check of dashboards against Grafana's own TypeScript types; says nothing of what queries find."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.testbed import parts
+
+_TYPES = Path(__file__).parent / "types" / "dashboard.ts"
+_TIMEOUT_S = 120.0
+#: All on the first line of the JSON, so that the compiler's line numbers are the file's.
+_DECLARATION = "import type { DashboardJson } from './dashboard'; export const dashboard: DashboardJson = "
+
+
+def type_errors(dashboards: Iterable[Path]) -> list[str]:
+    """What ``tsc --strict`` says against dashboards as values of ``tests/dashboards/types/dashboard.ts``.
+
+    Args:
+        dashboards: JSON files, each with a name of its own.
+
+    Returns:
+        A line for each error, headed by the dashboard's name, line and column, as in ``fleet.ts(12,5): ...``;
+        they are the JSON file's, but for columns of its first line, which has more before it.
+
+    Raises:
+        NotSetUpError: The testbed's part ``grafana-schema`` is not built.
+        CalledProcessError: The compiler broke down.
+    """
+    packages = parts.GRAFANA_SCHEMA.require() / "node_modules"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "node_modules").symlink_to(packages)
+        (folder / _TYPES.name).write_text(_TYPES.read_text())
+        sources = []
+        for dashboard in dashboards:
+            source = folder / f"{dashboard.stem}.ts"
+            source.write_text(_DECLARATION + dashboard.read_text())
+            sources.append(source.name)
+        compiler = packages / "typescript" / "bin" / "tsc"
+        options = ["--strict", "--noEmit", "--module", "nodenext", "--pretty", "false"]
+        done = subprocess.run(
+            ["node", compiler, *options, *sources],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    if done.returncode and "error TS" not in done.stdout:
+        done.check_returncode()
+    return done.stdout.splitlines()

@@ -1,0 +1,70 @@
+/**
+ * What a dashboard of this project may be: Grafana's own `Dashboard`, in which each panel is one whose type
+ * Grafana has, with that type's options and field options, and each target a query of one of two data sources.
+ *
+ * Grafana's own types leave options open (`Record<string, unknown>`), as any plugin may add a panel type.
+ */
+import type * as bargauge from '@grafana/schema/dist/esm/raw/composable/bargauge/panelcfg/x/BarGaugePanelCfg_types.gen';
+import type * as barchart from '@grafana/schema/dist/esm/raw/composable/barchart/panelcfg/x/BarChartPanelCfg_types.gen';
+import type * as piechart from '@grafana/schema/dist/esm/raw/composable/piechart/panelcfg/x/PieChartPanelCfg_types.gen';
+import type * as stat from '@grafana/schema/dist/esm/raw/composable/stat/panelcfg/x/StatPanelCfg_types.gen';
+import type * as statetimeline from '@grafana/schema/dist/esm/raw/composable/statetimeline/panelcfg/x/StateTimelinePanelCfg_types.gen';
+import type * as table from '@grafana/schema/dist/esm/raw/composable/table/panelcfg/x/TablePanelCfg_types.gen';
+import type * as text from '@grafana/schema/dist/esm/raw/composable/text/panelcfg/x/TextPanelCfg_types.gen';
+import type * as timeseries from '@grafana/schema/dist/esm/raw/composable/timeseries/panelcfg/x/TimeSeriesPanelCfg_types.gen';
+import type * as schema from '@grafana/schema';
+
+/** What Grafana keeps of each panel type; options that are left out get the type's defaults. */
+interface PanelTypes {
+  bargauge: { options: bargauge.Options; custom: {} };
+  barchart: { options: barchart.Options; custom: barchart.FieldConfig };
+  piechart: { options: piechart.Options; custom: piechart.FieldConfig };
+  stat: { options: stat.Options; custom: {} };
+  'state-timeline': { options: statetimeline.Options; custom: statetimeline.FieldConfig };
+  table: { options: table.Options; custom: Partial<table.FieldConfig> };
+  text: { options: text.Options; custom: {} };
+  timeseries: { options: timeseries.Options; custom: timeseries.FieldConfig };
+}
+
+/** A query of the data source `grafana-postgresql-datasource`, of which no package of types tells. */
+interface PostgresQuery extends schema.DataQuery {
+  rawSql: string;
+  rawQuery: true;
+  editorMode: 'code';
+  format: 'time_series' | 'table';
+}
+
+/** A query of the data source `prometheus`, likewise. */
+interface PrometheusQuery extends schema.DataQuery {
+  expr: string;
+  legendFormat?: string;
+  interval?: string;
+  instant?: boolean;
+  range?: boolean;
+  exemplar?: boolean;
+  editorMode?: 'code';
+  format?: 'time_series' | 'table' | 'heatmap';
+}
+
+type PanelOf<Type extends keyof PanelTypes> = Omit<schema.Panel, 'fieldConfig' | 'options' | 'targets' | 'type'> & {
+  type: Type;
+  options?: Partial<PanelTypes[Type]['options']>;
+  targets?: Array<PostgresQuery | PrometheusQuery>;
+  fieldConfig?: Omit<schema.FieldConfigSource, 'defaults'> & {
+    defaults: Omit<schema.FieldConfig, 'custom'> & { custom?: PanelTypes[Type]['custom'] };
+  };
+};
+type Panel = { [Type in keyof PanelTypes]: PanelOf<Type> }[keyof PanelTypes];
+
+/** The same as JSON, where a member of an enumeration is the string that it stands for. */
+type Json<Value> = 0 extends 1 & Value // only for `any`
+  ? Value
+  : Value extends string
+    ? `${Value}`
+    : Value extends object
+      ? { [Key in keyof Value]: Json<Value[Key]> }
+      : Value;
+
+export type DashboardJson = Json<
+  Omit<schema.Dashboard, 'panels'> & { panels: Array<Panel | (Omit<schema.RowPanel, 'panels'> & { panels: Panel[] })> }
+>;

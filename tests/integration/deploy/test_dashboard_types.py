@@ -1,0 +1,36 @@
+"""The dashboards as values of Grafana's own TypeScript types; the compiler refuses what isn't one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.dashboards.typecheck import type_errors
+
+_DASHBOARDS = Path(__file__).parents[3] / "deploy" / "helm" / "kafka-client-telemetry" / "dashboards"
+
+_WRONG_PANELS = {
+    "option": {"type": "stat", "options": {"colourMode": "value"}},
+    "member": {"type": "stat", "options": {"colorMode": "colour"}},
+    "field": {"type": "timeseries", "fieldConfig": {"defaults": {"custom": {"width": 2}}, "overrides": []}},
+    "type": {"type": "graph"},
+    "query": {"type": "timeseries", "targets": [{"refId": "A", "expression": "up"}]},
+}
+
+
+def test_every_dashboard_has_grafanas_types() -> None:
+    dashboards = sorted(_DASHBOARDS.glob("*.json"))
+    assert dashboards, f"no dashboards in {_DASHBOARDS}"
+    assert type_errors(dashboards) == []
+
+
+def test_a_panel_that_grafana_does_not_know_is_refused(tmp_path: Path) -> None:
+    dashboards = []
+    for name, panel in _WRONG_PANELS.items():
+        dashboard = tmp_path / f"{name}.json"
+        dashboard.write_text(f'{{"title": "Wrong", "schemaVersion": 41,\n"panels": [{json.dumps(panel)}]}}')
+        dashboards.append(dashboard)
+    errors = type_errors(dashboards)
+    assert {name for name in _WRONG_PANELS if any(e.startswith(f"{name}.ts(2,") for e in errors)} == set(
+        _WRONG_PANELS
+    )
