@@ -7,6 +7,7 @@ import sys
 import time
 
 from tests.testbed import recipes
+from tests.testbed.commands import BuildError
 from tests.testbed.parts import GROUPS
 from tests.testbed.prerequisites import MissingPrerequisiteError
 from tests.testbed.process import StartError
@@ -42,7 +43,7 @@ def main() -> int:
     start = time.monotonic()
     try:
         recipes.set_up((part for name in chosen for part in GROUPS[name]), progress)
-    except (MissingPrerequisiteError, recipes.BuildError, StartError) as error:
+    except (MissingPrerequisiteError, BuildError, StartError) as error:
         sys.stderr.write(f"testbed: {error}\n")
         return 1
     progress(f"ready: {', '.join(chosen)} ({time.monotonic() - start:.1f} s)")

@@ -93,7 +93,7 @@ KAFKA_IMAGE = Part(
     sources=(
         HERE / "kafka" / "storage.properties",
         HERE / "kafka" / "log4j2.properties",
-        HERE / "recipes.py",
+        HERE / "kafka_image.py",
         HERE / "jvm.py",
     ),
     tools=(prerequisites.JAVA, prerequisites.SETPRIV),

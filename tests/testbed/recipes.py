@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from tests.testbed import cache, jvm, parts, prerequisites
-from tests.testbed.broker import CLUSTER_ID, SASL_USERS, KafkaBroker, Listener
-from tests.testbed.certificates import CertificateAuthority
-from tests.testbed.clients import JavaClient, Mode
+from tests.testbed import cache, kafka_image, parts, prerequisites
+from tests.testbed.commands import run
 from tests.testbed.parts import HERE, Part
-from tests.testbed.ports import LOOPBACK
-from tests.testbed.process import ScratchFolder
-from tests.testbed.security import Login, Security
-
-_COMMAND_TIMEOUT_S = 1800.0
 
 Progress = Callable[[str], None]
 
@@ -29,36 +19,10 @@ Progress = Callable[[str], None]
 _one_go_build = threading.Lock()
 
 
-class BuildError(Exception):
-    """A part could not be built; the message has the command and the end of what it printed."""
-
-
-def _run(
-    command: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
-) -> None:
-    words = [str(word) for word in command]
-    try:
-        done = subprocess.run(
-            words,
-            cwd=cwd,
-            env={**os.environ, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=_COMMAND_TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise BuildError(f"`{words[0]}` still ran after {_COMMAND_TIMEOUT_S:g} s and was ended") from None
-    if done.returncode:
-        raise BuildError(f"`{' '.join(words)[:300]}` ended with {done.returncode}:\n{done.stdout[-3000:]}")
-
-
 def _build_kafka(folder: Path) -> None:
     pom = folder / "pom.xml"
     shutil.copy(HERE / "kafka" / "pom.xml", pom)
-    _run(
+    run(
         [
             "mvn",
             "--batch-mode",
@@ -76,64 +40,14 @@ def _build_java_programs(folder: Path) -> None:
     jars = parts.KAFKA.require() / "jars"
     sources = [*(HERE / "kafka" / "plugin").rglob("*.java"), *(HERE / "clients" / "java").rglob("*.java")]
     classes = folder / "classes"
-    _run(["javac", "--release", "17", "-Xlint:all", "-Werror", "-cp", f"{jars}/*", "-d", classes, *sources])
-    _run(["jar", "--create", "--file", folder / "testbed.jar", "-C", classes, "."])
-
-
-def _build_kafka_image(folder: Path) -> None:
-    settings = folder / "format.properties"
-    settings.write_text((HERE / "kafka" / "storage.properties").read_text() + f"log.dirs={folder / 'data'}\n")
-    users = [
-        f"--add-scram={mechanism}=[name={name},password={password}]"
-        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
-        for name, password in SASL_USERS.items()
-    ]
-    _run(jvm.command("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", settings, *users))
-    # A dynamic archive holds what its run loaded: so let each program do what it is for, once.
-    archiving = {
-        name: (*jvm.QUICK_START, f"-XX:ArchiveClassesAtExit={folder / name}")
-        for name in (jvm.BROKER_ARCHIVE, jvm.PRODUCER_ARCHIVE, jvm.CONSUMER_ARCHIVE)
-    }
-    login = Login(mechanism="SCRAM-SHA-256", user="alice", password=SASL_USERS["alice"])
-    with contextlib.ExitStack() as running:
-        certificate = CertificateAuthority().issue().write(running.enter_context(ScratchFolder("tls")).path)
-        broker = running.enter_context(
-            KafkaBroker(
-                image=folder,
-                listeners=[Listener(name="SASL_SSL", security_protocol="SASL_SSL")],
-                certificate=certificate,
-                telemetry_plugin=True,
-                jvm_flags=archiving[jvm.BROKER_ARCHIVE],
-            )
-        )
-        broker.alter_client_metrics("all", ["*"], 500)
-        broker.create_topic("warm-up")
-        with contextlib.ExitStack() as clients:
-            for mode, archive in (
-                (Mode.PRODUCER, jvm.PRODUCER_ARCHIVE),
-                (Mode.CONSUMER, jvm.CONSUMER_ARCHIVE),
-            ):
-                client = clients.enter_context(
-                    JavaClient(
-                        mode,
-                        bootstrap=f"{LOOPBACK}:{broker.port('SASL_SSL')}",
-                        topic="warm-up",
-                        security=Security(login=login, ca=certificate.ca),
-                        jvm_flags=archiving[archive],
-                    )
-                )
-                client.wait_for_records(1)
-            broker.wait_for_log('"telemetry_push"')
-        broker.stop()
-    for name in archiving:
-        if not (folder / name).is_file():
-            raise BuildError(f"the Java run that should have left {name} did not")
+    run(["javac", "--release", "17", "-Xlint:all", "-Werror", "-cp", f"{jars}/*", "-d", classes, *sources])
+    run(["jar", "--create", "--file", folder / "testbed.jar", "-C", classes, "."])
 
 
 def _build_with_go(source: Path, program: Path, package: str = ".", *flags: str) -> None:
     command = ["go", "build", "-trimpath", "-ldflags", "-s -w", "-o", str(program), *flags, package]
     with _one_go_build:
-        _run(command, cwd=source, env={"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"})
+        run(command, cwd=source, env={"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"})
 
 
 def _build_collector(folder: Path) -> None:
@@ -153,7 +67,7 @@ def _build_prometheus(folder: Path) -> None:
 def _install_with_npm(part: Part, folder: Path) -> None:
     for source in part.sources:
         shutil.copy(source, folder)
-    _run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder)
+    run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder)
 
 
 def _install_grafana_schema(folder: Path) -> None:
@@ -163,7 +77,7 @@ def _install_grafana_schema(folder: Path) -> None:
 _BUILD: Mapping[Part, Callable[[Path], None]] = {
     parts.KAFKA: _build_kafka,
     parts.JAVA_PROGRAMS: _build_java_programs,
-    parts.KAFKA_IMAGE: _build_kafka_image,
+    parts.KAFKA_IMAGE: kafka_image.build,
     parts.COLLECTOR: _build_collector,
     parts.FRANZ_CLIENT: _build_franz_client,
     parts.PROMETHEUS: _build_prometheus,
