@@ -1,0 +1,115 @@
+"""Owns the partitions: which there are, those that rows need, those that have expired.
+
+Partitions are made beside their table and attached, which stops no reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal
+
+import psycopg
+from psycopg import sql
+
+from spark_streaming.postgres.tables import GRAINS, TOTALS
+
+__all__ = ["PARTITIONED", "Partitions", "beginning"]
+
+Span = Literal["hour", "day", "month"]
+
+#: Each partitioned table and the span of its partitions.
+PARTITIONED: Final[dict[str, Span]] = {
+    **{kind.table(grain): grain.partition for kind in TOTALS for grain in GRAINS if grain.name in kind.grains},
+    "push": "day",
+    "contribution": "hour",
+}
+_FORMATS: Final[dict[Span, str]] = {"hour": "%Y%m%d%H", "day": "%Y%m%d", "month": "%Y%m"}
+#: Rows are changed several times while they are new: room for that in their own page spares the indexes.
+_FILL_FACTORS: Final = {"push": 100, "contribution": 100}
+_FILL_FACTOR: Final = 70
+
+
+class Partitions:
+    """The partitions as one transaction sees them.
+
+    Args:
+        cursor: In the transaction.
+
+    Raises:
+        psycopg.Error: They can't be read.
+    """
+
+    def __init__(self, cursor: psycopg.Cursor[Any]) -> None:
+        self._cursor = cursor
+        self._names: set[str] = {
+            name
+            for (name,) in cursor.execute(
+                "SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r' "
+                "AND relnamespace = 'telemetry'::regnamespace"
+            )
+        }
+
+    def ensure(self, table: str, times: Iterable[datetime]) -> None:
+        """Make the partitions that rows of these times need.
+
+        Args:
+            table: The partitioned table.
+            times: Times within what is kept: the caller's bound is the bound on their number.
+
+        Raises:
+            psycopg.Error: One can't be made.
+        """
+        span = PARTITIONED[table]
+        for start in sorted({beginning(span, time) for time in times}):
+            name = f"{table}_p{start:{_FORMATS[span]}}"
+            if name in self._names:
+                continue
+            self._cursor.execute(
+                sql.SQL(
+                    "CREATE TABLE {partition} (LIKE {table} INCLUDING ALL) WITH (fillfactor = {fill}); "
+                    "ALTER TABLE {table} ATTACH PARTITION {partition} FOR VALUES FROM ({start}) TO ({end})"
+                ).format(
+                    partition=sql.Identifier(name),
+                    table=sql.Identifier(table),
+                    fill=sql.Literal(_FILL_FACTORS.get(table, _FILL_FACTOR)),
+                    start=sql.Literal(start.isoformat()),
+                    end=sql.Literal(_end(span, start).isoformat()),
+                )
+            )
+            self._names.add(name)
+
+    def drop(self, table: str, *, before: datetime | None = None, since: datetime | None = None) -> None:
+        """Drop the partitions that are all before a time, or all since one.
+
+        Args:
+            table: The partitioned table.
+            before: Drop those that end at or before this.
+            since: Drop those that begin at or after this.
+
+        Raises:
+            psycopg.Error: One can't be dropped, for instance as somebody reads it for long.
+        """
+        span = PARTITIONED[table]
+        for name in sorted(self._names):
+            parent, _, start_text = name.rpartition("_p")
+            if parent != table:
+                continue
+            start = datetime.strptime(start_text, _FORMATS[span]).replace(tzinfo=UTC)
+            if (before is not None and _end(span, start) <= before) or (since is not None and start >= since):
+                self._cursor.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(name)))
+                self._names.discard(name)
+
+
+def beginning(span: Span, time: datetime) -> datetime:
+    """The beginning of the hour, day or month (UTC) of a time."""
+    time = time.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    if span == "hour":
+        return time
+    return time.replace(hour=0) if span == "day" else time.replace(hour=0, day=1)
+
+
+def _end(span: Span, start: datetime) -> datetime:
+    if span == "month":
+        return (start + timedelta(days=32)).replace(day=1)
+    return start + (timedelta(hours=1) if span == "hour" else timedelta(days=1))

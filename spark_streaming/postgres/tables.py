@@ -1,0 +1,186 @@
+"""Owns which tables of totals there are, and how their columns add up: over batches, and over minutes.
+
+The same description gives the merge of new rows and the way from minutes to hours to days.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal
+
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+
+from spark_streaming.postgres.staging import stage
+from spark_streaming.watched import WATCHED
+
+__all__ = ["CLIENTS", "FLEETS", "GRAINS", "HISTOGRAMS", "SERIES", "SPREADS", "TOTALS", "Grain", "Totals"]
+
+Combination = Literal["add", "least", "greatest", "any", "newest"]
+
+#: How a group of finer rows becomes one value.
+_OVER_ROWS: Final[dict[Combination, str]] = {
+    "add": "sum({0})",
+    "least": "min({0})",
+    "greatest": "max({0})",
+    "any": "bool_or({0})",
+    "newest": "(array_agg({0} ORDER BY bucket DESC) FILTER (WHERE {0} IS NOT NULL))[1]",
+}
+#: How a new value goes to the one that is there.
+_WITH_OLD: Final[dict[Combination, str]] = {
+    "add": "coalesce(old.{0} + excluded.{0}, old.{0}, excluded.{0})",
+    "least": "least(old.{0}, excluded.{0})",
+    "greatest": "greatest(old.{0}, excluded.{0})",
+    "any": "old.{0} OR excluded.{0}",
+    "newest": "coalesce(excluded.{0}, old.{0})",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grain:
+    """How long the buckets of a table are, and how long the spans of its partitions."""
+
+    name: Literal["1m", "1h", "1d"]
+    minutes: int
+    partition: Literal["day", "month"]
+
+    @property
+    def length(self) -> timedelta:
+        """The length of a bucket."""
+        return timedelta(minutes=self.minutes)
+
+
+GRAINS: Final = (
+    Grain(name="1m", minutes=1, partition="day"),
+    Grain(name="1h", minutes=60, partition="day"),
+    Grain(name="1d", minutes=1440, partition="month"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """One kind of totals, with a table for each of its grains.
+
+    Attributes:
+        name: The tables' names without the grain.
+        key: The columns of the key beside ``bucket``; the first is what its rows are about.
+        values: The other columns, and how they combine.
+        grains: The names of its grains.
+    """
+
+    name: str
+    key: tuple[str, ...]
+    values: dict[str, Combination]
+    grains: tuple[str, ...] = ("1m", "1h", "1d")
+
+    def table(self, grain: Grain) -> str:
+        """The name of the table of a grain."""
+        return f"{self.name}_{grain.name}"
+
+    def merge(self, cursor: psycopg.Cursor[Any], grain: Grain, rows: pa.Table) -> None:
+        """Add rows to what is there.
+
+        Args:
+            cursor: In the batch's transaction.
+            grain: Which table.
+            rows: The table's columns; each key once.
+
+        Raises:
+            psycopg.Error: It could not be done.
+        """
+        rows = rows.select(["bucket", *self.key, *self.values])
+        stage(cursor, "staged", rows)
+        cursor.execute(
+            sql.SQL(
+                "INSERT INTO {table} AS old ({columns}) SELECT {staged} FROM pg_temp.staged "
+                "ON CONFLICT ({key}) DO UPDATE SET {changes}"
+            ).format(
+                table=sql.Identifier(self.table(grain)),
+                columns=_names(rows.column_names),
+                staged=sql.SQL(", ").join(
+                    sql.SQL("nullif({}, 'NaN')" if field.type == pa.float64() else "{}").format(
+                        sql.Identifier(field.name)
+                    )
+                    for field in rows.schema
+                ),
+                key=_names([self.key[0], "bucket", *self.key[1:]]),
+                changes=_assignments({name: _WITH_OLD[how] for name, how in self.values.items()}),
+            )
+        )
+
+    def compute(self, cursor: psycopg.Cursor[Any], grain: Grain, finer: Grain, bucket: datetime) -> None:
+        """Make a bucket equal to the finer rows below it, whatever was there.
+
+        Args:
+            cursor: In the tick's transaction.
+            grain: Which table.
+            finer: The table that it is computed from.
+            bucket: The beginning of the bucket.
+
+        Raises:
+            psycopg.Error: It could not be done.
+        """
+        cursor.execute(
+            sql.SQL(
+                "INSERT INTO {table} AS old (bucket, {columns}) SELECT {bucket}, {key}, {values} FROM {finer} "
+                "WHERE bucket >= {bucket} AND bucket < {end} GROUP BY {key} "
+                "ON CONFLICT ({target}) DO UPDATE SET {changes} WHERE ({old}) IS DISTINCT FROM ({new})"
+            ).format(
+                table=sql.Identifier(self.table(grain)),
+                finer=sql.Identifier(self.table(finer)),
+                columns=_names([*self.key, *self.values]),
+                key=_names(self.key),
+                target=_names([self.key[0], "bucket", *self.key[1:]]),
+                values=sql.SQL(", ").join(
+                    sql.SQL(_OVER_ROWS[how]).format(sql.Identifier(name)) for name, how in self.values.items()
+                ),
+                changes=_assignments(dict.fromkeys(self.values, "excluded.{0}")),
+                old=_names(self.values, "old"),
+                new=_names(self.values, "excluded"),
+                bucket=sql.Literal(bucket),
+                end=sql.Literal(bucket + grain.length),
+            )
+        )
+
+
+def _names(names: Any, table: str | None = None) -> sql.Composed:
+    return sql.SQL(", ").join(sql.Identifier(*filter(None, (table, name))) for name in names)
+
+
+def _assignments(expressions: dict[str, str]) -> sql.Composed:
+    return sql.SQL(", ").join(
+        sql.SQL("{0} = " + expression).format(sql.Identifier(name))
+        for name, expression in expressions.items()
+    )
+
+
+_STATISTICS: Final[dict[str, Combination]] = {
+    "points": "add",
+    "sum": "add",
+    "min": "least",
+    "max": "greatest",
+}
+_KEPT: Final[dict[str, Combination]] = {"sum": "add", "points": "add", "max": "greatest"}
+
+SERIES: Final = Totals(name="rollup", key=("series_id",), values=_STATISTICS)
+FLEETS: Final = Totals(name="fleet_rollup", key=("fleet_id",), values=_STATISTICS)
+SPREADS: Final = Totals(name="fleet_spread", key=("fleet_id", "spread"), values={"observations": "add"})
+HISTOGRAMS: Final = Totals(
+    name="rollup_histogram", key=("series_id", "lower", "upper"), values={"count": "add"}
+)
+CLIENTS: Final = Totals(
+    name="client_rollup",
+    key=("client_key",),
+    values={
+        "pushes": "add",
+        "points": "add",
+        "terminating": "any",
+        "broker_id": "newest",
+        "client_source_address": "newest",
+        **{slot.column: _KEPT[slot.keeps] for slot in WATCHED},
+    },
+    grains=("1m", "1h"),
+)
+TOTALS: Final = (SERIES, FLEETS, SPREADS, HISTOGRAMS, CLIENTS)

@@ -1,0 +1,123 @@
+"""Owns the values of the store: what is kept how long, what is told of a batch and of the whole, errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import datetime
+
+__all__ = ["BatchStatistics", "LastBatch", "Retention", "Status", "StoreError", "StoreUnavailableError"]
+
+
+class StoreError(Exception):
+    """PostgreSQL can't be used like this; the message says what helps. Trying again does not."""
+
+
+class StoreUnavailableError(StoreError):
+    """PostgreSQL is away, busy or ended the connection. Nothing of the transaction counts: repeat it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long things are kept, in whole days (UTC) or hours.
+
+    Attributes:
+        minute_days: Minutes. Later points are added to hours and days only.
+        hour_days: Hours, and clients that were not heard of since.
+        day_days: Days. What is older than this is not kept at all.
+        push_days: Ids of pushes, by when they were received: a push repeated later counts twice.
+        contribution_hours: What a client added to a minute, by when it was written: a further entry for the
+            same minute that comes later is added up as if it were the first.
+        dead_letter_days: Payloads that could not be read.
+        finding_days: Findings, since they were last seen.
+        ledger_days: Which batches are in; the last one of each query stays.
+
+    Raises:
+        ValueError: One is below 1, or a finer table would be kept longer than a coarser one.
+    """
+
+    minute_days: int = 7
+    hour_days: int = 90
+    day_days: int = 1095
+    push_days: int = 3
+    contribution_hours: int = 6
+    dead_letter_days: int = 14
+    finding_days: int = 90
+    ledger_days: int = 30
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if getattr(self, field.name) < 1:
+                raise ValueError(f"{field.name} is {getattr(self, field.name)}: give at least 1")
+        if not self.minute_days <= self.hour_days <= self.day_days:
+            raise ValueError(
+                f"minute_days {self.minute_days}, hour_days {self.hour_days} and day_days {self.day_days} "
+                "must not decrease: the coarser a table, the longer it is kept"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchStatistics:
+    """What a batch was made of, for the ledger.
+
+    Attributes:
+        pushes: Pushes that counted.
+        repeats: Pushes left out as they were known.
+        points: Data points as they were pushed.
+        rows: Rows merged into minutes.
+        dead_letters: Payloads that could not be read.
+        newest_received_at_ns: When the newest push was received; None in a batch without pushes.
+        duration_s: How long the batch took.
+    """
+
+    pushes: int
+    repeats: int
+    points: int
+    rows: int
+    dead_letters: int
+    newest_received_at_ns: int | None
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastBatch:
+    """The newest row of the ledger for one query."""
+
+    query_id: str
+    batch_id: int
+    committed_at: datetime
+    newest_received_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """How the store stands.
+
+    Attributes:
+        schema: The newest migration that was done; None for none.
+        queries: The last batch of each query, the newest first.
+        pushes: Pushes in the batches that the ledger remembers.
+        repeats: Repeated ones among them.
+        left_out: Rows that were outside of what is kept.
+        clients: How many are ``live``, ``silent`` and ``left``.
+        series: How many there are.
+        dead_letters: How many are kept.
+        open_findings: How many hold now.
+        stale_hours: Hours and days that are to be computed again.
+        minutes_from: The oldest minute that is kept.
+        newest_bucket: The newest minute with rows.
+        bytes: What the schema takes on disk, indexes included.
+    """
+
+    schema: str | None
+    queries: tuple[LastBatch, ...]
+    pushes: int
+    repeats: int
+    left_out: int
+    clients: dict[str, int]
+    series: int
+    dead_letters: int
+    open_findings: int
+    stale_hours: int
+    minutes_from: datetime
+    newest_bucket: datetime | None
+    bytes: int
