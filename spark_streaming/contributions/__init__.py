@@ -3,6 +3,8 @@
 Pure: no input or output, no clock. What has to be remembered between batches goes in and out as values.
 """
 
+from spark_streaming.contributions.packed import PackedError
+from spark_streaming.contributions.settle import pairs_of, settle
 from spark_streaming.contributions.values import ClientState, Contribution, Settlement
 
-__all__ = ["ClientState", "Contribution", "Settlement"]
+__all__ = ["ClientState", "Contribution", "PackedError", "Settlement", "pairs_of", "settle"]

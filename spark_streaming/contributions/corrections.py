@@ -1,0 +1,115 @@
+"""Owns the gathering of corrections, and how they become few rows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_streaming.contributions.packed import BREAKDOWN
+from spark_streaming.rows import ROLLUP_ROWS
+
+__all__ = ["Corrections", "codes_of"]
+
+Integers = npt.NDArray[np.int64]
+
+#: Instead of a bucket: the row is none of a spread.
+_NO_SPREAD: Final = 1 << 16
+
+
+def codes_of(values: Integers) -> tuple[Integers, Integers]:
+    """Numbers the distinct values in the order in which they come up.
+
+    Returns:
+        The number of each value, and for each number the position at which it comes up first.
+    """
+    encoded = pa.array(values).dictionary_encode()
+    codes = encoded.indices.to_numpy().astype(np.int64)
+    first = np.empty(len(encoded.dictionary), np.int64)
+    first[codes[::-1]] = np.arange(len(values) - 1, -1, -1)
+    return codes, first
+
+
+class Corrections:
+    """Corrections of many clients, added up by minute, series and bucket of the spread."""
+
+    def __init__(self) -> None:
+        self._columns: list[tuple[npt.NDArray[np.generic], ...]] = []
+
+    def add(
+        self,
+        *,
+        minute: Integers,
+        series: Integers,
+        fleet: Integers,
+        flags: npt.NDArray[np.int8],
+        total: npt.NDArray[np.float64] | None = None,
+        points: Integers | None = None,
+        spread: Integers | None = None,
+        observations: int = 0,
+    ) -> None:
+        """Adds one correction for each element of the arrays.
+
+        Args:
+            minute: The minutes.
+            series: Their series.
+            fleet: Their fleet series.
+            flags: The decoder's flags of the points.
+            total: What to add to ``sum``; nothing without it.
+            points: What to add to ``points``; nothing without it.
+            spread: The buckets of the spread that ``observations`` are added to.
+            observations: 1 or -1 with ``spread``.
+        """
+        size = len(minute)
+        self._columns.append(
+            (
+                minute,
+                series,
+                fleet,
+                (flags & BREAKDOWN) != 0,
+                np.full(size, _NO_SPREAD) if spread is None else spread,
+                np.zeros(size, np.int64) if points is None else points,
+                np.zeros(size) if total is None else total,
+                np.full(size, observations),
+            )
+        )
+
+    def table(self) -> pa.Table:
+        """Gives ``ROLLUP_ROWS``: one for each minute, series and bucket in which something changes."""
+        if not self._columns:
+            return ROLLUP_ROWS.empty_table()
+        minute, series, fleet, breakdown, spread, points, total, observations = map(
+            np.concatenate, zip(*self._columns, strict=True)
+        )
+        group = codes_of(spread)[0]
+        for column in (minute, series):
+            codes, distinct = codes_of(column)
+            group = codes_of(group * len(distinct) + codes)[0]
+        group, first = codes_of(group)
+        points, observations = (
+            np.bincount(group, weights, len(first)).astype(np.int64) for weights in (points, observations)
+        )
+        total = np.bincount(group, total, len(first))
+        changes = (points != 0) | (total != 0) | (observations != 0)
+        first, points, total, observations = (x[changes] for x in (first, points, total, observations))
+        size = len(first)
+        return pa.table(
+            [
+                minute[first],
+                series[first],
+                fleet[first],
+                breakdown[first],
+                pa.array(
+                    spread[first].clip(-(1 << 15), (1 << 15) - 1).astype(np.int16),
+                    mask=spread[first] == _NO_SPREAD,
+                ),
+                points,
+                total,
+                pa.nulls(size, pa.float64()),
+                pa.nulls(size, pa.float64()),
+                observations,
+            ],
+            schema=ROLLUP_ROWS,
+        )

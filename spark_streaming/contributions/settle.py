@@ -1,0 +1,334 @@
+"""Owns the settling of a batch: what its entries change beside what they add up to one by one.
+
+What holds, whatever entries come in which batches and in which order, with any steps of carrying in between:
+for each series and minute, the points as they are plus all corrections come to
+
+- rule last: the values of each instance's newest push of the minute (by time, then push id), or those carried
+  into it (see ``carrying``), added up over instances;
+- rule rate: the mean over each instance's entries that have the series, added up over instances;
+- rule distribution: ``sum`` as it is, and one observation of each instance: the mean of its points;
+- cumulative sums: what they grew by (see ``cumulative``, which says where the order of arrival matters).
+
+Sums of whole numbers are exact. An entry is what one push of an instance said at one time; clients that stamp
+their metrics one by one have several of them in a push.
+
+An entry older than what the store keeps of contributions counts beside what it should be combined with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_streaming.contributions.carrying import Carried, Source, carry, reach_of
+from spark_streaming.contributions.combining import Parts, combine
+from spark_streaming.contributions.corrections import Corrections, codes_of
+from spark_streaming.contributions.cumulative import settle_cumulative
+from spark_streaming.contributions.packed import (
+    COMBINED_ROW,
+    COUNT_ROW,
+    DISTRIBUTION,
+    LAST,
+    NO_COUNTS,
+    Columns,
+    columns_of,
+    contents_of,
+    pack,
+)
+from spark_streaming.contributions.values import ClientState, Contribution, Settlement
+
+__all__ = ["pairs_of", "settle"]
+
+Integers = npt.NDArray[np.int64]
+
+_GAUGES: Final = ("series", "fleet")
+
+
+def pairs_of(entries: pa.Table, clients: Mapping[int, ClientState]) -> set[tuple[int, int]]:
+    """Gives the (client_key, minute) pairs whose stored contributions ``settle`` needs.
+
+    They are those of the entries themselves, as far as there can be any, and of the minutes after them to
+    which counts may have been carried. A step of carrying alone needs none.
+
+    Args:
+        entries: ``ENTRY_ROWS``.
+        clients: What is stored of the entries' clients.
+    """
+    pairs: set[tuple[int, int]] = set()
+    columns = ("client_key", "minute", "time_ns", "push_interval_ms")
+    for key, minute, time_ns, interval in zip(*(entries[x].to_pylist() for x in columns), strict=True):
+        state = clients.get(key)
+        if state is not None and minute <= max(state.minute, state.covered_until):
+            reach = reach_of(minute, time_ns, max(interval, state.push_interval_ms))
+            until = min(reach, max(state.minute, state.covered_until))
+            pairs.update((key, m) for m in range(minute, until + 1))
+    return pairs
+
+
+def settle(
+    entries: pa.Table,
+    stored: Mapping[tuple[int, int], Contribution],
+    clients: Mapping[int, ClientState],
+    *,
+    closed: int,
+) -> Settlement:
+    """Settles a batch of entries; without any, carries the counts of ``clients`` into minutes that are over.
+
+    Args:
+        entries: ``ENTRY_ROWS``: each of them new, and added to the totals as if it were alone in its minute.
+        stored: Contributions that are stored, by client and minute; at least ``pairs_of`` of the entries.
+        clients: Where clients stand: all of ``entries`` that are stored, and those to carry besides.
+        closed: Minutes up to and with this one are over; it doesn't fall.
+
+    Raises:
+        PackedError: Bytes of another version, in the entries or in what is stored.
+    """
+    corrections, carried = Corrections(), Carried()
+    told = _told(entries)
+    contributions, sources = _contributions(told.only(told.speaks), stored, corrections, carried)
+    for i in np.flatnonzero(~told.speaks).tolist():
+        sources.setdefault(int(told.client[i]), []).append(told.source(i, None))
+    cumulative = settle_cumulative(
+        told.cumulative,
+        client=told.client,
+        minute=told.minute,
+        push_interval_ms=told.push_interval_ms,
+        clients=clients,
+        corrections=corrections,
+    )
+    for key in sources.keys() | clients.keys():
+        carry(
+            key,
+            sources.get(key, ()),
+            state=clients.get(key),
+            cumulative=cumulative.get(key),
+            stored=stored,
+            closed=closed,
+            carried=carried,
+        )
+    _add_carried(carried, corrections)
+    return Settlement(
+        rows=corrections.table(), contributions=contributions + carried.contributions, clients=carried.clients
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """The entries by client, minute, time and push, in columns; ``push`` numbers the push ids in order."""
+
+    client: Integers
+    minute: Integers
+    time_ns: Integers
+    push_interval_ms: Integers
+    terminating: npt.NDArray[np.bool_]
+    push: Integers
+    push_id: list[str]
+    gauges: list[bytes]
+    cumulative: list[bytes]
+
+    @property
+    def speaks(self) -> npt.NDArray[np.bool_]:
+        """Which have values: a push without any entry has none."""
+        return np.fromiter(map(len, self.gauges), np.int64, len(self.gauges)) > 0
+
+    def only(self, which: npt.NDArray[np.bool_]) -> _Told:
+        if which.all():
+            return self
+        at = np.flatnonzero(which)
+        return _Told(
+            client=self.client[at],
+            minute=self.minute[at],
+            time_ns=self.time_ns[at],
+            push_interval_ms=self.push_interval_ms[at],
+            terminating=self.terminating[at],
+            push=self.push[at],
+            push_id=[self.push_id[i] for i in at],
+            gauges=[self.gauges[i] for i in at],
+            cumulative=[self.cumulative[i] for i in at],
+        )
+
+    def source(self, at: int, counts: bytes | None) -> Source:
+        return Source(
+            int(self.minute[at]),
+            int(self.time_ns[at]),
+            int(self.push_interval_ms[at]),
+            bool(self.terminating[at]),
+            counts,
+        )
+
+
+def _told(entries: pa.Table) -> _Told:
+    client, minute, time_ns, interval = (
+        entries[name].to_numpy() for name in ("client_key", "minute", "time_ns", "push_interval_ms")
+    )
+    push = pc.rank(entries["push_id"], tiebreaker="dense").to_numpy().astype(np.int64)
+    order = np.lexsort((push, time_ns, minute, client))
+    at = order.tolist()
+    push_ids, gauges, cumulative = (entries[x].to_pylist() for x in ("push_id", "gauges", "cumulative"))
+    return _Told(
+        client=client[order],
+        minute=minute[order],
+        time_ns=time_ns[order],
+        push_interval_ms=interval[order],
+        terminating=entries["terminating"].to_numpy()[order],
+        push=push[order],
+        push_id=[push_ids[i] for i in at],
+        gauges=[gauges[i] or b"" for i in at],
+        cumulative=[cumulative[i] or b"" for i in at],
+    )
+
+
+def _contributions(
+    told: _Told,
+    stored: Mapping[tuple[int, int], Contribution],
+    corrections: Corrections,
+    carried: Carried,
+) -> tuple[list[Contribution], dict[int, list[Source]]]:
+    """Settles each instance and minute on its own.
+
+    Returns:
+        The contributions, and by client the minutes whose newest push is in this batch.
+    """
+    begins = np.ones(len(told.client), np.bool_)
+    begins[1:] = (told.client[1:] != told.client[:-1]) | (told.minute[1:] != told.minute[:-1])
+    starts = np.flatnonzero(begins)
+    pair = np.cumsum(begins) - 1
+    entries = np.diff(np.append(starts, len(pair)))
+    newest = starts + entries - 1
+    clients, minutes = told.client[starts].tolist(), told.minute[starts].tolist()
+    held = [stored.get(key) for key in zip(clients, minutes, strict=True)]
+    for contribution in held:
+        if contribution is not None and not contribution.entries:
+            carried.take_away(contribution)
+    before = {i: c for i, c in enumerate(held) if c is not None and c.entries}
+    several = entries > 1
+    several[list(before)] = True
+
+    points = columns_of(told.gauges, _GAUGES)
+    pair_of_point = pair[points.entry]
+    alone = ~several[pair_of_point]
+    outdated = np.zeros(len(starts), np.bool_)
+    parts = _held_parts(before, told, newest, outdated)
+    chosen = np.flatnonzero(~alone | _repeated(points, pair_of_point, alone))
+    pushes = told.push[newest[pair]]
+    parts = parts.and_also(
+        Parts(
+            pair=pair_of_point[chosen],
+            entry=points.entry[chosen],
+            series=points.integers["series"][chosen],
+            fleet=points.integers["fleet"][chosen],
+            value=points.value[chosen],
+            flags=points.flags[chosen],
+            weight=np.ones(len(chosen), np.int64),
+            held=np.zeros(len(chosen), np.bool_),
+            newest=((told.push == pushes) & ~outdated[pair])[points.entry[chosen]],
+        )
+    )
+    combined = combine(parts, told.minute[starts], corrections)
+    rows = combined.rows
+    bodies = _by_pair(rows, combined.pair, len(starts))
+
+    plain = np.flatnonzero(alone & (points.flags & 15 == LAST))
+    counted = np.flatnonzero(((rows["flags"] & 15) == LAST) & several[combined.pair])
+    count_rows = np.empty(len(plain) + len(counted), COUNT_ROW)
+    columns: dict[str, npt.NDArray[np.generic]] = {
+        **points.integers,
+        "value": points.value,
+        "flags": points.flags,
+    }
+    for name, column in columns.items():
+        count_rows[name] = np.concatenate((column[plain], rows[name][counted]))
+    of_pair = np.concatenate((pair_of_point[plain], combined.pair[counted]))
+    order = np.argsort(of_pair, kind="stable")
+    counts = _by_pair(count_rows[order], of_pair[order], len(starts))
+
+    contributions: list[Contribution] = []
+    sources: dict[int, list[Source]] = {}
+    for i, (key, minute, at) in enumerate(zip(clients, minutes, newest.tolist(), strict=True)):
+        time_ns, push_id, stored_one = int(told.time_ns[at]), told.push_id[at], before.get(i)
+        if stored_one is not None and outdated[i]:
+            time_ns, push_id = stored_one.last_ns, contents_of(stored_one.packed).push_id
+        else:
+            sources.setdefault(key, []).append(told.source(at, NO_COUNTS + counts[i]))
+        contributions.append(
+            Contribution(
+                client_key=key,
+                minute=minute,
+                entries=int(entries[i]) + (stored_one.entries if stored_one is not None else 0),
+                last_ns=time_ns,
+                packed=pack("combined", push_id, bodies[i])
+                if several[i]
+                else pack("entry", push_id, told.gauges[at]),
+            )
+        )
+    return contributions, sources
+
+
+def _held_parts(
+    before: Mapping[int, Contribution], told: _Told, newest: Integers, outdated: npt.NDArray[np.bool_]
+) -> Parts:
+    """Gives what stored contributions are made of, and notes in ``outdated`` whose push is the newest."""
+    single: dict[int, bytes] = {}
+    combined: dict[int, bytes] = {}
+    for i, contribution in before.items():
+        contents = contents_of(contribution.packed)
+        at = newest[i]
+        outdated[i] = (contribution.last_ns, contents.push_id) > (told.time_ns[at], told.push_id[at])
+        (single if contents.form == "entry" else combined)[i] = contents.body
+    points = columns_of(list(single.values()), _GAUGES)
+    rows = np.frombuffer(b"".join(combined.values()), COMBINED_ROW)
+    sizes = [len(body) // COMBINED_ROW.itemsize for body in combined.values()]
+    pair = np.concatenate(
+        (np.array(list(single), np.int64)[points.entry], np.repeat(np.array(list(combined), np.int64), sizes))
+    )
+
+    return Parts(
+        pair=pair,
+        entry=np.concatenate((len(told.client) + points.entry, np.full(len(rows), -1))),
+        series=np.concatenate((points.integers["series"], rows["series"])),
+        fleet=np.concatenate((points.integers["fleet"], rows["fleet"])),
+        value=np.concatenate((points.value, rows["value"])),
+        flags=np.concatenate((points.flags, rows["flags"])),
+        weight=np.concatenate((np.ones(len(points.entry), np.int64), rows["weight"])),
+        held=np.ones(len(pair), np.bool_),
+        newest=outdated[pair],
+    )
+
+
+def _repeated(points: Columns, pair: Integers, alone: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Tells which points of single entries share a distribution's series with another one of theirs."""
+    repeated = np.zeros(len(pair), np.bool_)
+    at = np.flatnonzero(alone & (points.flags & 15 == DISTRIBUTION))
+    codes, distinct = codes_of(points.integers["series"][at])
+    key = pair[at] * len(distinct) + codes
+    ordered = np.sort(key)
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]
+    if len(twice):
+        repeated[at[np.isin(key, twice)]] = True
+    return repeated
+
+
+def _by_pair(rows: npt.NDArray[np.void], pair: Integers, pairs: int) -> list[bytes]:
+    bounds = (np.searchsorted(pair, np.arange(pairs + 1)) * rows.itemsize).tolist()
+    packed = rows.tobytes()
+    return [packed[begin:end] for begin, end in pairwise(bounds)]
+
+
+def _add_carried(carried: Carried, corrections: Corrections) -> None:
+    minutes, bodies, signs = zip(*carried.counts, strict=True) if carried.counts else ((), (), ())
+    rows = np.frombuffer(b"".join(bodies), COUNT_ROW)
+    at = np.repeat(np.arange(len(bodies)), [len(body) // COUNT_ROW.itemsize for body in bodies])
+    corrections.add(
+        minute=np.array(minutes, np.int64)[at],
+        series=rows["series"],
+        fleet=rows["fleet"],
+        flags=rows["flags"],
+        total=rows["value"] * np.array(signs, np.float64)[at],
+    )

@@ -1,0 +1,148 @@
+"""Entries, and a store in memory: what a batch adds up to is what the naive sums and the corrections make."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import pyarrow as pa
+
+from spark_streaming.contributions import ClientState, Contribution, Settlement, pairs_of, settle
+from spark_streaming.rows import ENTRY_ROWS, RULES
+
+MINUTE_NS = 60_000_000_000
+RATE, LAST, DISTRIBUTION = (RULES.index(name) for name in ("rate", "last", "distribution"))
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    series: int
+    value: float
+    rule: int
+    breakdown: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """A point of a cumulative sum."""
+
+    identity: int
+    value: float
+    start_ns: int
+    series: int = 900
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    time_ns: int
+    client: int = 1
+    push: str = "push"
+    points: tuple[Point, ...] = ()
+    grown: tuple[Grown, ...] = ()
+    interval_ms: int = 60_000
+    terminating: bool = False
+
+    @property
+    def minute(self) -> int:
+        return self.time_ns // MINUTE_NS
+
+
+def table(entries: Sequence[Entry]) -> pa.Table:
+    rows = []
+    for entry in entries:
+        points, grown = entry.points, entry.grown
+        k, n = len(points), len(grown)
+        rows.append(
+            {
+                "push_id": entry.push,
+                "received_at_ns": entry.time_ns,
+                "terminating": entry.terminating,
+                "push_interval_ms": entry.interval_ms,
+                "time_ns": entry.time_ns,
+                "minute": entry.minute,
+                "client_key": entry.client,
+                "client_instance_id": str(entry.client),
+                "pushes": 1,
+                "points": k + n,
+                "gauges": struct.pack(
+                    f"<{k}q{k}q{k}d{k}b",
+                    *(p.series for p in points),
+                    *(p.series + 1000 for p in points),
+                    *(p.value for p in points),
+                    *(p.rule | 16 * p.breakdown for p in points),
+                ),
+                "cumulative": struct.pack(
+                    f"<{5 * n}q{n}d{n}b",
+                    *(g.series for g in grown),
+                    *(g.series + 1000 for g in grown),
+                    *(g.identity for g in grown),
+                    *(g.start_ns for g in grown),
+                    *(entry.time_ns for _ in grown),
+                    *(g.value for g in grown),
+                    *(0 for _ in grown),
+                ),
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=ENTRY_ROWS)
+
+
+def bucket(value: float) -> int:
+    """floor(8 * log2(value)), exactly."""
+    if value == 0:
+        return -32768
+    power = Fraction(abs(value)) ** 8
+    floor = power.numerator.bit_length() - power.denominator.bit_length()
+    floor -= power < Fraction(2) ** floor
+    floor = max(-8000, min(8000, floor))
+    return floor if value > 0 else -20000 - floor
+
+
+@dataclass(slots=True)
+class Store:
+    """What PostgreSQL has: totals, contributions, clients; it hands out no more than it is asked for."""
+
+    sums: Counter[tuple[int, int]] = field(default_factory=Counter)
+    points: Counter[tuple[int, int]] = field(default_factory=Counter)
+    spread: Counter[tuple[int, int, int]] = field(default_factory=Counter)
+    contributions: dict[tuple[int, int], Contribution] = field(default_factory=dict)
+    clients: dict[int, ClientState] = field(default_factory=dict)
+
+    def batch(self, entries: Sequence[Entry], *, closed: int = 0) -> Settlement:
+        rows = table(entries)
+        clients = {e.client: self.clients[e.client] for e in entries if e.client in self.clients}
+        stored = {
+            pair: self.contributions[pair] for pair in pairs_of(rows, clients) & self.contributions.keys()
+        }
+        for entry in entries:
+            for point in entry.points:
+                self.sums[entry.minute, point.series] += point.value  # type: ignore[assignment]
+                self.points[entry.minute, point.series] += 1
+                if point.rule == DISTRIBUTION:
+                    self.spread[entry.minute, point.series, bucket(point.value)] += 1
+        return self._merge(settle(rows, stored, clients, closed=closed))
+
+    def tick(self, closed: int) -> Settlement:
+        return self._merge(settle(ENTRY_ROWS.empty_table(), {}, self.clients, closed=closed))
+
+    def _merge(self, settlement: Settlement) -> Settlement:
+        for row in settlement.rows.to_pylist():
+            assert row["min"] is None
+            assert row["max"] is None
+            assert row["fleet_id"] == row["series_id"] + 1000
+            self.sums[row["minute"], row["series_id"]] += row["sum"]
+            self.points[row["minute"], row["series_id"]] += row["points"]
+            if row["spread"] is not None:
+                self.spread[row["minute"], row["series_id"], row["spread"]] += row["observations"]
+        self.contributions.update(((c.client_key, c.minute), c) for c in settlement.contributions)
+        self.clients.update((c.client_key, c) for c in settlement.clients)
+        return settlement
+
+    def total(self) -> dict[tuple[int, int], float]:
+        return {key: value for key, value in self.sums.items() if not math.isclose(value, 0, abs_tol=1e-9)}
+
+    def observed(self) -> dict[tuple[int, int, int], int]:
+        return {key: value for key, value in self.spread.items() if value}
