@@ -1,0 +1,82 @@
+-- Twice: by instance, for one that reconnects and reconnects; and by client id, for one whose instances live
+-- so short that none of them opens many. An instance that began in the window is not judged by itself, as
+-- it had to open its connections.
+INSERT INTO finding_judged (
+    kind, holds, score, severity, cluster_id, client_software_name, client_software_version, client_id,
+    client_instance_id, principal, group_id, summary, evidence
+)
+WITH instances AS (
+    SELECT
+        *,
+        CASE WHEN consumer AND group_id IS NOT NULL
+            THEN jsonb_build_array('group', cluster_id, group_id)
+            ELSE jsonb_build_array('principal', cluster_id, principal, client_software_name, consumer)
+        END AS peers
+    FROM finding_instance
+    WHERE
+        connections IS NOT NULL
+        AND whole_since <= %(now)s - make_interval(mins => %(window_minutes)s)
+),
+subjects AS (
+    SELECT
+        'instance' AS level, peers, cluster_id, client_software_name, client_software_version, client_id,
+        client_instance_id, principal, group_id, 1 AS instances, connections
+    FROM instances
+    WHERE first_seen <= %(now)s - make_interval(mins => %(window_minutes)s)
+    UNION ALL
+    SELECT
+        'client_id', peers, cluster_id, min(client_software_name), NULL, client_id,
+        NULL, min(principal), min(group_id), count(*), sum(connections)
+    FROM instances
+    GROUP BY peers, cluster_id, client_id
+),
+medians AS (
+    SELECT
+        level, peers, count(*) - 1 AS others,
+        percentile_cont(0.5) WITHIN GROUP (ORDER BY connections) AS median
+    FROM subjects
+    GROUP BY level, peers
+    HAVING count(*) > %(min_peers)s
+),
+judged AS (
+    SELECT
+        *,
+        connections >= %(min_connections)s AND connections >= %(factor)s * greatest(median, 1) AS much
+    FROM subjects JOIN medians USING (level, peers)
+),
+explained AS (
+    SELECT
+        *,
+        much
+        AND (
+            level = 'instance'
+            OR NOT bool_or(much AND level = 'instance') OVER (PARTITION BY peers, client_id)
+        ) AS holds
+    FROM judged
+)
+SELECT
+    'connection_churn',
+    holds,
+    connections / greatest(median, 1),
+    'warning',
+    cluster_id, client_software_name, client_software_version, client_id, client_instance_id, principal,
+    group_id,
+    CASE WHEN holds THEN format(
+        '%%s of client id %%s opened %%s connections in %%s minutes; the median of it and %%s peers is %%s',
+        CASE level WHEN 'instance' THEN 'Instance ' || client_instance_id ELSE instances || ' instances' END,
+        coalesce(client_id, '(none)'), round(connections::numeric), %(window_minutes)s::int, others,
+        round(median::numeric, 1)
+    ) END,
+    CASE WHEN holds THEN jsonb_build_object(
+        'window_minutes', %(window_minutes)s::int,
+        'connections', connections,
+        'instances', instances,
+        'peers', others,
+        'peers_median', median,
+        'peers_are', CASE peers ->> 0
+            WHEN 'group' THEN 'of the same group' ELSE 'of the same principal and software'
+        END,
+        'threshold', greatest(%(min_connections)s::float8, %(factor)s * greatest(median, 1))
+    ) END
+FROM explained
+WHERE level = 'instance' OR instances > 1

@@ -1,0 +1,62 @@
+INSERT INTO finding_instance
+WITH measured AS (
+    SELECT
+        client_instance_id,
+        count(*) FILTER (
+            WHERE throttle_ms_max >= %(throttle_ms)s
+            AND bucket > %(now)s - make_interval(mins => %(throttled_minutes)s)
+        ) AS throttled_minutes,
+        max(throttle_ms_max) FILTER (
+            WHERE bucket > %(now)s - make_interval(mins => %(throttled_minutes)s)
+        ) AS throttle_ms_max,
+        sum(connections_created) FILTER (
+            WHERE bucket > %(now)s - make_interval(mins => %(churn_minutes)s)
+        ) AS connections,
+        sum(request_latency_ms_sum) FILTER (
+            WHERE bucket > %(now)s - make_interval(mins => %(slow_minutes)s)
+        )
+        / nullif(sum(request_latency_points) FILTER (
+            WHERE bucket > %(now)s - make_interval(mins => %(slow_minutes)s)
+        ), 0) AS latency_ms,
+        sum(poll_idle_ratio_points) FILTER (
+            WHERE bucket > %(now)s - make_interval(mins => %(poll_minutes)s)
+        ) AS poll_points,
+        sum(poll_idle_ratio_sum) FILTER (
+            WHERE bucket > %(now)s - make_interval(mins => %(poll_minutes)s)
+        )
+        / nullif(sum(poll_idle_ratio_points) FILTER (
+            WHERE bucket > %(now)s - make_interval(mins => %(poll_minutes)s)
+        ), 0) AS poll_idle_ratio,
+        sum(rebalances) FILTER (
+            WHERE bucket > %(now)s - make_interval(mins => %(storm_minutes)s)
+        ) AS rebalances,
+        sum(rebalance_ms) FILTER (
+            WHERE bucket > %(now)s - make_interval(mins => %(storm_minutes)s)
+        ) AS rebalance_ms,
+        count(poll_idle_ratio_sum) > 0 OR count(assigned_partitions) > 0 AS consumer
+    FROM telemetry.client_1m
+    WHERE bucket > %(now)s - make_interval(mins => %(longest)s) AND bucket <= %(now)s
+    GROUP BY client_instance_id
+)
+SELECT
+    client_instance_id,
+    client.cluster_id,
+    client.client_software_name,
+    client.client_software_version,
+    client.client_id,
+    client.principal,
+    client.group_id,
+    client.first_seen,
+    finding_cluster.whole_since,
+    measured.consumer OR client.group_id IS NOT NULL,
+    measured.throttled_minutes,
+    measured.throttle_ms_max,
+    measured.connections,
+    measured.latency_ms,
+    measured.poll_points,
+    measured.poll_idle_ratio,
+    measured.rebalances,
+    measured.rebalance_ms
+FROM measured
+JOIN telemetry.client USING (client_instance_id)
+JOIN finding_cluster ON finding_cluster.cluster_id IS NOT DISTINCT FROM client.cluster_id

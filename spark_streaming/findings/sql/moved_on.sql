@@ -1,0 +1,17 @@
+-- What still holds: its numbers move on.
+UPDATE telemetry.finding
+SET
+    last_seen = greatest(finding.last_seen, %(now)s),
+    severity = judged.severity,
+    summary = judged.summary,
+    evidence = judged.evidence
+FROM finding_judged AS judged
+WHERE
+    judged.holds
+    AND finding.resolved_at IS NULL
+    AND finding.kind = judged.kind
+    AND coalesce(finding.client_instance_id, '') = coalesce(judged.client_instance_id, '')
+    AND (finding.cluster_id, finding.client_software_name, finding.client_software_version,
+        finding.client_id, finding.principal, finding.group_id)
+    IS NOT DISTINCT FROM (judged.cluster_id, judged.client_software_name,
+        judged.client_software_version, judged.client_id, judged.principal, judged.group_id)

@@ -1,0 +1,47 @@
+-- Every member counts a rebalance of its group, so the group's number is that of the member with most.
+INSERT INTO finding_judged (kind, holds, score, severity, cluster_id, group_id, summary, evidence)
+WITH groups AS (
+    SELECT
+        cluster_id,
+        group_id,
+        count(*) AS members,
+        max(rebalances) AS rebalances,
+        max(rebalance_ms) AS rebalance_ms,
+        least(max(rebalance_ms) / (%(window_minutes)s * 60000.0), 1) AS share
+    FROM finding_instance
+    WHERE
+        group_id IS NOT NULL
+        AND (rebalances IS NOT NULL OR rebalance_ms IS NOT NULL)
+        AND whole_since <= %(now)s - make_interval(mins => %(window_minutes)s)
+    GROUP BY cluster_id, group_id
+)
+SELECT
+    'rebalance_storm',
+    holds,
+    greatest(coalesce(rebalances / %(rebalances)s, 0), coalesce(share / %(time_share)s, 0)),
+    CASE WHEN share >= %(severe_time_share)s THEN 'critical' ELSE 'warning' END,
+    cluster_id,
+    group_id,
+    CASE WHEN holds THEN format(
+        'Group %%s spent %%s on rebalances in the last %%s minutes: %%s, '
+        'as its most affected of %%s members says',
+        group_id,
+        coalesce(round((share * 100)::numeric) || ' %% of its time', 'an unknown share of its time'),
+        %(window_minutes)s::int,
+        coalesce(round(rebalances::numeric)::text, 'an unknown number'),
+        members
+    ) END,
+    CASE WHEN holds THEN jsonb_build_object(
+        'window_minutes', %(window_minutes)s::int,
+        'rebalances', rebalances,
+        'rebalance_ms', rebalance_ms,
+        'time_share', round(share::numeric, 4),
+        'members', members,
+        'threshold_rebalances', %(rebalances)s::int,
+        'threshold_time_share', %(time_share)s::float8
+    ) END
+FROM groups,
+LATERAL (
+    SELECT
+        coalesce(rebalances >= %(rebalances)s, false) OR coalesce(share >= %(time_share)s, false) AS holds
+) AS verdict

@@ -1,0 +1,45 @@
+-- Only where somebody else of the cluster pushed since the client should have: otherwise the receiver, or the
+-- way from it to here, may be what is silent.
+INSERT INTO finding_judged (
+    kind, holds, score, severity, cluster_id, client_software_name, client_software_version, client_id,
+    client_instance_id, principal, group_id, summary, evidence
+)
+WITH clients AS (
+    SELECT
+        client.*,
+        last_seen + %(intervals)s * push_interval_ms * interval '1 millisecond' AS due,
+        max(last_seen) OVER (PARTITION BY client.cluster_id) AS newest
+    FROM telemetry.client
+    WHERE
+        -- A quarter of an hour more than can hold, to see that it no longer does.
+        last_seen > %(now)s - make_interval(mins => %(max_minutes)s + 15)
+            - %(intervals)s * push_interval_ms * interval '1 millisecond'
+        AND push_interval_ms > 0
+)
+SELECT
+    'silent',
+    holds,
+    extract(epoch FROM %(now)s - last_seen) * 1000.0 / push_interval_ms,
+    'info',
+    clients.cluster_id, client_software_name, client_software_version, client_id, client_instance_id,
+    principal, group_id,
+    CASE WHEN holds THEN format(
+        'Instance %%s of client id %%s has not pushed for %%s s; it should every %%s s',
+        client_instance_id, coalesce(client_id, '(none)'),
+        round(extract(epoch FROM %(now)s - last_seen)), round(push_interval_ms / 1000.0, 1)
+    ) END,
+    CASE WHEN holds THEN jsonb_build_object(
+        'last_push', last_seen,
+        'silent_s', round(extract(epoch FROM %(now)s - last_seen)),
+        'push_interval_ms', push_interval_ms,
+        'cluster_newest_push', newest,
+        'threshold_s', round(%(intervals)s::numeric * push_interval_ms / 1000.0)
+    ) END
+FROM clients
+JOIN finding_cluster ON finding_cluster.cluster_id IS NOT DISTINCT FROM clients.cluster_id,
+LATERAL (
+    SELECT
+        state <> 'left'
+        AND due <= newest
+        AND due > %(now)s - make_interval(mins => %(max_minutes)s) AS holds
+) AS verdict

@@ -1,0 +1,48 @@
+-- What one look at the clients needs; private to the session, empty after the transaction.
+
+-- Clusters whose data is there: without a gap since whole_since, which is never in the future.
+CREATE TEMPORARY TABLE IF NOT EXISTS finding_cluster (
+    cluster_id text,
+    whole_since timestamptz NOT NULL
+) ON COMMIT DELETE ROWS;
+
+-- Instances of these clusters that told something in the longest window. Null: it does not measure that.
+CREATE TEMPORARY TABLE IF NOT EXISTS finding_instance (
+    client_instance_id text NOT NULL,
+    cluster_id text,
+    client_software_name text,
+    client_software_version text,
+    client_id text,
+    principal text,
+    group_id text,
+    first_seen timestamptz NOT NULL,
+    whole_since timestamptz NOT NULL,
+    consumer boolean NOT NULL,
+    throttled_minutes bigint,
+    throttle_ms_max double precision,
+    connections double precision,
+    latency_ms double precision,
+    poll_points double precision,
+    poll_idle_ratio double precision,
+    rebalances double precision,
+    rebalance_ms double precision
+) ON COMMIT DELETE ROWS;
+
+-- Every subject that could be judged, whether or not it is a finding; score says which ones are worse.
+CREATE TEMPORARY TABLE IF NOT EXISTS finding_judged (
+    kind text NOT NULL,
+    holds boolean NOT NULL,
+    score double precision NOT NULL,
+    severity text,
+    cluster_id text,
+    client_software_name text,
+    client_software_version text,
+    client_id text,
+    client_instance_id text,
+    principal text,
+    group_id text,
+    summary text,
+    evidence jsonb
+) ON COMMIT DELETE ROWS;
+
+TRUNCATE finding_cluster, finding_instance, finding_judged;

@@ -1,0 +1,44 @@
+-- Quotas are of a user and a client id, so that is who is throttled, with all of its instances.
+INSERT INTO finding_judged (
+    kind, holds, score, severity, cluster_id, client_id, principal, summary, evidence
+)
+WITH clients AS (
+    SELECT
+        cluster_id,
+        principal,
+        client_id,
+        max(throttle_ms_max) AS worst_ms,
+        sum(throttled_minutes) AS minutes,
+        count(*) FILTER (WHERE throttled_minutes > 0) AS throttled,
+        count(*) AS instances
+    FROM finding_instance
+    WHERE
+        throttle_ms_max IS NOT NULL
+        AND whole_since <= %(now)s - make_interval(mins => %(window_minutes)s)
+    GROUP BY cluster_id, principal, client_id
+)
+SELECT
+    'throttled',
+    holds,
+    worst_ms,
+    CASE WHEN worst_ms >= %(severe_ms)s THEN 'warning' ELSE 'info' END,
+    cluster_id,
+    client_id,
+    principal,
+    CASE WHEN holds THEN format(
+        'Client id %%s of %%s was throttled for up to %%s ms, in %%s minutes of the last %%s '
+        '(%%s of %%s instances)',
+        coalesce(client_id, '(none)'), coalesce(principal, '(nobody)'), round(worst_ms::numeric), minutes,
+        %(window_minutes)s::int, throttled, instances
+    ) END,
+    CASE WHEN holds THEN jsonb_build_object(
+        'window_minutes', %(window_minutes)s::int,
+        'throttle_ms_max', worst_ms,
+        'throttled_minutes', minutes,
+        'instances_throttled', throttled,
+        'instances', instances,
+        'threshold_ms', %(throttle_ms)s::float8,
+        'threshold_minutes', %(min_minutes)s::int
+    ) END
+FROM clients,
+LATERAL (SELECT minutes >= %(min_minutes)s AS holds) AS verdict

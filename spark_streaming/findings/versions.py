@@ -1,0 +1,117 @@
+"""Which versions of client software are old or known to be bad.
+
+Owns how versions are read and compared, and the table ``software_versions.json``, each entry of which says
+why and where that is written. It must not query anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from pydantic import TypeAdapter
+
+from spark_streaming.findings.settings import SEVERITIES, Severity, SoftwareVersions
+
+__all__ = ["SoftwareVerdict", "built_in_versions", "judge_versions"]
+
+# More digits than these are no version, and Python refuses to read thousands of them.
+_VERSION: Final = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,7})(?!\d)")
+_EMBEDDED_LIBRDKAFKA: Final = re.compile(r"rdkafka-(v?\d.*)")
+_CONFLUENT_BUILD: Final = re.compile(r"\d+\.\d+\.\d+-c(?:cs|e)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftwareVerdict:
+    """What is wrong with one version of one software.
+
+    Attributes:
+        client_software_name: The name as the client says it (KIP-511).
+        client_software_version: The version as the client says it.
+        severity: The worst of what is wrong.
+        reasons: What is wrong, the worst first.
+        sources: Where each reason is written.
+    """
+
+    client_software_name: str
+    client_software_version: str
+    severity: Severity
+    reasons: tuple[str, ...]
+    sources: tuple[str, ...]
+
+
+@cache
+def built_in_versions() -> dict[str, tuple[SoftwareVersions, ...]]:
+    """Read the table that is built in: ranges of versions by kind of finding."""
+    text = (files(__package__) / "software_versions.json").read_text("utf-8")
+    return TypeAdapter(dict[str, tuple[SoftwareVersions, ...]]).validate_json(text)
+
+
+def judge_versions(
+    seen: Iterable[tuple[str, str]], ranges: Iterable[SoftwareVersions]
+) -> list[SoftwareVerdict]:
+    """Say which of the software that was seen is in one of the ranges.
+
+    Args:
+        seen: Software names and versions as clients say them (KIP-511). A version that begins with no number
+            is in no range.
+        ranges: What is looked for.
+    """
+    by_name: dict[str, list[SoftwareVersions]] = {}
+    for entry in ranges:
+        by_name.setdefault(entry.client_software_name, []).append(entry)
+    verdicts = []
+    for name, version in seen:
+        matches = [
+            entry
+            for known_name, known_version in _identities(name, version)
+            for entry in by_name.get(known_name, ())
+            if _within(known_version, entry)
+        ]
+        if matches:
+            matches.sort(key=lambda entry: SEVERITIES.index(entry.severity), reverse=True)
+            verdicts.append(
+                SoftwareVerdict(
+                    client_software_name=name,
+                    client_software_version=version,
+                    severity=matches[0].severity,
+                    reasons=tuple(entry.reason for entry in matches),
+                    sources=tuple(entry.source for entry in matches),
+                )
+            )
+    return verdicts
+
+
+def _identities(name: str, version: str) -> tuple[tuple[str, str], ...]:
+    if name == "apache-kafka-java" and _CONFLUENT_BUILD.fullmatch(version):
+        # Numbered after Confluent Platform, so Apache's numbers say nothing of it.
+        return (("confluent-kafka-java", version),)
+    embedded = _EMBEDDED_LIBRDKAFKA.search(version)
+    if embedded is not None:
+        return (name, version), ("librdkafka", embedded[1])
+    if name.startswith("confluent-kafka-"):
+        # Confluent's bindings are numbered after the librdkafka that they bring.
+        return (name, version), ("librdkafka", version)
+    return ((name, version),)
+
+
+def _within(version: str, entry: SoftwareVersions) -> bool:
+    numbers = _numbers(version)
+    return numbers is not None and (_numbers(entry.at_least) or ()) <= numbers < (
+        _numbers(entry.before) or ()
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...] | None:
+    """Read the numbers that a version begins with; ``2.5`` and ``2.5.0`` are one version."""
+    found = _VERSION.match(version)
+    if found is None:
+        return None
+    numbers = [int(number) for number in found[1].split(".")]
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
