@@ -1,0 +1,85 @@
+# ruff: noqa: S608 - made of this package's own words; what users choose is quoted by Grafana (:sqlstring).
+"""Owns how findings are shown: the rows of the roll-up's table, with their evidence."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from deploy.dashboards.grafana import Panel, Sql, column, lines, link_to_client, rows
+
+__all__ = ["SEVERITY_COLOURS", "findings", "findings_over_time"]
+
+SEVERITY_COLOURS: Final = {"critical": "red", "warning": "orange", "info": "blue"}
+
+
+def findings(title: str, condition: str, *, height: int = 9) -> Panel:
+    """The findings that were open at any time of the range, the worst first.
+
+    Args:
+        title: The panel's title.
+        condition: Which ones.
+        height: In rows of the grid.
+    """
+    query = (
+        "SELECT severity, kind, summary, client_id, client_software_name, client_software_version,\n"
+        "  principal, group_id, cluster_id, client_instance_id, first_seen, last_seen, resolved_at,\n"
+        "  evidence::text AS evidence\n"
+        "FROM telemetry.finding\n"
+        "WHERE last_seen >= $__timeFrom() AND first_seen <= $__timeTo()\n"
+        f"  AND {condition}\n"
+        "ORDER BY (resolved_at IS NULL) DESC,\n"
+        "  array_position(ARRAY['critical', 'warning', 'info'], severity), last_seen DESC\n"
+        "LIMIT 200"
+    )
+    return rows(
+        title,
+        "What the roll-up found in the clients' telemetry, open ones and the worst first. The evidence has "
+        "the numbers behind each and the thresholds that it was held against (docs/findings.md).",
+        [Sql(query, over_time=False)],
+        {
+            "severity": column("Severity", width=90, colours=SEVERITY_COLOURS),
+            "kind": column("Kind", width=150),
+            "summary": column("Finding", width=560),
+            "client_id": column("Client id", width=160, links=link_to_client()),
+            "client_software_name": column("Software", width=150),
+            "client_software_version": column("Version", width=90),
+            "principal": column("Principal", width=140),
+            "group_id": column("Group", width=140),
+            "cluster_id": column("Cluster", width=120),
+            "client_instance_id": column("Instance", width=150),
+            "first_seen": column("First seen", "dateTimeFromNow", width=130),
+            "last_seen": column("Last seen", "dateTimeFromNow", width=130),
+            "resolved_at": column("Resolved", "dateTimeFromNow", width=130),
+            "evidence": column("Evidence"),
+        },
+        height=height,
+    )
+
+
+def findings_over_time(condition: str, *, width: int = 12) -> Panel:
+    """How many findings were open, by kind.
+
+    Args:
+        condition: Which ones.
+        width: In 24ths of the window.
+    """
+    query = (
+        "SELECT extract(epoch FROM step) AS time, kind AS metric, count(*)::float8 AS value\n"
+        "FROM generate_series(\n"
+        "  to_timestamp($__from / $__interval_ms * $__interval_ms / 1000), $__timeTo()::timestamptz,\n"
+        "  $__interval_ms * interval '1 millisecond'\n"
+        ") AS step\n"
+        "JOIN telemetry.finding\n"
+        "  ON first_seen <= step AND coalesce(resolved_at, 'infinity') > step\n"
+        "  AND last_seen >= $__timeFrom() AND first_seen <= $__timeTo()\n"
+        f"WHERE {condition}\n"
+        "GROUP BY 1, 2\nORDER BY 1, 2"
+    )
+    return lines(
+        "Open findings by kind",
+        "How many findings were open at a time. A finding is resolved once it has been untrue for a while.",
+        "short",
+        [Sql(query, over_time=True)],
+        width=width,
+        stacked=True,
+    )

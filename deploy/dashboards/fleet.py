@@ -1,0 +1,150 @@
+# ruff: noqa: S608 - made of this package's own words; what users choose is quoted by Grafana (:sqlstring).
+"""The dashboard *Fleet*: who is there, do they push, and is anything the matter."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from deploy.dashboards.choices import cluster, software
+from deploy.dashboards.findings import findings, findings_over_time
+from deploy.dashboards.grafana import Dashboard, Sql, column, lines, link_to_client, number, rows
+from deploy.dashboards.sql import BY_FLEET, chosen, name_of_software, over_time, per_bucket, per_second
+
+__all__ = ["fleet"]
+
+_CHOSEN: Final = chosen(BY_FLEET)
+_SOURCES: Final = (("fleet", _CHOSEN),)
+_VERSION: Final = f"{name_of_software} || ' ' || coalesce(client_software_version, '')"
+_CLIENTS: Final = "kafka.client.telemetry.clients"
+_PUSHES: Final = "kafka.client.telemetry.pushes"
+_OF_FINDINGS: Final = (
+    "((${cluster:sqlstring}) IS NULL OR cluster_id IN (${cluster:sqlstring}) OR cluster_id IS NULL)\n"
+    "  AND ((${software:sqlstring}) IS NULL OR client_software_name IN (${software:sqlstring})\n"
+    "    OR client_software_name IS NULL)"
+)
+
+
+def fleet() -> Dashboard:
+    """Build it."""
+    board = Dashboard(
+        "kct-fleet", "Kafka clients: fleet", "All client instances that push telemetry: how many, of which "
+        "software and version, whether they push, and what was found.",
+    )  # fmt: skip
+    board.sources().variables(cluster(), software()).resolution()
+    board.row(
+        "Now",
+        number(
+            "Live clients",
+            "Client instances that pushed within three of their push intervals and did not say goodbye.",
+            "short",
+            _count("state = 'live'"),
+        ),
+        number(
+            "Silent clients",
+            "Client instances that pushed in this time, did not say goodbye, and have pushed nothing for "
+            "three push intervals: killed, cut off, or stuck.",
+            "short",
+            _count("state = 'silent' AND last_seen >= $__timeFrom()"),
+            warn_from=1,
+        ),
+        number(
+            "Client ids",
+            "Different client ids among the live clients.",
+            "short",
+            _count("state = 'live'", what="DISTINCT client_id"),
+        ),
+        number(
+            "Software versions",
+            "Different versions of client software among the live clients.",
+            "short",
+            _count("state = 'live'", what="DISTINCT (client_software_name, client_software_version)"),
+        ),
+        number(
+            "Open findings",
+            "Findings of at least a warning that are open now.",
+            "short",
+            Sql(
+                "SELECT count(*)::float8 AS value FROM telemetry.finding\n"
+                f"WHERE resolved_at IS NULL AND severity <> 'info'\n  AND {_OF_FINDINGS}",
+                over_time=False,
+            ),
+            warn_from=1,
+        ),
+        number(
+            "Roll-up behind by",
+            "How long ago the newest push was received that is rolled up. Where it grows, the job stands "
+            "still or gets no pushes.",
+            "s",
+            Sql(
+                "SELECT extract(epoch FROM now() - max(newest_received_at))::float8 AS value\n"
+                "FROM telemetry.ledger WHERE committed_at > now() - interval '14 days'",
+                over_time=False,
+            ),
+            warn_from=900,
+        ),
+    )
+    board.row(
+        "Clients over time",
+        lines(
+            "Clients by software and version",
+            f"`{_CLIENTS}`: client instances, each until its goodbye or three push intervals of silence.",
+            "short",
+            [_ordered(per_bucket(_rolled_up(_CLIENTS, _VERSION)))],
+            stacked=True,
+        ),
+        lines(
+            "Pushes per second by software",
+            f"`{_PUSHES}`: pushes that were taken, each counted once however often it was delivered.",
+            "cps",
+            [_ordered(per_second(_rolled_up(_PUSHES, name_of_software)))],
+            stacked=True,
+        ),
+    )
+    board.row(
+        "Findings",
+        findings("Findings", _OF_FINDINGS),
+        findings_over_time(_OF_FINDINGS),
+        rows(
+            "Silent clients",
+            "Client instances that stopped pushing without goodbye in this time, the latest first.",
+            [
+                Sql(
+                    "SELECT client_id, client_instance_id, client_software_name, client_software_version,\n"
+                    "  client_source_address, cluster_id, last_seen, push_interval_ms\n"
+                    "FROM telemetry.client\n"
+                    "WHERE state = 'silent' AND last_seen >= $__timeFrom() AND first_seen <= $__timeTo()\n"
+                    f"  AND {_CHOSEN}\n"
+                    "ORDER BY last_seen DESC LIMIT 200",
+                    over_time=False,
+                )
+            ],
+            {
+                "client_id": column("Client id", links=link_to_client()),
+                "client_instance_id": column("Instance"),
+                "client_software_name": column("Software"),
+                "client_software_version": column("Version"),
+                "client_source_address": column("Address"),
+                "cluster_id": column("Cluster"),
+                "last_seen": column("Last push", "dateTimeFromNow"),
+                "push_interval_ms": column("Push interval", "ms"),
+            },
+            width=12,
+            height=8,
+        ),
+    )
+    return board
+
+
+def _rolled_up(metric: str, series: str) -> str:
+    return over_time(metrics=[metric], series=series, value="sum(sum)", sources=_SOURCES)
+
+
+def _ordered(query: str) -> Sql:
+    return Sql(f"{query}\nORDER BY 1, 2", over_time=True)
+
+
+def _count(condition: str, *, what: str = "*") -> Sql:
+    return Sql(
+        f"SELECT count({what})::float8 AS value FROM telemetry.client\nWHERE {condition} AND {_CHOSEN}",
+        over_time=False,
+    )

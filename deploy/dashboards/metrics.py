@@ -1,0 +1,233 @@
+# ruff: noqa: S608 - made of this package's own words; what users choose is quoted by Grafana (:sqlstring).
+"""Owns how a metric of the catalogue is drawn: its unit, its words, how it combines, who has not got it.
+
+It serves dashboards with the variables of ``choices``: where nothing but cluster and software is chosen, panels
+read the small fleet tables, else the clients' series.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from deploy.dashboards.grafana import Panel, Sql, column, lines, number, rows
+from deploy.dashboards.sql import (
+    BY_CLIENT,
+    BY_FLEET,
+    RANGE_GRAINS,
+    chosen,
+    everybody,
+    name_of_software,
+    over_time,
+    per_bucket,
+    per_second,
+    quantiles,
+    quoted,
+    union,
+)
+from deploy.dashboards.units import unit_of
+from receiver.catalogue import CATALOGUE, Combination, StandardMetric
+
+__all__ = [
+    "FILTERED",
+    "PASSED_S",
+    "SOURCES",
+    "UNFILTERED",
+    "metric_lines",
+    "spread_lines",
+    "standard",
+    "support",
+    "total",
+]
+
+UNFILTERED: Final = f"{everybody(list(BY_CLIENT))} AND {chosen(BY_FLEET)}"
+FILTERED: Final = f"NOT {everybody(list(BY_CLIENT))} AND {chosen(BY_FLEET | BY_CLIENT)}"
+#: The views to read, each with the condition under which it is the one.
+SOURCES: Final = (("fleet", UNFILTERED), ("metric", FILTERED))
+
+_SENDING: Final = "unnest(ARRAY[${sending:sqlstring}]::text[]) AS sending (client_software_name)"
+_STEP: Final = "($__from / $__interval_ms) * $__interval_ms / 1000"
+#: Minutes without a push belong to a rate as well; hours and days have always one.
+PASSED_S: Final = "greatest(60, least($__to / 1000, extract(epoch FROM now())) - $__from / 1000)"
+_SHARES: Final = {"median client": 0.5, "95 % of clients below": 0.95, "99 % of clients below": 0.99}
+
+
+def standard(name: str) -> StandardMetric:
+    """A metric of the catalogue by what comes after ``org.apache.kafka.``.
+
+    Raises:
+        KeyError: There is none.
+    """
+    found = CATALOGUE.metric(f"org.apache.kafka.{name}")
+    if found is None:
+        raise KeyError(f"org.apache.kafka.{name} is not in the catalogue")
+    return found
+
+
+def metric_lines(title: str, name: str, *, advice: str = "", width: int = 12, stacked: bool = True) -> Panel:
+    """A panel over time of a metric that adds up over clients, a line for each software.
+
+    Args:
+        title: The panel's title.
+        name: The metric, without ``org.apache.kafka.``.
+        advice: What to make of it.
+        width: In 24ths of the window.
+        stacked: Whether to stack what adds up.
+    """
+    metric = standard(name)
+    unit, _ = unit_of(metric)
+    query = f"{union([_combined(metric), _not_sent([metric])])}\nORDER BY 1, 2"
+    return lines(
+        title, _words([metric], advice), unit, [Sql(query, over_time=True)], width=width, stacked=stacked
+    )
+
+
+def spread_lines(
+    title: str, average: str, maximum: str | None, *, advice: str = "", width: int = 12
+) -> Panel:
+    """A panel over time of a metric that is a distribution over clients.
+
+    Its quantiles are of all clients; where clients are chosen, their mean is all there is, with the extremes.
+
+    Args:
+        title: The panel's title.
+        average: The distribution's metric, without ``org.apache.kafka.``.
+        maximum: The metric that has its maximum, if there is one.
+        advice: What to make of it.
+        width: In 24ths of the window.
+    """
+    metrics = [standard(average)] if maximum is None else [standard(average), standard(maximum)]
+    unit, _ = unit_of(metrics[0])
+    mean = over_time(
+        metrics=[metrics[0].name], series="'mean'", value="sum(sum) / nullif(sum(points), 0)", sources=SOURCES
+    )
+    extreme = over_time(metrics=[metrics[-1].name], series="'maximum'", value="max(max)", sources=SOURCES)
+    query = union(
+        [
+            quantiles(metric=metrics[0].name, shares=_SHARES, condition=UNFILTERED),
+            f"SELECT time, metric, value FROM (\n{mean}\n) AS means",
+            f"SELECT time, metric, value FROM (\n{extreme}\n) AS extremes",
+            _not_sent(metrics),
+        ]
+    )
+    return lines(
+        title, _words(metrics, advice), unit, [Sql(f"{query}\nORDER BY 1, 2", over_time=True)], width=width
+    )
+
+
+def total(title: str, name: str, *, width: int = 4, warn_from: float | None = None) -> Panel:
+    """One number for the whole range: a rate per second, a count's or rate's mean over time, or the maximum.
+
+    Args:
+        title: The panel's title.
+        name: The metric, without ``org.apache.kafka.``.
+        width: In 24ths of the window.
+        warn_from: From which value on it is orange.
+    """
+    metric = standard(name)
+    unit, factor = unit_of(metric)
+    aggregate = "max(max)" if metric.combines is Combination.MAX else "sum(sum)"
+    found = union(
+        [
+            f"SELECT {aggregate} AS value, count(DISTINCT bucket) AS buckets, {grain.seconds} AS base\n"
+            f"FROM telemetry.{view}_{grain.name}\n"
+            f"WHERE {grain.when} AND $__timeFilter(bucket) AND metric = '{metric.name}' AND {condition}"
+            for view, condition in SOURCES
+            for grain in RANGE_GRAINS
+        ]
+    )
+    seconds = f"CASE base WHEN 60 THEN {PASSED_S} ELSE buckets * base END"
+    value = {
+        Combination.SUM: f"max(value * {factor!r} / {seconds})",
+        Combination.MAX: "max(value)",
+    }.get(metric.combines, "max(value / nullif(buckets, 0))")
+    query = (
+        f"SELECT CASE WHEN {_sent_by_some(metric)} THEN {value} ELSE 'NaN' END AS value\n"
+        f"FROM (\n{found}\n) AS found"
+    )
+    return number(
+        title, _words([metric], ""), unit, Sql(query, over_time=False), width=width, warn_from=warn_from
+    )
+
+
+def support(names: Sequence[str]) -> Panel:
+    """The table that tells a metric that a software has not got from one that it has but did not send.
+
+    Args:
+        names: The metrics, without ``org.apache.kafka.``.
+    """
+    metrics = quoted([standard(name).name for name in names])
+    query = (
+        "SELECT c.metric, c.description, sending.client_software_name AS software,\n"
+        "  CASE\n"
+        "    WHEN EXISTS (\n"
+        "      SELECT FROM telemetry.fleet_1d f\n"
+        "      WHERE f.bucket > $__timeFrom()::timestamptz - interval '1 day' AND f.bucket <= $__timeTo()\n"
+        "        AND f.metric = c.metric AND f.client_software_name = sending.client_software_name\n"
+        f"        AND {chosen({'cluster': 'f.cluster_id'})}\n"
+        "    ) THEN 'sent'\n"
+        "    WHEN s.client IS NULL THEN 'no data, unknown software'\n"
+        "    WHEN s.client = ANY (c.clients) THEN 'no data, though it could be'\n"
+        "    ELSE 'not sent by it'\n"
+        "  END AS state\n"
+        f"FROM telemetry.catalogue c\nCROSS JOIN {_SENDING}\n"
+        "LEFT JOIN telemetry.software s USING (client_software_name)\n"
+        f"WHERE c.metric IN ({metrics})\nORDER BY c.metric, software"
+    )
+    return rows(
+        "Which software sends which metric",
+        "Why a panel is empty: *not sent by it* means that the client has no such metric, in any version "
+        "that the catalogue knows; *no data, though it could be* that no subscription asks for it, or that "
+        "nothing came in this time.",
+        [Sql(query, over_time=False)],
+        {
+            "metric": column("Metric", width=480),
+            "description": column("What it tells"),
+            "software": column("Software", width=220),
+            "state": column(
+                "State",
+                width=240,
+                colours={
+                    "sent": "green",
+                    "not sent by it": "text",
+                    "no data, though it could be": "orange",
+                    "no data, unknown software": "orange",
+                },
+            ),
+        },
+    )
+
+
+def _combined(metric: StandardMetric) -> str:
+    _, factor = unit_of(metric)
+    if metric.combines is Combination.MAX:
+        extremes = over_time(
+            metrics=[metric.name], series=name_of_software, value="max(max)", sources=SOURCES
+        )
+        return f"SELECT time, metric, value FROM (\n{extremes}\n) AS extremes"
+    added = over_time(metrics=[metric.name], series=name_of_software, value="sum(sum)", sources=SOURCES)
+    return per_second(added, factor=factor) if metric.combines is Combination.SUM else per_bucket(added)
+
+
+def _not_sent(metrics: Sequence[StandardMetric]) -> str:
+    """A series without values for each software that has none of the metrics, for the legend to say so."""
+    clients = sorted({client for metric in metrics for client in metric.clients})
+    return (
+        f"SELECT {_STEP} AS time, 'not sent by ' || client_software_name AS metric, NULL AS value\n"
+        f"FROM {_SENDING} JOIN telemetry.software USING (client_software_name)\n"
+        f"WHERE client <> ALL (ARRAY[{quoted(clients)}]::text[])"
+    )
+
+
+def _sent_by_some(metric: StandardMetric) -> str:
+    return (
+        f"NOT EXISTS (SELECT FROM {_SENDING}) OR EXISTS (\n"
+        f"  SELECT FROM {_SENDING} LEFT JOIN telemetry.software USING (client_software_name)\n"
+        f"  WHERE client IS NULL OR client = ANY (ARRAY[{quoted(sorted(metric.clients))}]::text[]))"
+    )
+
+
+def _words(metrics: Sequence[StandardMetric], advice: str) -> str:
+    told = "\n\n".join(f"`{metric.name}`: {metric.description}" for metric in metrics)
+    clients = ", ".join(sorted({client for metric in metrics for client in metric.clients}))
+    return f"{told}\n\nSent by {clients}." + (f"\n\n{advice}" if advice else "")

@@ -1,0 +1,100 @@
+"""The dashboard *Producers*: what they send, what holds them up, and who of them is the worst."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from deploy.dashboards.choices import client_variables, sending
+from deploy.dashboards.grafana import Dashboard
+from deploy.dashboards.metrics import metric_lines, spread_lines, standard, support, total
+from deploy.dashboards.tops import top_clients
+
+__all__ = ["producers"]
+
+_EVERY_PRODUCER: Final = tuple(
+    standard(f"producer.{name}").name for name in ("connection.creation.total", "node.request.latency.avg")
+)
+_METRICS: Final = tuple(
+    f"producer.{name}"
+    for name in (
+        "record.send.total", "outgoing.byte.total", "record.error.total", "record.retry.total",
+        "batch.size.avg", "compression.rate.avg", "record.queue.time.avg", "record.queue.time.max",
+        "node.request.latency.avg", "node.request.latency.max", "produce.throttle.time.avg",
+        "produce.throttle.time.max", "buffer.exhausted.total", "bufferpool.wait.time.ns.total",
+        "connection.creation.total", "connection.count",
+    )
+)  # fmt: skip
+
+
+def producers() -> Dashboard:
+    """Build it."""
+    board = Dashboard(
+        "kct-producers",
+        "Kafka clients: producers",
+        "What producers send, how long records wait and requests take, errors, retries, throttling.",
+    )
+    board.sources().variables(*client_variables(), sending(_EVERY_PRODUCER, "producers")).resolution()
+    board.row(
+        "In this time",
+        total("Records sent", "producer.record.send.total"),
+        total("Bytes sent", "producer.outgoing.byte.total"),
+        total("Records failed", "producer.record.error.total", warn_from=1e-9),
+        total("Longest request", "producer.node.request.latency.max"),
+        total("Longest throttling", "producer.produce.throttle.time.max", warn_from=1),
+        total("Connections opened", "producer.connection.creation.total"),
+    )
+    board.row(
+        "Throughput",
+        metric_lines("Records sent", "producer.record.send.total"),
+        metric_lines("Bytes sent", "producer.outgoing.byte.total"),
+        metric_lines("Records that failed", "producer.record.error.total"),
+        metric_lines("Retries", "producer.record.retry.total"),
+        spread_lines("Batch size", "producer.batch.size.avg", "producer.batch.size.max"),
+        spread_lines("Compression", "producer.compression.rate.avg", None),
+    )
+    board.row(
+        "Time",
+        spread_lines(
+            "Wait before sending",
+            "producer.record.queue.time.avg",
+            "producer.record.queue.time.max",
+            advice="It includes `linger.ms`. Where it grows beyond, brokers or the network are the limit.",
+        ),
+        spread_lines(
+            "Request latency", "producer.node.request.latency.avg", "producer.node.request.latency.max"
+        ),
+        spread_lines(
+            "Throttling",
+            "producer.produce.throttle.time.avg",
+            "producer.produce.throttle.time.max",
+            advice="Above zero a quota of the brokers slows the client down.",
+        ),
+        metric_lines(
+            "Time that senders waited for memory",
+            "producer.bufferpool.wait.time.ns.total",
+            advice="A share of one sender's time, added up over clients: `buffer.memory` is full.",
+        ),
+        metric_lines(
+            "Connections opened",
+            "producer.connection.creation.total",
+            advice="A steady client opens hardly any: many mean restarts, idle closes, or failed logins.",
+        ),
+        metric_lines("Open connections", "producer.connection.count"),
+    )
+    board.row(
+        "Clients",
+        top_clients(
+            "Producers that send the most",
+            {
+                "records": "producer.record.send.total",
+                "bytes": "producer.outgoing.byte.total",
+                "errors": "producer.record.error.total",
+                "latency_avg": "producer.node.request.latency.avg",
+                "latency_max": "producer.node.request.latency.max",
+                "throttle_max": "producer.produce.throttle.time.max",
+                "connections": "producer.connection.creation.total",
+            },
+        ),
+        support(_METRICS),
+    )
+    return board

@@ -1,0 +1,81 @@
+"""Owns the table of client ids with several metrics beside each other, which leads to *One client*."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from deploy.dashboards.grafana import Panel, Sql, column, link_to_client, rows
+from deploy.dashboards.metrics import PASSED_S, standard
+from deploy.dashboards.sql import BY_CLIENT, BY_FLEET, RANGE_GRAINS, chosen, quoted, union
+from deploy.dashboards.units import unit_of
+from receiver.catalogue import Combination, StandardMetric
+
+__all__ = ["top_clients"]
+
+_LIMIT: Final = 100
+
+
+def top_clients(title: str, columns: dict[str, str]) -> Panel:
+    """A row for each client id and software: the most of the first column first.
+
+    A cell tells "not sent by it" (NaN) from nothing that came (empty) and from zero.
+
+    Args:
+        title: The panel's title.
+        columns: The metrics, without ``org.apache.kafka.``, by column.
+    """
+    metrics = {name: standard(metric) for name, metric in columns.items()}
+    names = quoted([metric.name for metric in metrics.values()])
+    found = union(
+        [
+            "SELECT client_id, client_software_name, metric, sum(sum) AS added, sum(points) AS points,\n"
+            f"  max(max) AS most, count(DISTINCT bucket) AS buckets, {grain.seconds} AS base\n"
+            f"FROM telemetry.metric_{grain.name}\n"
+            f"WHERE {grain.when} AND $__timeFilter(bucket) AND metric IN ({names})\n"
+            f"  AND {chosen(BY_FLEET | BY_CLIENT)}\n"
+            "GROUP BY 1, 2, 3"
+            for grain in RANGE_GRAINS
+        ]
+    )
+    cells = ",\n  ".join(f"{_cell(metric)} AS {name}" for name, metric in metrics.items())
+    query = (
+        "SELECT * FROM (\n"
+        f"SELECT client_id, client_software_name,\n  {cells}\n"
+        f"FROM (\n{found}\n) AS found\n"
+        "LEFT JOIN telemetry.software USING (client_software_name)\n"
+        "GROUP BY client_id, client_software_name, software.client\n"
+        ") AS cells\n"
+        # PostgreSQL takes NaN for more than any number.
+        f"ORDER BY nullif({next(iter(columns))}, 'NaN') DESC NULLS LAST\nLIMIT {_LIMIT}"
+    )
+    shown = {
+        "client_id": column("Client id", width=220, links=link_to_client()),
+        "client_software_name": column("Software", width=180),
+    }
+    for name, metric in metrics.items():
+        unit, _ = unit_of(metric)
+        shown[name] = column(name.replace("_", " ").capitalize(), unit)
+    told = "\n".join(
+        f"- *{name.replace('_', ' ')}*: {metric.description}" for name, metric in metrics.items()
+    )
+    return rows(
+        title,
+        f"Client ids with all their instances, the {_LIMIT} first; totals are per second.\n\n{told}",
+        [Sql(query, over_time=False)],
+        shown,
+    )
+
+
+def _cell(metric: StandardMetric) -> str:
+    _, factor = unit_of(metric)
+    value = {
+        Combination.SUM: f"added * {factor!r} / CASE base WHEN 60 THEN {PASSED_S} ELSE buckets * base END",
+        Combination.MAX: "most",
+        Combination.DISTRIBUTION: "added / nullif(points, 0)",
+    }.get(metric.combines, "added / buckets")
+    # Of what is sent nobody has to be told whether it can be.
+    clients = quoted(sorted(metric.clients))
+    return (
+        f"coalesce(\n    max({value}) FILTER (WHERE metric = '{metric.name}'),\n"
+        f"    CASE WHEN software.client <> ALL (ARRAY[{clients}]::text[]) THEN 'NaN'::float8 END)"
+    )
