@@ -1,8 +1,8 @@
 """Owns how Grafana makes SQL of a panel's query: variables as its front end, macros as its back end does.
 
 Nothing here asks a database. The rules are those of Grafana's SQL data sources (``SqlDatasource.ts``,
-``templateSrv``) and of its PostgreSQL one (``macros.go``), without what the project's dashboards don't use: fill
-modes, TimescaleDB, epoch columns.
+``templateSrv``) and of its PostgreSQL one (``macros.go``), without what the project's dashboards don't use:
+fill modes but NULL, which makes holes of steps without a row and nothing of the SQL; TimescaleDB, epoch columns.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 #: From rangeUtil.roundInterval: an interval below the first number becomes the second one, in seconds.
 _ROUNDED = (
     (1.5, 1), (3.5, 2), (7.5, 5), (12.5, 10), (17.5, 15), (25, 20), (45, 30), (90, 60), (210, 120),
-    (450, 300), (750, 600), (1050, 900), (1500, 1200), (2700, 1800), (5400, 3600), (9000, 7200), (16200, 10800),
-    (32400, 21600), (86400, 43200), (604800, 86400), (1814400, 604800),
+    (450, 300), (750, 600), (1050, 900), (1500, 1200), (2700, 1800), (5400, 3600), (9000, 7200),
+    (16200, 10800), (32400, 21600), (86400, 43200), (604800, 86400), (1814400, 604800),
 )  # fmt: skip
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _SPAN = re.compile(r"(\d+)([smhdw])")
@@ -221,6 +221,8 @@ def _macro(name: str, text: str, window: TimeRange) -> str:
 
 
 def _time_group(arguments: list[str]) -> str:
+    if len(arguments) == 3 and arguments[2] == "NULL":
+        arguments = arguments[:2]
     if len(arguments) != 2:
         raise ValueError(f"$__timeGroup({', '.join(arguments)}): it takes a column and an interval")
     column, seconds = arguments[0], seconds_of(arguments[1].strip("'"))
