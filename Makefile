@@ -1,7 +1,7 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each target sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-property test-integration test-conformance lint bench soak fuzz audit docs lock clean
+.PHONY: help setup demo test test-unit test-property test-integration test-conformance lint bench soak fuzz audit docs pictures lock clean
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -65,6 +65,10 @@ audit: $(STAMP) ## Check the locks for hashes, and what is locked for known vuln
 docs: $(STAMP) ## Write the generated parts of docs/ anew
 	@$(BIN)/kafka-telemetry config reference > docs/configuration.md
 	@$(BIN)/python -m receiver.catalogue > docs/metrics.md
+
+pictures: $(STAMP) ## Draw the dashboards into docs/images with Grafana's components: POSTGRES=postgresql://..., PROMETHEUS=http://...
+	@$(BIN)/python -m tests.testbed setup --parts grafana-ui
+	@$(BIN)/python -m tests.dashboards.draw --postgres "$(POSTGRES)" $(if $(PROMETHEUS),--prometheus "$(PROMETHEUS)") --out docs/images
 
 clean: ## Remove what was built in this folder (the cache folder stays)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

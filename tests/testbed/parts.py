@@ -124,6 +124,12 @@ GRAFANA_SCHEMA = Part(
     sources=tuple(DASHBOARDS / "types" / name for name in ("package.json", "package-lock.json")),
     tools=(prerequisites.NODE,),
 )
+GRAFANA_UI = Part(
+    name="grafana-ui",
+    about=f"Grafana {GRAFANA_VERSION}'s components in a page that draws dashboards, by npm",
+    sources=(DASHBOARDS / "panels",),
+    tools=(prerequisites.NODE, prerequisites.CHROMIUM),
+)
 #: Come from the machine; nothing is built.
 HAPROXY = Part(
     name="haproxy",
@@ -139,6 +145,7 @@ GROUPS: Mapping[str, tuple[Part, ...]] = {
     "clients": (KAFKA, JAVA_PROGRAMS, KAFKA_IMAGE, FRANZ_CLIENT),
     "prometheus": (PROMETHEUS,),
     "grafana-schema": (GRAFANA_SCHEMA,),
+    "grafana-ui": (GRAFANA_UI,),
     "haproxy": (HAPROXY,),
     "network": (NETWORK,),
 }

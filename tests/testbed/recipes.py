@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.testbed import cache, kafka_image, parts, prerequisites
 from tests.testbed.commands import run
-from tests.testbed.parts import HERE, Part
+from tests.testbed.parts import DASHBOARDS, HERE, Part
 
 Progress = Callable[[str], None]
 
@@ -64,14 +64,30 @@ def _build_prometheus(folder: Path) -> None:
     _build_with_go(HERE / "prometheus", folder / "prometheus", server, "-tags", "remove_all_sd")
 
 
-def _install_with_npm(part: Part, folder: Path) -> None:
-    for source in part.sources:
-        shutil.copy(source, folder)
+def _npm_ci(folder: Path) -> None:
     run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder)
 
 
 def _install_grafana_schema(folder: Path) -> None:
-    _install_with_npm(parts.GRAFANA_SCHEMA, folder)
+    for source in parts.GRAFANA_SCHEMA.sources:
+        shutil.copy(source, folder)
+    _npm_ci(folder)
+
+
+def _build_grafana_ui(folder: Path) -> None:
+    # Of half a gigabyte of packages, a page of 6 MB and what drives the browser are kept.
+    build = folder / "build"
+    shutil.copytree(DASHBOARDS / "panels", build)
+    _npm_ci(build)
+    run(["npm", "run", "build"], cwd=build)
+    packages = build / "node_modules"
+    (folder / "node_modules").mkdir()
+    shutil.move(packages / "@grafana" / "ui" / "dist" / "public" / "img" / "icons", folder / "icons")
+    for package in ("playwright-core", "upng-js", "pako"):
+        shutil.move(packages / package, folder / "node_modules" / package)
+    for name in ("page.js", "page.css", "shoot.mjs"):
+        shutil.move(build / name, folder / name)
+    shutil.rmtree(build)
 
 
 _BUILD: Mapping[Part, Callable[[Path], None]] = {
@@ -82,6 +98,7 @@ _BUILD: Mapping[Part, Callable[[Path], None]] = {
     parts.FRANZ_CLIENT: _build_franz_client,
     parts.PROMETHEUS: _build_prometheus,
     parts.GRAFANA_SCHEMA: _install_grafana_schema,
+    parts.GRAFANA_UI: _build_grafana_ui,
 }
 
 

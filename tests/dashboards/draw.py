@@ -1,0 +1,283 @@
+"""Draws the dashboards without a Grafana server: its components in Chromium, queries on real databases.
+
+``python -m tests.dashboards.draw --postgres URL [--prometheus URL] --out docs/images`` writes them all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+
+from tests.dashboards import results
+from tests.testbed import grafana_sql, parts, prerequisites
+from tests.testbed.grafana_sql import TimeRange, Variable
+
+DASHBOARDS = Path(__file__).parents[2] / "deploy" / "helm" / "kafka-client-telemetry" / "dashboards"
+_SHOOT = Path(__file__).parent / "panels" / "shoot.mjs"
+_WIDTH = 1600
+_TIMEOUT_S = 600.0
+_LABEL_VALUES = re.compile(r"label_values\((?:(.+),\s*)?(\w+)\)")
+_NEWEST = "SELECT max(bucket) FROM telemetry.fleet_1m"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What panels ask.
+
+    Attributes:
+        postgres: With the roll-up's tables.
+        prometheus: What scrapes sidecars; None: panels that ask it say so.
+        chosen: Values by variable, where the first option isn't what is wanted.
+        now: The end of ``now-6h`` to ``now``.
+    """
+
+    postgres: psycopg.Connection[tuple[Any, ...]]
+    prometheus: httpx.Client | None
+    chosen: Mapping[str, Sequence[str]]
+    now: datetime
+
+
+def scene(dashboard: dict[str, Any], sources: Sources, *, theme: str) -> dict[str, Any]:
+    """What ``panels/scene.ts`` describes: the dashboard, what is chosen in it, what its queries found.
+
+    Args:
+        dashboard: Its JSON.
+        sources: What its queries ask.
+        theme: ``dark`` or ``light``.
+    """
+    raw = dashboard["time"]
+    window = grafana_sql.time_range(raw["from"], raw["to"], now=sources.now)
+    variables: list[Variable] = []
+    row = []
+    for model in dashboard.get("templating", {}).get("list", []):
+        variable = _choose(model, variables, window, sources)
+        variables.append(variable)
+        if not model.get("hide"):
+            text = "All" if variable.all_chosen else " + ".join(variable.values)
+            row.append({"label": model.get("label") or model["name"], "text": text})
+    found = {}
+    for number, panel in enumerate(dashboard["panels"], start=1):
+        panel.setdefault("id", number)
+        if panel.get("repeat"):
+            raise ValueError(f"panel {panel['title']!r} is repeated by {panel['repeat']}: that is not drawn")
+        if panel["type"] != "row":
+            found[str(panel["id"])] = _result(panel, variables, window, sources)
+    texts = {variable.name: ", ".join(variable.values) for variable in variables}
+    return {
+        "dashboard": dashboard,
+        "theme": theme,
+        "width": _WIDTH,
+        "range": {
+            "from": round(window.start.timestamp() * 1000),
+            "to": round(window.end.timestamp() * 1000),
+            "text": f"Last {raw['from'].removeprefix('now-')}, to {sources.now:%Y-%m-%d %H:%M}",
+        },
+        "variables": row,
+        "values": texts,
+        "results": found,
+    }
+
+
+def _choose(
+    model: Mapping[str, Any], before: Sequence[Variable], window: TimeRange, sources: Sources
+) -> Variable:
+    options = _options(model, before, window, sources)
+    current = model.get("current", {}).get("value", [])
+    wanted = sources.chosen.get(model["name"]) or ([current] if isinstance(current, str) else current)
+    values = [value for value in wanted if value in options]
+    every = bool(model.get("includeAll")) and not values
+    return Variable(
+        name=model["name"],
+        values=tuple(options if every else values or options[:1]),
+        several=bool(model.get("multi") or model.get("includeAll")),
+        all_value=model.get("allValue") or None,
+        all_chosen=every,
+    )
+
+
+def _options(
+    model: Mapping[str, Any], before: Sequence[Variable], window: TimeRange, sources: Sources
+) -> list[str]:
+    query = model.get("query", "")
+    match model["type"]:
+        case "datasource":
+            return ["PostgreSQL" if "postgres" in query else "Prometheus"]
+        case "custom" | "interval":
+            return [option.rpartition(" : ")[2].strip() for option in query.split(",")]
+        case "constant" | "textbox":
+            return [query]
+        case "query":
+            text = query if isinstance(query, str) else query["query"]
+            if model["datasource"]["type"] == "prometheus":
+                return _label_values(text, before, window, sources)
+            sql = grafana_sql.expand(text, window=window, interval=60, variables=before)
+            frame = results.postgres_frame(sources.postgres, sql, ref_id="A", time_series=False)
+            columns = {
+                field["name"]: values
+                for field, values in zip(frame["schema"]["fields"], frame["data"]["values"], strict=True)
+            }
+            if not columns:
+                return []
+            values = columns["__value"] if "__value" in columns else next(iter(columns.values()))
+            return list(dict.fromkeys("" if value is None else str(value) for value in values))
+        case kind:
+            raise ValueError(f"variable {model['name']}: type {kind!r} is not known here")
+
+
+def _label_values(text: str, before: Sequence[Variable], window: TimeRange, sources: Sources) -> list[str]:
+    if sources.prometheus is None:
+        return []
+    found = _LABEL_VALUES.fullmatch(_replaced(text, before, window, 60).strip())
+    if found is None:
+        raise ValueError(f"{text!r}: of Prometheus, a variable asks label_values(metric, label)")
+    parameters = {"match[]": found[1]} if found[1] else {}
+    response = sources.prometheus.get(f"/api/v1/label/{found[2]}/values", params=parameters)
+    response.raise_for_status()
+    return list(response.json()["data"])
+
+
+def _replaced(text: str, variables: Sequence[Variable], window: TimeRange, interval: int) -> str:
+    own = grafana_sql.built_in(window, interval)
+
+    def value(name: str, _written_as: str | None) -> str | None:
+        for variable in variables:
+            if variable.name == name:
+                if variable.all_chosen and variable.all_value is not None:
+                    return variable.all_value
+                if not variable.several:
+                    return "".join(variable.values)
+                # As Grafana writes several values for =~.
+                return "(" + "|".join(re.escape(one).replace("\\", "\\\\") for one in variable.values) + ")"
+        return own.get(name)
+
+    return grafana_sql.substitute(text, value)
+
+
+def _result(
+    panel: Mapping[str, Any], variables: Sequence[Variable], window: TimeRange, sources: Sources
+) -> dict[str, Any]:
+    frames: list[results.Frame] = []
+    points = panel.get("maxDataPoints") or _WIDTH * panel["gridPos"]["w"] // 24
+    minimum = _replaced(panel.get("interval") or "", variables, window, 60)
+    for target in panel.get("targets", []):
+        try:
+            if target["datasource"]["type"] == "prometheus":
+                if sources.prometheus is None:
+                    raise results.QueryRefusedError("no Prometheus was given")
+                step = grafana_sql.interval_s(
+                    window, points=points, minimum=target.get("interval") or minimum or "15s"
+                )
+                expression = _replaced(target["expr"], variables, window, step)
+                frames += results.prometheus_frames(
+                    sources.prometheus, target, expression, window=window, step_s=step
+                )
+            else:
+                step = grafana_sql.interval_s(window, points=points, minimum=minimum or "1m")
+                sql = grafana_sql.expand(target["rawSql"], window=window, interval=step, variables=variables)
+                frames.append(
+                    results.postgres_frame(
+                        sources.postgres,
+                        sql,
+                        ref_id=target["refId"],
+                        time_series=target["format"] == "time_series",
+                    )
+                )
+        except results.QueryRefusedError as error:
+            return {"frames": frames, "error": f"{target['refId']}: {error}"}
+    return {"frames": frames, "error": None}
+
+
+def draw(scenes: Mapping[Path, Mapping[str, Any]]) -> None:
+    """Write a PNG file for each scene.
+
+    Args:
+        scenes: By the picture's path.
+
+    Raises:
+        NotSetUpError: The testbed's part ``grafana-ui`` is not built.
+        CalledProcessError: A panel could not be drawn; which one and why is on stderr.
+    """
+    page = parts.GRAFANA_UI.require()
+    with tempfile.TemporaryDirectory() as name:
+        words: list[str | Path] = ["node", page / _SHOOT.name, "chromium", page]
+        for picture, content in scenes.items():
+            file = Path(name) / f"{picture.stem}.json"
+            file.write_text(json.dumps(content))
+            words += [file, picture.resolve()]
+        subprocess.run(words, check=True, timeout=_TIMEOUT_S)
+
+
+def main() -> int:
+    """Run the command line; the result is the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.dashboards.draw", description=__doc__)
+    parser.add_argument("--postgres", required=True, help="postgresql://... with the roll-up's tables")
+    parser.add_argument("--prometheus", help="http://... that scrapes sidecars")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the pictures")
+    parser.add_argument(
+        "--at", type=datetime.fromisoformat, help="what `now` is (default: the newest minute)"
+    )
+    parser.add_argument("--theme", choices=["dark", "light"], default="dark")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="choose a variable")
+    parser.add_argument("--only", action="append", help="a dashboard's file name without .json")
+    arguments = parser.parse_args()
+    chosen: dict[str, list[str]] = {}
+    for pair in arguments.set:
+        name, _, value = pair.partition("=")
+        chosen.setdefault(name, []).append(value)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        connection = stack.enter_context(results.connect(arguments.postgres))
+        newest = arguments.at or (connection.execute(_NEWEST).fetchone() or (None,))[0]
+        prometheus = (
+            stack.enter_context(httpx.Client(base_url=arguments.prometheus, timeout=30, trust_env=False))
+            if arguments.prometheus
+            else None
+        )
+        sources = Sources(
+            postgres=connection,
+            prometheus=prometheus,
+            chosen=chosen,
+            now=(newest or datetime.now(UTC)).astimezone(UTC),
+        )
+        files = [
+            file for file in sorted(DASHBOARDS.glob("*.json")) if file.stem in (arguments.only or [file.stem])
+        ]
+        scenes = {
+            arguments.out / f"{file.stem}.png": scene(
+                json.loads(file.read_text()), sources, theme=arguments.theme
+            )
+            for file in files
+        }
+    for picture, content in scenes.items():
+        for key, result in content["results"].items():
+            if result["error"]:
+                sys.stderr.write(f"{picture.stem}, panel {key}: {result['error']}\n")
+    try:
+        draw(scenes)
+    except (
+        parts.NotSetUpError,
+        prerequisites.MissingPrerequisiteError,
+        subprocess.CalledProcessError,
+    ) as error:
+        sys.stderr.write(f"draw: {error}\n")
+        return 1
+    for picture in scenes:
+        sys.stdout.write(f"{picture}: {picture.stat().st_size / 1000:.0f} kB\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
