@@ -88,6 +88,13 @@ def carry(
         closed: Minutes up to and with this one are over.
         carried: Where it goes.
     """
+    if len(sources) == 1:
+        (source,) = sources
+        follows = state is None or source.minute == state.covered_until + 1
+        if source.counts is not None and follows and closed <= source.minute:
+            # As most are: nothing to fill before it, nothing to carry after it yet.
+            carried.clients.append(_state(client_key, source, source.minute, state, cumulative))
+            return
     own = [source for source in sources if source.counts is not None]
     newest = own[-1] if own and (state is None or own[-1].minute >= state.minute) else None
     if state is None:
@@ -148,7 +155,17 @@ def carry(
     if newest is not None:
         covered = walk(newest.minute + 1, final, newest.counts or NO_COUNTS, newest.time_ns)
 
-    moved = ClientState(
+    moved = _state(client_key, last, covered, state, cumulative)
+    if moved != state:
+        carried.clients.append(moved)
+
+
+def _state(
+    client_key: int, last: Source, covered: int, before: ClientState | None, cumulative: bytes | None
+) -> ClientState:
+    if cumulative is None:
+        cumulative = b"" if before is None else before.cumulative
+    return ClientState(
         client_key=client_key,
         minute=last.minute,
         last_ns=last.time_ns,
@@ -156,10 +173,8 @@ def carry(
         terminated=last.terminating,
         covered_until=covered,
         counts=last.counts or NO_COUNTS,
-        cumulative=cumulative if cumulative is not None else state.cumulative if state is not None else b"",
+        cumulative=cumulative,
     )
-    if moved != state:
-        carried.clients.append(moved)
 
 
 def _reach_of(source: Source) -> int:

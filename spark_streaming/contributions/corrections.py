@@ -17,6 +17,7 @@ Integers = npt.NDArray[np.int64]
 
 #: Instead of a bucket: the row is none of a spread.
 _NO_SPREAD: Final = 1 << 16
+_LOWEST: Final = -(1 << 15)
 
 
 def codes_of(values: Integers) -> tuple[Integers, Integers]:
@@ -83,11 +84,9 @@ class Corrections:
         minute, series, fleet, breakdown, spread, points, total, observations = map(
             np.concatenate, zip(*self._columns, strict=True)
         )
-        group = codes_of(spread)[0]
-        for column in (minute, series):
-            codes, distinct = codes_of(column)
-            group = codes_of(group * len(distinct) + codes)[0]
-        group, first = codes_of(group)
+        (minutes, _), (numbers, distinct) = codes_of(minute), codes_of(series)
+        # Exact: less than 2 ** 18 buckets, and never 2 ** 45 minutes and series together.
+        group, first = codes_of(((minutes * len(distinct) + numbers) << 18) + spread - _LOWEST)
         points, observations = (
             np.bincount(group, weights, len(first)).astype(np.int64) for weights in (points, observations)
         )
@@ -102,7 +101,7 @@ class Corrections:
                 fleet[first],
                 breakdown[first],
                 pa.array(
-                    spread[first].clip(-(1 << 15), (1 << 15) - 1).astype(np.int16),
+                    spread[first].clip(_LOWEST, -_LOWEST - 1).astype(np.int16),
                     mask=spread[first] == _NO_SPREAD,
                 ),
                 points,

@@ -17,7 +17,7 @@ An entry older than what the store keeps of contributions counts beside what it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 
 from spark_streaming.contributions.carrying import Carried, Source, carry, reach_of
 from spark_streaming.contributions.combining import Parts, combine
-from spark_streaming.contributions.corrections import Corrections, codes_of
+from spark_streaming.contributions.corrections import Corrections
 from spark_streaming.contributions.cumulative import settle_cumulative
 from spark_streaming.contributions.packed import (
     COMBINED_ROW,
@@ -49,6 +49,7 @@ __all__ = ["pairs_of", "settle"]
 Integers = npt.NDArray[np.int64]
 
 _GAUGES: Final = ("series", "fleet")
+_ODD: Final = 0x1E3779B97F4A7C15
 
 
 def pairs_of(entries: pa.Table, clients: Mapping[int, ClientState]) -> set[tuple[int, int]]:
@@ -93,8 +94,11 @@ def settle(
     corrections, carried = Corrections(), Carried()
     told = _told(entries)
     contributions, sources = _contributions(told.only(told.speaks), stored, corrections, carried)
-    for i in np.flatnonzero(~told.speaks).tolist():
-        sources.setdefault(int(told.client[i]), []).append(told.source(i, None))
+    silent = np.flatnonzero(~told.speaks)
+    for key, source in zip(
+        told.client[silent].tolist(), told.sources(silent, [None] * len(silent)), strict=True
+    ):
+        sources.setdefault(key, []).append(source)
     cumulative = settle_cumulative(
         told.cumulative,
         client=told.client,
@@ -154,14 +158,10 @@ class _Told:
             cumulative=[self.cumulative[i] for i in at],
         )
 
-    def source(self, at: int, counts: bytes | None) -> Source:
-        return Source(
-            int(self.minute[at]),
-            int(self.time_ns[at]),
-            int(self.push_interval_ms[at]),
-            bool(self.terminating[at]),
-            counts,
-        )
+    def sources(self, at: Integers, counts: Sequence[bytes | None]) -> Iterator[Source]:
+        """Gives the entries at these positions, with what they have to carry."""
+        columns = (self.minute, self.time_ns, self.push_interval_ms, self.terminating)
+        return map(Source, *(column[at].tolist() for column in columns), counts)
 
 
 def _told(entries: pa.Table) -> _Told:
@@ -251,20 +251,28 @@ def _contributions(
 
     contributions: list[Contribution] = []
     sources: dict[int, list[Source]] = {}
-    for i, (key, minute, at) in enumerate(zip(clients, minutes, newest.tolist(), strict=True)):
-        time_ns, push_id, stored_one = int(told.time_ns[at]), told.push_id[at], before.get(i)
+    for i, (key, count, source, at) in enumerate(
+        zip(
+            clients,
+            entries.tolist(),
+            told.sources(newest, [NO_COUNTS + x for x in counts]),
+            newest.tolist(),
+            strict=True,
+        )
+    ):
+        time_ns, push_id, stored_one = source.time_ns, told.push_id[at], before.get(i)
         if stored_one is not None and outdated[i]:
             time_ns, push_id = stored_one.last_ns, contents_of(stored_one.packed).push_id
         else:
-            sources.setdefault(key, []).append(told.source(at, NO_COUNTS + counts[i]))
+            sources.setdefault(key, []).append(source)
         contributions.append(
             Contribution(
                 client_key=key,
-                minute=minute,
-                entries=int(entries[i]) + (stored_one.entries if stored_one is not None else 0),
+                minute=source.minute,
+                entries=count + (stored_one.entries if stored_one is not None else 0),
                 last_ns=time_ns,
                 packed=pack("combined", push_id, bodies[i])
-                if several[i]
+                if count > 1 or stored_one is not None
                 else pack("entry", push_id, told.gauges[at]),
             )
         )
@@ -306,8 +314,8 @@ def _repeated(points: Columns, pair: Integers, alone: npt.NDArray[np.bool_]) -> 
     """Tells which points of single entries share a distribution's series with another one of theirs."""
     repeated = np.zeros(len(pair), np.bool_)
     at = np.flatnonzero(alone & (points.flags & 15 == DISTRIBUTION))
-    codes, distinct = codes_of(points.integers["series"][at])
-    key = pair[at] * len(distinct) + codes
+    # Mixed, not numbered: two that fall together by chance are told apart when they are combined.
+    key = points.integers["series"][at] ^ (pair[at] * _ODD)
     ordered = np.sort(key)
     twice = ordered[1:][ordered[1:] == ordered[:-1]]
     if len(twice):
