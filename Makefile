@@ -33,9 +33,9 @@ demo: setup ## Carry real clients' metrics into a real collector, live in the te
 	@$(BIN)/python -m examples.demo
 
 test: setup lint ## Everything that CI runs: lint, types, unit, property, integration, conformance, a short fuzz run
-	@$(BIN)/python -m tests.testbed setup --parts prometheus,haproxy,network,grafana-schema
-	@echo "==> [test] unit, property, integration, conformance, fuzz"
-	@$(PYTEST) tests
+	@$(BIN)/python -m tests.testbed setup --parts haproxy,network,grafana-schema
+	@echo "==> [test] unit, property, integration, conformance, fuzz, side by side"
+	@$(BIN)/python -m tests
 
 test-unit test-property test-integration test-conformance: test-%: setup
 	@$(if $(filter integration,$*),$(BIN)/python -m tests.testbed setup --parts prometheus,grafana-schema)

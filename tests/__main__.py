@@ -1,0 +1,105 @@
+"""``python -m tests``: all tests, in a few processes side by side, as most of them wait most of the time.
+
+Owns which tests share a process; what is in no other group is in the last, so that none is left out. A line
+of output is shown when it is whole, behind its group's name. The exit status is 0 only if every group's is.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+_SETUP: Final = (sys.executable, "-m", "tests.testbed", "setup", "--parts")
+_PYTEST: Final = (sys.executable, "-m", "pytest")
+#: What computes gives way to what waits, and so may measure time.
+_NICENESS: Final = "10"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """Tests that run one after the other.
+
+    Attributes:
+        name: What its lines begin with.
+        tests: Files and folders of tests.
+        parts: Parts of the testbed that nobody else needs, to be built first.
+        computes: Whether it keeps a processor busy.
+    """
+
+    name: str
+    tests: tuple[str, ...]
+    parts: str = ""
+    computes: bool = False
+
+    def commands(self, others: Sequence[str]) -> list[list[str]]:
+        """What to run, one after the other; ``others`` are the tests of other groups."""
+        ignored = [f"--ignore={path}" for path in others if path.startswith(self.tests)]
+        pytest = [*_PYTEST, *self.tests, *ignored]
+        commands = [[*_SETUP, self.parts], pytest] if self.parts else [pytest]
+        return [["nice", "-n", _NICENESS, *command] for command in commands] if self.computes else commands
+
+
+_GROUPS: Final = (
+    _Group(
+        name="compute",
+        tests=("tests/unit", "tests/property", "tests/fuzz", "tests/integration/test_prometheus.py"),
+        parts="prometheus",
+        computes=True,
+    ),
+    _Group(
+        name="protocol",
+        tests=(
+            "tests/conformance",
+            "tests/integration/gateway",
+            "tests/integration/kip1313",
+            "tests/integration/security",
+            "tests/integration/test_delivery.py",
+            "tests/integration/test_kafka_topic.py",
+        ),
+    ),
+    _Group(name="the rest", tests=("tests",)),
+)
+
+
+def _run(group: _Group, failed: list[str]) -> None:
+    others = [path for other in _GROUPS if other is not group for path in other.tests]
+    start = time.monotonic()
+    for command in group.commands(others):
+        # A child does not outlive this process, and its own children don't outlive it.
+        with subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "--", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                sys.stdout.write(f"[{group.name}] {line}")
+                sys.stdout.flush()
+        if process.returncode:
+            failed.append(group.name)
+            return
+    sys.stdout.write(f"[{group.name}] passed in {time.monotonic() - start:.0f} s\n")
+
+
+def main() -> int:
+    """Run all tests; the result is the exit status."""
+    failed: list[str] = []
+    threads = [threading.Thread(target=_run, args=(group, failed)) for group in _GROUPS]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        sys.stdout.write(f"failed: {', '.join(sorted(failed))}\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
