@@ -16,6 +16,7 @@ import typer
 
 from receiver.cli import rest
 from receiver.cli.output import fail
+from receiver.cli.rollup import rollup_app
 from receiver.cli.token import token_app
 from receiver.host.discovery import HostedPlugin, installed_types, load_plugins
 from receiver.host.settings import HostSettings
@@ -51,6 +52,7 @@ app.add_typer(rest.clients_app, name="clients")
 app.command("series")(rest.show_series)
 app.command("plugins")(rest.show_plugins)
 app.add_typer(token_app, name="token")
+app.add_typer(rollup_app, name="rollup")
 
 
 def main() -> None:

@@ -28,7 +28,15 @@ __all__ = ["PREFIX", "RESERVED", "merge", "origin", "unquoted", "variable_name"]
 PREFIX = "KAFKA_TELEMETRY_"
 
 #: Variables of the command line, which are no settings.
-RESERVED = frozenset({"KAFKA_TELEMETRY_URL", "KAFKA_TELEMETRY_CONFIG", "KAFKA_TELEMETRY_TOKEN"})
+RESERVED = frozenset(
+    {
+        "KAFKA_TELEMETRY_URL",
+        "KAFKA_TELEMETRY_CONFIG",
+        "KAFKA_TELEMETRY_TOKEN",
+        "KAFKA_TELEMETRY_ROLLUP_CONFIG",
+        "KAFKA_TELEMETRY_ROLLUP_POSTGRES",
+    }
+)
 
 # Kubernetes gives every pod such variables for each Service of its namespace; one named
 # `kafka-telemetry...` would otherwise stop every start.

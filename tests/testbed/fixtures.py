@@ -7,6 +7,7 @@ share them, so each uses topics, client ids and groups of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +16,9 @@ from tests.testbed.collector import Collector
 from tests.testbed.ports import free_port
 from tests.testbed.postgres import Postgres
 from tests.testbed.sidecar import Sidecar, config_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
@@ -66,3 +70,23 @@ def database(postgres: Postgres) -> Iterator[str]:
     """A fresh, empty database of ``postgres``: its URL."""
     with postgres.database() as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The one Spark session of the process, with the decoder, Kafka and Delta."""
+    # Not before it is needed: Spark takes a second to load.
+    from spark_streaming.session import end, spark_session
+    from spark_streaming.settings import RollupSettings
+
+    session = spark_session(
+        RollupSettings.model_validate(
+            {
+                "source": "kafka",
+                "kafka": {"bootstrap_servers": "127.0.0.1:1", "topic": "none"},
+                "lake": {"path": "none", "format": "delta"},
+            }
+        )
+    )
+    yield session
+    end(session)

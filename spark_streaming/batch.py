@@ -1,0 +1,269 @@
+"""One batch: from pushes to totals in PostgreSQL, in one transaction.
+
+Owns the passes over a batch's pushes and what each hands on. What it remembers between batches is the
+store's; when batches begin, and what happens when one fails, is the job's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import structlog
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from spark_streaming.catalogue import plan
+from spark_streaming.contributions import pairs_of, settle
+from spark_streaming.lake import Lake
+from spark_streaming.postgres import DEAD_LETTER_ROWS, Batch, BatchStatistics, Store
+from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, ROLLUP_ROWS, SERIES_ROWS
+from spark_streaming.settings import RollupSettings
+
+__all__ = ["BatchError", "Batches"]
+
+_MINUTE_NS: Final = 60_000_000_000
+_SECOND_NS: Final = 1_000_000_000
+
+#: Payloads that are kept of a batch's dead letters, and bytes of each; the others' reasons are kept.
+_MOST_PAYLOADS: Final = 100
+_MOST_PAYLOAD_BYTES: Final = 65_536
+
+_log = structlog.get_logger()
+
+
+class BatchError(Exception):
+    """A batch can't be committed as it was read; nothing of it was."""
+
+
+class Batches:
+    """What Spark calls with each batch.
+
+    Args:
+        spark: The session.
+        store: Where totals go.
+        settings: The source and the bounds of times.
+        closed_at: Tells, by the newest time of receipt of a batch in nanoseconds, up to which minute clients
+            that pushed nothing are carried on.
+        min_minute: Leave out what is older, for a rebuild.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        store: Store,
+        settings: RollupSettings,
+        *,
+        closed_at: Callable[[int], int],
+        min_minute: int | None = None,
+    ) -> None:
+        self._spark = spark
+        self._store = store
+        self._source = settings.source
+        self._lake = None if settings.lake is None else Lake(spark, settings.lake)
+        self._closed_at = closed_at
+        text = plan(
+            min_minute=min_minute, max_behind_s=settings.max_behind_s, max_ahead_s=settings.max_ahead_s
+        )
+        self._arguments = (f.col("otlp"), f.col("client_instance_id"), f.col("received_at_ns"), f.lit(text))
+
+    def roll_up(self, pushes: DataFrame, query_id: str, batch_id: int) -> None:
+        """Take one batch in, if it isn't in already.
+
+        Args:
+            pushes: What :mod:`spark_streaming.sources` makes.
+            query_id: Which stream, for as long as its checkpoint lives.
+            batch_id: Which of its batches.
+
+        Raises:
+            BatchError: The source gave something else when it was read again; read the batch again.
+        """
+        began = time.monotonic()
+        with self._store.batch(query_id, batch_id) as batch:
+            if batch is None:
+                _log.info("batch was committed before", batch=batch_id)
+                return
+            statistics = self._taken_in(batch, pushes, query_id, batch_id, began)
+        newest = statistics.newest_received_at_ns
+        _log.info(
+            "batch",
+            batch=batch_id,
+            pushes=statistics.pushes,
+            points=statistics.points,
+            repeats=statistics.repeats,
+            dead_letters=statistics.dead_letters,
+            rows=statistics.rows,
+            seconds=round(time.monotonic() - began, 3),
+            lag_s=None if newest is None else round((time.time_ns() - newest) / _SECOND_NS, 1),
+        )
+
+    def _taken_in(
+        self, batch: Batch, pushes: DataFrame, query_id: str, batch_id: int, began: float
+    ) -> BatchStatistics:
+        read = self._entries(pushes)
+        seen, repeated = _repeats(read, batch)
+        if repeated:
+            read = read.filter(pc.invert(pc.is_in(read["position"], repeated)))
+            positions = self._spark.createDataFrame(pa.table({"position": repeated}))
+            pushes = pushes.join(f.broadcast(positions), "position", "left_anti")
+        dead = read.filter(pc.is_valid(read["reason"]))
+        entries = _of_schema(read.filter(pc.is_valid(read["client_instance_id"])), ENTRY_ROWS)
+        newest = pc.max(read["received_at_ns"]).as_py()
+        rows = self._added_up(pushes, _total(read["additive"]))
+        if entries.num_rows:
+            clients = batch.clients(entries["client_key"].unique().to_pylist())
+            settlement = settle(
+                entries,
+                batch.contributions(pairs_of(entries, clients)),
+                clients,
+                closed=self._closed_at(newest),
+            )
+            rows = pa.concat_tables([rows, settlement.rows])
+            self._learn_series(batch, pushes, rows)
+            batch.merge(rows)
+            if _total(read["histograms"]):
+                batch.merge_buckets(self._buckets(pushes))
+            batch.put_contributions(settlement.contributions)
+            batch.put_clients(settlement.clients, entries)
+            batch.add_client_minutes(entries)
+        if dead.num_rows:
+            batch.dead_letters(self._dead_letters(pushes, dead))
+        if self._lake is not None:
+            self._lake.write(pushes, rows, query_id, batch_id)
+        statistics = BatchStatistics(
+            pushes=seen - len(repeated),
+            repeats=len(repeated),
+            points=_total(read["points"]),
+            rows=rows.num_rows,
+            dead_letters=dead.num_rows,
+            newest_received_at_ns=newest,
+            duration_s=time.monotonic() - began,
+        )
+        batch.record(statistics)
+        return statistics
+
+    def _entries(self, pushes: DataFrame) -> pa.Table:
+        said = f.call_function("otlp_entries", *self._arguments)
+        of_push = ["push_id", "received_at_ns", "terminating", "push_interval_ms", "position"]
+        read = pushes.select(
+            *of_push,
+            f.col("client_instance_id").alias("fallback"),
+            f.octet_length("otlp").alias("bytes"),
+            said.alias("said"),
+        ).select(
+            *of_push,
+            "fallback",
+            "bytes",
+            f.when(f.col("bytes").isNull(), "the record has no value")
+            .otherwise(f.col("said.error"))
+            .alias("reason"),
+            f.explode_outer("said.entries").alias("entry"),
+        )
+        # A push without any entry is one all the same, of the instance that the source names.
+        instance = f.coalesce(
+            f.col("entry.client_instance_id"), f.when(f.col("reason").isNull(), f.col("fallback"))
+        )
+        instead: dict[str, Column] = {
+            "time_ns": f.coalesce("entry.time_ns", "received_at_ns"),
+            "minute": f.coalesce("entry.minute", f.floor(f.col("received_at_ns") / _MINUTE_NS)),
+            "client_key": f.coalesce("entry.client_key", f.xxhash64("fallback")),
+            "client_instance_id": instance,
+            "pushes": f.coalesce("entry.pushes", f.lit(1)),
+            "points": f.coalesce("entry.points", f.lit(0)),
+        }
+        names = [name for name in ENTRY_ROWS.names if name not in of_push]
+        return read.select(
+            *of_push,
+            "bytes",
+            "reason",
+            *(instead.get(name, f.col(f"entry.{name}")).alias(name) for name in names),
+            "entry.additive",
+            "entry.histograms",
+        ).toArrow()
+
+    def _points(self, pushes: DataFrame) -> DataFrame:
+        return pushes.select(f.inline(f.call_function("otlp_points", *self._arguments)))
+
+    def _added_up(self, pushes: DataFrame, expected: int) -> pa.Table:
+        if not expected:
+            return ROLLUP_ROWS.empty_table()
+        rows = (
+            self._points(pushes)
+            .groupBy("minute", "series_id", "fleet_id", "breakdown", "spread")
+            .agg(
+                f.sum("points").alias("points"),
+                f.sum("sum").alias("sum"),
+                f.min("min").alias("min"),
+                f.max("max").alias("max"),
+                f.sum("observations").alias("observations"),
+            )
+            .toArrow()
+        )
+        found = _total(rows["points"])
+        if found != expected:
+            raise BatchError(
+                f"{found} points where there were {expected} a moment ago: a file or records of the batch "
+                "are gone; it is read again"
+            )
+        return _of_schema(rows, ROLLUP_ROWS)
+
+    def _buckets(self, pushes: DataFrame) -> pa.Table:
+        buckets = (
+            self._points(pushes.select("otlp", "client_instance_id", "received_at_ns"))
+            .select("minute", "series_id", f.inline("buckets"))
+            .groupBy("minute", "series_id", "lower", "upper")
+            .agg(f.sum("count").alias("count"))
+        )
+        return _of_schema(buckets.toArrow(), BUCKET_ROWS)
+
+    def _learn_series(self, batch: Batch, pushes: DataFrame, rows: pa.Table) -> None:
+        unknown = batch.unknown_series(rows["series_id"].unique())
+        if not unknown:
+            return
+        wanted = self._spark.createDataFrame(pa.table({"series_id": pa.array(unknown, pa.int64())}))
+        series = pushes.select(f.inline(f.call_function("otlp_series", *self._arguments)))
+        known = series.join(f.broadcast(wanted), "series_id", "left_semi").dropDuplicates(["series_id"])
+        batch.add_series(_of_schema(known.toArrow(), SERIES_ROWS))
+
+    def _dead_letters(self, pushes: DataFrame, dead: pa.Table) -> pa.Table:
+        kept = dead["position"].slice(0, _MOST_PAYLOADS)
+        payloads = (
+            pushes.where(f.col("position").isin(kept.to_pylist()))
+            .select("position", f.substring("otlp", 1, _MOST_PAYLOAD_BYTES).alias("payload"))
+            .toArrow()
+        )
+        letters = dead.select(["position", "reason"]).join(payloads, "position", "left outer")
+        payload = pc.fill_null(letters["payload"].combine_chunks(), b"")
+        letters = letters.set_column(letters.schema.get_field_index("payload"), "payload", payload)
+        source = pa.array([self._source] * letters.num_rows, pa.string())
+        return _of_schema(letters.append_column("source", source), DEAD_LETTER_ROWS)
+
+
+def _repeats(read: pa.Table, batch: Batch) -> tuple[int, pa.Array]:
+    """How many pushes there are, and the positions of those that count no more."""
+    pushes = (
+        read.select(["position", "push_id", "received_at_ns"])
+        .group_by("position", use_threads=False)
+        .aggregate([("push_id", "first"), ("received_at_ns", "first")])
+        .sort_by([("received_at_ns_first", "ascending"), ("position", "ascending")])
+    )
+    once = pushes.group_by("push_id_first", use_threads=False).aggregate(
+        [("position", "first"), ("received_at_ns_first", "first")]
+    )
+    known = batch.known(
+        once["push_id_first"].combine_chunks(), once["received_at_ns_first_first"].combine_chunks()
+    )
+    fresh = once.filter(pc.invert(pc.is_in(once["push_id_first"], pa.array(known, pa.string()))))
+    repeated = pushes.filter(pc.invert(pc.is_in(pushes["position"], fresh["position_first"])))
+    return pushes.num_rows, repeated["position"].combine_chunks()
+
+
+def _of_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_arrays([table[field.name].cast(field.type) for field in schema], schema=schema)
+
+
+def _total(column: Any) -> int:
+    return int(pc.sum(column).as_py() or 0)

@@ -1,0 +1,298 @@
+"""The job: runs batches as pushes come, and the tick once a minute, until it is told to stop.
+
+Owns the life of the query, what happens when a batch fails, and what time it is for the clients that pushed
+nothing. A batch that fails is tried again until it is in: nothing is passed over.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_streaming import sources
+from spark_streaming.batch import Batches
+from spark_streaming.contributions import pairs_of, settle
+from spark_streaming.findings import find
+from spark_streaming.postgres import Store, StoreError, StoreUnavailableError
+from spark_streaming.rows import ENTRY_ROWS
+from spark_streaming.settings import RollupSettings
+
+__all__ = ["Job", "JobError", "rebuild"]
+
+_MINUTE_NS: Final = 60_000_000_000
+_SECOND_NS: Final = 1_000_000_000
+_TICK_S: Final = 60.0
+_POLL_S: Final = 0.1
+_FIRST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 60.0
+_TRIES_ONCE: Final = 4
+_MOST_SHOWN: Final = 400
+
+_log = structlog.get_logger()
+
+
+class JobError(Exception):
+    """The job can't go on; the message says why."""
+
+
+def _lasting(error: BaseException) -> bool:
+    """Whether the same would happen again."""
+    return isinstance(error, JobError | StoreError) and not isinstance(error, StoreUnavailableError)
+
+
+class Job:
+    """A run over a source.
+
+    Args:
+        spark: The session.
+        store: Where totals go, migrated.
+        settings: Everything else.
+        stop: When it is set, the run ends: a batch under way is abandoned, and comes again next time.
+    """
+
+    def __init__(
+        self, spark: SparkSession, store: Store, settings: RollupSettings, stop: threading.Event
+    ) -> None:
+        self._spark = spark
+        self._store = store
+        self._settings = settings
+        self._stop = stop
+        # The store's connection is one: a batch, in Spark's thread, and the tick take turns.
+        self._turn = threading.Lock()
+        self._newest_ns: int | None = None
+        self._once = False
+        self._caught_up = False
+        self._failure: BaseException | None = None
+        self._committed = 0
+        self._told = -1
+
+    def run(self) -> None:
+        """Take pushes in until told to stop."""
+        self._run(self._settings.checkpoint_path)
+
+    def run_once(self, *, checkpoint: str | None = None, min_minute: int | None = None) -> None:
+        """Take in everything there is, and end with a tick.
+
+        Args:
+            checkpoint: Another one than the settings', for a rebuild.
+            min_minute: Leave out what is older, for a rebuild; pushes from the day before on are read again.
+
+        Raises:
+            JobError: A batch failed several times.
+        """
+        self._once = True
+        self._run(checkpoint or self._settings.checkpoint_path, min_minute)
+
+    def _run(self, checkpoint: str, min_minute: int | None = None) -> None:
+        batches = Batches(
+            self._spark, self._store, self._settings, closed_at=self._closed_with, min_minute=min_minute
+        )
+        since = None if min_minute is None else (min_minute - 24 * 60) * _MINUTE_NS
+        pause, tries, committed, migrated = _FIRST_PAUSE_S, 0, 0, False
+        while not self._stop.is_set():
+            try:
+                if not migrated:
+                    for name in self._store.migrate():
+                        _log.info("migrated", migration=name)
+                    migrated = True
+                self._watch(self._begin(batches, checkpoint, since))
+                if self._once and not self._stop.is_set():
+                    self._tick()
+                return
+            except (PySparkException, Py4JError, StoreUnavailableError, OSError) as error:
+                if self._stop.is_set():
+                    return
+                if self._failure is not None and _lasting(self._failure):
+                    raise self._failure from None
+                problem = _first_line(self._failure or error)
+            if self._committed > committed:
+                pause, tries, committed = _FIRST_PAUSE_S, 0, self._committed
+            tries += 1
+            if self._once and tries >= _TRIES_ONCE:
+                raise JobError(f"a batch failed {tries} times, nothing of it is in: {problem}")
+            _log.warning("batch failed, it is tried again", problem=problem, in_s=pause)
+            self._stop.wait(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _begin(self, batches: Batches, checkpoint: str, since_ns: int | None) -> StreamingQuery:
+        self._failure = None
+        self._caught_up = False
+
+        def take_in(pushes: DataFrame, batch_id: int) -> None:
+            query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+            assert query_id is not None  # noqa: S101 -- Spark sets it for each batch
+            try:
+                with self._turn:
+                    self._require_all_before(query_id, batch_id)
+                    batches.roll_up(pushes, query_id, batch_id)
+            except BaseException as error:
+                # Spark makes one long text of it.
+                self._failure = error
+                raise
+            self._committed += 1
+
+        pushes = sources.stream(self._spark, self._settings, since_ns=since_ns)
+        writer = pushes.writeStream.foreachBatch(take_in).option("checkpointLocation", checkpoint)
+        if self._once:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(
+            processingTime=f"{round(self._settings.trigger_seconds * 1000)} milliseconds"
+        ).start()
+
+    def _require_all_before(self, query_id: str, batch_id: int) -> None:
+        """Notice a checkpoint that is ahead of the database, before its pushes are passed over."""
+        if self._committed or not batch_id:
+            return
+        last = next((one.batch_id for one in self._store.status().queries if one.query_id == query_id), -1)
+        if last < batch_id - 1:
+            raise JobError(
+                f"the checkpoint goes on with batch {batch_id}, and the database has none after {last}: it "
+                "is another database, or one from a backup. Give an empty --checkpoint: everything is read "
+                "again, and pushes that are in count once"
+            )
+
+    def _watch(self, query: StreamingQuery) -> None:
+        """Return when the query has ended by itself or was stopped; raise what it failed with."""
+        due = time.monotonic() + _TICK_S
+        try:
+            while query.isActive and not self._stop.wait(_POLL_S):
+                self._tell_lost(query)
+                if not self._once and time.monotonic() >= due:
+                    due = time.monotonic() + _TICK_S
+                    status = query.status
+                    waiting = status["isDataAvailable"] or status["isTriggerActive"]
+                    self._caught_up = query.lastProgress is not None and not waiting
+                    self._try_tick()
+        finally:
+            query.stop()
+        error = query.exception()
+        if error is not None:
+            raise error
+
+    def _try_tick(self) -> None:
+        try:
+            self._tick()
+        except StoreUnavailableError as error:
+            _log.warning("tick failed, it is tried again", problem=_first_line(error), in_s=_TICK_S)
+
+    def _tick(self) -> None:
+        began = time.monotonic()
+        now_ns = time.time_ns()
+        closed = self._closed(now_ns)
+        with self._turn, self._store.tick(now_ns, closed=closed) as tick:
+            nothing = ENTRY_ROWS.empty_table()
+            clients = tick.clients_to_carry(closed)
+            settlement = settle(nothing, tick.contributions(pairs_of(nothing, clients)), clients, closed=closed)
+            tick.merge(settlement.rows)
+            tick.put_contributions(settlement.contributions)
+            tick.put_clients(settlement.clients, nothing)
+            tick.compute_hours_and_days(all_of_them=self._once)
+            found = find(
+                tick.connection, self._settings.findings, datetime.fromtimestamp(now_ns / _SECOND_NS, UTC)
+            )
+            tick.expire()
+        _log.info(
+            "tick",
+            carried_clients=len(settlement.clients),
+            rows=settlement.rows.num_rows,
+            findings_opened=sum(found.opened.values()),
+            findings_resolved=sum(found.resolved.values()),
+            seconds=round(time.monotonic() - began, 3),
+        )
+
+    def _closed_with(self, newest_ns: int) -> int:
+        self._newest_ns = max(newest_ns, self._newest_ns or 0)
+        return self._closed(time.time_ns())
+
+    def _closed(self, now_ns: int) -> int:
+        """Up to which minute clients are carried on that pushed nothing.
+
+        Not by the wall clock alone: while there is a backlog, the pushes of the minutes between are only not
+        read yet, and every client would be carried, found silent, and corrected again. So time goes as far as
+        what was read; when the source has nothing more to read, silence is the clients' own, and the wall
+        clock counts. A run over everything there is ends where its newest push ends.
+        """
+        if self._caught_up:
+            return int(now_ns - self._settings.grace_seconds * _SECOND_NS) // _MINUTE_NS - 1
+        if self._newest_ns is None:
+            return 0
+        if self._once:
+            return self._newest_ns // _MINUTE_NS
+        behind = min(now_ns, self._newest_ns) - self._settings.grace_seconds * _SECOND_NS
+        return int(behind) // _MINUTE_NS - 1
+
+    def _tell_lost(self, query: StreamingQuery) -> None:
+        if self._settings.source != "kafka":
+            return
+        for progress in query.recentProgress:
+            if progress["batchId"] <= self._told or not progress["numInputRows"]:
+                continue
+            self._told = progress["batchId"]
+            lost = sum(_offsets(one) for one in progress["sources"]) - progress["numInputRows"]
+            if lost > 0:
+                _log.warning(
+                    "Kafka offsets without a record: expired before they were read, or of transactions",
+                    offsets=lost,
+                    batch=progress["batchId"],
+                )
+
+
+def _offsets(source: dict[str, Any]) -> int:
+    start, end = source["startOffset"] or {}, source["endOffset"] or {}
+    return sum(
+        last - (start.get(topic) or {}).get(partition, last)
+        for topic, partitions in end.items()
+        for partition, last in partitions.items()
+    )
+
+
+def rebuild(
+    spark: SparkSession, store: Store, settings: RollupSettings, stop: threading.Event, *, since: int
+) -> int | None:
+    """Forget what was rolled up since a minute, and roll it up again from what the source still holds.
+
+    The settings' checkpoint is left alone: a job that goes on from it recognises the pushes.
+
+    Args:
+        spark: The session.
+        store: What is rebuilt.
+        settings: The source. The lake is not written again.
+        stop: As for a job.
+        since: The minute from which on, in minutes since the epoch.
+
+    Returns:
+        The minute from which on it was done, later than ``since`` where the source begins later, as nothing
+        must be forgotten that can't be read again; None when the source holds nothing.
+
+    Raises:
+        JobError: It was stopped or failed half-way: do it again.
+    """
+    store.migrate()
+    row = sources.read(spark, settings).agg(f.min("received_at_ns")).first()
+    if row is None or row[0] is None:
+        return None
+    # The minute of the oldest push may have had others, and a client's clock may be ahead.
+    minute = max(since, int(row[0] + settings.max_ahead_s * _SECOND_NS) // _MINUTE_NS + 1)
+    store.forget_since(minute)
+    with tempfile.TemporaryDirectory() as scratch:
+        job = Job(spark, store, settings.model_copy(update={"lake": None}), stop)
+        job.run_once(checkpoint=Path(scratch).as_uri(), min_minute=minute)
+    if stop.is_set():
+        raise JobError("the rebuild was stopped half-way: do it again")
+    return minute
+
+
+def _first_line(error: BaseException) -> str:
+    text = " ".join(str(error).split("\n\tat ")[0].split())
+    return f"{type(error).__name__}: {text[:_MOST_SHOWN]}"

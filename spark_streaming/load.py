@@ -1,0 +1,113 @@
+"""Loading: a YAML file, the command's options over it, one validated configuration out of both.
+
+Owns the reading and the wording: a problem is one line that names the key, the value and the fix. It must
+not show the value of a secret, of an unknown key, or of a mapping.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from spark_streaming.settings import RollupSettings
+
+__all__ = ["SettingsError", "load"]
+
+_MAX_FILE_BYTES: Final = 1_048_576
+_SECRET_KEYS: Final = frozenset({"postgres", "options"})
+
+
+class SettingsError(Exception):
+    """The configuration is wrong; the message is the line to show."""
+
+
+def load(file: Path | None, options: Mapping[str, Any]) -> RollupSettings:
+    """Read the configuration.
+
+    Args:
+        file: The YAML file, if there is one.
+        options: What goes over the file, in the same form; None where an option wasn't given.
+
+    Returns:
+        The validated settings.
+
+    Raises:
+        SettingsError: The file can't be read, or a key, type or value is wrong.
+    """
+    merged = _over(_document(file) if file is not None else {}, options)
+    source = f"{file.name}: " if file is not None else ""
+    try:
+        # Strictly, as JSON: texts become paths, but "1" is no integer and true is no 1.
+        return RollupSettings.model_validate_json(json.dumps(merged), strict=True)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
+        raise SettingsError(source + _wording(first)) from None
+    except (TypeError, ValueError):
+        raise SettingsError(f"{source}expected mappings of texts, numbers, true and false") from None
+
+
+def _wording(detail: ErrorDetails) -> str:
+    key = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] == "value_error":
+        problem = str(detail["ctx"]["error"])
+        return f"{key}: {problem}" if key else problem
+    if detail["type"] == "extra_forbidden":
+        return f"{key}: unknown key{_hint(detail['loc'])}"
+    value = detail["input"]
+    secret = not _SECRET_KEYS.isdisjoint(detail["loc"]) or isinstance(value, dict | list)
+    shown = "" if secret or detail["type"] == "missing" else f"{json.dumps(value)[:100]}: "
+    return f"{key}: {shown}{detail['msg'].replace('Input should be', 'must be')}"
+
+
+def _hint(loc: tuple[int | str, ...]) -> str:
+    model: type[BaseModel] | None = RollupSettings
+    for part in loc[:-1]:
+        annotation = model.model_fields[str(part)].annotation if model is not None else None
+        parts = (annotation, *getattr(annotation, "__args__", ()))
+        model = next((one for one in parts if isinstance(one, type) and issubclass(one, BaseModel)), None)
+    if model is None:
+        return ""
+    close = difflib.get_close_matches(str(loc[-1]), model.model_fields, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; known are {', '.join(model.model_fields)}"
+
+
+def _document(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise SettingsError(f"{file}: cannot be read: {error.strerror}") from None
+    if len(content) > _MAX_FILE_BYTES:
+        raise SettingsError(f"{file.name}: larger than {_MAX_FILE_BYTES} bytes: is it the right file?")
+    try:
+        document = yaml.safe_load(content)
+    except (yaml.YAMLError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise SettingsError(f"{file.name}: not YAML{where}") from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise SettingsError(f"{file.name}: expected a mapping of keys such as source and postgres")
+    return document
+
+
+def _over(document: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(document)
+    for key, value in options.items():
+        if isinstance(value, Mapping):
+            below = merged.get(key)
+            value = _over(below if isinstance(below, dict) else {}, value)
+            if not value:
+                continue
+        if value is not None:
+            merged[key] = value
+    return merged

@@ -1,0 +1,159 @@
+"""Where pushes come from: the receiver's spool files, or a Kafka topic, as one shape.
+
+Owns the reading of both forms and the limits of a batch. It decodes no payload. Columns of every source:
+
+- ``push_id`` string: the same for a push that is repeated; ``client_instance_id`` string: whose push it is if
+  its bytes don't say, may be null;
+- ``received_at_ns`` long; ``terminating`` boolean; ``push_interval_ms`` long;
+- ``otlp`` binary, null where a record has no value;
+- ``position`` string: where it stands in the source, unique; ``file`` string: its file, null in Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import BinaryType, BooleanType, LongType, StringType, StructField, StructType
+
+from spark_streaming.settings import KafkaSettings, RollupSettings, SpoolFilesSettings
+
+__all__ = ["SPOOL_COLUMNS", "read", "stream"]
+
+#: The columns of the receiver's files that the roll-up needs; docs/spool-files.md is their contract.
+SPOOL_COLUMNS: Final = StructType(
+    [
+        StructField("push_id", StringType()),
+        StructField("client_instance_id", StringType()),
+        StructField("received_at_ns", LongType()),
+        StructField("terminating", BooleanType()),
+        StructField("push_interval_ms", LongType()),
+        StructField("otlp", BinaryType()),
+    ]
+)
+
+#: A file that is older than this beside the newest would be passed over without a word.
+_FOR_EVER: Final = "36500d"
+
+
+def stream(spark: SparkSession, settings: RollupSettings, *, since_ns: int | None = None) -> DataFrame:
+    """Pushes as they come, from the oldest on.
+
+    Args:
+        spark: The session.
+        settings: Which source, and its limits.
+        since_ns: Leave out what was received before.
+
+    Returns:
+        A streaming DataFrame of the module's columns.
+    """
+    if settings.source == "kafka":
+        options = _kafka_options(settings.kafka, since_ns)
+        options["maxOffsetsPerTrigger"] = str(settings.kafka.max_offsets)
+        raw = spark.readStream.format("kafka").options(**options).load()
+        return _since(_of_kafka(raw, settings), since_ns)
+    spool = settings.spool_files
+    limit = (
+        {"maxBytesPerTrigger": str(spool.max_bytes)}
+        if spool.max_files is None
+        else {"maxFilesPerTrigger": str(spool.max_files)}
+    )
+    reader = spark.readStream.schema(SPOOL_COLUMNS).options(**_SPOOL_OPTIONS, **limit, maxFileAge=_FOR_EVER)
+    return _since(_of_spool(reader.parquet(_folder(spool)), settings), since_ns)
+
+
+def read(spark: SparkSession, settings: RollupSettings) -> DataFrame:
+    """All pushes that the source holds now, in the same shape."""
+    if settings.source == "kafka":
+        raw = spark.read.format("kafka").options(**_kafka_options(settings.kafka, None)).load()
+        return _of_kafka(raw, settings)
+    reader = spark.read.schema(SPOOL_COLUMNS).options(**_SPOOL_OPTIONS)
+    return _of_spool(reader.parquet(_folder(settings.spool_files)), settings)
+
+
+_SPOOL_OPTIONS: Final = {
+    "recursiveFileLookup": "true",
+    "pathGlobFilter": "*.parquet",
+    # A file may expire between the listing and the reading; the batch counts, and is repeated if one did.
+    "ignoreMissingFiles": "true",
+}
+
+
+def _folder(spool: SpoolFilesSettings) -> str:
+    folder = spool.path.expanduser().resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    return str(folder)
+
+
+def _of_spool(raw: DataFrame, settings: RollupSettings) -> DataFrame:
+    file = f.col("_metadata.file_path")
+    position = f.concat_ws("#", file, f.col("_metadata.row_index"))
+    modified_ns = f.unix_micros("_metadata.file_modification_time") * 1000
+    return _pushes(
+        raw,
+        settings,
+        push_id=f.col("push_id"),
+        client_instance_id=f.col("client_instance_id"),
+        received_at_ns=f.coalesce("received_at_ns", modified_ns),
+        terminating=f.col("terminating"),
+        push_interval_ms=f.col("push_interval_ms"),
+        otlp=f.col("otlp"),
+        position=position,
+        file=file,
+    )
+
+
+def _of_kafka(raw: DataFrame, settings: RollupSettings) -> DataFrame:
+    # By the receiver's headers; a record of somebody else's (a Collector's) has none of them.
+    return _pushes(
+        raw,
+        settings,
+        push_id=_header("push_id"),
+        client_instance_id=f.when(_header("format_version").isNotNull(), f.col("key").cast("string")),
+        received_at_ns=f.coalesce(
+            _header("received_at_ns").try_cast("long"), f.unix_micros("timestamp") * 1000
+        ),
+        terminating=_header("terminating") == "true",
+        push_interval_ms=_header("push_interval_ms").try_cast("long"),
+        otlp=f.col("value"),
+        position=f.concat_ws("/", "topic", "partition", "offset"),
+        file=f.lit(None).cast("string"),
+    )
+
+
+def _header(name: str) -> Column:
+    found = f.filter("headers", lambda header: header["key"] == name)
+    return f.try_element_at(found, f.lit(-1))["value"].cast("string")
+
+
+def _pushes(raw: DataFrame, settings: RollupSettings, **columns: Column) -> DataFrame:
+    columns["push_id"] = f.coalesce(
+        columns["push_id"], f.md5(columns["otlp"]), f.md5(columns["position"].cast("binary"))
+    )
+    columns["terminating"] = f.coalesce(columns["terminating"], f.lit(False))  # noqa: FBT003 -- a value
+    columns["push_interval_ms"] = f.coalesce(
+        columns["push_interval_ms"], f.lit(round(settings.push_interval_s * 1000)).cast("long")
+    )
+    return raw.select(*(column.alias(name) for name, column in columns.items()))
+
+
+def _since(pushes: DataFrame, since_ns: int | None) -> DataFrame:
+    return pushes if since_ns is None else pushes.where(f.col("received_at_ns") >= since_ns)
+
+
+def _kafka_options(kafka: KafkaSettings, since_ns: int | None) -> dict[str, str]:
+    options = {f"kafka.{key}": value.get_secret_value() for key, value in kafka.options.items()}
+    options |= {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers or "",
+        "subscribe": kafka.topic or "",
+        "includeHeaders": "true",
+        # What expired before it was read is counted by the job; stopping would not bring it back.
+        "failOnDataLoss": "false",
+    }
+    if since_ns is None:
+        return options | {"startingOffsets": "earliest"}
+    return options | {
+        "startingTimestamp": str(since_ns // 1_000_000),
+        "startingOffsetsByTimestampStrategy": "latest",
+    }
