@@ -28,6 +28,7 @@ $(STAMP): pyproject.toml requirements.lock requirements-dev.lock
 
 setup: $(STAMP) ## Prepare .venv and the real parts that tests and demo use (cached in the user's cache folder)
 	@$(BIN)/python -m tests.testbed setup
+	@$(BIN)/python -m spark_streaming.jars
 
 demo: setup ## Carry real clients' metrics into a real collector, live in the terminal (DEMO_SECONDS=60 ends by itself)
 	@$(BIN)/python -m examples.demo

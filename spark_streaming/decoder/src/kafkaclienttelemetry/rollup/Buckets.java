@@ -1,0 +1,111 @@
+package kafkaclienttelemetry.rollup;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+/** A histogram's buckets with something in them, as bounds and counts that can be added up over clients. */
+final class Buckets {
+    static final StructType TYPE = new StructType()
+            .add("lower", DataTypes.DoubleType, false)
+            .add("upper", DataTypes.DoubleType, false)
+            .add("count", DataTypes.LongType, false);
+
+    /** Finer exponential histograms are made as coarse as this, or clients would have no buckets in common. */
+    private static final int MAX_SCALE = 3;
+    /** A double's exponents: bounds beyond are taken for the outermost. */
+    private static final double MIN_EXPONENT = -1022;
+    private static final double MAX_EXPONENT = 1024;
+
+    private final List<Object> rows = new ArrayList<>();
+    private double lower;
+    private double upper;
+    private long count;
+
+    private Buckets() {}
+
+    /** Buckets of a histogram with bounds of its own; none where bounds and counts do not fit each other. */
+    static ArrayData explicit(DataPoint point) {
+        Buckets buckets = new Buckets();
+        int size = point.bounds.size();
+        if (point.counts.size() == size + 1 && areBounds(point.bounds)) {
+            for (int index = 0; index <= size; index++) {
+                buckets.add(
+                        index == 0 ? Double.NEGATIVE_INFINITY : point.bounds.getDouble(index - 1),
+                        index == size ? Double.POSITIVE_INFINITY : point.bounds.getDouble(index),
+                        point.counts.get(index));
+            }
+        }
+        return buckets.toArray();
+    }
+
+    private static boolean areBounds(Longs bounds) {
+        double before = Double.NEGATIVE_INFINITY;
+        for (int index = 0; index < bounds.size(); index++) {
+            double bound = bounds.getDouble(index);
+            if (!(bound > before) || bound == Double.POSITIVE_INFINITY) {
+                return false;
+            }
+            before = bound;
+        }
+        return true;
+    }
+
+    /** Buckets of an exponential histogram, from the least value to the greatest. */
+    static ArrayData exponential(DataPoint point) {
+        Buckets buckets = new Buckets();
+        int finer = Math.max(0, point.scale - MAX_SCALE);
+        int scale = point.scale - finer;
+        for (int index = point.negative.counts.size() - 1; index >= 0; index--) {
+            long bucket = bucket(point.negative, index, finer);
+            buckets.add(-bound(bucket + 1, scale), -bound(bucket, scale), point.negative.counts.get(index));
+        }
+        double threshold = point.zeroThreshold > 0 && Value.counts(point.zeroThreshold) ? point.zeroThreshold : 0;
+        buckets.add(0 - threshold, threshold, point.zeroCount);
+        for (int index = 0; index < point.positive.counts.size(); index++) {
+            long bucket = bucket(point.positive, index, finer);
+            buckets.add(bound(bucket, scale), bound(bucket + 1, scale), point.positive.counts.get(index));
+        }
+        return buckets.toArray();
+    }
+
+    private static long bucket(DataPoint.Side side, int index, int finer) {
+        // An index has some 32 bits, so after 63 halvings nothing but its sign is left.
+        return (long) side.offset + index >> Math.min(finer, Long.SIZE - 1);
+    }
+
+    /** Where a bucket begins: strict, because the same bound must come out on every machine. */
+    private static double bound(long bucket, int scale) {
+        double exponent = Math.scalb((double) bucket, -Math.max(scale, -2000));
+        return StrictMath.pow(2, Math.max(MIN_EXPONENT, Math.min(exponent, MAX_EXPONENT)));
+    }
+
+    private void add(double from, double to, long counted) {
+        if (counted == 0) {
+            return;
+        }
+        if (count != 0 && from == lower && to == upper) {
+            count = Value.storableCount(count + Value.storableCount(counted));
+            return;
+        }
+        flush();
+        lower = from;
+        upper = to;
+        count = Value.storableCount(counted);
+    }
+
+    private void flush() {
+        if (count != 0) {
+            rows.add(new GenericInternalRow(new Object[] {lower, upper, count}));
+        }
+    }
+
+    private ArrayData toArray() {
+        flush();
+        return new GenericArrayData(rows.toArray());
+    }
+}

@@ -1,0 +1,137 @@
+package kafkaclienttelemetry.rollup;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** {@code otlp_entries}: who spoke in a push and when, and what depends on the client's other pushes. */
+public final class Entries extends RollUp {
+    static final StructType TYPE = new StructType()
+            .add("error", DataTypes.StringType, true)
+            .add("entries", DataTypes.createArrayType(entryType(), false), false);
+
+    private static final int BREAKDOWN = 16;
+    private static final byte[] NOTHING = {};
+
+    private Entries(byte[] otlp, UTF8String instance, long receivedAtNs, Plan plan) {
+        super(otlp, instance, receivedAtNs, plan);
+    }
+
+    private static StructType entryType() {
+        StructType type = new StructType()
+                .add("time_ns", DataTypes.LongType, false)
+                .add("minute", DataTypes.LongType, false)
+                .add("client_key", DataTypes.LongType, false);
+        for (String label : Labels.NAMES) {
+            type = type.add(label, DataTypes.StringType, !label.equals(Labels.NAMES[Labels.CLIENT_INSTANCE_ID]));
+        }
+        return type.add("pushes", DataTypes.IntegerType, false)
+                .add("points", DataTypes.IntegerType, false)
+                .add("additive", DataTypes.LongType, false)
+                .add("histograms", DataTypes.IntegerType, false)
+                .add("gauges", DataTypes.BinaryType, false)
+                .add("cumulative", DataTypes.BinaryType, false)
+                .add("watched", DataTypes.createArrayType(DataTypes.DoubleType, true), false);
+    }
+
+    /** Reads a push; of one that is not sound it says what is wrong, and at which byte. */
+    public static InternalRow read(byte[] otlp, UTF8String instance, long receivedAtNs, UTF8String plan) {
+        if (otlp == null) {
+            return OtlpFunctions.error("there is no payload");
+        }
+        Entries entries = new Entries(otlp, instance, receivedAtNs, Plan.of(plan));
+        try {
+            entries.run();
+        } catch (MalformedException problem) {
+            return OtlpFunctions.error(problem.getMessage());
+        }
+        List<Object> rows = new ArrayList<>();
+        for (Entry each : entries.entries()) {
+            rows.add(row(each, entries.plan.slots.length));
+        }
+        return new GenericInternalRow(new Object[] {null, new GenericArrayData(rows.toArray())});
+    }
+
+    private static InternalRow row(Entry entry, int slots) {
+        List<Object> values = new ArrayList<>(TYPE.length());
+        values.add(entry.timeNs);
+        values.add(entry.minute);
+        values.add(Text.hash(entry.labels.instance(), Text.SEED));
+        for (int label = 0; label < Labels.NAMES.length; label++) {
+            values.add(entry.labels.get(label));
+        }
+        values.add(entry.isFirst ? 1 : 0);
+        values.add(entry.points);
+        values.add(entry.additive);
+        values.add(entry.histograms);
+        values.add(entry.gauges == null ? NOTHING : entry.gauges.toBytes());
+        values.add(entry.cumulative == null ? NOTHING : entry.cumulative.toBytes());
+        Object[] watched = new Object[slots];
+        for (int slot = 0; entry.watched != null && slot < slots; slot++) {
+            watched[slot] = Double.isNaN(entry.watched[slot]) ? null : (Object) entry.watched[slot];
+        }
+        values.add(new GenericArrayData(watched));
+        return new GenericInternalRow(values.toArray());
+    }
+
+    @Override
+    void number(double value) {
+        entry.additive++;
+        if (rule == Rule.RATE || rule == Rule.LAST || rule == Rule.DISTRIBUTION) {
+            if (entry.gauges == null) {
+                entry.gauges = new Packed(3);
+            }
+            entry.gauges.add(flags(), seriesId(), fleetId, Double.doubleToRawLongBits(value));
+        }
+        if (!isBreakdown) {
+            for (int slot : metric.slots()) {
+                watch(slot, value);
+            }
+        }
+    }
+
+    @Override
+    void cumulative(double value) {
+        if (entry.cumulative == null) {
+            entry.cumulative = new Packed(6);
+        }
+        entry.cumulative.add(
+                flags(),
+                seriesId(),
+                fleetId,
+                identity(),
+                point.startNs,
+                entry.timeNs,
+                Double.doubleToRawLongBits(value));
+    }
+
+    @Override
+    void histogram(long count) {
+        entry.additive += count;
+        entry.histograms++;
+    }
+
+    private int flags() {
+        return rule | (isBreakdown ? BREAKDOWN : 0);
+    }
+
+    private void watch(int slot, double value) {
+        if (entry.watched == null) {
+            entry.watched = new double[plan.slots.length];
+            Arrays.fill(entry.watched, Double.NaN);
+        }
+        double before = entry.watched[slot];
+        boolean isFirst = Double.isNaN(before);
+        entry.watched[slot] = switch (plan.slots[slot]) {
+            case SUM -> isFirst ? value : before + value;
+            case MAX -> isFirst ? value : Math.max(before, value);
+            case POINTS -> isFirst ? 1 : before + 1;
+        };
+    }
+}

@@ -1,0 +1,83 @@
+package kafkaclienttelemetry.rollup;
+
+import java.util.List;
+import org.apache.spark.sql.SparkSessionExtensions;
+import org.apache.spark.sql.catalyst.FunctionIdentifier;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.ExpressionInfo;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
+import org.apache.spark.sql.types.AbstractDataType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.unsafe.types.UTF8String;
+import scala.Function1;
+import scala.Option;
+import scala.Tuple3;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.AbstractFunction1;
+import scala.runtime.BoxedUnit;
+
+/**
+ * The session extension that gives SQL the functions that read pushes.
+ *
+ * <p>They are native expressions on Spark's internal types, which a public Java UDF is not: that one costs
+ * twice as much, for conversions. The API is internal, so the version of Spark is pinned.
+ */
+public final class OtlpFunctions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
+    static final ArrayData NO_ROWS = new GenericArrayData(new Object[0]);
+
+    private static final List<AbstractDataType> PUSH =
+            List.of(DataTypes.BinaryType, DataTypes.StringType, DataTypes.LongType, DataTypes.StringType);
+
+    /** Makes the extension, as Spark does by its class's name. */
+    public OtlpFunctions() {}
+
+    @Override
+    public BoxedUnit apply(SparkSessionExtensions extensions) {
+        register(extensions, "otlp_entries", Entries.class, Entries.TYPE, PUSH);
+        register(extensions, "otlp_points", Points.class, Points.TYPE, PUSH);
+        register(extensions, "otlp_series", Series.class, Series.TYPE, PUSH);
+        register(extensions, "otlp_data_points", DataPoints.class, DataPoints.TYPE, List.of(DataTypes.BinaryType));
+        return BoxedUnit.UNIT;
+    }
+
+    private static void register(
+            SparkSessionExtensions extensions,
+            String name,
+            Class<?> reader,
+            DataType type,
+            List<AbstractDataType> takes) {
+        Function1<Seq<Expression>, Expression> builder = new AbstractFunction1<>() {
+            @Override
+            public Expression apply(Seq<Expression> arguments) {
+                if (arguments.length() != takes.size()) {
+                    throw new IllegalArgumentException(
+                            name + " takes " + takes.size() + " arguments, not " + arguments.length());
+                }
+                // A payload or an instance that is null is the reader's to say something of.
+                return new StaticInvoke(
+                        reader,
+                        type,
+                        "read",
+                        arguments,
+                        CollectionConverters.asScala(takes).toSeq(),
+                        false,
+                        true,
+                        true,
+                        Option.empty());
+            }
+        };
+        extensions.injectFunction(
+                new Tuple3<>(new FunctionIdentifier(name), new ExpressionInfo(reader.getName(), name), builder));
+    }
+
+    /** The result for a push that is not sound, of the functions that can say so. */
+    static InternalRow error(String problem) {
+        return new GenericInternalRow(new Object[] {UTF8String.fromString(problem), NO_ROWS});
+    }
+}

@@ -1,0 +1,39 @@
+package kafkaclienttelemetry.rollup;
+
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+
+/** Columns of 64 bits and one of a byte, which are packed one after the other, little-endian. */
+final class Packed {
+    private final Longs[] columns;
+    private final Longs flags = new Longs();
+
+    Packed(int columns) {
+        this.columns = new Longs[columns];
+        for (int index = 0; index < columns; index++) {
+            this.columns[index] = new Longs();
+        }
+    }
+
+    void add(int flag, long... values) {
+        for (int index = 0; index < columns.length; index++) {
+            columns[index].add(values[index]);
+        }
+        flags.add(flag);
+    }
+
+    byte[] toBytes() {
+        int size = flags.size();
+        ByteBuffer packed = ByteBuffer.allocate(size * (columns.length * Long.BYTES + 1));
+        packed.order(ByteOrder.LITTLE_ENDIAN);
+        for (Longs column : columns) {
+            for (int index = 0; index < size; index++) {
+                packed.putLong(column.get(index));
+            }
+        }
+        for (int index = 0; index < size; index++) {
+            packed.put((byte) flags.get(index));
+        }
+        return packed.array();
+    }
+}

@@ -1,0 +1,243 @@
+package kafkaclienttelemetry.rollup;
+
+import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import org.apache.spark.sql.catalyst.expressions.XXH64;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * Walks through a push as the roll-up sees it: each data point with its entry, its rule and its series.
+ *
+ * <p>What is not for the roll-up (NaN, no recorded value, a cumulative histogram) is counted in its entry, and
+ * nothing else is told of it.
+ */
+abstract class RollUp extends PushWalk {
+    /** Data points that have each so few bytes could make entries which are far larger. */
+    static final int MAX_ENTRIES = 128;
+
+    private static final long MINUTE_NS = 60_000_000_000L;
+    private static final UTF8String CLIENTS = UTF8String.fromString("kafka.client.telemetry.clients");
+    private static final UTF8String PUSHES = UTF8String.fromString("kafka.client.telemetry.pushes");
+    private static final byte[] TOPIC = "topic".getBytes(StandardCharsets.US_ASCII);
+    private static final byte[] NODE_ID = "node_id".getBytes(StandardCharsets.US_ASCII);
+    /** What clients send for it where the receiver does not normalise names. */
+    private static final byte[] SENT_NODE_ID = "node.id".getBytes(StandardCharsets.US_ASCII);
+    private static final byte[] NODE_ROLE = "node_role".getBytes(StandardCharsets.US_ASCII);
+
+    private record EntryKey(UTF8String instance, long timeNs) {}
+
+    final Plan plan;
+    private final UTF8String fallbackInstance;
+    private final long receivedAtNs;
+
+    private final Map<EntryKey, Entry> entries = new LinkedHashMap<>();
+    private final Map<UTF8String, Integer> entriesOf = new HashMap<>();
+
+    // Of the resource, the metric and the point that are at hand.
+    Labels labels;
+    Plan.Metric metric;
+    byte rule;
+    private boolean isCumulative;
+    private boolean isLeftOut;
+    private long nameHash;
+    long fleetId;
+    private long seriesSeed;
+    Entry entry;
+    UTF8String topic;
+    UTF8String nodeId;
+    UTF8String nodeRole;
+    boolean isBreakdown;
+    private long attributesHash;
+
+    RollUp(byte[] otlp, UTF8String fallbackInstance, long receivedAtNs, Plan plan) {
+        super(otlp);
+        this.fallbackInstance = fallbackInstance;
+        this.receivedAtNs = receivedAtNs;
+        this.plan = plan;
+    }
+
+    /** A number counts: by {@link #rule}, which is the sum of deltas, or a gauge's. */
+    abstract void number(double value);
+
+    /** The value of a monotonic cumulative sum, of which the difference to the last one will count. */
+    abstract void cumulative(double value);
+
+    /** A histogram of deltas, or a summary, of at least one value. */
+    abstract void histogram(long count);
+
+    /** All entries that are wanted, in the order in which they first came. */
+    final Iterable<Entry> entries() {
+        return entries.values().stream().filter(each -> each.isKept)::iterator;
+    }
+
+    /** Goes through the push, and then through what is added to each one: who spoke, and how often. */
+    final void run() throws MalformedException {
+        walk();
+        point.startNs = 0;
+        for (Entry each : entries()) {
+            entry = each;
+            labels = each.labels;
+            synthetic(CLIENTS, Rule.LAST);
+            if (each.isFirst) {
+                synthetic(PUSHES, Rule.SUM);
+            }
+        }
+    }
+
+    private void synthetic(UTF8String named, byte combines) {
+        name = named;
+        type = MetricType.GAUGE;
+        rule = combines;
+        metric = Plan.Metric.UNKNOWN;
+        beginSeries();
+        beginPoint();
+        number(1);
+    }
+
+    @Override
+    final void beginResource() throws MalformedException {
+        labels = new Labels();
+        readResource();
+        labels.complete(fallbackInstance);
+    }
+
+    @Override
+    final void resourceAttribute() {
+        labels.take(attribute);
+    }
+
+    @Override
+    final void beginMetric() {
+        name = Text.storable(name);
+        metric = plan.metric(name);
+        byte known = metric.code();
+        isCumulative = false;
+        isLeftOut = false;
+        switch (type) {
+            case GAUGE -> {
+                byte gauge = known < 0 ? Rule.bySuffix(name) : known;
+                rule = gauge == Rule.SUM ? Rule.LAST : gauge;
+            }
+            case SUM -> {
+                isCumulative = temporality == CUMULATIVE && isMonotonic;
+                isLeftOut = temporality != DELTA && temporality != CUMULATIVE;
+                rule = temporality == CUMULATIVE && !isMonotonic ? Rule.LAST : Rule.SUM;
+            }
+            case HISTOGRAM, EXPONENTIAL_HISTOGRAM -> {
+                isLeftOut = temporality != DELTA;
+                rule = Rule.DISTRIBUTION;
+            }
+            case SUMMARY -> rule = Rule.DISTRIBUTION;
+        }
+        // Nobody but this roll-up says how many clients there are.
+        isLeftOut |= name.equals(CLIENTS) || name.equals(PUSHES);
+        beginSeries();
+    }
+
+    private void beginSeries() {
+        nameHash = Text.hash(name, Text.SEED);
+        fleetId = labels.fleetId(nameHash);
+        seriesSeed = labels.seriesSeed(nameHash);
+    }
+
+    @Override
+    final void beginPoint() {
+        topic = null;
+        nodeId = null;
+        nodeRole = null;
+        isBreakdown = false;
+        attributesHash = 0;
+    }
+
+    @Override
+    public final void pointAttribute() throws MalformedException {
+        attribute.read();
+        if (attribute.hasKey(TOPIC)) {
+            topic = Text.storable(attribute.text());
+        } else if (attribute.hasKey(NODE_ID) || attribute.hasKey(SENT_NODE_ID)) {
+            nodeId = Text.storable(attribute.text());
+        } else if (attribute.hasKey(NODE_ROLE)) {
+            nodeRole = Text.storable(attribute.text());
+        }
+        for (byte[] finer : metric.finer()) {
+            isBreakdown |= attribute.hasKey(finer);
+        }
+        if (isCumulative) { // added up, so that their order is of no matter
+            attributesHash += Text.hashAll(Text.SEED, attribute.key(), attribute.text());
+        }
+    }
+
+    @Override
+    final void endPoint() throws MalformedException {
+        entry = entry(point.timeNs);
+        entry.points++;
+        if (isLeftOut || !entry.isKept || !point.isRecorded()) {
+            return;
+        }
+        if (type == MetricType.GAUGE || type == MetricType.SUM) {
+            if (point.hasValue && Value.counts(point.value)) {
+                double value = Value.storable(point.value);
+                if (isCumulative) {
+                    cumulative(value);
+                } else {
+                    number(value);
+                }
+            }
+        } else if (point.count != 0) {
+            histogram(Value.storableCount(point.count));
+        }
+    }
+
+    /** The id of the series of the point at hand; the same dimensions have the same id in every push. */
+    final long seriesId() {
+        long which = (topic == null ? 0 : 1)
+                | (nodeId == null ? 0 : 2)
+                | (nodeRole == null ? 0 : 4)
+                | (isBreakdown ? 8 : 0);
+        long id = XXH64.hashLong(which, seriesSeed);
+        if (topic != null) {
+            id = Text.hash(topic, id);
+        }
+        if (nodeId != null) {
+            id = Text.hash(nodeId, id);
+        }
+        return nodeRole == null ? id : Text.hash(nodeRole, id);
+    }
+
+    /** What tells a cumulative sum from the client's others: its metric and all attributes of the point. */
+    final long identity() {
+        return XXH64.hashLong(attributesHash, nameHash);
+    }
+
+    private Entry entry(long pointNs) throws MalformedException {
+        boolean isBelievable = pointNs > 0
+                && pointNs - receivedAtNs <= plan.maxAheadNs
+                && receivedAtNs - pointNs <= plan.maxBehindNs;
+        long timeNs = isBelievable ? pointNs : receivedAtNs;
+        if (entry != null && entry.labels == labels && entry.timeNs == timeNs) {
+            return entry;
+        }
+        UTF8String instance = labels.instance();
+        if (instance == null) {
+            throw new MalformedException("a resource with data points has no client_instance_id");
+        }
+        Entry known = entries.get(new EntryKey(instance, timeNs));
+        if (known != null) {
+            return known;
+        }
+        int before = entriesOf.merge(instance, 1, Integer::sum) - 1;
+        if (before >= MAX_ENTRIES) {
+            timeNs = receivedAtNs;
+            known = entries.get(new EntryKey(instance, timeNs));
+            if (known != null) {
+                return known;
+            }
+        }
+        long minute = Math.floorDiv(timeNs, MINUTE_NS);
+        Entry created = new Entry(labels, timeNs, minute, before == 0, minute >= plan.minMinute);
+        entries.put(new EntryKey(instance, timeNs), created);
+        return created;
+    }
+}
