@@ -193,7 +193,8 @@ class Job:
         with self._turn, self._store.tick(now_ns, closed=closed) as tick:
             nothing = ENTRY_ROWS.empty_table()
             clients = tick.clients_to_carry(closed)
-            settlement = settle(nothing, tick.contributions(pairs_of(nothing, clients)), clients, closed=closed)
+            stored = tick.contributions(pairs_of(nothing, clients))
+            settlement = settle(nothing, stored, clients, closed=closed)
             tick.merge(settlement.rows)
             tick.put_contributions(settlement.contributions)
             tick.put_clients(settlement.clients, nothing)

@@ -27,12 +27,13 @@ __all__ = ["PREFIX", "RESERVED", "merge", "origin", "unquoted", "variable_name"]
 
 PREFIX = "KAFKA_TELEMETRY_"
 
-#: Variables of the command line, which are no settings.
+#: Variables of the command line and the roll-up, which are no settings.
 RESERVED = frozenset(
     {
         "KAFKA_TELEMETRY_URL",
         "KAFKA_TELEMETRY_CONFIG",
         "KAFKA_TELEMETRY_TOKEN",
+        "KAFKA_TELEMETRY_JARS",
         "KAFKA_TELEMETRY_ROLLUP_CONFIG",
         "KAFKA_TELEMETRY_ROLLUP_POSTGRES",
     }

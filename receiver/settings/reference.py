@@ -48,9 +48,9 @@ with two underscores between the parts and a list's index as a number, counted f
 YAML. A text is taken as it stands; `null` is null where the key takes null. In a plugin's own keys, JSON is
 read as JSON (`5`, `true`, `"5"`, `["a"]`), anything else is text, and the keys become lower case. A variable
 with the prefix that names no key stops the start. Passed by are only `KAFKA_TELEMETRY_URL`,
-`KAFKA_TELEMETRY_TOKEN`, `KAFKA_TELEMETRY_CONFIG`, `KAFKA_TELEMETRY_ROLLUP_CONFIG` and
-`KAFKA_TELEMETRY_ROLLUP_POSTGRES`, which the command line reads, and the variables that Kubernetes sets for a
-Service of that name.
+`KAFKA_TELEMETRY_TOKEN`, `KAFKA_TELEMETRY_CONFIG`, `KAFKA_TELEMETRY_ROLLUP_CONFIG`,
+`KAFKA_TELEMETRY_ROLLUP_POSTGRES` and `KAFKA_TELEMETRY_JARS`, which the command line and the roll-up read, and
+the variables that Kubernetes sets for a Service of that name.
 
 **Secrets** can be kept out of the file: a key of the type *text or {file: PATH}* takes
 `{file: /run/secrets/token}`, and the file's text is used without its last newline.

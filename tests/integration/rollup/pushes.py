@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,5 +128,5 @@ def spool(folder: Path, name: str, pushes: Iterable[Spooled]) -> Path:
     into.mkdir(parents=True, exist_ok=True)
     hidden, shown = into / f"_{name}", into / f"{name}.parquet"
     pq.write_table(pa.Table.from_pylist([one.row() for one in pushes], schema=SCHEMA), hidden)
-    os.replace(hidden, shown)
+    hidden.replace(shown)
     return shown

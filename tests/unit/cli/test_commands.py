@@ -48,6 +48,10 @@ def test_every_command_has_help_with_an_example(run: Run) -> None:
         ("series",),
         ("plugins",),
         ("token", "new"),
+        ("rollup", "run"),
+        ("rollup", "migrate"),
+        ("rollup", "rebuild"),
+        ("rollup", "status"),
     }
     for path in found:
         result = run(*path, "--help")
