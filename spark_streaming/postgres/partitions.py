@@ -20,7 +20,9 @@ Span = Literal["hour", "day", "month"]
 
 #: Each partitioned table and the span of its partitions.
 PARTITIONED: Final[dict[str, Span]] = {
-    **{kind.table(grain): grain.partition for kind in TOTALS for grain in GRAINS if grain.name in kind.grains},
+    **{
+        kind.table(grain): grain.partition for kind in TOTALS for grain in GRAINS if grain.name in kind.grains
+    },
     "push": "day",
     "contribution": "hour",
 }

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from psycopg import sql
 
-__all__ = ["storable", "stage"]
+__all__ = ["stage", "storable"]
 
 _TYPES: Final[dict[pa.DataType, tuple[str, str]]] = {
     pa.int64(): ("bigint", ">i8"),
@@ -53,9 +53,9 @@ def stage(cursor: psycopg.Cursor[Any], name: str, table: pa.Table) -> None:
     )
     target = sql.Identifier("pg_temp", name)
     cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(target))
-    cursor.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DROP").format(
-        sql.Identifier(name), columns
-    ))
+    cursor.execute(
+        sql.SQL("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DROP").format(sql.Identifier(name), columns)
+    )
     textual = pa.string() in table.schema.types
     form = sql.SQL("csv" if textual else "binary")
     with cursor.copy(sql.SQL("COPY {} FROM STDIN (FORMAT {})").format(target, form)) as copy:

@@ -124,7 +124,8 @@ class Totals:
         """
         cursor.execute(
             sql.SQL(
-                "INSERT INTO {table} AS old (bucket, {columns}) SELECT {bucket}, {key}, {values} FROM {finer} "
+                "INSERT INTO {table} AS old (bucket, {columns}) "
+                "SELECT {bucket}, {key}, {values} FROM {finer} "
                 "WHERE bucket >= {bucket} AND bucket < {end} GROUP BY {key} "
                 "ON CONFLICT ({target}) DO UPDATE SET {changes} WHERE ({old}) IS DISTINCT FROM ({new})"
             ).format(

@@ -218,7 +218,7 @@ CREATE INDEX client_state_to_carry ON client_state (client_key) WHERE NOT termin
 CREATE TABLE catalogue (
     metric text PRIMARY KEY,
     kind text NOT NULL,
-    unit text NOT NULL,
+    unit text,
     description text NOT NULL,
     combines text NOT NULL,
     required boolean NOT NULL,

@@ -1,0 +1,141 @@
+"""Owns what only a batch does: which pushes are known, dead letters, its row of the ledger.
+
+It neither begins nor ends the transaction, and does not decide what is added up.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+
+from spark_streaming.postgres.seen import SeenSeries
+from spark_streaming.postgres.staging import stage, storable
+from spark_streaming.postgres.transaction import DAY, DAYS_AHEAD, EPOCH, TIME, Transaction
+from spark_streaming.postgres.values import BatchStatistics, Retention
+
+__all__ = ["DEAD_LETTER_ROWS", "Batch"]
+
+#: What could not be read: where it came from, why not, and the payload.
+DEAD_LETTER_ROWS: Final = pa.schema(
+    [
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("position", pa.string(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("payload", pa.binary(), nullable=False),
+    ]
+)
+_KEPT_PAYLOADS: Final = 1000
+_KEPT_PAYLOAD_BYTES: Final = 65_536
+_DAY_NS: Final = 86_400_000_000_000
+
+
+class Batch(Transaction):
+    """The transaction of one batch. :meth:`Store.batch` makes it, and commits or rolls back.
+
+    Args:
+        connection: In the transaction, which holds the store's lock and the batch's row of the ledger.
+        retention: How long things are kept.
+        seen: Which series are known to be in the database.
+        query_id: Spark's id of the query.
+        batch_id: Its number of the batch.
+    """
+
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        *,
+        retention: Retention,
+        seen: SeenSeries,
+        query_id: str,
+        batch_id: int,
+    ) -> None:
+        super().__init__(connection, retention=retention, seen=seen)
+        self._id = (query_id, batch_id)
+
+    def known(self, push_ids: pa.Array, received_at_ns: pa.Array) -> set[str]:
+        """Which pushes are in already; the others are from now on.
+
+        A push is looked for among those received from the day before to the day after it was.
+
+        Args:
+            push_ids: Strings, each once.
+            received_at_ns: When each was received (int64).
+
+        Returns:
+            Those that are known.
+        """
+        days = np.asarray(received_at_ns.to_numpy(zero_copy_only=False)) // _DAY_NS
+        # A clock that is far off gets no partitions of its own, but its pushes still count once.
+        today = (self._today - EPOCH).days
+        days = np.clip(days, today - self._retention.hour_days, today + DAYS_AHEAD)
+        table = pa.table({"push_id": push_ids, "received_at": pa.array(days * 86_400_000_000).cast(TIME)})
+        stage(self._cursor, "staged_push", table)
+        found: set[str] = set()
+        for number in np.unique(days).tolist():
+            day = EPOCH + timedelta(days=number)
+            self._partitions.ensure("push", [day])
+            # The days are constants, so that the planner looks at three partitions only.
+            span = {
+                "day": sql.Literal(day),
+                "since": sql.Literal(day - DAY),
+                "end": sql.Literal(day + 2 * DAY),
+            }
+            digest = sql.SQL("encode(substring(sha256(convert_to(s.push_id, 'UTF8')) FOR 16), 'hex')::uuid")
+            self._cursor.execute(
+                sql.SQL(
+                    "DELETE FROM pg_temp.staged_push s USING push p WHERE p.push_id = {digest} AND "
+                    "s.received_at = {day} AND p.received_at >= {since} AND p.received_at < {end} "
+                    "RETURNING s.push_id"
+                ).format(digest=digest, **span)
+            )
+            found.update(push_id for (push_id,) in self._cursor)
+            self._cursor.execute(
+                sql.SQL(
+                    "INSERT INTO push (push_id, received_at) SELECT {digest}, s.received_at "
+                    "FROM pg_temp.staged_push s WHERE s.received_at = {day}"
+                ).format(digest=digest, **span)
+            )
+        return found
+
+    def dead_letters(self, letters: pa.Table) -> None:
+        """Keep payloads that could not be read: 64 KiB each of the first 1000, of others only why.
+
+        Args:
+            letters: ``DEAD_LETTER_ROWS``.
+        """
+        texts = [storable(letters[name]).to_pylist() for name in ("source", "position", "reason")]
+        with self._cursor.copy(
+            "COPY dead_letter (query_id, batch_id, source, position, reason, bytes, payload) "
+            "FROM STDIN (FORMAT binary)"
+        ) as copy:
+            copy.set_types(["text", "int8", "text", "text", "text", "int8", "bytea"])
+            for number, (*where, payload) in enumerate(
+                zip(*texts, letters["payload"].to_pylist(), strict=True)
+            ):
+                kept = payload[:_KEPT_PAYLOAD_BYTES] if number < _KEPT_PAYLOADS else b""
+                copy.write_row((*self._id, *where, len(payload), kept))
+
+    def record(self, statistics: BatchStatistics) -> None:
+        """Write what the batch was made of into its row of the ledger."""
+        newest = statistics.newest_received_at_ns
+        self._cursor.execute(
+            "UPDATE ledger SET committed_at = clock_timestamp(), pushes = %s, repeats = %s, "
+            "points = %s, rows = %s, dead_letters = %s, left_out = %s, newest_received_at = %s, "
+            "duration_s = %s WHERE (query_id, batch_id) = (%s, %s)",
+            (
+                statistics.pushes,
+                statistics.repeats,
+                statistics.points,
+                statistics.rows,
+                statistics.dead_letters,
+                self._left_out,
+                None if newest is None else EPOCH + timedelta(microseconds=newest // 1000),
+                statistics.duration_s,
+                *self._id,
+            ),
+        )

@@ -1,0 +1,168 @@
+"""Owns the schema's versions, the files in ``schema/``, each done once, and what each start fills anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from importlib.resources import files
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+
+from spark_streaming.catalogue import metrics
+from spark_streaming.postgres.values import Retention, StoreError
+
+__all__ = ["migrate"]
+
+_OLDEST_SERVER: Final = 140_000
+#: What may be read beside the views: tables that are the interface themselves.
+_READABLE_TABLES: Final = ("catalogue", "software", "finding", "ledger")
+_READABLE_OF_DEAD_LETTERS: Final = (
+    "seen_at",
+    "query_id",
+    "batch_id",
+    "source",
+    "position",
+    "reason",
+    "bytes",
+)
+
+#: The names by which clients call themselves, and the catalogue's name of what they are.
+_SOFTWARE: Final = (
+    ("apache-kafka-java", "java"),
+    ("librdkafka", "librdkafka"),
+    ("confluent-kafka-python", "librdkafka"),
+    ("confluent-kafka-go", "librdkafka"),
+    ("confluent-kafka-dotnet", "librdkafka"),
+    ("confluent-kafka-javascript", "librdkafka"),
+    ("kgo", "franz-go"),
+    ("franz-go", "franz-go"),
+    ("dekaf", "dekaf"),
+)
+
+
+def migrate(
+    connection: psycopg.Connection[Any], *, retention: Retention, reader_role: str | None
+) -> list[str]:
+    """Bring the schema to what this version knows.
+
+    Args:
+        connection: In a transaction that holds the store's lock.
+        retention: For the first horizons.
+        reader_role: The role that may read the views.
+
+    Returns:
+        The names of the migrations that were done.
+
+    Raises:
+        StoreError: The schema is newer than this version, the server too old, or a right is missing.
+        psycopg.Error: The database refuses.
+    """
+    version = connection.info.server_version
+    if version < _OLDEST_SERVER:
+        raise StoreError(f"PostgreSQL {version // 10_000} is too old: 14 is the oldest that works")
+    done = _migrated(connection)
+    if done is None:
+        _create(connection)
+    names = {name for name, _ in _scripts()}
+    unknown = sorted(set(done or ()) - names)
+    if unknown:
+        raise StoreError(
+            f"the schema telemetry has migrations that this version does not know ({', '.join(unknown)}): "
+            "a newer version made it; upgrade this one"
+        )
+    fresh = []
+    for name, script in _scripts():
+        if name not in (done or ()):
+            connection.execute(script)
+            connection.execute("INSERT INTO migration (name) VALUES (%s)", [name])
+            fresh.append(name)
+    connection.execute(
+        "INSERT INTO horizon (minutes_from, hours_from, days_from) "
+        "SELECT today - %s, today - %s, today - %s FROM date_trunc('day', now()) AS today "
+        "WHERE NOT EXISTS (SELECT FROM horizon)",
+        [timedelta(days=days) for days in (retention.minute_days, retention.hour_days, retention.day_days)],
+    )
+    _fill(connection)
+    if reader_role is not None:
+        _let_read(connection, reader_role)
+    return fresh
+
+
+def _migrated(connection: psycopg.Connection[Any]) -> list[str] | None:
+    if connection.execute("SELECT to_regclass('telemetry.migration')").fetchone() == (None,):
+        return None
+    return [name for (name,) in connection.execute("SELECT name FROM migration")]
+
+
+def _create(connection: psycopg.Connection[Any]) -> None:
+    try:
+        # IF NOT EXISTS would ask for the right to create it where somebody else has.
+        if connection.execute("SELECT to_regnamespace('telemetry')").fetchone() == (None,):
+            connection.execute("CREATE SCHEMA telemetry")
+        connection.execute(
+            "CREATE TABLE migration (name text PRIMARY KEY, done_at timestamptz NOT NULL DEFAULT now())"
+        )
+    except psycopg.errors.InsufficientPrivilege:
+        raise StoreError(
+            f"the role {connection.info.user} may not create the schema telemetry: as a superuser, run "
+            f'CREATE SCHEMA telemetry AUTHORIZATION "{connection.info.user}"'
+        ) from None
+
+
+def _scripts() -> Iterator[tuple[str, bytes]]:
+    folder = files("spark_streaming.postgres") / "schema"
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        yield file.name.removesuffix(".sql"), file.read_bytes()
+
+
+def _fill(connection: psycopg.Connection[Any]) -> None:
+    columns = (
+        "name",
+        "kind",
+        "unit",
+        "description",
+        "combines",
+        "required",
+        "clients",
+        "draft_name",
+        "released_names",
+    )
+    connection.execute("DELETE FROM catalogue; DELETE FROM software")
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            sql.SQL("INSERT INTO catalogue (metric, {}) VALUES ({})").format(
+                sql.SQL(", ").join(map(sql.Identifier, columns[1:])),
+                sql.SQL(", ").join([sql.Placeholder()] * len(columns)),
+            ),
+            [[_plain(getattr(metric, column)) for column in columns] for metric in metrics()],
+        )
+        cursor.executemany("INSERT INTO software VALUES (%s, %s)", _SOFTWARE)
+
+
+def _plain(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _let_read(connection: psycopg.Connection[Any], name: str) -> None:
+    role = sql.Identifier(name)
+    if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [name]).fetchone() is None:
+        try:
+            connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(role))
+        except psycopg.errors.InsufficientPrivilege:
+            raise StoreError(
+                f"the role {connection.info.user} may not create the role {name}: as a superuser, run "
+                f'CREATE ROLE "{name}" NOLOGIN, or leave the role out of the settings'
+            ) from None
+    views = connection.execute("SELECT viewname FROM pg_views WHERE schemaname = 'telemetry'").fetchall()
+    readable = [*(view for (view,) in views), *_READABLE_TABLES]
+    connection.execute(sql.SQL("GRANT USAGE ON SCHEMA telemetry TO {}").format(role))
+    connection.execute(
+        sql.SQL("GRANT SELECT ON {} TO {}").format(sql.SQL(", ").join(map(sql.Identifier, readable)), role)
+    )
+    connection.execute(
+        sql.SQL("GRANT SELECT ({}) ON dead_letter TO {}").format(
+            sql.SQL(", ").join(map(sql.Identifier, _READABLE_OF_DEAD_LETTERS)), role
+        )
+    )

@@ -1,0 +1,167 @@
+"""Owns what is done once a minute: hours and days from minutes, and what has expired."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from time import monotonic
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+
+from spark_streaming.contributions import ClientState
+from spark_streaming.postgres import clients
+from spark_streaming.postgres.partitions import PARTITIONED, beginning
+from spark_streaming.postgres.seen import SeenSeries
+from spark_streaming.postgres.tables import GRAINS, TOTALS, Grain
+from spark_streaming.postgres.transaction import Transaction
+from spark_streaming.postgres.values import Retention
+
+__all__ = ["Tick"]
+
+_DAY: Final = timedelta(days=1)
+#: An hour that grows is computed again once a minute, or less often when that takes long: a twentieth of
+#: the time at most goes into it.
+_AT_LEAST_EVERY_S: Final = 55
+_REST: Final = 20
+
+
+class Tick(Transaction):
+    """A transaction that belongs to no batch. :meth:`Store.tick` makes it, and commits or rolls back.
+
+    Args:
+        connection: In the transaction, which holds the store's lock.
+        retention: How long things are kept.
+        seen: Which series are known to be in the database.
+        now_ns: The time, nanoseconds since the epoch.
+    """
+
+    def __init__(
+        self, connection: psycopg.Connection[Any], *, retention: Retention, seen: SeenSeries, now_ns: int
+    ) -> None:
+        super().__init__(connection, retention=retention, seen=seen)
+        # A clock that is ahead must not expire anything: the earlier of two counts.
+        self._clock = min(self._now, datetime.fromtimestamp(now_ns / 1e9, UTC))
+
+    def clients_to_carry(self, closed: int) -> dict[int, ClientState]:
+        """The clients that have not left, and whose counts do not reach as far as they have to.
+
+        Args:
+            closed: Minutes up to and with this one are over.
+
+        Returns:
+            Their states by key.
+        """
+        return clients.states(
+            self._binary,
+            sql.SQL("NOT terminated AND covered_until < carry_to AND covered_until < %s"),
+            [closed],
+        )
+
+    def compute_hours_and_days(self, *, all_of_them: bool = False) -> int:
+        """Make hours equal to their minutes, then days equal to their hours, where rows came.
+
+        Args:
+            all_of_them: Not only those whose turn it is.
+
+        Returns:
+            How many hours and days were computed.
+        """
+        done = 0
+        for finer, grain in pairwise(GRAINS):
+            done += self._compute(grain, finer, before=None if all_of_them else self._now)
+        return done
+
+    def expire(self) -> None:
+        """Let go of what is kept long enough, and make the partitions of the next days.
+
+        Partitions that somebody reads for longer than two seconds go at a later tick.
+        """
+        today, kept = beginning("day", self._clock), self._retention
+        due = {"1m": kept.minute_days, "1h": kept.hour_days, "1d": kept.day_days}
+        for grain, coarser in zip(GRAINS, (*GRAINS[1:], None), strict=True):
+            until = today - due[grain.name] * _DAY
+            if until > self._horizons[grain.name]:
+                if coarser is not None:
+                    # What goes must be in the coarser table before, as it can't be computed afterwards.
+                    self._compute(coarser, grain, until=until)
+                self._horizons[grain.name] = until
+        self._cursor.execute(
+            "UPDATE horizon SET minutes_from = %s, hours_from = %s, days_from = %s",
+            [*self._horizons.values()],
+        )
+        for table, span in PARTITIONED.items():
+            times = [self._now, self._now + timedelta(hours=1)]
+            self._partitions.ensure(table, times if span == "hour" else [today, today + _DAY])
+        self._delete(today)
+        self._drop(today)
+
+    def _delete(self, today: datetime) -> None:
+        kept, now = self._retention, self._clock
+        self._cursor.execute(
+            "DELETE FROM dead_letter WHERE seen_at < %s", [now - kept.dead_letter_days * _DAY]
+        )
+        self._cursor.execute("DELETE FROM finding WHERE last_seen < %s", [now - kept.finding_days * _DAY])
+        self._cursor.execute(
+            "DELETE FROM ledger l WHERE committed_at < %s AND EXISTS "
+            "(SELECT FROM ledger n WHERE n.query_id = l.query_id AND n.batch_id > l.batch_id)",
+            [now - kept.ledger_days * _DAY],
+        )
+        self._cursor.execute(
+            "UPDATE horizon SET expired_on = %(day)s WHERE expired_on IS DISTINCT FROM %(day)s",
+            {"day": today},
+        )
+        if self._cursor.rowcount:
+            self._cursor.execute(
+                "DELETE FROM client_state WHERE last_seen < %s", [now - kept.hour_days * _DAY]
+            )
+            unseen = (today - (kept.day_days + 31) * _DAY).date()
+            self._cursor.execute("DELETE FROM series WHERE last_day < %s", [unseen])
+            self._cursor.execute("DELETE FROM fleet_series WHERE last_day < %s", [unseen])
+            self._cursor.execute(
+                "DELETE FROM coarse WHERE NOT dirty AND bucket < CASE grain WHEN '1h' THEN %s ELSE %s END",
+                [self._horizons["1m"], self._horizons["1h"]],
+            )
+
+    def _drop(self, today: datetime) -> None:
+        # While old pushes are read again, their ids are needed, however old they are.
+        (newest,) = self._cursor.execute(
+            "SELECT newest_received_at FROM ledger WHERE newest_received_at IS NOT NULL "
+            "ORDER BY committed_at DESC LIMIT 1"
+        ).fetchone() or (self._clock,)
+        expired = {kind.table(grain): self._horizons[grain.name] for kind in TOTALS for grain in GRAINS}
+        expired["push"] = min(today, beginning("day", newest)) - self._retention.push_days * _DAY
+        expired["contribution"] = self._clock - timedelta(hours=self._retention.contribution_hours)
+        try:
+            with self.connection.transaction():
+                self._cursor.execute("SET LOCAL lock_timeout = '2s'")
+                for table in PARTITIONED:
+                    self._partitions.drop(table, before=expired[table])
+        except psycopg.errors.LockNotAvailable:
+            return
+
+    def _compute(
+        self, grain: Grain, finer: Grain, *, before: datetime | None = None, until: datetime | None = None
+    ) -> int:
+        due = self._cursor.execute(
+            "SELECT bucket FROM coarse WHERE grain = %s AND dirty AND bucket >= %s "
+            "AND due_at <= coalesce(%s::timestamptz, 'infinity') "
+            "AND bucket < coalesce(%s::timestamptz, 'infinity') "
+            "ORDER BY bucket",
+            (grain.name, self._horizons[finer.name], before, until),
+        ).fetchall()
+        for (bucket,) in due:
+            started = monotonic()
+            for totals in TOTALS:
+                if grain.name in totals.grains:
+                    self._partitions.ensure(totals.table(grain), [bucket])
+                    totals.compute(self._cursor, grain, finer, bucket)
+            rest = max(_AT_LEAST_EVERY_S, _REST * (monotonic() - started))
+            self._cursor.execute(
+                "UPDATE coarse SET dirty = false, due_at = clock_timestamp() + %s "
+                "WHERE (grain, bucket) = (%s, %s)",
+                (timedelta(seconds=rest), grain.name, bucket),
+            )
+            self._mark_coarser(grain, [bucket])
+        return len(due)

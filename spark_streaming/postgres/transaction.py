@@ -1,0 +1,265 @@
+"""Owns what every transaction can read and write: series, totals, contributions, clients.
+
+It neither begins nor ends the transaction, and does not decide what is added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+from psycopg import sql
+
+from spark_streaming.contributions import ClientState, Contribution
+from spark_streaming.postgres import clients
+from spark_streaming.postgres.partitions import Partitions, beginning
+from spark_streaming.postgres.seen import SeenSeries
+from spark_streaming.postgres.staging import stage
+from spark_streaming.postgres.tables import (
+    CLIENTS,
+    FLEETS,
+    GRAINS,
+    HISTOGRAMS,
+    SERIES,
+    SPREADS,
+    Grain,
+    Totals,
+)
+from spark_streaming.postgres.values import Retention, StoreError
+
+__all__ = ["DAY", "DAYS_AHEAD", "EPOCH", "TIME", "Transaction"]
+
+#: Clocks that are ahead are believed for so long; what is later is left out.
+DAYS_AHEAD: Final = 2
+DAY: Final = timedelta(days=1)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+TIME: Final = pa.timestamp("us", "UTC")
+
+
+class Transaction:
+    """What batches and ticks have in common.
+
+    Every method may raise ``psycopg.Error``, which leaves the store's block as a :class:`StoreError`.
+
+    Args:
+        connection: In the transaction, which holds the store's lock.
+        retention: How long things are kept.
+        seen: Which series are known to be in the database.
+
+    Raises:
+        psycopg.Error: The horizons and partitions can't be read.
+    """
+
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        *,
+        retention: Retention,
+        seen: SeenSeries,
+    ) -> None:
+        #: For who reads and writes further tables in the same transaction.
+        self.connection = connection
+        self._cursor = connection.cursor()
+        self._binary = connection.cursor(binary=True)
+        self._retention = retention
+        self._left_out = 0
+        self._partitions = Partitions(self._cursor)
+        ((self._now, *horizons),) = self._cursor.execute(
+            "SELECT now(), minutes_from, hours_from, days_from FROM horizon"
+        )
+        self._today = beginning("day", self._now)
+        self._horizons = dict(zip((grain.name for grain in GRAINS), horizons, strict=True))
+        seen.begin(self._today)
+        self._seen = seen
+
+    def merge(self, rows: pa.Table) -> None:
+        """Add rows up into minutes, by series, by fleet and by spread.
+
+        What is older than minutes are kept goes to hours, what is older than those to days. What is older
+        than days are kept, or more than two days ahead, is left out and counted in the ledger.
+
+        Args:
+            rows: ``ROLLUP_ROWS``, in any order and number a key.
+        """
+        statistics = [("points", "sum"), ("sum", "sum"), ("min", "min"), ("max", "max")]
+        for grain, part in self._by_grain(rows):
+            self._add(SERIES, grain, part, statistics)
+            of_fleets = part.filter(pc.invert(part["breakdown"]))
+            self._add(FLEETS, grain, of_fleets, statistics)
+            self._add(
+                SPREADS, grain, of_fleets.filter(of_fleets["spread"].is_valid()), [("observations", "sum")]
+            )
+            self._seen.need(part["series_id"].to_numpy())
+
+    def merge_buckets(self, rows: pa.Table) -> None:
+        """Add buckets of histograms up, as :meth:`merge` does.
+
+        Args:
+            rows: ``BUCKET_ROWS``, in any order and number a key.
+        """
+        for grain, part in self._by_grain(rows):
+            self._add(HISTOGRAMS, grain, part, [("count", "sum")])
+            self._seen.need(part["series_id"].to_numpy())
+
+    def unknown_series(self, ids: pa.Array) -> set[int]:
+        """Which of these series have to be added before the transaction ends.
+
+        Args:
+            ids: Series ids (int64), in any order.
+
+        Returns:
+            Those that the database lacks.
+        """
+        return self._seen.unknown(self._cursor, ids.to_numpy(zero_copy_only=False))
+
+    def add_series(self, series: pa.Table) -> None:
+        """Say what series are; those that are known stay as they are.
+
+        Args:
+            series: ``SERIES_ROWS``.
+        """
+        stage(
+            self._cursor,
+            "staged",
+            series.set_column(series.schema.get_field_index("rule"), "rule", series["rule"].cast(pa.int16())),
+        )
+        names = sql.SQL(", ").join(map(sql.Identifier, series.column_names))
+        self._cursor.execute(
+            sql.SQL("INSERT INTO series ({0}) SELECT {0} FROM pg_temp.staged ON CONFLICT DO NOTHING").format(
+                names
+            )
+        )
+        self._cursor.execute(
+            "INSERT INTO fleet_series (fleet_id, metric, cluster_id, client_software_name, "
+            "client_software_version, rule) SELECT fleet_id, metric, cluster_id, client_software_name, "
+            "client_software_version, rule FROM pg_temp.staged ORDER BY breakdown ON CONFLICT DO NOTHING"
+        )
+        self._seen.added(series["series_id"].to_numpy())
+
+    def contributions(self, pairs: Collection[tuple[int, int]]) -> dict[tuple[int, int], Contribution]:
+        """What clients have added to minutes.
+
+        Args:
+            pairs: Clients' keys and minutes.
+
+        Returns:
+            The contributions that there are, by pair.
+        """
+        keys, minutes = map(list, zip(*pairs, strict=True)) if pairs else ([], [])
+        self._binary.execute(
+            "SELECT DISTINCT ON (c.client_key, c.minute) c.client_key, c.minute, c.entries, "
+            "c.last_ns, c.packed "
+            "FROM unnest(%s::bigint[], %s::bigint[]) AS wanted (client_key, minute) "
+            "JOIN contribution c USING (client_key, minute) ORDER BY c.client_key, c.minute, c.version DESC",
+            (keys, minutes),
+        )
+        return {
+            (key, minute): Contribution(
+                client_key=key, minute=minute, entries=entries, last_ns=last_ns, packed=packed
+            )
+            for key, minute, entries, last_ns, packed in self._binary
+        }
+
+    def put_contributions(self, contributions: Sequence[Contribution]) -> None:
+        """Keep what clients have added to minutes, in place of what is kept of the same."""
+        self._partitions.ensure("contribution", [self._now])
+        with self._cursor.copy(
+            "COPY contribution (client_key, minute, entries, last_ns, packed) FROM STDIN (FORMAT binary)"
+        ) as copy:
+            copy.set_types(["int8", "int8", "int4", "int8", "bytea"])
+            for one in contributions:
+                copy.write_row((one.client_key, one.minute, one.entries, one.last_ns, one.packed))
+
+    def clients(self, keys: Iterable[int]) -> dict[int, ClientState]:
+        """Where clients stand, by key; those without state are left out."""
+        return clients.states(self._binary, sql.SQL("client_key = ANY(%s::bigint[])"), [list(keys)])
+
+    def put_clients(self, states: Sequence[ClientState], entries: pa.Table) -> None:
+        """Keep where clients stand, and who they are.
+
+        Args:
+            states: They take the place of what is kept of the same clients.
+            entries: ``ENTRY_ROWS``: the newest of each client has its labels.
+
+        Raises:
+            StoreError: A state is of a client that no entry was ever of.
+        """
+        clients.put_labels(self._cursor, entries)
+        clients.put_states(self._cursor, states)
+
+    def add_client_minutes(self, entries: pa.Table) -> None:
+        """Add up what is kept of each instance by minute.
+
+        Args:
+            entries: ``ENTRY_ROWS``.
+        """
+        for grain, part in self._by_grain(clients.by_instance(entries), GRAINS[:2]):
+            sums = [(name, clients.AGGREGATES[how]) for name, how in CLIENTS.values.items()]
+            self._add(CLIENTS, grain, part, sums, in_order=True)
+
+    def finish(self) -> None:
+        """Make sure that what was merged can be read; the last thing before the commit.
+
+        Raises:
+            StoreError: There are totals of a series that nobody has added.
+        """
+        missing = self._seen.missing(self._cursor)
+        if missing:
+            raise StoreError(
+                f"totals were merged of {len(missing)} series that were not added, "
+                f"one of them {min(missing)}: add_series() is to be called with what unknown_series() returns"
+            )
+
+    def _by_grain(self, rows: pa.Table, grains: Sequence[Grain] = GRAINS) -> Iterable[tuple[Grain, pa.Table]]:
+        minutes = rows["minute"].to_numpy()
+        end = _minute(self._today + (DAYS_AHEAD + 1) * DAY)
+        kept = np.zeros(len(minutes), dtype=bool)
+        for grain in grains:
+            since = _minute(self._horizons[grain.name])
+            mine = (minutes >= since) & (minutes < end)
+            end = min(end, since)
+            kept |= mine
+            if mine.any():
+                part = rows if mine.all() else rows.filter(pa.array(mine))
+                bucket = part["minute"].to_numpy() // grain.minutes * grain.minutes
+                yield grain, part.append_column("bucket", pa.array(bucket * 60_000_000).cast(TIME))
+        self._left_out += len(minutes) - int(kept.sum())
+
+    def _add(
+        self,
+        totals: Totals,
+        grain: Grain,
+        rows: pa.Table,
+        values: list[tuple[str, str]],
+        *,
+        in_order: bool = False,
+    ) -> None:
+        if rows.num_rows == 0:
+            return
+        key = [totals.key[0], "bucket", *totals.key[1:]]
+        # Threads would take rows in any order, in which "last" means nothing.
+        sums = rows.group_by(key, use_threads=not in_order).aggregate(values)
+        sums = sums.rename_columns([*key, *(name for name, _ in values)])
+        buckets = sorted(pc.unique(sums["bucket"]).to_pylist())
+        self._partitions.ensure(totals.table(grain), buckets)
+        # In the order of the index, whose pages are then met one after the other.
+        totals.merge(self._cursor, grain, sums.sort_by([(name, "ascending") for name in key]))
+        self._mark_coarser(grain, buckets)
+
+    def _mark_coarser(self, grain: Grain, buckets: Iterable[datetime]) -> None:
+        for coarser in GRAINS[GRAINS.index(grain) + 1 :][:1]:
+            starts = {EPOCH + (bucket - EPOCH) // coarser.length * coarser.length for bucket in buckets}
+            self._cursor.execute(
+                "INSERT INTO coarse (grain, bucket) SELECT %s, unnest(%s::timestamptz[]) "
+                "ON CONFLICT (grain, bucket) DO UPDATE SET dirty = true WHERE NOT coarse.dirty",
+                (coarser.name, sorted(starts)),
+            )
+
+
+def _minute(time: datetime) -> int:
+    return (time - EPOCH) // timedelta(minutes=1)

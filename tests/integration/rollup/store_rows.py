@@ -1,0 +1,74 @@
+"""Rows as the roll-up's pieces hand them to the store, short to write."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, ROLLUP_ROWS, SERIES_ROWS
+from spark_streaming.watched import WATCHED
+
+__all__ = ["MINUTE", "NOW_NS", "buckets", "entries", "rows", "series"]
+
+NOW_NS = time.time_ns() // 60_000_000_000 * 60_000_000_000
+MINUTE = NOW_NS // 60_000_000_000
+
+
+def rows(*values: Sequence[Any]) -> pa.Table:
+    """``ROLLUP_ROWS`` of their values in order."""
+    return _table(ROLLUP_ROWS, values)
+
+
+def buckets(*values: Sequence[Any]) -> pa.Table:
+    """``BUCKET_ROWS`` of their values in order."""
+    return _table(BUCKET_ROWS, values)
+
+
+def series(*values: tuple[int, int, str, bool], rule: int = 0, **labels: str) -> pa.Table:
+    """``SERIES_ROWS`` of ids, fleets' ids, metrics and whether they are breakdowns."""
+    return pa.Table.from_pylist(
+        [
+            {
+                "series_id": one,
+                "fleet_id": fleet,
+                "metric": metric,
+                "breakdown": breakdown,
+                "rule": rule,
+                **labels,
+            }
+            for one, fleet, metric, breakdown in values
+        ],
+        SERIES_ROWS,
+    )
+
+
+def entries(*values: tuple[int, int, str], **others: Any) -> pa.Table:
+    """``ENTRY_ROWS`` of clients' keys, minutes and client ids."""
+    return pa.Table.from_pylist(
+        [
+            {
+                "push_id": f"{key:032x}",
+                "received_at_ns": minute * 60_000_000_000,
+                "terminating": False,
+                "push_interval_ms": 60_000,
+                "time_ns": minute * 60_000_000_000,
+                "minute": minute,
+                "client_key": key,
+                "client_instance_id": f"instance-{key}",
+                "client_id": client_id,
+                "pushes": 1,
+                "points": 10,
+                "watched": [None] * len(WATCHED),
+                **others,
+            }
+            for key, minute, client_id in values
+        ],
+        ENTRY_ROWS,
+    )
+
+
+def _table(schema: pa.Schema, values: Sequence[Sequence[Any]]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in values], schema)

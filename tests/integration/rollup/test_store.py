@@ -1,0 +1,89 @@
+"""The store on a real PostgreSQL: what batches add up to, whatever happens in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from spark_streaming.contributions import ClientState, Contribution
+from spark_streaming.postgres import DEAD_LETTER_ROWS, BatchStatistics, Retention, Store, StoreError
+from tests.integration.rollup.store_rows import MINUTE, NOW_NS, buckets, entries, rows, series
+
+
+@pytest.fixture
+def store(database: str) -> Iterator[Store]:
+    with Store(database, retention=Retention()) as store:
+        store.migrate()
+        yield store
+
+
+def read(database: str, query: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(database) as connection:
+        connection.execute("SET timezone = 'UTC'")
+        return connection.execute(query).fetchall()
+
+
+def test_everything_once(store: Store, database: str) -> None:
+    with store.batch("q", 0) as batch:
+        assert batch is not None
+        ids = pa.array(["aa" * 16, "bb" * 16])
+        assert batch.known(ids, pa.array([NOW_NS, NOW_NS])) == set()
+        batch.merge(
+            rows(
+                (MINUTE, 1, 7, False, None, 2, 3.0, 1.0, 2.0, 0), (MINUTE, 2, 8, True, 5, 1, 4.0, 4.0, 4.0, 1)
+            )
+        )
+        batch.merge(rows((MINUTE, 1, 7, False, 5, 0, -1.0, None, None, 1)))
+        batch.merge_buckets(buckets((MINUTE, 1, float("-inf"), 3.0, 4)))
+        assert batch.unknown_series(pa.array([1, 2])) == {1, 2}
+        batch.add_series(series((1, 7, "m", False), (2, 8, "m", True)))
+        assert batch.unknown_series(pa.array([1, 2])) == set()
+        batch.put_contributions(
+            [Contribution(client_key=5, minute=MINUTE, entries=1, last_ns=3, packed=b"\0x")]
+        )
+        batch.add_client_minutes(entries((5, MINUTE, "a\0b")))
+        state = ClientState(
+            client_key=5,
+            minute=MINUTE,
+            last_ns=NOW_NS,
+            push_interval_ms=60_000,
+            terminated=False,
+            covered_until=MINUTE,
+            counts=b"c",
+            cumulative=b"",
+        )
+        batch.put_clients([state], entries((5, MINUTE, "a\0b")))
+        batch.dead_letters(pa.table([["s"], ["p"], ["why"], [b"\xff"]], schema=DEAD_LETTER_ROWS))
+        batch.record(
+            BatchStatistics(
+                pushes=2,
+                repeats=0,
+                points=3,
+                rows=3,
+                dead_letters=1,
+                newest_received_at_ns=NOW_NS,
+                duration_s=0.1,
+            )
+        )
+    with store.batch("q", 0) as batch:
+        assert batch is None
+    assert read(database, "SELECT metric, points, sum, min, max, avg FROM telemetry.metric_1m") == [
+        ("m", 2, 2.0, 1.0, 2.0, 1.0)
+    ]
+    with store.batch("q", 1) as batch:
+        assert batch is not None
+        assert batch.known(ids, pa.array([NOW_NS + 86_400 * 10**9, NOW_NS])) == {"aa" * 16, "bb" * 16}
+        assert batch.clients([5, 6]) == {5: state}
+        assert batch.contributions({(5, MINUTE), (5, 1)}) == {
+            (5, MINUTE): Contribution(client_key=5, minute=MINUTE, entries=1, last_ns=3, packed=b"\0x")
+        }
+    with store.tick(NOW_NS) as tick:
+        assert tick.clients_to_carry(MINUTE + 1) == {5: state}
+        assert tick.compute_hours_and_days() == 2
+        tick.expire()
+    assert read(database, "SELECT points, sum FROM telemetry.metric_1d") == [(2, 2.0)]
+    assert read(database, "SELECT client_id, pushes FROM telemetry.client_1h") == [("a\ufffdb", 1)]
