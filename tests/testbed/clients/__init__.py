@@ -1,11 +1,11 @@
 """Owns real Kafka clients as processes: Java, franz-go and librdkafka, each a producer or a consumer.
 
-All three programs take the same arguments (``--mode --bootstrap --topic --client-id --group --rate`` and
-``--properties``, a file with a ``key=value`` in the client library's own words on each line, so that ``ps``
-shows no password), run until SIGTERM, then close their client, which lets it push its telemetry a last time.
-They report in JSON lines on standard output: ``started`` (mode, version), ``counts`` (records, errors; every
-second), ``error`` (message),
-``client_instance_id`` (id; Java alone), ``stopped`` (records, errors).
+All three programs take the same arguments (``--mode --bootstrap --topic --client-id --group --rate --count``
+and ``--properties``, a file with a ``key=value`` in the client library's own words on each line, so that
+``ps`` shows no password), run until SIGTERM, then close their client, which lets it push its telemetry a last
+time. They report in JSON lines on standard output: ``started`` (mode, version), ``counts`` (records,
+errors; every second), ``error`` (message), ``client_instance_id`` (id; Java alone), ``stopped`` (records,
+errors).
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ class Client(ABC):
 
     Args:
         mode: Producer or consumer.
-        bootstrap: ``host:port`` of a broker or of a sidecar in front of it.
+        bootstrap: ``host:port`` of a broker or of a sidecar in front of it, or several with commas between.
         topic: What it writes to or reads from (from the beginning).
         client_id: Its client id; by default language and mode.
         group: A consumer's group; by default named after topic and client id.
         rate: Records per second that a producer sends.
+        count: How many it sends in all, after which it stays idle; None: as many as its life lasts.
         properties: Further client properties in the library's own words.
         security: How it secures its connections; by default not at all.
         host: The host that it runs on; None: this one.
@@ -67,6 +68,7 @@ class Client(ABC):
         client_id: str | None = None,
         group: str | None = None,
         rate: float = 20.0,
+        count: int | None = None,
         properties: Mapping[str, str] | None = None,
         security: Security | None = None,
         host: Host | None = None,
@@ -80,6 +82,7 @@ class Client(ABC):
             "--client-id": self.client_id,
             "--group": group or f"{topic}-{self.client_id}",
             "--rate": str(rate),
+            "--count": str(-1 if count is None else count),
         }
         security = security or Security()
         self._properties = {
@@ -242,6 +245,7 @@ class JavaClient(Client):
         client_id: str | None = None,
         group: str | None = None,
         rate: float = 20.0,
+        count: int | None = None,
         properties: Mapping[str, str] | None = None,
         security: Security | None = None,
         host: Host | None = None,
@@ -254,6 +258,7 @@ class JavaClient(Client):
             client_id=client_id,
             group=group,
             rate=rate,
+            count=count,
             properties=properties,
             security=security,
             host=host,

@@ -60,11 +60,13 @@ class _Run:
     def produce(self) -> None:
         producer = Producer(self.properties)
         due = time.monotonic()
+        left = self.arguments.count
         while self.running:
-            producer.poll(max(0.0, min(due - time.monotonic(), 0.1)))
+            producer.poll(max(0.0, min(due - time.monotonic(), 0.1)) if left else 0.1)
             self.report()
-            if time.monotonic() >= due:
+            if left and time.monotonic() >= due:
                 due += 1 / self.arguments.rate
+                left -= 1
                 producer.produce(self.arguments.topic, _VALUE, on_delivery=self.delivered)
         producer.flush(_CLOSE_WITHIN_S)
         producer.close()
@@ -89,6 +91,7 @@ def main() -> None:
     for name in ("--bootstrap", "--topic", "--client-id", "--group"):
         parser.add_argument(name, required=True)
     parser.add_argument("--rate", type=float, required=True)
+    parser.add_argument("--count", type=int, required=True)  # below 0: without end
     parser.add_argument("--properties", type=Path, required=True)
     run = _Run(parser.parse_args())
     signal.signal(signal.SIGTERM, run.terminate)

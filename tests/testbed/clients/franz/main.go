@@ -152,7 +152,7 @@ func (c *counter) report(ctx context.Context) {
 	}
 }
 
-func produce(ctx context.Context, client *kgo.Client, topic string, rate float64, count *counter) error {
+func produce(ctx context.Context, client *kgo.Client, topic string, rate float64, left int, count *counter) error {
 	ticker := time.NewTicker(time.Duration(float64(time.Second) / rate))
 	defer ticker.Stop()
 	value := make([]byte, valueBytes)
@@ -164,6 +164,11 @@ func produce(ctx context.Context, client *kgo.Client, topic string, rate float64
 			return client.Flush(flush)
 		case <-ticker.C:
 		}
+		if left == 0 {
+			ticker.Stop()
+			continue
+		}
+		left--
 		client.Produce(context.Background(), &kgo.Record{Topic: topic, Value: value}, func(_ *kgo.Record, err error) {
 			if err != nil {
 				count.failed(err)
@@ -199,11 +204,12 @@ func version() string {
 
 func run() error {
 	mode := flag.String("mode", "", "producer or consumer")
-	bootstrap := flag.String("bootstrap", "", "host:port of a broker")
+	bootstrap := flag.String("bootstrap", "", "host:port of a broker, or several with commas between")
 	topic := flag.String("topic", "", "topic to write to or read from")
 	clientID := flag.String("client-id", "", "client id")
 	group := flag.String("group", "", "a consumer's group")
 	rate := flag.Float64("rate", 10, "records a second that a producer sends")
+	records := flag.Int("count", -1, "records that a producer sends in all; below 0: without end")
 	file := flag.String("properties", "", "file with further client properties, a key=value on each line")
 	flag.Parse()
 
@@ -215,7 +221,8 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	options = append(options, kgo.SeedBrokers(*bootstrap), kgo.ClientID(*clientID), kgo.AllowAutoTopicCreation())
+	options = append(options, kgo.SeedBrokers(strings.Split(*bootstrap, ",")...), kgo.ClientID(*clientID),
+		kgo.AllowAutoTopicCreation())
 	if *mode == "consumer" {
 		options = append(options, kgo.ConsumerGroup(*group), kgo.ConsumeTopics(*topic),
 			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
@@ -231,7 +238,7 @@ func run() error {
 	go count.report(ctx)
 	switch *mode {
 	case "producer":
-		err = produce(ctx, client, *topic, *rate, &count)
+		err = produce(ctx, client, *topic, *rate, *records, &count)
 	case "consumer":
 		consume(ctx, client, &count)
 	default:

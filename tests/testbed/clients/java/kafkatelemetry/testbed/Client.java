@@ -33,6 +33,7 @@ public final class Client {
   private String mode;
   private String topic;
   private double rate;
+  private long count;
   private final Properties properties = new Properties();
   private final AtomicLong records = new AtomicLong();
   private final AtomicLong errors = new AtomicLong();
@@ -51,6 +52,7 @@ public final class Client {
         case "--client-id" -> properties.put("client.id", value);
         case "--group" -> group = value;
         case "--rate" -> rate = Double.parseDouble(value);
+        case "--count" -> count = Long.parseLong(value); // below 0: without end
         case "--properties" -> read(Path.of(value));
         default -> throw new IllegalArgumentException("unknown option " + arguments[i]);
       }
@@ -117,7 +119,7 @@ public final class Client {
     try {
       byte[] value = new byte[VALUE_BYTES];
       long start = System.nanoTime();
-      for (long sent = 0; running; sent++) {
+      for (long sent = 0; running && sent != count; sent++) {
         long due = start + (long) (sent * 1e9 / rate);
         while (running && System.nanoTime() < due) {
           sleep(Duration.ofNanos(Math.min(due - System.nanoTime(), 100_000_000L)));
@@ -133,6 +135,10 @@ public final class Client {
                 error(exception);
               }
             });
+      }
+      while (running) {
+        sleep(Duration.ofMillis(100));
+        report(() -> producer.clientInstanceId(Duration.ZERO));
       }
     } finally {
       producer.close(CLOSE_WITHIN);
