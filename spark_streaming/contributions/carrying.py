@@ -96,7 +96,9 @@ def carry(
             carried.clients.append(_state(client_key, source, source.minute, state, cumulative))
             return
     own = [source for source in sources if source.counts is not None]
-    newest = own[-1] if own and (state is None or own[-1].minute >= state.minute) else None
+    # An empty push may be ahead of the minutes that have counts: entries up to it are no older than those.
+    known = min(state.minute, state.covered_until) if state is not None else None
+    newest = own[-1] if own and (known is None or own[-1].minute >= known) else None
     if state is None:
         last = newest or sources[-1]
         covered = last.minute
@@ -113,8 +115,8 @@ def carry(
             last = silent._replace(minute=max(last.minute, silent.minute), counts=last.counts)
 
     heard = {source.minute for source in own}
-    if state is not None:
-        heard.add(state.minute)
+    if known is not None:
+        heard.add(known)
 
     def walk(first: int, until: int, counts: bytes, last_ns: int) -> int:
         for minute in count(first):
@@ -143,8 +145,8 @@ def carry(
                 source.counts or NO_COUNTS,
                 source.time_ns,
             )
-    if state is not None and (newest is None or newest.minute > state.minute):
-        following = next((source.minute for source in own if source.minute > state.minute), None)
+    if state is not None and known is not None and (newest is None or newest.minute > known):
+        following = next((source.minute for source in own if source.minute > known), None)
         if following is None:
             covered = walk(covered + 1, final, last.counts or NO_COUNTS, last.time_ns)
         elif following > state.covered_until:

@@ -7,8 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from random import Random
 
-import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.spark_streaming.contributions.support import (
@@ -17,7 +16,6 @@ from tests.unit.spark_streaming.contributions.support import (
     MINUTE_NS,
     RATE,
     Entry,
-    Grown,
     Point,
     Store,
     bucket,
@@ -103,7 +101,7 @@ def oracle(
     return {k: v for k, v in sums.items() if not math.isclose(v, 0, abs_tol=1e-9)}, dict(spread)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     pushes=histories(),
     random=st.randoms(use_true_random=False),
@@ -139,3 +137,42 @@ def test_totals_are_what_the_rules_say(
         else:
             assert value == sums[key]
     assert store.observed() == spread
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    pushes=st.lists(
+        st.tuples(
+            st.integers(0, 10 * 60),  # seconds
+            st.sampled_from([5_000, 60_000, 300_000]),
+            st.sampled_from(["says", "says", "is empty", "leaves", "leaves empty"]),
+            st.booleans(),  # a step of carrying follows
+        ),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_a_client_counts_once_at_most(pushes: list[tuple[int, int, str, bool]]) -> None:
+    """Also with empty pushes and intervals that change, where what is carried may depend on the order."""
+    store, closed = Store(), 0
+    entries = []
+    for number, (second, interval_ms, what, carrying) in enumerate(pushes):
+        entry = Entry(
+            time_ns=second * 1_000_000_000,
+            push=str(number),
+            points=() if "empty" in what else (Point(1, 1.0, LAST),),
+            interval_ms=interval_ms,
+            terminating="leaves" in what,
+        )
+        entries.append(entry)
+        store.batch([entry], closed=closed)
+        if carrying:
+            closed = max(closed, entry.minute + 1)
+            store.tick(closed)
+    store.tick(END)
+    total = store.total()
+    assert set(total.values()) <= {1}
+    own = {entry.minute for entry in entries if entry.points}
+    assert {(minute, 1) for minute in own} <= total.keys()
+    silent_ns = max(e.time_ns + 3 * e.interval_ms * 1_000_000 for e in entries)
+    assert all(minute in own or minute * MINUTE_NS < silent_ns for minute, _ in total)
