@@ -18,8 +18,8 @@ import psycopg
 from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
-from spark_streaming.findings.settings import SEVERITIES, FindingSettings, VersionSettings
-from spark_streaming.findings.versions import built_in_versions, judge_versions
+from spark_streaming.findings.settings import FindingSettings, VersionSettings
+from spark_streaming.findings.versions import SEVERITIES, built_in_versions, judge_versions
 
 __all__ = ["FindingCounts", "find"]
 

@@ -5,30 +5,20 @@ Owns the configuration's section ``findings`` and nothing else: no query, no I/O
 
 from __future__ import annotations
 
-from typing import Final, Literal, get_args
-
 from pydantic import BaseModel, ConfigDict, Field
 
+from spark_streaming.findings.versions import SoftwareVersions
+
 __all__ = [
-    "SEVERITIES",
     "ConnectionChurnSettings",
     "FindingSettings",
     "PollBoundSettings",
     "RebalanceStormSettings",
-    "Severity",
     "SilentSettings",
     "SlowClientSettings",
-    "SoftwareVersions",
     "ThrottledSettings",
     "VersionSettings",
 ]
-
-Severity = Literal["info", "warning", "critical"]
-
-#: From the least to the worst.
-SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
-
-_VERSION = r"\d{1,9}(\.\d{1,9}){0,7}"
 
 
 class _Settings(BaseModel):
@@ -185,21 +175,6 @@ class SilentSettings(_Kind):
         description="Minutes beyond these intervals after which a silent client counts as gone, not as one "
         "that should push: it was killed, and nobody will ever hear of that instance again.",
     )
-
-
-class SoftwareVersions(_Settings):
-    """A range of versions of one client software that is old or known to be bad."""
-
-    client_software_name: str = Field(
-        min_length=1,
-        description="The software's name; `librdkafka` is that inside a binding too, "
-        "`confluent-kafka-java` is Confluent's own builds (`7.9.1-ccs`) of `apache-kafka-java`.",
-    )
-    at_least: str = Field(default="0", pattern=_VERSION, description="The first version of the range.")
-    before: str = Field(pattern=_VERSION, description="The first version after the range.")
-    severity: Severity = Field(default="warning", description="How bad it is.")
-    reason: str = Field(min_length=1, description="What is wrong with them, for people.")
-    source: str = Field(min_length=1, description="Where that is written.")
 
 
 class VersionSettings(_Kind):

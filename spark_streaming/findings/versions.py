@@ -11,18 +11,60 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Final
+from typing import Final, Literal, Self, get_args
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
-from spark_streaming.findings.settings import SEVERITIES, Severity, SoftwareVersions
+__all__ = [
+    "SEVERITIES",
+    "Severity",
+    "SoftwareVerdict",
+    "SoftwareVersions",
+    "built_in_versions",
+    "judge_versions",
+]
 
-__all__ = ["SoftwareVerdict", "built_in_versions", "judge_versions"]
+Severity = Literal["info", "warning", "critical"]
+
+#: From the least to the worst.
+SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
+
+_BOUND: Final = r"^\d{1,9}(\.\d{1,9}){0,7}$"
 
 # More digits than these are no version, and Python refuses to read thousands of them.
 _VERSION: Final = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,7})(?!\d)")
 _EMBEDDED_LIBRDKAFKA: Final = re.compile(r"rdkafka-(v?\d.*)")
 _CONFLUENT_BUILD: Final = re.compile(r"\d+\.\d+\.\d+-c(?:cs|e)")
+
+
+class SoftwareVersions(BaseModel):
+    """A range of versions of one client software that is old or known to be bad."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    client_software_name: str = Field(
+        min_length=1,
+        description="The software's name; `librdkafka` is that inside a binding too, "
+        "`confluent-kafka-java` is Confluent's own builds (`7.9.1-ccs`) of `apache-kafka-java`.",
+    )
+    at_least: str = Field(default="0", pattern=_BOUND, description="The first version of the range.")
+    before: str = Field(pattern=_BOUND, description="The first version after the range.")
+    severity: Severity = Field(default="warning", description="How bad it is.")
+    reason: str = Field(min_length=1, description="What is wrong with them, for people.")
+    source: str = Field(min_length=1, description="Where that is written.")
+
+    @model_validator(mode="after")
+    def _is_not_empty(self) -> Self:
+        if not self.contains(self.at_least):
+            raise ValueError(f"at_least ({self.at_least}) must be lower than before ({self.before})")
+        return self
+
+    def contains(self, version: str) -> bool:
+        """Say whether a version is in the range; one that begins with no number is not."""
+        numbers = _numbers(version)
+        return numbers is not None and (_numbers(self.at_least) or ()) <= numbers < (
+            _numbers(self.before) or ()
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +112,7 @@ def judge_versions(
             entry
             for known_name, known_version in _identities(name, version)
             for entry in by_name.get(known_name, ())
-            if _within(known_version, entry)
+            if entry.contains(known_version)
         ]
         if matches:
             matches.sort(key=lambda entry: SEVERITIES.index(entry.severity), reverse=True)
@@ -97,13 +139,6 @@ def _identities(name: str, version: str) -> tuple[tuple[str, str], ...]:
         # Confluent's bindings are numbered after the librdkafka that they bring.
         return (name, version), ("librdkafka", version)
     return ((name, version),)
-
-
-def _within(version: str, entry: SoftwareVersions) -> bool:
-    numbers = _numbers(version)
-    return numbers is not None and (_numbers(entry.at_least) or ()) <= numbers < (
-        _numbers(entry.before) or ()
-    )
 
 
 def _numbers(version: str) -> tuple[int, ...] | None:
