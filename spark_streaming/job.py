@@ -190,7 +190,7 @@ class Job:
         began = time.monotonic()
         now_ns = time.time_ns()
         closed = self._closed(now_ns)
-        with self._turn, self._store.tick(now_ns, closed=closed) as tick:
+        with self._turn, self._store.tick(now_ns) as tick:
             nothing = ENTRY_ROWS.empty_table()
             clients = tick.clients_to_carry(closed)
             stored = tick.contributions(pairs_of(nothing, clients))
@@ -285,7 +285,8 @@ def rebuild(
         return None
     # The minute of the oldest push may have had others, and a client's clock may be ahead.
     minute = max(since, int(row[0] + settings.max_ahead_s * _SECOND_NS) // _MINUTE_NS + 1)
-    store.forget_since(minute)
+    # Where only hours or days are kept, the whole of the first one goes.
+    minute = store.forget_since(minute)
     with tempfile.TemporaryDirectory() as scratch:
         job = Job(spark, store, settings.model_copy(update={"lake": None}), stop)
         job.run_once(checkpoint=Path(scratch).as_uri(), min_minute=minute)

@@ -55,7 +55,7 @@ def test_secrets_come_from_files_without_their_last_newline(tmp_path: Path) -> N
         ("retention: {minute_days: 9, hour_days: 8}", "retention: minute_days, hour_days and day_days must"),
         (
             "source: kafka\nkafka: {topic: t}",
-            "rollup.yaml: kafka.bootstrap_servers: required with source kafka",
+            "kafka.bootstrap_servers: required with source kafka",
         ),
         ("max_behind_s: 80000", "max_behind_s: 80000 is more than retention.contribution_hours (6) keep"),
         ("spark: {master: local}", "spark.master: expected a key of Spark's, which begins with spark."),
