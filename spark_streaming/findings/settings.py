@@ -77,8 +77,14 @@ class RebalanceStormSettings(_WindowedKind):
     rebalances: int = Field(
         default=10,
         ge=1,
-        description="Rebalances of one member in the window: a rolling restart of some instances makes "
-        "two each at most, a group at rest none.",
+        description="Rebalances of one member in the window: a group at rest has none, and a few come "
+        "with every change.",
+    )
+    rebalances_per_member: float = Field(
+        default=2,
+        ge=0,
+        description="It must be more than so many for each live member, too: when all instances are "
+        "restarted one after the other, each leaves and joins.",
     )
     time_share: float = Field(
         default=0.2,

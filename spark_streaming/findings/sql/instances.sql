@@ -49,6 +49,8 @@ SELECT
     client.first_seen,
     finding_cluster.whole_since,
     measured.consumer OR client.group_id IS NOT NULL,
+    client.state <> 'left'
+        AND client.last_seen >= %(now)s - 3 * client.push_interval_ms * interval '1 millisecond',
     measured.throttled_minutes,
     measured.throttle_ms_max,
     measured.connections,

@@ -4,10 +4,16 @@ WITH groups AS (
     SELECT
         cluster_id,
         group_id,
-        count(*) AS members,
+        count(*) FILTER (WHERE live) AS members,
+        greatest(
+            %(rebalances)s, %(rebalances_per_member)s * count(*) FILTER (WHERE live) + 1
+        ) AS threshold,
         max(rebalances) AS rebalances,
         max(rebalance_ms) AS rebalance_ms,
-        least(max(rebalance_ms) / (%(window_minutes)s * 60000.0), 1) AS share
+        -- A rebalance that began before the window counts when it ends. (least() alone makes 1 of null.)
+        CASE WHEN max(rebalance_ms) IS NOT NULL
+            THEN least(max(rebalance_ms) / (%(window_minutes)s * 60000.0), 1)
+        END AS share
     FROM finding_instance
     WHERE
         group_id IS NOT NULL
@@ -18,7 +24,7 @@ WITH groups AS (
 SELECT
     'rebalance_storm',
     holds,
-    greatest(coalesce(rebalances / %(rebalances)s, 0), coalesce(share / %(time_share)s, 0)),
+    greatest(coalesce(rebalances / threshold, 0), coalesce(share / %(time_share)s, 0)),
     CASE WHEN share >= %(severe_time_share)s THEN 'critical' ELSE 'warning' END,
     cluster_id,
     group_id,
@@ -37,11 +43,11 @@ SELECT
         'rebalance_ms', rebalance_ms,
         'time_share', round(share::numeric, 4),
         'members', members,
-        'threshold_rebalances', %(rebalances)s::int,
+        'threshold_rebalances', threshold,
         'threshold_time_share', %(time_share)s::float8
     ) END
 FROM groups,
 LATERAL (
     SELECT
-        coalesce(rebalances >= %(rebalances)s, false) OR coalesce(share >= %(time_share)s, false) AS holds
+        coalesce(rebalances >= threshold, false) OR coalesce(share >= %(time_share)s, false) AS holds
 ) AS verdict

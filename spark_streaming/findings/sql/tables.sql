@@ -18,6 +18,7 @@ CREATE TEMPORARY TABLE IF NOT EXISTS finding_instance (
     first_seen timestamptz NOT NULL,
     whole_since timestamptz NOT NULL,
     consumer boolean NOT NULL,
+    live boolean NOT NULL,
     throttled_minutes bigint,
     throttle_ms_max double precision,
     connections double precision,

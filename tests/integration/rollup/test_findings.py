@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import psycopg
@@ -16,8 +15,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from psycopg.rows import dict_row
 
-import spark_streaming
 from spark_streaming.findings import FindingCounts, FindingSettings, find
+from spark_streaming.postgres import Retention, Store
 from tests.testbed.postgres import Postgres
 
 NOW: Final = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
@@ -121,13 +120,10 @@ class Fleet:
 
 @contextmanager
 def fleet_of(url: str) -> Iterator[Fleet]:
+    with Store(url, retention=Retention()) as store:
+        store.migrate()
     with psycopg.connect(url, autocommit=True, row_factory=dict_row) as connection:
-        connection.execute("CREATE SCHEMA telemetry")
-        connection.execute("SET search_path = telemetry")
-        for file in sorted(Path(spark_streaming.__path__[0], "postgres", "schema").glob("*.sql")):
-            connection.execute(file.read_bytes())
-        connection.execute("CREATE TABLE everything PARTITION OF client_rollup_1m DEFAULT")
-        connection.execute("RESET search_path")
+        connection.execute("CREATE TABLE everything PARTITION OF telemetry.client_rollup_1m DEFAULT")
         yield Fleet(connection)
 
 
@@ -212,6 +208,18 @@ def test_rebalance_storm_by_number(fleet: Fleet) -> None:
         "threshold_rebalances": 10,
         "threshold_time_share": 0.2,
     }
+
+
+def test_a_rolling_restart_is_no_storm(fleet: Fleet) -> None:
+    for number in range(8):
+        fleet.client(f"old-{number}", group_id="g", terminated=True, rebalances=0.0)
+    for number in range(7):
+        fleet.client(f"new-{number}", group_id="g", rebalances=2.0)
+    fleet.client("last", group_id="g", rebalances=16 / 6)
+    assert fleet.look().opened == {}
+    fleet.client("other-cluster", cluster_id="c2", group_id="g", rebalances=16 / 6)
+    assert fleet.look().opened == {"rebalance_storm": 1}
+    assert fleet.one("rebalance_storm")["cluster_id"] == "c2"
 
 
 def test_rebalance_storm_by_time_of_clients_that_count_no_rebalances(fleet: Fleet) -> None:
