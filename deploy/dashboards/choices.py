@@ -27,7 +27,7 @@ def software() -> QueryVariable:
 
 
 def client_variables() -> tuple[QueryVariable, ...]:
-    """``cluster``, ``software``, ``principal``, ``group`` and ``client_id``, each narrowed by those before."""
+    """``cluster``, ``software``, ``principal``, ``group`` and ``client_id``, each narrowed by the others."""
     variables = [cluster(), software()]
     above = dict(BY_FLEET)
     for name, label, description in (
@@ -40,20 +40,23 @@ def client_variables() -> tuple[QueryVariable, ...]:
     return tuple(variables)
 
 
-def sending(metrics: tuple[str, ...], who: str) -> QueryVariable:
+def sending(metrics: tuple[str, ...], who: str, *, by_client: bool = True) -> QueryVariable:
     """The hidden variable ``sending``: software that sends any of some metrics, so that it is of one kind.
 
     Args:
         metrics: Metrics that every client of the kind has.
         who: The kind, for the description.
+        by_client: Whether the dashboard has the variables of clients, which narrow it.
     """
+    narrowed = (
+        f"\n  AND ({everybody(list(BY_CLIENT))} OR client_software_name IN (\n"
+        f"    SELECT client_software_name FROM telemetry.client WHERE {chosen(BY_FLEET | BY_CLIENT)}))"
+    )
     query = (
         "SELECT DISTINCT client_software_name FROM telemetry.fleet_1d\n"
         "WHERE bucket > $__timeFrom()::timestamptz - interval '1 day' AND bucket <= $__timeTo()\n"
-        f"  AND metric IN ({quoted(metrics)}) AND {chosen(BY_FLEET)} AND client_software_name IS NOT NULL\n"
-        f"  AND ({everybody(list(BY_CLIENT))} OR client_software_name IN (\n"
-        f"    SELECT client_software_name FROM telemetry.client WHERE {chosen(BY_FLEET | BY_CLIENT)}))\n"
-        "ORDER BY 1"
+        f"  AND metric IN ({quoted(metrics)}) AND {chosen(BY_FLEET)} AND client_software_name IS NOT NULL"
+        f"{narrowed if by_client else ''}\nORDER BY 1"
     )
     return choice("sending", "Sending", f"Software of {who} in view", query, hidden=True, all_value=None)
 

@@ -7,8 +7,14 @@ from typing import Final
 
 from deploy.dashboards.grafana import Panel, Sql, column, lines, link_to_client, rows
 
-__all__ = ["SEVERITY_COLOURS", "findings", "findings_over_time"]
+__all__ = ["OF_CHOSEN", "SEVERITY_COLOURS", "findings", "findings_over_time"]
 
+#: Findings of the chosen clusters and software, and those that are of no one of them.
+OF_CHOSEN: Final = (
+    "((${cluster:sqlstring}) IS NULL OR cluster_id IN (${cluster:sqlstring}) OR cluster_id IS NULL)\n"
+    "  AND ((${software:sqlstring}) IS NULL OR client_software_name IN (${software:sqlstring})\n"
+    "    OR client_software_name IS NULL)"
+)
 SEVERITY_COLOURS: Final = {"critical": "red", "warning": "orange", "info": "blue"}
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from deploy.dashboards.choices import cluster, software
-from deploy.dashboards.findings import findings, findings_over_time
+from deploy.dashboards.findings import OF_CHOSEN, findings, findings_over_time
 from deploy.dashboards.grafana import Dashboard, Sql, column, lines, link_to_client, number, rows
 from deploy.dashboards.sql import BY_FLEET, chosen, name_of_software, over_time, per_bucket, per_second
 
@@ -17,11 +17,6 @@ _SOURCES: Final = (("fleet", _CHOSEN),)
 _VERSION: Final = f"{name_of_software} || ' ' || coalesce(client_software_version, '')"
 _CLIENTS: Final = "kafka.client.telemetry.clients"
 _PUSHES: Final = "kafka.client.telemetry.pushes"
-_OF_FINDINGS: Final = (
-    "((${cluster:sqlstring}) IS NULL OR cluster_id IN (${cluster:sqlstring}) OR cluster_id IS NULL)\n"
-    "  AND ((${software:sqlstring}) IS NULL OR client_software_name IN (${software:sqlstring})\n"
-    "    OR client_software_name IS NULL)"
-)
 
 
 def fleet() -> Dashboard:
@@ -65,7 +60,7 @@ def fleet() -> Dashboard:
             "short",
             Sql(
                 "SELECT count(*)::float8 AS value FROM telemetry.finding\n"
-                f"WHERE resolved_at IS NULL AND severity <> 'info'\n  AND {_OF_FINDINGS}",
+                f"WHERE resolved_at IS NULL AND severity <> 'info'\n  AND {OF_CHOSEN}",
                 over_time=False,
             ),
             warn_from=1,
@@ -102,8 +97,8 @@ def fleet() -> Dashboard:
     )
     board.row(
         "Findings",
-        findings("Findings", _OF_FINDINGS),
-        findings_over_time(_OF_FINDINGS),
+        findings("Findings", OF_CHOSEN),
+        findings_over_time(OF_CHOSEN),
         rows(
             "Silent clients",
             "Client instances that stopped pushing without goodbye in this time, the latest first.",

@@ -254,6 +254,7 @@ def column(
     width: int | None = None,
     links: Sequence[dict[str, object]] = (),
     colours: dict[str, str] | None = None,
+    hidden: bool = False,
 ) -> list[models.DynamicConfigValue]:
     """How a table's column is shown.
 
@@ -263,12 +264,15 @@ def column(
         width: In pixels.
         links: Where its cells lead, see :func:`link_to_client`.
         colours: Colours of cells by their text.
+        hidden: Whether it is only for the rows' order.
     """
     properties = [_value("displayName", heading)]
     if unit is not None:
         properties.append(_value("unit", unit))
     if width is not None:
         properties.append(_value("custom.width", width))
+    if hidden:
+        properties.append(_value("custom.hidden", hidden))
     if links:
         properties.append(_value("links", list(links)))
     if colours:

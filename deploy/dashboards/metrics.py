@@ -1,8 +1,8 @@
 # ruff: noqa: S608 - made of this package's own words; what users choose is quoted by Grafana (:sqlstring).
 """Owns how a metric of the catalogue is drawn: its unit, its words, how it combines, who has not got it.
 
-It serves dashboards with the variables of ``choices``: where nothing but cluster and software is chosen, panels
-read the small fleet tables, else the clients' series.
+It serves dashboards with the variables of ``choices``: where nothing but cluster and software is chosen,
+panels read the small fleet tables, else the clients' series.
 """
 
 from __future__ import annotations

@@ -7,15 +7,33 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import yaml
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
+from deploy.dashboards.consumers import consumers
 from deploy.dashboards.fleet import fleet
+from deploy.dashboards.one_client import one_client
 from deploy.dashboards.producers import producers
+from deploy.dashboards.receiver import receiver
+from deploy.dashboards.receiver_alerts import prometheus_rules
+from deploy.dashboards.rollup_alerts import grafana_rules
+from deploy.dashboards.topics_and_groups import topics_and_groups
+from deploy.dashboards.versions import versions
 
 __all__ = ["CHART", "files", "write"]
 
 CHART: Final = Path(__file__).parents[1] / "helm" / "kafka-client-telemetry"
-_DASHBOARDS: Final = {"fleet": fleet, "producers": producers}
+_RULES: Final = {"grafana-rules": grafana_rules, "prometheus-rules": prometheus_rules}
+_HEAD: Final = "# Made by `python -m deploy.dashboards`; change deploy/dashboards/*_alerts.py, not it.\n"
+_DASHBOARDS: Final = {
+    "fleet": fleet,
+    "producers": producers,
+    "consumers": consumers,
+    "one-client": one_client,
+    "topics-and-groups": topics_and_groups,
+    "versions": versions,
+    "receiver": receiver,
+}
 
 
 def files() -> Iterator[tuple[Path, str]]:
@@ -26,6 +44,9 @@ def files() -> Iterator[tuple[Path, str]]:
             Path("dashboards") / f"{name}.json",
             json.dumps(json.loads(text), indent=2, ensure_ascii=False) + "\n",
         )
+    for name, rules in _RULES.items():
+        text = yaml.safe_dump(rules(), sort_keys=False, allow_unicode=True, width=110)
+        yield Path("alerts") / f"{name}.yaml", _HEAD + text
 
 
 def write() -> None:

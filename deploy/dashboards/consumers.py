@@ -1,0 +1,136 @@
+"""The dashboard *Consumers*: do they keep up, and if not, are they, their group or the brokers the limit."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from deploy.dashboards.choices import client_variables, sending
+from deploy.dashboards.grafana import Dashboard
+from deploy.dashboards.metrics import metric_lines, spread_lines, standard, support, total
+from deploy.dashboards.tops import top_clients
+
+__all__ = ["consumers"]
+
+_EVERY_CONSUMER: Final = tuple(
+    standard(f"consumer.{name}").name for name in ("connection.creation.total", "node.request.latency.avg")
+)
+_FETCH: Final = "consumer.fetch.manager"
+_COORDINATOR: Final = "consumer.coordinator"
+_METRICS: Final = (
+    *(
+        f"{_FETCH}.{name}"
+        for name in (
+            "records.consumed.total", "bytes.consumed.total", "records.lag.max", "fetch.latency.avg",
+            "fetch.latency.max", "fetch.throttle.time.avg", "fetch.throttle.time.max",
+        )
+    ),
+    *(
+        f"{_COORDINATOR}.{name}"
+        for name in (
+            "assigned.partitions", "rebalance.total", "rebalance.latency.total", "rebalance.latency.avg",
+            "commit.latency.avg", "commit.latency.max", "failed.rebalance.total",
+        )
+    ),
+    *(
+        f"consumer.{name}"
+        for name in (
+            "poll.idle.ratio.avg", "time.between.poll.avg", "time.between.poll.max",
+            "node.request.latency.avg", "node.request.latency.max", "connection.creation.total",
+        )
+    ),
+)  # fmt: skip
+
+
+def consumers() -> Dashboard:
+    """Build it."""
+    board = Dashboard(
+        "kct-consumers",
+        "Kafka clients: consumers",
+        "What consumers fetch, whether they keep up, and what they wait for: application, group or brokers.",
+    )
+    board.sources().variables(*client_variables(), sending(_EVERY_CONSUMER, "consumers")).resolution()
+    board.row(
+        "In this time",
+        total("Records consumed", f"{_FETCH}.records.consumed.total"),
+        total("Bytes consumed", f"{_FETCH}.bytes.consumed.total"),
+        total("Most behind", f"{_FETCH}.records.lag.max"),
+        total("Partitions assigned", f"{_COORDINATOR}.assigned.partitions"),
+        total("Time in rebalances", f"{_COORDINATOR}.rebalance.latency.total"),
+        total("Longest throttling", f"{_FETCH}.fetch.throttle.time.max", warn_from=1),
+    )
+    board.row(
+        "Keeping up",
+        metric_lines("Records consumed", f"{_FETCH}.records.consumed.total"),
+        metric_lines("Bytes consumed", f"{_FETCH}.bytes.consumed.total"),
+        metric_lines(
+            "Most records behind",
+            f"{_FETCH}.records.lag.max",
+            advice="Of the worst partition of any client; a line that only rises is a consumer too slow.",
+            stacked=False,
+        ),
+        spread_lines(
+            "Poll idle ratio",
+            "consumer.poll.idle.ratio.avg",
+            None,
+            advice="Near 0 the application is the limit: it works on records nearly all of the time.",
+        ),
+        spread_lines(
+            "Time between polls",
+            "consumer.time.between.poll.avg",
+            "consumer.time.between.poll.max",
+            advice="Beyond `max.poll.interval.ms` the group takes the client's partitions away.",
+        ),
+        spread_lines("Fetch latency", f"{_FETCH}.fetch.latency.avg", f"{_FETCH}.fetch.latency.max"),
+    )
+    board.row(
+        "Groups",
+        metric_lines("Partitions assigned", f"{_COORDINATOR}.assigned.partitions"),
+        metric_lines(
+            "Rebalances",
+            f"{_COORDINATOR}.rebalance.total",
+            advice="Each member counts its own: divide by members.",
+        ),
+        metric_lines(
+            "Time in rebalances",
+            f"{_COORDINATOR}.rebalance.latency.total",
+            advice="A share of one member's time, added up over members.",
+        ),
+        spread_lines(
+            "Commit latency", f"{_COORDINATOR}.commit.latency.avg", f"{_COORDINATOR}.commit.latency.max"
+        ),
+    )
+    board.row(
+        "Brokers",
+        spread_lines(
+            "Request latency",
+            "consumer.node.request.latency.avg",
+            "consumer.node.request.latency.max",
+            advice="Fetches that find nothing wait for `fetch.max.wait.ms` (500 ms unless set).",
+        ),
+        spread_lines(
+            "Throttling",
+            f"{_FETCH}.fetch.throttle.time.avg",
+            f"{_FETCH}.fetch.throttle.time.max",
+            advice="Above zero a quota of the brokers slows the client down.",
+        ),
+        metric_lines("Connections opened", "consumer.connection.creation.total"),
+        metric_lines("Open connections", "consumer.connection.count"),
+    )
+    board.row(
+        "Clients",
+        top_clients(
+            "Consumers that consume the most",
+            {
+                "records": f"{_FETCH}.records.consumed.total",
+                "bytes": f"{_FETCH}.bytes.consumed.total",
+                "lag_max": f"{_FETCH}.records.lag.max",
+                "poll_idle": "consumer.poll.idle.ratio.avg",
+                "latency_avg": "consumer.node.request.latency.avg",
+                "rebalances": f"{_COORDINATOR}.rebalance.total",
+                "partitions": f"{_COORDINATOR}.assigned.partitions",
+                "connections": "consumer.connection.creation.total",
+            },
+        ),
+        support(_METRICS),
+    )
+    return board

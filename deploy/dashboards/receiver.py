@@ -1,0 +1,160 @@
+"""The dashboard *Receiver*: the sidecar's own health, from Prometheus (docs/operations.md, docs/rest.md)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from grafana_foundation_sdk.builders.dashboard import QueryVariable
+from grafana_foundation_sdk.models import dashboard as models
+
+from deploy.dashboards.grafana import PROMETHEUS, Dashboard, Panel, lines, number, promql
+
+__all__ = ["receiver"]
+
+_WHERE: Final = 'job=~"$job", instance=~"$instance"'
+_RATE: Final = "$__rate_interval"
+
+
+def receiver() -> Dashboard:
+    """Build it."""
+    board = Dashboard(
+        "kct-receiver",
+        "Kafka clients: receiver",
+        "The receivers themselves: are they ready, what do they carry, what do they refuse, does it arrive.",
+        start="now-3h",
+    )
+    board.sources(postgres=False, prometheus=True).variables(
+        _labels("job", "Job", "Jobs that scrape receivers", "label_values(kafka_telemetry_ready, job)"),
+        _labels(
+            "instance",
+            "Receiver",
+            "Receivers by the address that is scraped",
+            'label_values(kafka_telemetry_ready{job=~"$job"}, instance)',
+        ),
+    )
+    board.row(
+        "Now",
+        _now("Receivers ready", "Receivers that take clients.", f"sum(kafka_telemetry_ready{{{_WHERE}}})"),
+        _now("Not ready", "Receivers whose broker does not answer, or that stop.",
+             f"sum(1 - kafka_telemetry_ready{{{_WHERE}}})", warn_from=1),
+        _now("Open connections", "Of clients.", f"sum(kafka_telemetry_connections{{{_WHERE}}})"),
+        _now("Client instances", "Known now.", f"sum(kafka_telemetry_instances{{{_WHERE}}})"),
+        _now("Undelivered for", "The oldest push that a destination has not got.",
+             f"max(kafka_telemetry_plugin_lag_seconds{{{_WHERE}}})", unit="s", warn_from=300),
+        _now("Certificate ends", "The first of all certificates.",
+             f"min(kafka_telemetry_tls_certificate_expiry_seconds{{{_WHERE}}}) * 1000", unit="dateTimeFromNow"),
+    )  # fmt: skip
+    board.row(
+        "Telemetry",
+        _rates("Pushes by outcome", "NONE was taken; any other word is Kafka's name of the error.",
+               "kafka_telemetry_pushes_total", "outcome", "reqps"),
+        _rates("Subscription requests by outcome", "GetTelemetrySubscriptions requests answered.",
+               "kafka_telemetry_subscription_requests_total", "outcome", "reqps"),
+        _lines("Bytes of metrics", "As clients compressed them, and once inflated.", "binBps", {
+            "compressed": f"sum(rate(kafka_telemetry_push_bytes_total{{{_WHERE}}}[{_RATE}]))",
+            "inflated": f"sum(rate(kafka_telemetry_push_inflated_bytes_total{{{_WHERE}}}[{_RATE}]))",
+        }),
+        _lines("Time in the telemetry core", "What a push or a subscription costs the receiver.", "s", {
+            "push, 99 %": _quantile("kafka_telemetry_push_seconds", 0.99),
+            "push, median": _quantile("kafka_telemetry_push_seconds", 0.5),
+            "get, 99 %": _quantile("kafka_telemetry_get_seconds", 0.99),
+        }),
+        _rates("Data points left out", "not_finite, known_bad, privacy, over_budget.",
+               "kafka_telemetry_dropped_points_total", "reason", "cps"),
+        _lines("Back-pressure and budgets", "How many times as long as asked push intervals are; instances "
+               "that are asked for less; series that clients pushed last.", "short", {
+            "interval factor": f"max(kafka_telemetry_interval_factor{{{_WHERE}}})",
+            "narrowed instances": f"sum(kafka_telemetry_narrowed_instances{{{_WHERE}}})",
+        }),
+    )  # fmt: skip
+    board.row(
+        "Connections",
+        _lines("Open connections by listener", "Of clients.", "short", {
+            "{{listener}}": f"sum by (listener) (kafka_telemetry_connections{{{_WHERE}}})"}, stacked=True),
+        _rates("Connections refused", "upstream: the broker can't be reached; limit: too many; out_of_files.",
+               "kafka_telemetry_connections_refused_total", "reason", "cps"),
+        _rates("Connections closed", "Why connections ended.",
+               "kafka_telemetry_connections_closed_total", "reason", "cps"),
+        _rates("Protocol errors", "Connections closed for what came over them.",
+               "kafka_telemetry_protocol_errors_total", "reason", "cps"),
+        _rates("Traffic passed on", "Bytes of Kafka's protocol, by direction.",
+               "kafka_telemetry_listener_bytes_total", "direction", "binBps"),
+        _rates("Logins by outcome", "SASL and certificates.",
+               "kafka_telemetry_authenticated_total", "outcome", "cps"),
+        _rates("Over a limit", "Connections, requests and pushes over a limit of an address or principal.",
+               "kafka_telemetry_limit_exceeded_total", "limit", "cps"),
+        _lines("Connecting to the broker", "How long it takes.", "s", {
+            "99 %": _quantile("kafka_telemetry_upstream_connect_seconds", 0.99),
+            "median": _quantile("kafka_telemetry_upstream_connect_seconds", 0.5),
+        }),
+    )  # fmt: skip
+    board.row(
+        "Delivery",
+        _rates("Pushes delivered", "What destinations took.",
+               "kafka_telemetry_plugin_exported_pushes_total", "plugin", "cps"),
+        _rates("Pushes dropped", "Pushes that never reached a destination.",
+               "kafka_telemetry_plugin_dropped_pushes_total", "plugin, reason", "cps"),
+        _plugins("Lag", "How long ago the oldest push was received that is not delivered.",
+                 "kafka_telemetry_plugin_lag_seconds", "s"),
+        _plugins("In memory", "Bytes of pushes that wait in memory.",
+                 "kafka_telemetry_plugin_queue_bytes", "bytes"),
+        _lines("Spool on disk", "How full each plugin's spool is: at 100 % the oldest pushes are lost.",
+               "percentunit", {
+            "{{plugin}}": f"max by (plugin) (kafka_telemetry_plugin_spool_bytes{{{_WHERE}}}"
+            f" / (kafka_telemetry_plugin_spool_max_bytes{{{_WHERE}}} > 0))"}),
+        _rates("Failed exports", "Failed calls of a destination.",
+               "kafka_telemetry_plugin_failures_total", "plugin", "cps"),
+        _plugins("Longest current call", "Above a minute a plugin hangs.",
+                 "kafka_telemetry_plugin_call_seconds", "s"),
+        _lines("Spool problems", "1 while a spool can't be used as it should: GET /v1/plugins says why.", "short", {
+            "{{plugin}}": f"max by (plugin) (kafka_telemetry_plugin_spool_problem{{{_WHERE}}})"}),
+    )  # fmt: skip
+    return board
+
+
+def _labels(name: str, label: str, description: str, query: str) -> QueryVariable:
+    return (
+        QueryVariable(name)
+        .label(label)
+        .description(description)
+        .datasource(PROMETHEUS)
+        .query({"query": query, "refId": name})
+        .refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
+        .sort(models.VariableSort.ALPHABETICAL_ASC)
+        .multi(multi=True)
+        .include_all(include_all=True)
+        .all_value(".+")
+        .current(models.VariableOption(selected=True, text=["All"], value=["$__all"]))
+    )
+
+
+def _now(
+    title: str, description: str, expression: str, *, unit: str = "short", warn_from: float | None = None
+) -> Panel:
+    query = promql(expression, "", instant=True)
+    return number(title, description, unit, query, source=PROMETHEUS, warn_from=warn_from)
+
+
+def _lines(
+    title: str, description: str, unit: str, expressions: dict[str, str], *, stacked: bool = False
+) -> Panel:
+    queries = [
+        promql(expression, legend, ref_id=chr(ord("A") + index))
+        for index, (legend, expression) in enumerate(expressions.items())
+    ]
+    return lines(title, description, unit, queries, width=8, source=PROMETHEUS, stacked=stacked)
+
+
+def _rates(title: str, description: str, metric: str, by: str, unit: str) -> Panel:
+    legend = " ".join(f"{{{{{label.strip()}}}}}" for label in by.split(","))
+    expression = f"sum by ({by}) (rate({metric}{{{_WHERE}}}[{_RATE}]))"
+    return _lines(title, f"`{metric}`: {description}", unit, {legend: expression}, stacked=True)
+
+
+def _plugins(title: str, description: str, metric: str, unit: str) -> Panel:
+    expression = f"max by (plugin) ({metric}{{{_WHERE}}})"
+    return _lines(title, f"`{metric}`: {description}", unit, {"{{plugin}}": expression})
+
+
+def _quantile(histogram: str, share: float) -> str:
+    return f"histogram_quantile({share}, sum by (le) (rate({histogram}_bucket{{{_WHERE}}}[{_RATE}])))"

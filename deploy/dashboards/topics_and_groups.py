@@ -1,0 +1,244 @@
+# ruff: noqa: S608 - made of this package's own words; what users choose is quoted by Grafana (:sqlstring).
+"""The dashboard *Topics and groups*: who writes and reads a topic, and how groups get on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from deploy.dashboards.choices import client_variables
+from deploy.dashboards.grafana import Dashboard, Panel, Sql, choice, column, lines, rows
+from deploy.dashboards.metrics import PASSED_S, standard
+from deploy.dashboards.sql import (
+    BY_CLIENT,
+    BY_FLEET,
+    GRAINS,
+    RANGE_GRAINS,
+    Grain,
+    chosen,
+    everybody,
+    over_time,
+    per_second,
+    quoted,
+    union,
+)
+from deploy.dashboards.units import unit_of
+
+__all__ = ["topics_and_groups"]
+
+_SENT: Final = standard("producer.topic.record.send.total").name
+_SENT_BYTES: Final = standard("producer.topic.byte.total").name
+_FAILED: Final = standard("producer.topic.record.error.total").name
+_RETRIED: Final = standard("producer.topic.record.retry.total").name
+_CONSUMED: Final = standard("consumer.fetch.manager.records.consumed.total").name
+_CONSUMED_BYTES: Final = standard("consumer.fetch.manager.bytes.consumed.total").name
+_LAG: Final = standard("consumer.fetch.manager.records.lag.max").name
+_ASSIGNED: Final = standard("consumer.coordinator.assigned.partitions").name
+_REBALANCES: Final = standard("consumer.coordinator.rebalance.total").name
+_IDLE: Final = standard("consumer.poll.idle.ratio.avg").name
+
+_CLIENTS: Final = chosen(BY_FLEET | BY_CLIENT)
+_TOPICS: Final = f"{chosen({'topic': 'topic'})} AND {_CLIENTS}"
+_OF_ALL: Final = everybody(["topic", *BY_CLIENT])
+_TOP: Final = 10
+#: Every client's series have to be read where nothing is chosen: then as coarse as does.
+_GRAINS: Final = tuple(
+    Grain(
+        name=fine.name,
+        seconds=fine.seconds,
+        when=f"CASE WHEN {_OF_ALL} THEN {coarse.when}\n  ELSE {fine.when} END",
+    )
+    for fine, coarse in zip(GRAINS, RANGE_GRAINS, strict=True)
+)
+_ONLY_JAVA: Final = "Java clients alone tell topics apart."
+
+
+def topics_and_groups() -> Dashboard:
+    """Build it."""
+    board = Dashboard(
+        "kct-topics-and-groups",
+        "Kafka clients: topics and groups",
+        "What clients write to and read from topics, and how consumer groups get on.",
+    )
+    board.sources().variables(
+        *client_variables(),
+        choice(
+            "topic",
+            "Topic",
+            "Topics that clients tell of",
+            "SELECT DISTINCT topic FROM telemetry.topic_1d\n"
+            "WHERE bucket > $__timeFrom()::timestamptz - interval '1 day' AND bucket <= $__timeTo()\n"
+            f"  AND metric IN ({quoted([_SENT, _CONSUMED])}) AND {chosen(BY_FLEET)}\n"
+            "ORDER BY 1 LIMIT 5000",
+        ),
+    ).resolution()
+    board.row(
+        "Topics",
+        _topics(),
+        _top("Records sent by topic", _SENT, "topic", f"The {_TOP} topics with the most. {_ONLY_JAVA}"),
+        _top(
+            "Records consumed by topic", _CONSUMED, "topic", f"The {_TOP} topics with the most. {_ONLY_JAVA}"
+        ),
+        _top(
+            "Records that failed by topic", _FAILED, "topic", f"The {_TOP} topics with the most. {_ONLY_JAVA}"
+        ),
+        _worst("Most records behind by topic", _LAG, "topic", f"Of the worst partition. {_ONLY_JAVA}"),
+    )
+    board.row(
+        "Groups",
+        _groups(),
+        _top("Records consumed by group", _CONSUMED, "group_id", "Java clients alone count records."),
+        _worst("Most records behind by group", _LAG, "group_id", "Of the worst partition of any member."),
+        _top(
+            "Rebalances by group",
+            _REBALANCES,
+            "group_id",
+            "Rebalances of all members added up; librdkafka does not count them.",
+        ),
+        _members(),
+    )
+    return board
+
+
+def _topics() -> Panel:
+    metrics = {
+        "sent": _SENT, "sent_bytes": _SENT_BYTES, "failed": _FAILED, "retried": _RETRIED,
+        "consumed": _CONSUMED, "consumed_bytes": _CONSUMED_BYTES,
+    }  # fmt: skip
+    found = _found("topic", "topic", [*metrics.values(), _LAG], _TOPICS)
+    cells = ",\n  ".join(f"{_rate(metric)} AS {name}" for name, metric in metrics.items())
+    query = (
+        f"SELECT topic,\n  {cells},\n  max(most) FILTER (WHERE metric = '{_LAG}') AS behind\n"
+        f"FROM (\n{found}\n) AS found\nGROUP BY topic\n"
+        "ORDER BY sent DESC NULLS LAST, consumed DESC NULLS LAST, topic LIMIT 200"
+    )
+    shown = {"topic": column("Topic", width=260, links=[_link("topic", "kct-topics-and-groups", "topic")])}
+    for name in metrics:
+        shown[name] = column(name.replace("_", " ").capitalize(), "binBps" if "bytes" in name else "cps")
+    return rows(
+        "Topics",
+        f"What clients tell of topics, per second, the most first. {_ONLY_JAVA} An empty cell: nothing came.",
+        [Sql(query, over_time=False)],
+        {**shown, "behind": column("Most behind", "short")},
+    )
+
+
+def _groups() -> Panel:
+    found = _found(
+        "metric", "group_id", [_CONSUMED, _CONSUMED_BYTES, _LAG, _ASSIGNED, _REBALANCES, _IDLE],
+        f"group_id IS NOT NULL AND {_CLIENTS}",
+    )  # fmt: skip
+    query = (
+        "SELECT group_id, members, versions,\n"
+        f"  {_rate(_CONSUMED)} AS consumed,\n  {_rate(_CONSUMED_BYTES)} AS consumed_bytes,\n"
+        f"  max(most) FILTER (WHERE metric = '{_LAG}') AS behind,\n"
+        f"  max(added / buckets) FILTER (WHERE metric = '{_ASSIGNED}') AS partitions,\n"
+        f"  {_rate(_REBALANCES)} * 3600 AS rebalances,\n"
+        f"  max(added / nullif(points, 0)) FILTER (WHERE metric = '{_IDLE}') AS idle\n"
+        f"FROM (\n{found}\n) AS found\n"
+        "LEFT JOIN (\n"
+        "  SELECT group_id, count(*)::float8 AS members,\n"
+        "    string_agg(DISTINCT client_software_name || ' ' || client_software_version, ', ') AS versions\n"
+        f"  FROM telemetry.client WHERE group_id IS NOT NULL AND state = 'live' AND {_CLIENTS}\n"
+        "  GROUP BY 1\n"
+        ") AS live USING (group_id)\n"
+        "GROUP BY group_id, members, versions\nORDER BY consumed DESC NULLS LAST, group_id LIMIT 200"
+    )
+    return rows(
+        "Groups",
+        "Consumer groups with their live members. An empty cell: nothing came, as from clients that have no "
+        "such metric.",
+        [Sql(query, over_time=False)],
+        {
+            "group_id": column("Group", width=220, links=[_link("group_id", "kct-consumers", "group")]),
+            "members": column("Live members", "short"),
+            "versions": column("Versions", width=260),
+            "consumed": column("Records", "cps"),
+            "consumed_bytes": column("Bytes", "binBps"),
+            "behind": column("Most behind", "short"),
+            "partitions": column("Partitions", "short"),
+            "rebalances": column("Rebalances an hour", "short"),
+            "idle": column("Poll idle ratio", "percentunit"),
+        },
+    )
+
+
+def _members() -> Panel:
+    return rows(
+        "Members",
+        "Instances that named a group, the latest first.",
+        [
+            Sql(
+                "SELECT group_id, client_id, client_instance_id, group_instance_id, state,\n"
+                "  client_software_name, client_software_version, client_source_address, last_seen\n"
+                "FROM telemetry.client\n"
+                "WHERE group_id IS NOT NULL AND last_seen >= $__timeFrom() AND first_seen <= $__timeTo()\n"
+                f"  AND {_CLIENTS}\nORDER BY last_seen DESC LIMIT 200",
+                over_time=False,
+            )
+        ],
+        {
+            "group_id": column("Group"),
+            "client_id": column("Client id", links=[_link("client_id", "kct-one-client", "client")]),
+            "client_instance_id": column("Instance"),
+            "group_instance_id": column("Static member"),
+            "state": column("State", colours={"live": "green", "silent": "orange", "left": "text"}),
+            "client_software_name": column("Software"),
+            "client_software_version": column("Version"),
+            "client_source_address": column("Address"),
+            "last_seen": column("Last push", "dateTimeFromNow"),
+        },
+        width=12,
+        height=8,
+    )
+
+
+def _found(view: str, by: str, metrics: Sequence[str], condition: str) -> str:
+    return union(
+        [
+            f"SELECT {by}, metric, sum(sum) AS added, sum(points) AS points, max(max) AS most,\n"
+            f"  count(DISTINCT bucket) AS buckets, {grain.seconds} AS base\n"
+            f"FROM telemetry.{view}_{grain.name}\n"
+            f"WHERE {grain.when} AND $__timeFilter(bucket) AND metric IN ({quoted(metrics)})\n"
+            f"  AND {condition}\nGROUP BY 1, 2"
+            for grain in RANGE_GRAINS
+        ]
+    )
+
+
+def _rate(metric: str) -> str:
+    seconds = f"CASE base WHEN 60 THEN {PASSED_S} ELSE buckets * base END"
+    return f"max(added / {seconds}) FILTER (WHERE metric = '{metric}')"
+
+
+def _top(title: str, metric: str, by: str, description: str) -> Panel:
+    added = over_time(metrics=[metric], series=by, value="sum(sum)", sources=[_source(by)], grains=_GRAINS)
+    return _most(title, metric, per_second(added), description)
+
+
+def _worst(title: str, metric: str, by: str, description: str) -> Panel:
+    extremes = over_time(metrics=[metric], series=by, value="max(max)", sources=[_source(by)], grains=_GRAINS)
+    return _most(title, metric, f"SELECT time, metric, value FROM (\n{extremes}\n) AS extremes", description)
+
+
+def _source(by: str) -> tuple[str, str]:
+    return ("topic", _TOPICS) if by == "topic" else ("metric", f"group_id IS NOT NULL AND {_CLIENTS}")
+
+
+def _most(title: str, metric: str, series: str, description: str) -> Panel:
+    query = (
+        f"WITH series AS (\n{series}\n)\nSELECT time, metric, value FROM series\n"
+        f"WHERE metric IN (SELECT metric FROM series GROUP BY 1 ORDER BY sum(value) DESC, 1 LIMIT {_TOP})\n"
+        "ORDER BY 1, 2"
+    )
+    name = metric.removeprefix("org.apache.kafka.")
+    unit, _ = unit_of(standard(name))
+    return lines(title, f"`{metric}`: {description}", unit, [Sql(query, over_time=True)])
+
+
+def _link(field: str, uid: str, variable: str) -> dict[str, object]:
+    url = (
+        f"/d/{uid}?${{__url_time_range}}&${{postgres:queryparam}}&${{cluster:queryparam}}"
+        f"&var-{variable}=${{__data.fields.{field}:percentencode}}"
+    )
+    return {"title": "Look at it alone", "url": url, "targetBlank": False}
