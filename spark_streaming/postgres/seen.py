@@ -82,4 +82,15 @@ class SeenSeries:
         return self.unknown(cursor, self._needed)
 
     def _fresh(self, ids: Ids) -> Ids:
-        return np.setdiff1d(np.setdiff1d(ids, self._committed), self._mine)
+        fresh = np.unique(ids)
+        for known in (self._committed, self._mine):
+            fresh = fresh[~_among(fresh, known)]
+        return fresh
+
+
+def _among(ids: Ids, known: Ids) -> npt.NDArray[np.bool_]:
+    # Both are sorted: faster than numpy's isin, which sorts them once more.
+    if not len(known):
+        return np.zeros(len(ids), bool)
+    places = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+    return known[places] == ids

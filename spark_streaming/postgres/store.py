@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from spark_streaming.postgres import migrations
 from spark_streaming.postgres.batch import Batch
-from spark_streaming.postgres.partitions import Partitions
+from spark_streaming.postgres.partitions import Partitions, beginning
 from spark_streaming.postgres.seen import SeenSeries
 from spark_streaming.postgres.status import status
 from spark_streaming.postgres.tables import GRAINS, TOTALS
@@ -156,13 +156,14 @@ class Store:
         """Forget what is derived from pushes since a minute, so that they can be read once more.
 
         Totals from then on go, and what clients added to them, and the ids of pushes that were received from
-        a day before. Where only hours or days are kept, all of the hour or day that the minute is in goes.
+        a day before. Where only hours or days are kept, it begins with the next whole hour or day, as nothing
+        must go that is not read again.
 
         Args:
             minute: Whole minutes since the epoch.
 
         Returns:
-            The minute from which on all was forgotten: at or before the one that was asked for.
+            The minute from which on all was forgotten: at or after the one that was asked for.
             Entries before it must be left out when pushes are read again.
 
         Raises:
@@ -173,7 +174,7 @@ class Store:
             (horizons,) = connection.execute("SELECT minutes_from, hours_from FROM horizon")
             for horizon, grain in zip(horizons, GRAINS[1:], strict=True):
                 if since < horizon:
-                    since = _EPOCH + (since - _EPOCH) // grain.length * grain.length
+                    since = _EPOCH - (_EPOCH - since) // grain.length * grain.length
             cursor = connection.cursor()
             partitions = Partitions(cursor)
             for totals in TOTALS:
@@ -194,8 +195,7 @@ class Store:
                     (grain.name, start),
                 )
             since_minute = (since - _EPOCH) // timedelta(minutes=1)
-            partitions.drop("push", since=since - timedelta(days=1))
-            cursor.execute("DELETE FROM push WHERE received_at >= %s", [since - timedelta(days=2)])
+            partitions.drop("push", since=beginning("day", since - timedelta(days=1)))
             cursor.execute("DELETE FROM contribution WHERE minute >= %s", [since_minute])
             cursor.execute(
                 "UPDATE client_state SET minute = NULL, last_ns = NULL, covered_until = NULL, counts = NULL, "

@@ -2,29 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-
-import psycopg
 import pyarrow as pa
-import pytest
 
 from spark_streaming.contributions import ClientState, Contribution
-from spark_streaming.postgres import DEAD_LETTER_ROWS, BatchStatistics, Retention, Store, StoreError
-from tests.integration.rollup.store_rows import MINUTE, NOW_NS, buckets, entries, rows, series
-
-
-@pytest.fixture
-def store(database: str) -> Iterator[Store]:
-    with Store(database, retention=Retention()) as store:
-        store.migrate()
-        yield store
-
-
-def read(database: str, query: str) -> list[tuple[object, ...]]:
-    with psycopg.connect(database) as connection:
-        connection.execute("SET timezone = 'UTC'")
-        return connection.execute(query).fetchall()
+from spark_streaming.postgres import DEAD_LETTER_ROWS, BatchStatistics, Store
+from tests.integration.rollup.store.rows import MINUTE, NOW_NS, buckets, entries, read, rows, series
 
 
 def test_everything_once(store: Store, database: str) -> None:

@@ -6,15 +6,23 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 
 from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, ROLLUP_ROWS, SERIES_ROWS
 from spark_streaming.watched import WATCHED
 
-__all__ = ["MINUTE", "NOW_NS", "buckets", "entries", "rows", "series"]
+__all__ = ["MINUTE", "NOW_NS", "buckets", "entries", "read", "rows", "series"]
 
 NOW_NS = time.time_ns() // 60_000_000_000 * 60_000_000_000
 MINUTE = NOW_NS // 60_000_000_000
+
+
+def read(database: str, query: str) -> list[tuple[Any, ...]]:
+    """All rows of a query, as the owner."""
+    with psycopg.connect(database) as connection:
+        connection.execute("SET timezone = 'UTC'")
+        return connection.execute(query.encode()).fetchall()
 
 
 def rows(*values: Sequence[Any]) -> pa.Table:

@@ -1,0 +1,180 @@
+"""What the store makes of faults: connections that end, clocks that are off, labels that nobody expects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from spark_streaming.postgres import (
+    DEAD_LETTER_ROWS,
+    Batch,
+    BatchStatistics,
+    Retention,
+    Store,
+    StoreError,
+    StoreUnavailableError,
+)
+from tests.integration.rollup.store.rows import MINUTE, NOW_NS, entries, read, rows, series
+
+DAY_MINUTES = 24 * 60
+
+
+class DriverDiedError(Exception):
+    pass
+
+
+def take_in(batch: Batch, *points: tuple[int, float]) -> None:
+    batch.merge(rows(*((minute, 1, 7, False, None, 1, value, value, value, 0) for minute, value in points)))
+    if batch.unknown_series(pa.array([1])):
+        batch.add_series(series((1, 7, "m", False)))
+
+
+def batch_of(
+    store: Store, number: int, *points: tuple[int, float], then: Callable[[Batch], None] = lambda batch: None
+) -> None:
+    with store.batch("q", number) as batch:
+        assert batch is not None
+        take_in(batch, *points)
+        then(batch)
+
+
+def end_connections(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+def test_an_exception_leaves_nothing(store: Store, database: str) -> None:
+    def die(_: Batch) -> None:
+        raise DriverDiedError
+
+    with pytest.raises(DriverDiedError):
+        batch_of(store, 0, (MINUTE, 1.0), then=die)
+    assert store.status().queries == ()
+    # What the transaction saw of series is forgotten with it.
+    batch_of(store, 0, (MINUTE, 1.0))
+    assert read(database, "SELECT sum FROM telemetry.metric_1m") == [(1.0,)]
+
+
+def test_a_connection_that_ends_leaves_nothing_and_the_batch_is_repeated(store: Store, database: str) -> None:
+    def lose(batch: Batch) -> None:
+        end_connections(database)
+        take_in(batch, (MINUTE, 4.0))
+
+    batch_of(store, 0, (MINUTE, 1.0))
+    with pytest.raises(StoreUnavailableError):
+        batch_of(store, 1, (MINUTE, 2.0), then=lose)
+    batch_of(store, 1, (MINUTE, 6.0))
+    assert read(database, "SELECT sum FROM telemetry.metric_1m") == [(7.0,)]
+
+
+def test_a_connection_that_ends_at_the_commit(store: Store, database: str) -> None:
+    with pytest.raises(StoreUnavailableError):
+        batch_of(store, 0, (MINUTE, 2.0), then=lambda _: end_connections(database))
+    assert store.status().queries == ()
+
+
+def test_a_batch_that_is_in_is_passed_over_also_by_another_process(store: Store, database: str) -> None:
+    batch_of(store, 0, (MINUTE, 1.0))
+    with Store(database, retention=Retention()) as another, another.batch("q", 0) as batch:
+        assert batch is None
+    with Store(database, retention=Retention()) as another:
+        batch_of(another, 1, (MINUTE, 1.0))
+        with another.batch("another query", 0) as batch:
+            assert batch is not None
+    assert read(database, "SELECT sum FROM telemetry.metric_1m") == [(2.0,)]
+
+
+def test_totals_without_their_series_are_refused(store: Store, database: str) -> None:
+    stray = rows((MINUTE, 3, 7, False, None, 1, 1.0, 1.0, 1.0, 0))
+    with pytest.raises(StoreError, match="1 series that were not added, one of them 3"):
+        batch_of(store, 0, (MINUTE, 1.0), then=lambda batch: batch.merge(stray))
+    assert read(database, "SELECT count(*) FROM telemetry.rollup_1m") == [(0,)]
+
+
+def test_late_points_go_to_hours_and_days_and_wild_ones_nowhere(store: Store, database: str) -> None:
+    week, year = MINUTE - 8 * DAY_MINUTES, MINUTE - 365 * DAY_MINUTES
+    points = [(MINUTE, 1.0), (week, 2.0), (week, 3.0), (year, 4.0), (0, 5.0), (MINUTE + 5 * DAY_MINUTES, 6.0)]
+    with store.batch("q", 0) as batch:
+        assert batch is not None
+        take_in(batch, *points)
+        batch.record(
+            BatchStatistics(
+                pushes=1,
+                repeats=0,
+                points=6,
+                rows=6,
+                dead_letters=0,
+                newest_received_at_ns=None,
+                duration_s=1,
+            )
+        )
+    with store.tick(NOW_NS) as tick:
+        tick.compute_hours_and_days()
+        tick.expire()
+    assert read(database, "SELECT sum FROM telemetry.metric_1m") == [(1.0,)]
+    assert read(database, "SELECT sum FROM telemetry.metric_1h ORDER BY bucket") == [(5.0,), (1.0,)]
+    assert read(database, "SELECT sum FROM telemetry.metric_1d ORDER BY bucket") == [(4.0,), (5.0,), (1.0,)]
+    assert store.status().left_out == 2
+
+
+def test_pushes_of_wild_clocks_count_once_in_few_partitions(store: Store, database: str) -> None:
+    ids = pa.array([f"{number:032x}" for number in range(400)])
+    times = pa.array(
+        [day * 86_400_000_000_000 for day in (*range(0, 20_000, 100), *range(40_000, 60_000, 100))]
+    )
+    for expected in (set(), set(ids.to_pylist())):
+        with store.batch("q", len(expected)) as batch:
+            assert batch is not None
+            assert batch.known(ids, times) == expected
+    found = read(database, "SELECT count(*) FROM pg_class WHERE relname LIKE 'push_p%' AND relkind = 'r'")
+    assert found == [(2,)]
+
+
+def test_labels_of_any_bytes(store: Store, database: str) -> None:
+    label = "\0" + "ü" * 5000
+    with store.batch("q", 0) as batch:
+        assert batch is not None
+        batch.merge(rows((MINUTE, 1, 7, False, None, 1, 1.0, 1.0, 1.0, 0)))
+        batch.add_series(series((1, 7, "m" * 9000, False), client_id=label, principal="", group_id=label))
+        batch.add_client_minutes(entries((1, MINUTE, label)))
+        batch.put_clients([], entries((1, MINUTE, label)))
+        letters = [["s"], [label], [label], [b"\0" * 100_000]]
+        batch.dead_letters(pa.table(letters, schema=DEAD_LETTER_ROWS))
+    ((client_id, principal, topic),) = read(
+        database, "SELECT client_id, principal, topic FROM telemetry.metric_1m"
+    )
+    assert client_id == "\ufffd" + "ü" * 397 + "…"
+    assert principal == ""
+    assert topic is None
+    assert read(database, "SELECT bytes, length(payload) FROM telemetry.dead_letter") == [(100_000, 65_536)]
+
+
+def test_no_error_has_the_password() -> None:
+    for url in (
+        "postgresql://user:s3cret%zz@127.0.0.1/db",
+        "postgresql//user:s3cret@127.0.0.1/db",
+        "postgresql://user:s3cret@127.0.0.1:1/db",
+        "postgresql://user:s3cret@127.0.0.1:s3cret/db",
+    ):
+        with pytest.raises(StoreError) as raised, Store(url, retention=Retention()) as store:
+            store.migrate()
+        assert "s3cret" not in str(raised.value)
+        assert raised.value.__suppress_context__
+
+
+def test_a_database_that_is_not_there_is_unavailable(database: str) -> None:
+    nowhere = urlunsplit(urlsplit(database)._replace(path="/nowhere"))
+    with (
+        pytest.raises(StoreUnavailableError, match="nowhere"),
+        Store(nowhere, retention=Retention()) as store,
+    ):
+        store.migrate()
+    with pytest.raises(StoreError, match="rollup migrate"), Store(database, retention=Retention()) as store:
+        store.status()
