@@ -1,18 +1,24 @@
 -- A gap is longer than two push intervals of the cluster's busiest live client and two minutes of delivery.
--- Clients that began within the window say nothing of its beginning, unless there are no others.
+-- Clients that began within the window say nothing of its beginning, unless there are no others; and where
+-- a cluster's first client began within it, nothing is missing before.
 INSERT INTO finding_cluster (cluster_id, whole_since)
-WITH tolerated AS (
+WITH clients AS (
     SELECT
         cluster_id,
-        2 * coalesce(
-            min(push_interval_ms) FILTER (WHERE first_seen <= %(now)s - make_interval(mins => %(longest)s)),
-            min(push_interval_ms)
-        ) * interval '1 millisecond' + interval '2 minutes' AS gap
+        first_seen <= %(now)s - make_interval(mins => %(longest)s) AS began_before,
+        CASE
+            WHEN state <> 'left' AND last_seen > %(now)s - make_interval(mins => %(longest)s)
+                THEN nullif(push_interval_ms, 0)
+        END AS interval_ms
     FROM telemetry.client
-    WHERE
-        last_seen > %(now)s - make_interval(mins => %(longest)s)
-        AND state <> 'left'
-        AND push_interval_ms > 0
+),
+clusters AS (
+    SELECT
+        cluster_id,
+        bool_or(began_before) AS began_before,
+        2 * coalesce(min(interval_ms) FILTER (WHERE began_before), min(interval_ms))
+            * interval '1 millisecond' + interval '2 minutes' AS tolerated
+    FROM clients
     GROUP BY cluster_id
 ),
 minutes AS (
@@ -22,18 +28,21 @@ minutes AS (
 ),
 steps AS (
     SELECT
-        cluster_id,
+        minutes.cluster_id,
         bucket,
-        bucket - lag(bucket, 1, %(now)s - make_interval(mins => %(longest)s))
-            OVER (PARTITION BY cluster_id ORDER BY bucket) AS since_last
+        tolerated,
+        bucket - lag(bucket, 1, CASE
+            WHEN began_before THEN %(now)s - make_interval(mins => %(longest)s) ELSE bucket
+        END) OVER (PARTITION BY minutes.cluster_id ORDER BY bucket) AS since_last
     FROM minutes
+    JOIN clusters ON clusters.cluster_id IS NOT DISTINCT FROM minutes.cluster_id
+    WHERE tolerated IS NOT NULL
 )
 SELECT
-    steps.cluster_id,
+    cluster_id,
     coalesce(
-        max(bucket) FILTER (WHERE since_last > gap), %(now)s - make_interval(mins => %(longest)s)
+        max(bucket) FILTER (WHERE since_last > tolerated), %(now)s - make_interval(mins => %(longest)s)
     )
 FROM steps
-JOIN tolerated ON tolerated.cluster_id IS NOT DISTINCT FROM steps.cluster_id
-GROUP BY steps.cluster_id
-HAVING %(now)s - max(bucket) <= max(gap)
+GROUP BY cluster_id
+HAVING %(now)s - max(bucket) <= max(tolerated)

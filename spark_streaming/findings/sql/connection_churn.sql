@@ -8,10 +8,13 @@ INSERT INTO finding_judged (
 WITH instances AS (
     SELECT
         *,
-        CASE WHEN consumer AND group_id IS NOT NULL
-            THEN jsonb_build_array('group', cluster_id, group_id)
-            ELSE jsonb_build_array('principal', cluster_id, principal, client_software_name, consumer)
-        END AS peers
+        hashtextextended(
+            CASE WHEN group_id IS NOT NULL
+                THEN jsonb_build_array('group', cluster_id, group_id)
+                ELSE jsonb_build_array('principal', cluster_id, principal, client_software_name, consumer)
+            END::text,
+            0
+        ) AS peers
     FROM finding_instance
     WHERE
         connections IS NOT NULL
@@ -73,8 +76,8 @@ SELECT
         'instances', instances,
         'peers', others,
         'peers_median', median,
-        'peers_are', CASE peers ->> 0
-            WHEN 'group' THEN 'of the same group' ELSE 'of the same principal and software'
+        'peers_are', CASE
+            WHEN group_id IS NULL THEN 'of the same principal and software' ELSE 'of the same group'
         END,
         'threshold', greatest(%(min_connections)s::float8, %(factor)s * greatest(median, 1))
     ) END

@@ -6,7 +6,7 @@ INSERT INTO finding_judged (
 WITH instances AS (
     SELECT
         *,
-        jsonb_build_array(cluster_id, consumer, CASE WHEN consumer THEN group_id END) AS peers,
+        hashtextextended(jsonb_build_array(cluster_id, consumer, group_id)::text, 0) AS peers,
         CASE WHEN consumer THEN %(consumer_floor_ms)s ELSE %(producer_floor_ms)s END::float8 AS floor_ms
     FROM finding_instance
     WHERE

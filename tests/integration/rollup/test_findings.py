@@ -123,7 +123,9 @@ def fleet_of(url: str) -> Iterator[Fleet]:
     with Store(url, retention=Retention()) as store:
         store.migrate()
     with psycopg.connect(url, autocommit=True, row_factory=dict_row) as connection:
-        connection.execute("CREATE TABLE everything PARTITION OF telemetry.client_rollup_1m DEFAULT")
+        connection.execute(
+            "CREATE TABLE telemetry.everything PARTITION OF telemetry.client_rollup_1m DEFAULT"
+        )
         yield Fleet(connection)
 
 
@@ -557,6 +559,12 @@ def test_missing_data_finds_and_resolves_nothing(fleet: Fleet) -> None:
     assert fleet.one("throttled")["resolved_at"] is None
 
 
+def test_before_a_clusters_first_client_nothing_is_missing(fleet: Fleet) -> None:
+    began = NOW - minutes(4)
+    fleet.client("app", first_seen=began, last_seen=NOW, pushes=5, interval_ms=60_000, throttle_ms_max=500.0)
+    assert fleet.look().opened == {"throttled": 1}
+
+
 def test_a_client_that_left_is_forgotten_while_others_go_on(fleet: Fleet) -> None:
     others = peers(fleet)
     fleet.client("app", throttle_ms_max=500.0)
@@ -600,7 +608,7 @@ _VALUES = st.one_of(st.none(), st.sampled_from([0.0, 0.01, 1.0, 100.0, 1e6]))
 
 
 @hypothesis_settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     clients=st.lists(
