@@ -12,7 +12,7 @@ import pyarrow as pa
 from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, ROLLUP_ROWS, SERIES_ROWS
 from spark_streaming.watched import WATCHED
 
-__all__ = ["MINUTE", "NOW_NS", "buckets", "entries", "read", "rows", "series"]
+__all__ = ["MINUTE", "NOW_NS", "SERIES_ROWS", "buckets", "entries", "read", "rows", "series"]
 
 NOW_NS = time.time_ns() // 60_000_000_000 * 60_000_000_000
 MINUTE = NOW_NS // 60_000_000_000

@@ -1,0 +1,148 @@
+"""The schema: migrations, the reader's rights, and that views let indexes be used."""
+
+from __future__ import annotations
+
+import os
+import re
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from spark_streaming.postgres import Retention, Store, StoreError
+from spark_streaming.watched import WATCHED
+from tests.integration.rollup.store.rows import MINUTE, NOW_NS, SERIES_ROWS, read, rows
+
+READER = f"telemetry_reader_{os.getpid()}"
+
+
+def test_migrations_are_done_once_and_newer_ones_refused(database: str) -> None:
+    with Store(database, retention=Retention()) as store:
+        assert store.migrate() == ["0001_tables", "0002_views"]
+        assert store.migrate() == []
+        with psycopg.connect(database) as connection:
+            connection.execute("INSERT INTO telemetry.migration (name) VALUES ('9999_later')")
+        with pytest.raises(StoreError, match=r"9999_later.*upgrade"):
+            store.migrate()
+
+
+def test_what_is_watched_has_its_columns_in_order(store: Store, database: str) -> None:
+    for view in ("client_1m", "client_1h"):
+        found = read(
+            database,
+            "SELECT column_name FROM information_schema.columns WHERE table_schema = 'telemetry' "
+            f"AND table_name = '{view}' ORDER BY ordinal_position",
+        )
+        names = [name for (name,) in found]
+        watched = [slot.column for slot in WATCHED]
+        assert [name for name in names if name in watched] == watched
+
+
+def test_the_catalogue_and_the_names_of_software(store: Store, database: str) -> None:
+    assert read(
+        database,
+        "SELECT unit, kind, combines FROM telemetry.catalogue "
+        "WHERE metric = 'org.apache.kafka.producer.connection.creation.total'",
+    ) == [("{connection}", "sum", "sum")]
+    unknown = "SELECT client FROM telemetry.software EXCEPT SELECT unnest(clients) FROM telemetry.catalogue"
+    assert read(database, unknown) == []
+
+
+def test_the_reader_reads_the_interface_only(database: str) -> None:
+    with Store(database, retention=Retention(), reader_role=READER) as store:
+        store.migrate()
+        store.migrate()
+    with psycopg.connect(database, autocommit=True) as connection:
+        tables = connection.execute(
+            "SELECT relname, relkind = 'v' FROM pg_class WHERE relnamespace = 'telemetry'::regnamespace "
+            "AND relkind IN ('v', 'r', 'p')"
+        ).fetchall()
+        connection.execute(f"SET ROLE {READER}".encode())
+        readable = set()
+        for name, view in tables:
+            try:
+                connection.execute(f"SELECT * FROM telemetry.{name} LIMIT 1".encode())
+                readable.add(name)
+            except psycopg.errors.InsufficientPrivilege:
+                assert not view
+        connection.execute("SELECT reason, bytes FROM telemetry.dead_letter")
+        for statement in (
+            "SELECT payload FROM telemetry.dead_letter",
+            "DELETE FROM telemetry.finding",
+            "CREATE TABLE telemetry.mine ()",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement.encode())
+        connection.execute("RESET ROLE")
+        connection.execute(f"DROP OWNED BY {READER}; DROP ROLE {READER}".encode())
+    views = {name for name, view in tables if view}
+    assert readable == views | {"catalogue", "software", "finding", "ledger"}
+    assert len(views) == 18
+
+
+def test_rights_that_are_missing_are_named(database: str) -> None:
+    role = f"telemetry_job_{os.getpid()}"
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 's3cret'".encode())
+        parts = urlsplit(database)
+        host = parts.netloc.rpartition("@")[2]
+        url = urlunsplit(parts._replace(netloc=f"{role}:s3cret@{host}"))
+        try:
+            with Store(url, retention=Retention(), reader_role=READER) as store:
+                with pytest.raises(StoreError, match=f'CREATE SCHEMA telemetry AUTHORIZATION "{role}"'):
+                    store.migrate()
+                connection.execute(f"CREATE SCHEMA telemetry AUTHORIZATION {role}".encode())
+                with pytest.raises(StoreError, match=f'CREATE ROLE "{READER}" NOLOGIN'):
+                    store.migrate()
+                connection.execute(f"CREATE ROLE {READER} NOLOGIN".encode())
+                assert len(store.migrate()) == 2
+        finally:
+            connection.execute(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}".encode())
+            connection.execute(f"DROP ROLE IF EXISTS {READER}".encode())
+
+
+def test_filters_reach_the_indexes_and_the_partitions_in_range(store: Store, database: str) -> None:
+    many, days = 8_000, 3
+    count = pa.array(range(many))
+    columns = {
+        "series_id": count,
+        "fleet_id": pa.array([number % 50 for number in range(many)]),
+        "metric": pa.array([f"metric {number % 40}" for number in range(many)]),
+        "breakdown": pa.array([False] * many),
+        "rule": pa.array([0] * many, pa.int8()),
+    }
+    series = pa.table(
+        [
+            columns.get(field.name, pa.array([f"{field.name} {number // 40}" for number in range(many)]))
+            for field in SERIES_ROWS
+        ],
+        schema=SERIES_ROWS,
+    )
+    with store.batch("q", 0) as batch:
+        assert batch is not None
+        batch.add_series(series)
+        for day in range(days):
+            minute = MINUTE - day * 1440
+            batch.merge(
+                rows(*((minute, one, one % 50, False, None, 1, 1.0, 1.0, 1.0, 0) for one in range(many)))
+            )
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("ANALYZE")
+        newest = f"to_timestamp({NOW_NS // 10**9 - 3600})"
+        for view, where, index in (
+            ("metric_1m", "client_id = 'client_id 7'", "series_client_id"),
+            ("metric_1m", "group_id = 'group_id 7'", "series_group_id"),
+            ("metric_1m", "principal = 'principal 7'", "series_principal"),
+            ("topic_1m", "topic = 'topic 7'", "series_topic"),
+        ):
+            for since in (newest, "now() - interval '1 hour'"):
+                query = (
+                    f"EXPLAIN (ANALYZE, COSTS off) SELECT bucket, sum FROM telemetry.{view} "
+                    f"WHERE metric = 'metric 3' AND {where} AND bucket >= {since}"
+                )
+                plan = "\n".join(line for (line,) in connection.execute(query.encode()))
+                assert index in plan, plan
+                assert "Seq Scan" not in plan, plan
+                scanned = set(re.findall(r" on (rollup_1m_p\d+)", plan))
+                assert 1 <= len(scanned) <= 2, plan

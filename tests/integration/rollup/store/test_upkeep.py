@@ -1,0 +1,203 @@
+"""Hours and days, what is kept how long, and forgetting."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pyarrow as pa
+
+from spark_streaming.contributions import ClientState, Contribution
+from spark_streaming.postgres import Retention, Store
+from tests.integration.rollup.store.rows import NOW_NS, buckets, entries, read, rows, series
+
+TODAY = NOW_NS // 60_000_000_000 // 1440 * 1440
+YESTERDAY = TODAY - 1440
+
+
+def point(minute: int, value: float, one: int = 1, spread: int | None = None) -> tuple[object, ...]:
+    return (minute, one, one, False, spread, 1, value, value, value, 0 if spread is None else 1)
+
+
+def take_in(store: Store, number: int, *points: tuple[object, ...], rule: int = 0) -> None:
+    with store.batch("q", number) as batch:
+        assert batch is not None
+        table = rows(*points)
+        batch.merge(table)
+        ids = batch.unknown_series(table["series_id"].unique())
+        batch.add_series(series(*((one, one, f"m{one}", False) for one in ids), rule=rule))
+
+
+def upkeep(store: Store, now_ns: int = NOW_NS) -> int:
+    with store.tick(now_ns) as tick:
+        done = tick.compute_hours_and_days(all_of_them=True)
+        tick.expire()
+    return done
+
+
+def test_hours_and_days_are_what_their_minutes_add_up_to(store: Store, database: str) -> None:
+    take_in(store, 0, *(point(YESTERDAY + minute, minute, spread=minute % 3) for minute in range(0, 1440, 7)))
+    assert upkeep(store) == 25
+    assert upkeep(store) == 0
+    # A late point changes one hour and its day.
+    take_in(store, 1, point(YESTERDAY + 61, 1000.0, spread=2), point(YESTERDAY + 61, -5.0, one=2))
+    with store.batch("q", 2) as batch:
+        assert batch is not None
+        batch.merge_buckets(buckets((YESTERDAY, 1, 0.0, 1.0, 2), (YESTERDAY + 1, 1, 0.0, 1.0, 3)))
+        minutes = entries((5, YESTERDAY, "c"), (5, YESTERDAY + 1, "c"), watched=[2.0] * 13, broker_id="1")
+        batch.add_client_minutes(minutes)
+        batch.put_clients([], minutes)
+    assert upkeep(store) == 3
+    for grain, minutes in (("1h", 60), ("1d", 1440)):
+        for view, key, values in (
+            ("metric", "metric", "sum(points), sum(sum), min(min), max(max)"),
+            ("fleet", "metric", "sum(points), sum(sum), min(min), max(max)"),
+            ("spread", "metric, value", "sum(observations)"),
+            ("histogram", "metric, lower, upper", "sum(count)"),
+        ):
+            bucket = f"date_bin('{minutes} min', bucket, 'epoch') AS b"
+            of = f"SELECT {bucket}, {key}, {values} FROM telemetry.{view}_"
+            group = f" GROUP BY b, {key} ORDER BY b, {key}"
+            assert read(database, f"{of}{grain}{group}") == read(database, f"{of}1m{group}")
+    found = "SELECT pushes, connections_created, throttle_ms_max, broker_id FROM telemetry.client_1h"
+    assert read(database, found) == [(2, 4.0, 2.0, "1")]
+
+
+def test_rates_and_counts_of_an_hour_are_means_over_its_minutes(store: Store, database: str) -> None:
+    points = [point(YESTERDAY + minute, 6.0) for minute in range(30)]
+    take_in(store, 0, *points, rule=2)
+    # The running day: divided by the minutes that have passed.
+    take_in(store, 1, point(TODAY, 6.0))
+    upkeep(store)
+    assert read(database, "SELECT sum, avg, rate FROM telemetry.metric_1h ORDER BY bucket")[0] == (
+        3.0,
+        6.0,
+        None,
+    )
+    passed = (datetime.now(UTC) - datetime.fromtimestamp(TODAY * 60, UTC)) / timedelta(minutes=1)
+    ((mean,),) = read(database, "SELECT sum FROM telemetry.metric_1d ORDER BY bucket DESC LIMIT 1")
+    assert 6 / (passed + 2) <= mean <= 6 / max(1, passed - 2)
+
+
+def test_a_running_hour_is_computed_again_only_when_it_is_its_turn(store: Store, database: str) -> None:
+    take_in(store, 0, point(TODAY, 1.0))
+    upkeep(store)
+    take_in(store, 1, point(TODAY, 1.0))
+    with store.tick(NOW_NS) as tick:
+        assert tick.compute_hours_and_days() == 0
+    assert store.status().stale_hours == 1
+    with psycopg.connect(database) as connection:
+        connection.execute("UPDATE telemetry.coarse SET due_at = now()")
+    with store.tick(NOW_NS) as tick:
+        assert tick.compute_hours_and_days() == 2
+    assert read(database, "SELECT sum FROM telemetry.metric_1d") == [(2.0,)]
+
+
+def test_retention(database: str) -> None:
+    with Store(database, retention=Retention()) as store:
+        store.migrate()
+        old = TODAY - 5 * 1440
+        take_in(store, 0, point(old, 1.0), point(old + 1, 2.0), point(TODAY, 4.0))
+    # Kept shorter from now on: what was not computed yet must not get lost with its minutes.
+    with Store(database, retention=Retention(minute_days=2, hour_days=4)) as store:
+        upkeep(store)
+        assert read(database, "SELECT sum FROM telemetry.metric_1m") == [(4.0,)]
+        assert read(database, "SELECT sum FROM telemetry.metric_1h") == [(4.0,)]
+        assert read(database, "SELECT sum FROM telemetry.metric_1d ORDER BY bucket") == [(3.0,), (4.0,)]
+        take_in(store, 1, point(old, 8.0), point(TODAY - 3 * 1440, 16.0), point(TODAY - 3 * 1440, 1.0))
+        upkeep(store)
+        assert read(database, "SELECT sum FROM telemetry.metric_1h ORDER BY bucket") == [(17.0,), (4.0,)]
+        assert read(database, "SELECT sum FROM telemetry.metric_1d ORDER BY bucket") == [
+            (11.0,),
+            (17.0,),
+            (4.0,),
+        ]
+        # A clock that leaps ahead expires nothing.
+        upkeep(store, NOW_NS + 10**18)
+        assert read(database, "SELECT count(*) FROM telemetry.metric_1d") == [(3,)]
+
+
+def test_what_is_old_goes_and_what_is_needed_stays(store: Store, database: str) -> None:
+    day_ns = 86_400_000_000_000
+    with store.batch("q", 0) as batch:
+        assert batch is not None
+        days = pa.array([NOW_NS, NOW_NS - 2 * day_ns, NOW_NS - 5 * day_ns])
+        batch.known(pa.array(["a", "b", "c"]), days)
+        batch.put_contributions([Contribution(client_key=1, minute=2, entries=1, last_ns=3, packed=b"x")])
+        batch.put_contributions([Contribution(client_key=1, minute=2, entries=2, last_ns=3, packed=b"y")])
+        assert batch.contributions([(1, 2)])[1, 2].packed == b"y"
+    with psycopg.connect(database) as connection:
+        connection.execute("SET search_path = telemetry")
+        connection.execute(
+            "INSERT INTO ledger SELECT 'old', n, now() - interval '40 days' FROM generate_series(1, 3) n"
+        )
+    upkeep(store)
+    assert read(database, "SELECT batch_id FROM telemetry.ledger WHERE query_id = 'old'") == [(3,)]
+    assert read(database, "SELECT count(*) FROM telemetry.push") == [(2,)]
+    assert read(database, "SELECT count(*) FROM telemetry.contribution") == [(1 + 1,)]
+
+
+def test_forgetting_makes_room_for_reading_again(store: Store, database: str) -> None:
+    points = [point(YESTERDAY + minute, 1.0) for minute in (0, 59, 60, 90, 1439)]
+
+    def push(number: int, since: int) -> set[str]:
+        with store.batch(f"q{number}", 0) as batch:
+            assert batch is not None
+            known = batch.known(
+                pa.array(["before", "push"]),
+                pa.array([(YESTERDAY - 2880) * 60 * 10**9, YESTERDAY * 60 * 10**9]),
+            )
+            table = rows(*(one for one in points if one[0] >= since))  # type: ignore[operator]
+            if "push" not in known:
+                batch.merge(table)
+                batch.add_series(series((1, 1, "m", False)))
+                state = ClientState(
+                    client_key=5, minute=YESTERDAY + 90, last_ns=0, push_interval_ms=1, terminated=False,
+                    covered_until=YESTERDAY + 90, counts=b"", cumulative=b"",
+                )  # fmt: skip
+                batch.put_clients([state], entries((5, YESTERDAY, "c")))
+        return known
+
+    assert push(0, 0) == set()
+    upkeep(store)
+    before = read(database, "SELECT bucket, sum FROM telemetry.metric_1h ORDER BY bucket")
+    assert store.forget_since(YESTERDAY + 70) == YESTERDAY + 70
+    upkeep(store)
+    assert read(database, "SELECT sum FROM telemetry.metric_1h ORDER BY bucket") == [(2.0,), (1.0,)]
+    assert read(database, "SELECT sum FROM telemetry.metric_1d") == [(3.0,)]
+    with store.tick(NOW_NS) as tick:
+        assert tick.clients([5]) == {}
+    assert push(1, YESTERDAY + 70) == {"before"}
+    upkeep(store)
+    assert read(database, "SELECT bucket, sum FROM telemetry.metric_1h ORDER BY bucket") == before
+    # Where there are only hours, or days, whole ones are forgotten.
+    assert store.forget_since(TODAY - 20 * 1440 + 5) == TODAY - 20 * 1440 + 60
+    assert store.forget_since(TODAY - 200 * 1440 + 5) == TODAY - 199 * 1440
+    assert read(database, "SELECT count(*) FROM telemetry.metric_1d") == [(0,)]
+
+
+def test_where_clients_stand(store: Store, database: str) -> None:
+    def state(key: int, *, terminated: bool) -> ClientState:
+        return ClientState(
+            client_key=key, minute=TODAY, last_ns=NOW_NS, push_interval_ms=60_000, terminated=terminated,
+            covered_until=TODAY, counts=b"", cumulative=b"",
+        )  # fmt: skip
+
+    with store.batch("q", 0) as batch:
+        assert batch is not None
+        heard = entries((1, 0, "live"), (2, 0, "left"), received_at_ns=NOW_NS, cluster_id="k")
+        silent = entries((3, 0, "silent"), received_at_ns=NOW_NS - 181 * 10**9)
+        # A push without points says nothing of who it is.
+        empty = entries((1, 0, "x"), received_at_ns=NOW_NS + 1000, client_id=None)
+        batch.put_clients([], heard)
+        batch.put_clients([state(1, terminated=False)], empty)
+        batch.put_clients([state(2, terminated=True), state(3, terminated=False)], silent)
+    found = (
+        "SELECT client_id, cluster_id, state, terminated_at IS NULL FROM telemetry.client ORDER BY client_key"
+    )
+    assert read(database, found) == [
+        ("live", "k", "live", True),
+        ("left", "k", "left", False),
+        ("silent", None, "silent", True),
+    ]
+    assert store.status().clients == {"live": 1, "silent": 1, "left": 1}

@@ -1,0 +1,133 @@
+"""Whatever batches come, fail and are repeated: the store's totals are those of each batch taken in once."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator
+
+import psycopg
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_streaming.postgres import Retention, Store, StoreUnavailableError
+from spark_streaming.rows import SERIES_ROWS
+from tests.integration.rollup.store.rows import NOW_NS, rows
+from tests.testbed.postgres import Postgres
+
+_NOW_MINUTE = NOW_NS // 60_000_000_000
+_examples = itertools.count(1)
+
+#: Some minutes are older than minutes are kept, some older than hours.
+_ages = st.sampled_from([0, 1, 2, 61, 1500, 3000, 3100, 6000])
+_points = st.tuples(
+    st.integers(0, 2), _ages, st.integers(-5, 5), st.sampled_from([None, 0, 3]), st.booleans()
+)
+_fates = st.sampled_from(["commit", "raise", "kill", "kill at commit", "repeat"])
+_batches = st.lists(st.tuples(st.lists(_points, max_size=6), _fates, st.booleans()), min_size=1, max_size=6)
+
+Point = tuple[int, int, int, int | None, bool]
+
+
+class DriverDiedError(Exception):
+    pass
+
+
+@pytest.fixture(scope="module")
+def url(postgres: Postgres) -> Iterator[str]:
+    with postgres.database() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def store(url: str) -> Iterator[Store]:
+    with Store(url, retention=Retention(minute_days=2, hour_days=4)) as store:
+        store.migrate()
+        yield store
+
+
+def end_connections(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+def take_in(
+    store: Store, url: str, query_id: str, number: int, table: pa.Table, metric: str, fate: str
+) -> None:
+    with store.batch(query_id, number) as batch:
+        if batch is None:
+            assert fate == "repeat"
+            return
+        batch.merge(table.slice(0, 2))
+        if fate == "raise":
+            raise DriverDiedError
+        if fate == "kill":
+            end_connections(url)
+        batch.merge(table.slice(2))
+        unknown = batch.unknown_series(table["series_id"].unique())
+        batch.add_series(
+            pa.Table.from_pylist(
+                [
+                    {"series_id": one, "fleet_id": one, "metric": metric, "breakdown": False, "rule": 0}
+                    for one in unknown
+                ],
+                SERIES_ROWS,
+            )
+        )
+        if fate == "kill at commit":
+            end_connections(url)
+
+
+@settings(max_examples=10, deadline=None, database=None)
+@given(batches=_batches)
+def test_totals_are_those_of_each_batch_once(
+    store: Store, url: str, batches: list[tuple[list[Point], str, bool]]
+) -> None:
+    example = next(_examples)
+    metric, base = f"metric {example}", example * 10
+    truth: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for number, (points, fate, ticks) in enumerate(batches):
+        table = rows(
+            *(
+                (_NOW_MINUTE - age, base + one, base + one, breakdown, spread, 1, value, value, value, 1)
+                for one, age, value, spread, breakdown in points
+            )
+        )
+        if fate != "commit" and fate != "repeat":
+            with pytest.raises((DriverDiedError, StoreUnavailableError)):
+                take_in(store, url, metric, number, table, metric, fate)
+        take_in(store, url, metric, number, table, metric, "commit")
+        if fate == "repeat":
+            take_in(store, url, metric, number, table, metric, fate)
+        for one, age, value, *_ in points:
+            truth[base + one, _NOW_MINUTE - age].append(value)
+        if ticks:
+            with store.tick(NOW_NS) as tick:
+                tick.compute_hours_and_days()
+                tick.expire()
+    with store.tick(NOW_NS) as tick:
+        tick.compute_hours_and_days(all_of_them=True)
+    today = _NOW_MINUTE // 1440 * 1440
+    with psycopg.connect(url) as connection:
+        for grain, length, since in (
+            ("1m", 1, today - 2 * 1440),
+            ("1h", 60, today - 4 * 1440),
+            ("1d", 1440, 0),
+        ):
+            expected: dict[tuple[int, int], list[int]] = defaultdict(list)
+            for (one, minute), values in truth.items():
+                if minute >= since:
+                    expected[one, minute // length * length] += values
+            query = (
+                "SELECT series_id, extract(epoch FROM bucket)::bigint / 60, points, sum, min, max "
+                f"FROM telemetry.rollup_{grain} WHERE series_id BETWEEN {base} AND {base + 9}"
+            )
+            found = {(one, minute): rest for one, minute, *rest in connection.execute(query.encode())}
+            assert found == {
+                key: [len(values), sum(values), min(values), max(values)] for key, values in expected.items()
+            }
