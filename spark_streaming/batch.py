@@ -32,6 +32,9 @@ _SECOND_NS: Final = 1_000_000_000
 _MOST_PAYLOADS: Final = 100
 _MOST_PAYLOAD_BYTES: Final = 65_536
 
+#: So many are picked out of all series of a batch; with more, a list of them costs more than it saves.
+_FEW_SERIES: Final = 1000
+
 _log = structlog.get_logger()
 
 
@@ -223,23 +226,23 @@ class Batches:
         unknown = batch.unknown_series(rows["series_id"].unique())
         if not unknown:
             return
-        wanted = self._spark.createDataFrame(pa.table({"series_id": pa.array(unknown, pa.int64())}))
         series = pushes.select(f.inline(f.call_function("otlp_series", *self._arguments)))
-        known = series.join(f.broadcast(wanted), "series_id", "left_semi").dropDuplicates(["series_id"])
-        batch.add_series(_of_schema(known.toArrow(), SERIES_ROWS))
+        if len(unknown) <= _FEW_SERIES:
+            series = series.where(f.col("series_id").isin(unknown))
+        batch.add_series(_of_schema(series.dropDuplicates(["series_id"]).toArrow(), SERIES_ROWS))
 
     def _dead_letters(self, pushes: DataFrame, dead: pa.Table) -> pa.Table:
-        kept = dead["position"].slice(0, _MOST_PAYLOADS)
-        payloads = (
-            pushes.where(f.col("position").isin(kept.to_pylist()))
-            .select("position", f.substring("otlp", 1, _MOST_PAYLOAD_BYTES).alias("payload"))
-            .toArrow()
-        )
-        letters = dead.select(["position", "reason"]).join(payloads, "position", "left outer")
-        payload = pc.fill_null(letters["payload"].combine_chunks(), b"")
-        letters = letters.set_column(letters.schema.get_field_index("payload"), "payload", payload)
-        source = pa.array([self._source] * letters.num_rows, pa.string())
-        return _of_schema(letters.append_column("source", source), DEAD_LETTER_ROWS)
+        kept = pushes.where(f.col("position").isin(dead["position"].slice(0, _MOST_PAYLOADS).to_pylist()))
+        payloads = kept.select("position", f.substring("otlp", 1, _MOST_PAYLOAD_BYTES)).toArrow()
+        payload_at = dict(zip(*(column.to_pylist() for column in payloads.columns), strict=True))
+        positions = dead["position"].to_pylist()
+        columns = [
+            [self._source] * len(positions),
+            positions,
+            dead["reason"].to_pylist(),
+            [payload_at.get(position) or b"" for position in positions],
+        ]
+        return pa.table(columns, schema=DEAD_LETTER_ROWS)
 
 
 def _repeats(read: pa.Table, batch: Batch) -> tuple[int, pa.Array]:

@@ -63,7 +63,7 @@ class Lake:
         context = self._spark.sparkContext
         path = context._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr]  # noqa: SLF001
         source, target = path(hidden), path(shown)
-        system = source.getFileSystem(context._jsc.hadoopConfiguration())  # type: ignore[union-attr]  # noqa: SLF001
+        system = source.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
         system.delete(target, True)  # noqa: FBT003 -- Hadoop's signature: with all that is in it
         if not system.rename(source, target):
             raise OSError(f"{shown}: the lake's folder can't be renamed to it")

@@ -18,6 +18,8 @@ def configure(level: str, form: Literal["console", "json"]) -> None:
         level: ``debug``, ``info``, ``warning`` or ``error``.
         form: Text for people, or JSON for programs.
     """
+    # It writes the traceback of a batch that fails, which the job tells in one line.
+    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if form == "json"

@@ -74,7 +74,7 @@ def end(spark: SparkSession) -> None:
     gateway = SparkContext._gateway  # noqa: SLF001 -- there is no public way to it
     spark.stop()
     process = getattr(gateway, "proc", None)
-    if process is not None:
+    if gateway is not None and process is not None:
         gateway.shutdown()
         # It ends when its standard input does.
         process.stdin.close()
@@ -103,6 +103,8 @@ def _local(settings: RollupSettings, *, delta: bool) -> dict[str, str]:
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log.as_uri()}",
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+        # There is nothing to adapt in some thousand rows: it would only begin a job for each stage.
+        "spark.sql.adaptive.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }

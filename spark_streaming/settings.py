@@ -136,7 +136,7 @@ class RollupSettings(Settings):
     spool_files: SpoolFilesSettings = SpoolFilesSettings()
     kafka: KafkaSettings = KafkaSettings()
     postgres: _Secret = Field(
-        default="embedded:rollup",
+        default="embedded:rollup",  # type: ignore[assignment]  # defaults are validated
         description="`postgresql://user@host/database`, or `embedded:DIR` for a PostgreSQL of its own in "
         "DIR/postgres. The password may also come from PGPASSWORD or ~/.pgpass.",
     )

@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData, NumberDataPoint
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    AGGREGATION_TEMPORALITY_DELTA,
+    MetricsData,
+    NumberDataPoint,
+)
 
 from plugins.spool_files.columns import SCHEMA
 
@@ -101,7 +105,7 @@ def otlp(time_ns: int, clients: Mapping[Client, Values] | Iterable[tuple[Client,
         for name, number in values.sums.items():
             metric = scope.metrics.add(name=name)
             metric.sum.is_monotonic = True
-            metric.sum.aggregation_temporality = 1
+            metric.sum.aggregation_temporality = AGGREGATION_TEMPORALITY_DELTA
             metric.sum.data_points.append(NumberDataPoint(time_unix_nano=time_ns, as_double=number))
         for name, number in values.gauges.items():
             metric = scope.metrics.add(name=name)

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow.dataset as ds
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_streaming.job import Job, JobError, rebuild
+from spark_streaming.postgres import Store
+from spark_streaming.settings import RollupSettings
+from tests.integration.rollup.conftest import Query, Roll
+from tests.integration.rollup.pushes import (
+    ASSIGNED,
+    CONNECTIONS,
+    MINUTE_NS,
+    SECOND_NS,
+    Client,
+    Spooled,
+    Values,
+    push,
+    spool,
+)
+from tests.testbed.postgres import Postgres
+from tests.testbed.process import wait_until
+
+ORDERS = Client(instance="AAAAAAAAAAAAAAAAAAAAAA")
+PAYMENTS = Client(instance="BBBBBBBBBBBBBBBBBBBBBB", client_id="payments")
+NOW = (time.time_ns() // MINUTE_NS - 30) * MINUTE_NS + 5 * SECOND_NS
+
+TOTALS = (
+    "SELECT client_id, sum(points), sum(sum), min(min), max(max) FROM metric_1m WHERE metric = %s "
+    "GROUP BY 1 ORDER BY 1"
+)
+
+
+def at(minute: int, client: Client = ORDERS, sums: float = 2.0, *, terminating: bool = False) -> Spooled:
+    values = Values(sums={CONNECTIONS: sums}, gauges={ASSIGNED: 3.0})
+    return push(client, NOW + minute * MINUTE_NS, values, terminating=terminating)
+
+
+def test_an_empty_folder_is_nothing_to_do(roll: Roll, folder: Path, query: Query) -> None:
+    roll()
+    assert folder.is_dir()
+    assert query("SELECT count(*) FROM ledger") == [(0,)]
+    assert query("SELECT count(*) FROM metric_1m") == [(0,)]
+
+
+def test_each_push_counts_once_however_often_and_late_it_comes(
+    roll: Roll, folder: Path, query: Query, tmp_path: Path
+) -> None:
+    spool(folder, "one", [at(0), at(1), at(1), at(0, PAYMENTS, 5.0)])
+    roll()
+    spool(folder, "two", [at(1), at(4), at(5, PAYMENTS, 7.0)])
+    spool(folder, "three", [at(2, sums=11.0)])
+    roll()
+    connections = [("orders", 4, 17.0, 2.0, 11.0), ("payments", 2, 12.0, 5.0, 7.0)]
+    assert query(TOTALS, CONNECTIONS) == connections
+    ledger = query("SELECT pushes, repeats, dead_letters FROM ledger ORDER BY committed_at")
+    assert ledger == [(3, 1, 0), (3, 1, 0)]
+    pushes = query("SELECT client_instance_id, sum(pushes) FROM client_1m GROUP BY 1 ORDER BY 1")
+    assert pushes == [(ORDERS.instance, 4), (PAYMENTS.instance, 2)]
+
+    # Without the checkpoint everything is read again, and nothing counts again.
+    shutil.rmtree(tmp_path / "checkpoint")
+    roll()
+    assert query(TOTALS, CONNECTIONS) == connections
+    assert query("SELECT sum(pushes), sum(repeats) FROM ledger") == [(6, 10)]
+
+
+def test_a_client_s_counts_go_on_until_it_left(roll: Roll, folder: Path, query: Query) -> None:
+    spool(folder, "one", [at(0), at(2, terminating=True), at(0, PAYMENTS), at(9, PAYMENTS)])
+    roll()
+    assigned = query(
+        "SELECT client_id, (extract(epoch FROM bucket)::bigint / 60 - %s)::int, sum FROM metric_1m "
+        "WHERE metric = %s ORDER BY 1, 2",
+        NOW // MINUTE_NS,
+        ASSIGNED,
+    )
+    of = {
+        name: [minute for client, minute, value in assigned if client == name and value]
+        for name in ("orders", "payments")
+    }
+    assert of["orders"][:2] == [0, 1]
+    assert of["orders"][-1] <= 2
+    # One push a minute was asked for: three minutes of silence, and it no longer counts.
+    assert of["payments"][:3] == [0, 1, 2]
+    assert of["payments"][-1] == 9
+    assert 6 not in of["payments"]
+
+
+def test_what_is_no_otlp_is_kept_with_its_reason_and_stops_nothing(
+    roll: Roll, folder: Path, query: Query
+) -> None:
+    broken = Spooled(client=PAYMENTS, received_at_ns=NOW, otlp=b"\xff\xff not otlp")
+    file = spool(folder, "one", [at(0), broken, broken, at(1)])
+    roll()
+    ((source, position, reason, size, payload),) = query(
+        "SELECT source, position, reason, bytes, payload FROM dead_letter"
+    )
+    assert (source, position, size, payload) == (
+        "spool_files",
+        f"file:{file}#1",
+        len(broken.otlp),
+        broken.otlp,
+    )
+    assert "byte" in reason
+    assert query(TOTALS, CONNECTIONS) == [("orders", 2, 4.0, 2.0, 2.0)]
+    assert query("SELECT pushes, repeats, dead_letters FROM ledger") == [(3, 1, 1)]
+
+
+def test_a_rebuild_comes_to_the_same_and_a_job_goes_on_after_it(
+    roll: Roll,
+    folder: Path,
+    query: Query,
+    spark: SparkSession,
+    store: Store,
+    settings: Callable[..., RollupSettings],
+) -> None:
+    spool(folder, "one", [at(minute, client) for minute in range(12) for client in (ORDERS, PAYMENTS)])
+    roll()
+    by_minute = "SELECT bucket, metric, client_id, points, sum, min, max FROM metric_1m ORDER BY 1, 2, 3"
+    before = query(by_minute)
+    since = NOW // MINUTE_NS + 8
+    assert rebuild(spark, store, settings(), threading.Event(), since=since) == since
+    assert query(by_minute) == before
+    spool(folder, "two", [at(12)])
+    roll()
+    assert query(TOTALS, CONNECTIONS)[0] == ("orders", 13, 26.0, 2.0, 2.0)
+
+
+def test_a_rebuild_forgets_nothing_that_the_source_lacks(
+    roll: Roll,
+    folder: Path,
+    query: Query,
+    spark: SparkSession,
+    store: Store,
+    settings: Callable[..., RollupSettings],
+) -> None:
+    expired = spool(folder, "one", [at(0), at(1)])
+    spool(folder, "two", [at(minute) for minute in range(10, 14)])
+    roll()
+    expired.unlink()
+    began = rebuild(spark, store, settings(max_ahead_s=0), threading.Event(), since=NOW // MINUTE_NS)
+    assert began == NOW // MINUTE_NS + 11
+    assert query(TOTALS, CONNECTIONS) == [("orders", 6, 12.0, 2.0, 2.0)]
+
+
+def test_a_checkpoint_of_another_database_is_refused(
+    roll: Roll,
+    folder: Path,
+    query: Query,
+    postgres: Postgres,
+    spark: SparkSession,
+    settings: Callable[..., RollupSettings],
+    store: Store,
+) -> None:
+    spool(folder, "one", [at(0)])
+    roll()
+    spool(folder, "two", [at(1)])
+    query("DELETE FROM ledger")
+    with pytest.raises(JobError, match=r"the checkpoint goes on with batch 1, and the database has none"):
+        roll()
+    assert query(TOTALS, CONNECTIONS) == [("orders", 1, 2.0, 2.0, 2.0)]
+
+
+@pytest.mark.parametrize("form", ["parquet", "delta"])
+def test_the_lake_has_each_batch_once(
+    roll: Roll, folder: Path, query: Query, spark: SparkSession, tmp_path: Path, form: str
+) -> None:
+    lake = tmp_path / "lake"
+
+    def read(name: str) -> list[dict[str, Any]]:
+        if form == "parquet":
+            table = ds.dataset(lake / name, format="parquet").to_table()
+        else:
+            table = spark.read.format("delta").load(str(lake / name)).toArrow()
+        found: list[dict[str, Any]] = table.to_pylist()
+        return found
+
+    spool(folder, "one", [at(0), at(0), at(1)])
+    roll(lake={"path": str(lake), "format": form})
+    # The database loses the batch, the lake and Spark have it: it is written again.
+    query("TRUNCATE ledger, push")
+    checkpoint = tmp_path / "checkpoint"
+    shutil.rmtree(checkpoint / "commits")
+    roll(lake={"path": str(lake), "format": form})
+    points = read("points")
+    assert (
+        sorted((one["metric"], one["value"]) for one in points)
+        == [(ASSIGNED, 3.0)] * 2 + [(CONNECTIONS, 2.0)] * 2
+    )
+    assert {one["push_id"] for one in points} == {at(0).row()["push_id"], at(1).row()["push_id"]}
+    rows = read("rollup")
+    assert sum(one["points"] for one in rows) == 8  # of two pushes, and two of the roll-up's own metrics
+
+
+def test_batches_wait_for_postgresql(
+    folder: Path,
+    query: Query,
+    spark: SparkSession,
+    store: Store,
+    settings: Callable[..., RollupSettings],
+    postgres: Postgres,
+    database: str,
+) -> None:
+    if not postgres.restartable:
+        pytest.skip("somebody else's server")
+    stop = threading.Event()
+    job = Job(spark, store, settings(trigger_seconds=0.2), stop)
+    thread = threading.Thread(target=job.run)
+    thread.start()
+    try:
+        spool(folder, "one", [at(0)])
+        wait_until(lambda: committed(query) == 1, timeout_s=30, what="the first batch")
+        postgres.stop()
+        spool(folder, "two", [at(1)])
+        time.sleep(1.5)
+        assert thread.is_alive()
+        postgres.start()
+
+        def there() -> bool:
+            with psycopg.connect(database) as connection:
+                found = connection.execute("SELECT sum(pushes) FROM telemetry.ledger").fetchone()
+                return found == (2,)
+
+        wait_until(there, timeout_s=30, what="the batch after the restart")
+    finally:
+        stop.set()
+        thread.join(30)
+    assert not thread.is_alive()
+
+
+def committed(query: Query) -> int:
+    found = query("SELECT to_regclass('telemetry.ledger') IS NOT NULL")
+    return query("SELECT count(*) FROM ledger")[0][0] if found[0][0] else 0
