@@ -89,7 +89,7 @@ _SQL: Final = (
             summary=f"{title}: "
             "{{ .Labels.client_id }} {{ .Labels.group_id }} {{ .Labels.software }} {{ .Labels.cluster_id }}",
             description=f"{meaning} The dashboards Fleet and One client have the evidence.",
-            page=f"findings.md#{kind}",
+            page="findings.md#what-to-do",
         )
         for kind, (severity, title, meaning) in _FINDINGS.items()
         for severities in ["'critical'" if severity == "critical" else "'warning', 'critical'"]

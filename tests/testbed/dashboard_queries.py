@@ -1,0 +1,103 @@
+"""Owns what a dashboard asks PostgreSQL: the queries of its panels and variables, expanded as by Grafana."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+
+from tests.testbed.grafana_sql import TimeRange, Variable, expand, interval_s
+
+__all__ = ["DASHBOARDS", "Asked", "asked", "chosen"]
+
+CHART: Final = Path(__file__).parents[2] / "deploy" / "helm" / "kafka-client-telemetry"
+#: The generated dashboards by name.
+DASHBOARDS: Final[Mapping[str, dict[str, Any]]] = {
+    path.stem: json.loads(path.read_text()) for path in sorted((CHART / "dashboards").glob("*.json"))
+}
+_PANEL_WIDTH: Final = 900
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One query.
+
+    Attributes:
+        title: Of the panel, or the variable's name.
+        sql: As it goes to the server.
+        over_time: Whether its answer is a time series.
+    """
+
+    title: str
+    sql: str
+    over_time: bool
+
+
+def chosen(
+    dashboard: Mapping[str, Any],
+    connection: psycopg.Connection[tuple[Any, ...]],
+    window: TimeRange,
+    wanted: Mapping[str, str],
+) -> dict[str, Variable]:
+    """The variables of a dashboard, each asked for its values as those before it are chosen.
+
+    Args:
+        dashboard: Its JSON.
+        connection: Of a role that may read.
+        window: The time range.
+        wanted: Values to choose by name; others are left at All or at the first value.
+    """
+    variables: dict[str, Variable] = {}
+    for model in dashboard["templating"]["list"]:
+        name = model["name"]
+        if model["type"] == "custom":
+            variables[name] = Variable(name=name, values=(model["current"]["value"],))
+        elif model["type"] == "query" and isinstance(model["query"], str):
+            sql = expand(model["query"], window=window, interval=60, variables=variables.values())
+            values = tuple(str(value) for (value,) in psycopg.RawCursor(connection).execute(sql.encode()))
+            several = bool(model.get("includeAll"))
+            one = (wanted[name],) if name in wanted else values[:1] or ("",)
+            variables[name] = Variable(
+                name=name,
+                values=one if name in wanted or not several else values,
+                several=several,
+                all_value=model.get("allValue"),
+                all_chosen=several and name not in wanted,
+            )
+    return variables
+
+
+def asked(
+    dashboard: Mapping[str, Any], variables: Mapping[str, Variable], window: TimeRange
+) -> Iterator[Asked]:
+    """The queries of a dashboard's panels and variables.
+
+    Args:
+        dashboard: Its JSON.
+        variables: What is chosen.
+        window: The time range.
+    """
+    resolution = variables["resolution"].values[0] if "resolution" in variables else "1m"
+    for model in dashboard["templating"]["list"]:
+        if model["type"] == "query" and isinstance(model["query"], str):
+            sql = expand(model["query"], window=window, interval=60, variables=variables.values())
+            yield Asked(title=f"${model['name']}", sql=sql, over_time=False)
+    for panel in dashboard["panels"]:
+        interval = interval_s(
+            window,
+            points=int(panel.get("maxDataPoints", _PANEL_WIDTH)),
+            minimum=panel.get("interval", "1m").replace("${resolution}", resolution),
+        )
+        for target in panel.get("targets", ()):
+            if "rawSql" in target:
+                yield Asked(
+                    title=panel["title"],
+                    sql=expand(
+                        target["rawSql"], window=window, interval=interval, variables=variables.values()
+                    ),
+                    over_time=target["format"] == "time_series",
+                )

@@ -1,0 +1,118 @@
+"""What every dashboard has, and what none may do."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from deploy.dashboards.units import unit_of
+from receiver.catalogue import CATALOGUE
+from tests.testbed.dashboard_queries import DASHBOARDS
+
+#: The documented interface: what Grafana's role may read.
+READABLE = re.compile(
+    r"(metric|topic|fleet|spread|histogram)_1[mhd]|client_1[mh]|client|finding|catalogue|software|ledger"
+)
+NAMES = tuple(DASHBOARDS)
+UIDS = {dashboard["uid"] for dashboard in DASHBOARDS.values()}
+
+
+def panels(name: str) -> list[dict[str, Any]]:
+    return [panel for panel in DASHBOARDS[name]["panels"] if panel["type"] != "row"]
+
+
+def queries(name: str) -> list[str]:
+    found = [
+        variable["query"]
+        for variable in DASHBOARDS[name]["templating"]["list"]
+        if variable["type"] == "query" and isinstance(variable["query"], str)
+    ]
+    return found + [
+        target["rawSql"]
+        for panel in panels(name)
+        for target in panel.get("targets", ())
+        if "rawSql" in target
+    ]
+
+
+def test_all_seven_are_there() -> None:
+    assert set(NAMES) == {
+        "consumers", "fleet", "one-client", "producers", "receiver", "topics-and-groups", "versions",
+    }  # fmt: skip
+    assert len(UIDS) == len(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_dashboard_says_what_it_is_and_has_stable_ids(name: str) -> None:
+    dashboard = DASHBOARDS[name]
+
+    assert {"uid", "title", "description", "tags", "schemaVersion", "time", "refresh"} <= dashboard.keys()
+    ids = [panel["id"] for panel in dashboard["panels"]]
+    assert ids == list(range(1, len(ids) + 1))
+    (link,) = dashboard["links"]
+    assert link["keepTime"]
+    assert link["includeVars"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_panel_has_a_title_a_description_and_a_unit(name: str) -> None:
+    for panel in panels(name):
+        assert panel["title"]
+        assert panel["description"]
+        assert panel["type"] == "text" or panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+        assert panel["type"] == "text" or panel["fieldConfig"]["defaults"]["noValue"] == "no data"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_panels_neither_overlap_nor_leave_the_grid(name: str) -> None:
+    taken: dict[tuple[int, int], str] = {}
+    for panel in DASHBOARDS[name]["panels"]:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        for x in range(place["x"], place["x"] + place["w"]):
+            for y in range(place["y"], place["y"] + place["h"]):
+                assert (x, y) not in taken, f"{panel['title']} lies on {taken.get((x, y))}"
+                taken[x, y] = panel["title"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_queries_read_the_documented_interface_alone(name: str) -> None:
+    for sql in queries(name):
+        # Not the name of a metric such as kafka.client.telemetry.clients.
+        tables = re.findall(r"(?<!\.)\btelemetry\.(\w+)", sql)
+        assert tables, sql
+        assert [table for table in tables if not READABLE.fullmatch(table)] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_users_choose_is_quoted(name: str) -> None:
+    variables = {variable["name"] for variable in DASHBOARDS[name]["templating"]["list"]}
+    for sql in queries(name):
+        for variable in re.findall(r"\$\{(\w+)[^}]*\}|\$([a-z]\w*)", sql):
+            assert "".join(variable) in variables
+        assert re.findall(r"\$\{(?!\w+:sqlstring\})|\$[a-z]", sql) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_lead_to_dashboards_that_exist_and_escape_what_clients_chose(name: str) -> None:
+    text = str(DASHBOARDS[name])
+    assert set(re.findall(r"/d/([\w-]+)", text)) <= UIDS
+    assert re.findall(r"\$\{__data\.fields\.\w+(?!\w|:percentencode)", text) == []
+
+
+def test_client_ids_in_tables_lead_to_the_client() -> None:
+    for name in NAMES:
+        for panel in panels(name):
+            if panel["type"] == "table" and any(
+                "client_id," in t.get("rawSql", "") for t in panel["targets"]
+            ):
+                assert "var-client=${__data.fields.client_id:percentencode}" in str(panel), panel["title"]
+
+
+@pytest.mark.parametrize("metric", tuple(CATALOGUE), ids=lambda metric: metric.name)
+def test_every_unit_of_the_catalogue_can_be_drawn(metric: Any) -> None:
+    unit, factor = unit_of(metric)
+    assert unit
+    assert factor > 0

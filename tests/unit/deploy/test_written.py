@@ -1,0 +1,18 @@
+"""The chart's generated files are those that the code makes."""
+
+from __future__ import annotations
+
+from deploy.dashboards.written import CHART, files
+
+
+def test_what_is_in_the_chart_is_what_the_code_makes() -> None:
+    made = {path.as_posix(): text for path, text in files()}
+
+    there = {
+        path.relative_to(CHART).as_posix(): path.read_text("utf-8")
+        for folder in ("dashboards", "alerts")
+        for path in (CHART / folder).iterdir()
+    }
+
+    assert there.keys() == made.keys()
+    assert [name for name in made if made[name] != there[name]] == [], "run `make docs`"
