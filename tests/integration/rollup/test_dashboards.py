@@ -1,0 +1,227 @@
+"""Every panel's and variable's query, as Grafana would send it, by Grafana's role, on a real PostgreSQL.
+
+Two stores: one that the real job filled from captured pushes of real clients, for what is found; a generated
+one, of a tenth of the clients and a third of the days that `make test-dashboards` has, for how it is found.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from pyspark.sql import SparkSession
+
+from spark_streaming.job import Job
+from spark_streaming.load import load
+from spark_streaming.postgres import Retention, Store
+from tests.integration.rollup.pushes import MINUTE_NS, Client, Spooled, spool
+from tests.testbed.dashboard_queries import DASHBOARDS, Asked, asked, chosen
+from tests.testbed.generated_store import GeneratedStore
+from tests.testbed.grafana_sql import TimeRange
+from tests.testbed.postgres import Postgres
+
+PAYLOADS = Path(__file__).parents[2] / "data" / "payloads"
+READER = "dashboards_reader"
+FULL = os.environ.get("DASHBOARDS_AT_FULL_SIZE") == "1"
+BUDGET_MS = 200
+#: A partition of fewer rows may be read as a whole.
+MANY_ROWS = 10_000
+ASK_POSTGRES = tuple(name for name in DASHBOARDS if name != "receiver")
+SOFTWARE = {
+    "java44": ("apache-kafka-java", "4.4.0"),
+    "ck": ("confluent-kafka-python", "2.16.1"),
+    "franz": ("kgo", "1.22.2"),
+}
+#: What real clients sent nothing of in these pushes: nobody was throttled, and none failed.
+MAY_BE_EMPTY = {"Findings", "Silent clients", "Open findings by kind", "Old and known-bad versions"}
+
+CHOICES = (
+    {"client": "java44-producer", "metric": "org.apache.kafka.producer.topic.record.send.total"},
+    {"client": "java44-consumer", "metric": "org.apache.kafka.consumer.fetch.manager.records.consumed.total"},
+    {"client_id": "java44-consumer", "client": "ck-producer"},
+)
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+@contextmanager
+def reading(url: str) -> Iterator[Connection]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"SET ROLE {READER}; SET timezone = 'UTC'; SET default_transaction_read_only = on")
+        yield connection
+
+
+def run(connection: Connection, query: Asked) -> tuple[list[str], list[tuple[Any, ...]]]:
+    cursor = psycopg.RawCursor(connection).execute(query.sql.encode())
+    return [column.name for column in cursor.description or ()], cursor.fetchall()
+
+
+def captured(now_ns: int) -> Iterator[Spooled]:
+    for number, path in enumerate(sorted(PAYLOADS.glob("*.bin"))):
+        kind, role, *_ = path.stem.split("-")
+        name, version = SOFTWARE[kind]
+        client = Client(
+            instance=f"{kind}{role}".ljust(22, "A"), client_id=f"{kind}-{role}", name=name, version=version
+        )
+        data = MetricsData.FromString(path.read_bytes())
+        for resource in data.resource_metrics:
+            for key, value in client.labels().items():
+                resource.resource.attributes.add(key=key).value.string_value = value
+        yield Spooled(
+            client=client,
+            received_at_ns=now_ns - (30 - number) * MINUTE_NS,
+            otlp=data.SerializeToString(),
+            terminating="terminating" in path.stem,
+        )
+
+
+@pytest.fixture(scope="module")
+def filled(
+    postgres: Postgres, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """A database that the job filled."""
+    folder = tmp_path_factory.mktemp("dashboards")
+    spool(folder / "telemetry", "captured", captured(time.time_ns()))
+    settings = load(
+        None,
+        {"spool_files": {"path": str(folder / "telemetry")}, "checkpoint": str(folder / "checkpoint")},
+    )
+    with postgres.database() as url:
+        with Store(url, retention=Retention(), reader_role=READER) as store:
+            store.migrate()
+            Job(spark, store, settings, threading.Event()).run_once()
+        yield url
+
+
+@pytest.mark.parametrize("hours", [1, 6, 24 * 30])
+def test_queries_find_what_real_clients_pushed(filled: str, hours: int) -> None:
+    now = datetime.now(UTC)
+    window = TimeRange(start=now - timedelta(hours=hours), end=now)
+    every, found = set(), set()
+    with reading(filled) as connection:
+        for wanted in CHOICES:
+            for name in ASK_POSTGRES:
+                variables = chosen(DASHBOARDS[name], connection, window, wanted)
+                for query in asked(DASHBOARDS[name], variables, window):
+                    columns, rows = run(connection, query)
+                    if query.over_time:
+                        check_series(columns, rows, f"{name}, {query.title}")
+                        rows = [row for row in rows if row[2] is not None]
+                    every.add((name, query.title))
+                    if rows:
+                        found.add((name, query.title))
+    assert {title for _, title in every - found} <= MAY_BE_EMPTY
+
+
+def check_series(columns: list[str], rows: list[tuple[Any, ...]], where: str) -> None:
+    """What Grafana asks of a long frame: time first and in order, one value for each time and name."""
+    assert columns == ["time", "metric", "value"], where
+    times = [row[0] for row in rows]
+    assert times == sorted(times), where
+    keys = [row[:2] for row in rows]
+    assert len(keys) == len(set(keys)), where
+
+
+def test_what_a_client_has_not_got_is_neither_zero_nor_nothing(filled: str) -> None:
+    now = datetime.now(UTC)
+    window = TimeRange(start=now - timedelta(hours=1), end=now)
+    with reading(filled) as connection:
+        variables = chosen(
+            DASHBOARDS["producers"], connection, window, {"software": "confluent-kafka-python"}
+        )
+        found = {
+            query.title: run(connection, query)[1]
+            for query in asked(DASHBOARDS["producers"], variables, window)
+        }
+
+    assert [row[0] for row in found["$sending"]] == ["confluent-kafka-python"]
+    assert [row[1:] for row in found["Batch size"]] == [("not sent by confluent-kafka-python", None)]
+    (records,) = found["Records sent"][-1:]
+    assert records[1:] == ("not sent by confluent-kafka-python", None)
+    latencies = {row[1] for row in found["Request latency"]}
+    assert {"median client", "mean", "maximum"} <= latencies
+    assert not any(name.startswith("not sent") for name in latencies)
+    states = {
+        row[0].removeprefix("org.apache.kafka.producer."): row[3]
+        for row in found["Which software sends which metric"]
+    }
+    assert states["batch.size.avg"] == "not sent by it"
+    assert states["node.request.latency.avg"] == "sent"
+    (producer,) = found["Producers that send the most"]
+    assert str(producer[2]) == "nan"
+    assert producer[5] > 0
+
+
+def test_one_number_tells_not_sent_from_no_data(filled: str) -> None:
+    now = datetime.now(UTC)
+    later = TimeRange(start=now + timedelta(hours=1), end=now + timedelta(hours=2))
+    window = TimeRange(start=now - timedelta(hours=1), end=now)
+    dashboard = DASHBOARDS["producers"]
+    with reading(filled) as connection:
+        variables = chosen(dashboard, connection, window, {"software": "confluent-kafka-python"})
+        numbers = {query.title: run(connection, query)[1] for query in asked(dashboard, variables, window)}
+        nobody = chosen(dashboard, connection, later, {})
+        none = {query.title: run(connection, query)[1] for query in asked(dashboard, nobody, later)}
+
+    assert str(numbers["Bytes sent"][-1]) != str(none["Bytes sent"][-1:])
+    failed = next(iter(numbers["Records failed"]))
+    assert str(failed[0]) == "nan"
+    assert none["Records failed"] == [(None,)]
+
+
+@pytest.fixture(scope="module")
+def generated(postgres: Postgres) -> Iterator[str]:
+    size = (
+        GeneratedStore() if FULL
+        else GeneratedStore(clients=50, days=10, minutes_for=timedelta(hours=2))
+    )  # fmt: skip
+    with postgres.database() as url:
+        with Store(url, retention=Retention(), reader_role=READER) as store:
+            store.migrate()
+        size.fill(url, now=datetime.now(UTC))
+        yield url
+
+
+@pytest.mark.timeout(1800 if FULL else 120)
+@pytest.mark.parametrize("hours", [2, 6, 24, 24 * 30] if FULL else [2, 24 * 30])
+def test_queries_use_indexes(generated: str, hours: int) -> None:
+    now = datetime.now(UTC)
+    window = TimeRange(start=now - timedelta(hours=hours), end=now)
+    slow: list[tuple[float, str, str]] = []
+    with reading(generated) as connection:
+        for name in ASK_POSTGRES:
+            for wanted in ({}, {"client_id": "client-1", "client": "client-1"}):
+                variables = chosen(DASHBOARDS[name], connection, window, wanted)
+                for query in asked(DASHBOARDS[name], variables, window):
+                    plan = explained(connection, query.sql)
+                    assert read_as_a_whole(plan["Plan"]) == [], f"{name}, {query.title}, {hours} h"
+                    if FULL and plan["Execution Time"] + plan["Planning Time"] > BUDGET_MS:
+                        plan = explained(connection, query.sql)
+                        slow.append((plan["Execution Time"] + plan["Planning Time"], name, query.title))
+    assert [found for found in slow if found[0] > BUDGET_MS] == []
+
+
+def explained(connection: Connection, sql: str) -> dict[str, Any]:
+    ((plans,),) = psycopg.RawCursor(connection).execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}".encode())
+    (plan,) = plans if isinstance(plans, list) else json.loads(plans)
+    assert isinstance(plan, dict)
+    return plan
+
+
+def read_as_a_whole(node: dict[str, Any]) -> list[str]:
+    """Partitions of many rows that a plan reads from begin to end."""
+    rows = node.get("Actual Rows", 0) + node.get("Rows Removed by Filter", 0)
+    relation = node.get("Relation Name", "")
+    whole = node["Node Type"] == "Seq Scan" and "_p2" in relation and rows * node["Actual Loops"] > MANY_ROWS
+    below = [name for child in node.get("Plans", ()) for name in read_as_a_whole(child)]
+    return [relation, *below] if whole else below
