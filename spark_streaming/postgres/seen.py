@@ -93,4 +93,4 @@ def _among(ids: Ids, known: Ids) -> npt.NDArray[np.bool_]:
     if not len(known):
         return np.zeros(len(ids), bool)
     places = np.minimum(np.searchsorted(known, ids), len(known) - 1)
-    return known[places] == ids
+    return np.equal(known[places], ids)

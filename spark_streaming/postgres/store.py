@@ -33,7 +33,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: but while a partition is dropped. A driver that hangs is cut off, so that the next one can go on.
 _BEGIN: Final = (
     "SET LOCAL search_path = telemetry; SET LOCAL timezone = 'UTC'; SET LOCAL statement_timeout = '15min'; "
-    "SET LOCAL idle_in_transaction_session_timeout = '30min'; SET LOCAL lock_timeout = '10min'"
+    "SET LOCAL idle_in_transaction_session_timeout = '30min'; SET LOCAL lock_timeout = '10min'; "
+    "SET LOCAL work_mem = '64MB'"
 )
 _THEN: Final = "SET LOCAL lock_timeout = '30s'"
 
