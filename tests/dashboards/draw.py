@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,14 +23,14 @@ import httpx
 import psycopg
 
 from tests.dashboards import results
-from tests.testbed import grafana_sql, parts, prerequisites
+from tests.testbed import grafana_sql, parts
 from tests.testbed.grafana_sql import TimeRange, Variable
 
 DASHBOARDS = Path(__file__).parents[2] / "deploy" / "helm" / "kafka-client-telemetry" / "dashboards"
-_SHOOT = Path(__file__).parent / "panels" / "shoot.mjs"
 _WIDTH = 1600
 _TIMEOUT_S = 600.0
 _LABEL_VALUES = re.compile(r"label_values\((?:(.+),\s*)?(\w+)\)")
+_FILLED = re.compile(r"\$__timeGroup(?:Alias)?\([^)]*,\s*NULL\)")
 _NEWEST = "SELECT max(bucket) FROM telemetry.fleet_1m"
 
 
@@ -42,12 +43,14 @@ class Sources:
         prometheus: What scrapes sidecars; None: panels that ask it say so.
         chosen: Values by variable, where the first option isn't what is wanted.
         now: The end of ``now-6h`` to ``now``.
+        span: Chosen instead of a dashboard's own, such as ``30m``.
     """
 
     postgres: psycopg.Connection[tuple[Any, ...]]
     prometheus: httpx.Client | None
     chosen: Mapping[str, Sequence[str]]
     now: datetime
+    span: str | None = None
 
 
 def scene(dashboard: dict[str, Any], sources: Sources, *, theme: str) -> dict[str, Any]:
@@ -58,16 +61,21 @@ def scene(dashboard: dict[str, Any], sources: Sources, *, theme: str) -> dict[st
         sources: What its queries ask.
         theme: ``dark`` or ``light``.
     """
-    raw = dashboard["time"]
-    window = grafana_sql.time_range(raw["from"], raw["to"], now=sources.now)
+    span = sources.span or dashboard["time"]["from"].removeprefix("now-")
+    window = grafana_sql.time_range(f"now-{span}", "now", now=sources.now)
+    models = dashboard.get("templating", {}).get("list", [])
     variables: list[Variable] = []
-    row = []
-    for model in dashboard.get("templating", {}).get("list", []):
-        variable = _choose(model, variables, window, sources)
-        variables.append(variable)
-        if not model.get("hide"):
-            text = "All" if variable.all_chosen else " + ".join(variable.values)
-            row.append({"label": model.get("label") or model["name"], "text": text})
+    for model in _in_order_of_need(models):
+        variables.append(_choose(model, variables, window, sources))
+    chosen = {variable.name: variable for variable in variables}
+    row = [
+        {
+            "label": model.get("label") or model["name"],
+            "text": "All" if chosen[model["name"]].all_chosen else " + ".join(chosen[model["name"]].values),
+        }
+        for model in models
+        if not model.get("hide")
+    ]
     found = {}
     for number, panel in enumerate(dashboard["panels"], start=1):
         panel.setdefault("id", number)
@@ -83,12 +91,31 @@ def scene(dashboard: dict[str, Any], sources: Sources, *, theme: str) -> dict[st
         "range": {
             "from": round(window.start.timestamp() * 1000),
             "to": round(window.end.timestamp() * 1000),
-            "text": f"Last {raw['from'].removeprefix('now-')}, to {sources.now:%Y-%m-%d %H:%M}",
+            "text": f"Last {span}, to {sources.now:%Y-%m-%d %H:%M}",
         },
         "variables": row,
         "values": texts,
         "results": found,
     }
+
+
+def _in_order_of_need(models: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The variables, each after those that its query names: so Grafana asks for their values."""
+    waiting = {model["name"]: model for model in models}
+    needs: dict[str, set[str]] = {name: set() for name in waiting}
+    for name, model in waiting.items():
+
+        def note(needed: str, _written_as: str | None, name: str = name) -> None:
+            needs[name].add(needed)
+
+        grafana_sql.substitute(json.dumps(model.get("query", "")), note)
+    ordered = []
+    while waiting:
+        ready = [name for name in waiting if not needs[name] & (waiting.keys() - {name})]
+        if not ready:
+            raise ValueError(f"variables need each other: {', '.join(waiting)}")
+        ordered += [waiting.pop(name) for name in ready]
+    return ordered
 
 
 def _choose(
@@ -193,6 +220,7 @@ def _result(
                         sql,
                         ref_id=target["refId"],
                         time_series=target["format"] == "time_series",
+                        fill=(window, step) if _FILLED.search(target["rawSql"]) else None,
                     )
                 )
         except results.QueryRefusedError as error:
@@ -207,12 +235,15 @@ def draw(scenes: Mapping[Path, Mapping[str, Any]]) -> None:
         scenes: By the picture's path.
 
     Raises:
-        NotSetUpError: The testbed's part ``grafana-ui`` is not built.
-        CalledProcessError: A panel could not be drawn; which one and why is on stderr.
+        NotSetUpError: The testbed's part ``grafana-ui`` is not built, or there is no Chromium.
+        CalledProcessError: A dashboard could not be drawn; which one and why is on stderr.
     """
     page = parts.GRAFANA_UI.require()
+    browser = shutil.which("chromium")
+    if browser is None:
+        raise parts.NotSetUpError("the testbed lacks Chromium: run `make pictures`")
     with tempfile.TemporaryDirectory() as name:
-        words: list[str | Path] = ["node", page / _SHOOT.name, "chromium", page]
+        words: list[str | Path] = ["node", page / "shoot.mjs", browser, page]
         for picture, content in scenes.items():
             file = Path(name) / f"{picture.stem}.json"
             file.write_text(json.dumps(content))
@@ -228,6 +259,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder for the pictures")
     parser.add_argument(
         "--at", type=datetime.fromisoformat, help="what `now` is (default: the newest minute)"
+    )
+    parser.add_argument(
+        "--last", metavar="SPAN", help="the time range, such as 30m (default: the dashboard's)"
     )
     parser.add_argument("--theme", choices=["dark", "light"], default="dark")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="choose a variable")
@@ -250,6 +284,7 @@ def main() -> int:
             postgres=connection,
             prometheus=prometheus,
             chosen=chosen,
+            span=arguments.last,
             now=(newest or datetime.now(UTC)).astimezone(UTC),
         )
         files = [
@@ -267,12 +302,10 @@ def main() -> int:
                 sys.stderr.write(f"{picture.stem}, panel {key}: {result['error']}\n")
     try:
         draw(scenes)
-    except (
-        parts.NotSetUpError,
-        prerequisites.MissingPrerequisiteError,
-        subprocess.CalledProcessError,
-    ) as error:
+    except parts.NotSetUpError as error:
         sys.stderr.write(f"draw: {error}\n")
+        return 1
+    except subprocess.CalledProcessError:
         return 1
     for picture in scenes:
         sys.stdout.write(f"{picture}: {picture.stat().st_size / 1000:.0f} kB\n")

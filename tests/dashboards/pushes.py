@@ -24,10 +24,12 @@ from receiver.wire.uuid import Uuid, uuid_to_text
 
 _PAYLOADS = Path(__file__).parents[1] / "data" / "payloads"
 _PREFIX = "org.apache.kafka."
-_INTERVAL_S = 60
+#: Kafka's default.
+_INTERVAL_S = 300
 #: Between the captured pushes: what their sums are of.
 _CAPTURED_S = 10
 _MINUTES = 400
+_NEVER = _MINUTES + 1
 _CLUSTER = "Zk1nb1ctUxKfp2cVhPqb2g"
 _SEED = 714
 _RECORD_BYTES = 640
@@ -56,7 +58,7 @@ class _Client:
         terminates: Whether the last one says so.
         throttled_from: From when on brokers throttle it.
         churns_from: From when on it opens connections all the time.
-        storm: When its group rebalances each minute.
+        storm: When its group rebalances all the time.
     """
 
     template: str
@@ -72,8 +74,8 @@ class _Client:
     first: int = 0
     last: int = _MINUTES
     terminates: bool = False
-    throttled_from: int = _MINUTES
-    churns_from: int = _MINUTES
+    throttled_from: int = _NEVER
+    churns_from: int = _NEVER
     storm: range = range(0)
 
 
@@ -113,7 +115,7 @@ def _fleet() -> list[_Client]:
             replace(payments, first=moved + 1, records_s=35, latency_ms=5),
         ]
     clients += [
-        replace(librdkafka, client_id=f"billing-{n}", records_s=20, churns_from=300 if n == 2 else _MINUTES)
+        replace(librdkafka, client_id=f"billing-{n}", records_s=20, churns_from=300 if n == 2 else _NEVER)
         for n in range(1, 6)
     ]
     clients += [
@@ -136,8 +138,8 @@ def _fleet() -> list[_Client]:
             principal="User:export",
             topics=("exports",),
             records_s=300,
-            throttled_from=310 if n == 1 else _MINUTES,
-            last=_MINUTES - 25 if n == 2 else _MINUTES,
+            throttled_from=310 if n == 1 else _NEVER,
+            last=_MINUTES - 30 if n == 2 else _MINUTES,
         )
         for n in range(1, 4)
     ]
@@ -174,7 +176,7 @@ def _fleet() -> list[_Client]:
             group="search-indexer",
             topics=("orders", "clicks"),
             records_s=120,
-            storm=range(200, 203),
+            storm=range(200, 206),
         )
         for n in range(1, 6)
     ]
@@ -206,8 +208,8 @@ class _Instance:
     def pushes(self, begin: datetime) -> Iterator[dict[str, object]]:
         """Its rows of the spool, in order of time."""
         client = self._client
-        jitter = timedelta(seconds=self._chance.uniform(0, 55))
-        for sequence, minute in enumerate(range(client.first, client.last + 1), start=1):
+        jitter = timedelta(seconds=self._chance.uniform(0, _INTERVAL_S))
+        for sequence, minute in enumerate(self._minutes(), start=1):
             at = begin + timedelta(minutes=minute) + jitter
             yield {
                 "push_id": f"{self._chance.getrandbits(128):032x}",
@@ -215,7 +217,7 @@ class _Instance:
                 "received_at": at,
                 "received_at_ns": _ns(at),
                 "sequence": sequence,
-                "terminating": client.terminates and minute == client.last,
+                "terminating": client.terminates and minute == self._minutes()[-1],
                 "client_id": client.client_id,
                 "client_software_name": client.software[0],
                 "client_software_version": client.software[1],
@@ -231,6 +233,9 @@ class _Instance:
                 "push_interval_ms": _INTERVAL_S * 1000,
                 "otlp": self._payload(at, minute, is_first=sequence == 1),
             }
+
+    def _minutes(self) -> range:
+        return range(self._client.first, self._client.last + 1, _INTERVAL_S // 60)
 
     def _payload(self, at: datetime, minute: int, *, is_first: bool) -> bytes:
         client = self._client
@@ -276,10 +281,10 @@ class _Instance:
         short = name.removeprefix(_PREFIX).partition(".")[2]
         storm = minute in client.storm
         throttle = chance.uniform(400, 1800) if minute >= client.throttled_from else 0.0
-        churn = chance.randint(8, 14) if minute >= client.churns_from else 0
+        churn = chance.randint(40, 70) if minute >= client.churns_from else 0
         slow = client.latency_ms * chance.uniform(0.8, 1.25) * (1.6 if storm else 1)
         known = {
-            "connection.creation.total": 3.0 if is_first else float(churn or (chance.random() < 0.02)),
+            "connection.creation.total": 3.0 if is_first else float(churn or (chance.random() < 0.1)),
             "connection.creation.rate": churn / _INTERVAL_S,
             "produce.throttle.time.avg": throttle / 3,
             "produce.throttle.time.max": throttle,
@@ -289,11 +294,15 @@ class _Instance:
             "request.latency.max": slow * chance.uniform(2, 5),
             "record.queue.time.avg": chance.uniform(1, 4) + throttle / 10,
             "record.queue.time.max": chance.uniform(8, 30) + throttle,
-            "record.error.total": float(chance.random() < 0.01),
+            "batch.size.avg": chance.uniform(11e3, 15e3),
+            "batch.size.max": 16e3,
+            "topic.compression.rate": chance.uniform(0.3, 0.5),
+            "compression.rate.avg": chance.uniform(0.3, 0.5),
+            "record.error.total": float(chance.random() < 0.04),
             "poll.idle.ratio.avg": min(1.0, client.idle * chance.uniform(0.85, 1.1)),
             "coordinator.assigned.partitions": 0.0 if storm and chance.random() < 0.4 else 4.0,
-            "coordinator.rebalance.total": float(chance.randint(1, 2) if storm else is_first),
-            "coordinator.rebalance.latency.total": chance.uniform(8e3, 25e3) if storm else 90.0 * is_first,
+            "coordinator.rebalance.total": float(chance.randint(2, 4) if storm else is_first),
+            "coordinator.rebalance.latency.total": chance.uniform(40e3, 125e3) if storm else 90.0 * is_first,
             "coordinator.rebalance.latency.avg": chance.uniform(8e3, 15e3) if storm else 0.0,
             "coordinator.rebalance.latency.max": chance.uniform(15e3, 25e3) if storm else 0.0,
             "coordinator.commit.latency.avg": chance.uniform(4, 9),
@@ -366,7 +375,9 @@ def write_spool(folder: Path, *, end: datetime) -> int:
     Returns:
         How many pushes there are.
     """
-    begin = end.astimezone(UTC).replace(second=0, microsecond=0) - timedelta(minutes=_MINUTES + 1)
+    begin = end.astimezone(UTC).replace(second=0, microsecond=0) - timedelta(
+        minutes=_MINUTES, seconds=_INTERVAL_S
+    )
     hours: dict[datetime, list[dict[str, object]]] = defaultdict(list)
     for number, client in enumerate(_fleet()):
         for row in _Instance(client, random.Random(_SEED + number)).pushes(begin):

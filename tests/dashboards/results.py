@@ -50,7 +50,12 @@ def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
 
 
 def postgres_frame(
-    connection: psycopg.Connection[tuple[Any, ...]], sql: str, *, ref_id: str, time_series: bool
+    connection: psycopg.Connection[tuple[Any, ...]],
+    sql: str,
+    *,
+    ref_id: str,
+    time_series: bool,
+    fill: tuple[TimeRange, int] | None = None,
 ) -> Frame:
     """Run a query and make the frame of it that Grafana's PostgreSQL data source makes.
 
@@ -59,6 +64,8 @@ def postgres_frame(
         sql: Expanded.
         ref_id: The target's letter.
         time_series: Whether the target's format is ``time_series`` rather than ``table``.
+        fill: The time range and the step in seconds in which a time series gets NULL where it has no row,
+            which the macro's third argument asks for.
 
     Raises:
         QueryRefusedError: PostgreSQL refused it, or a time series has no time or isn't in its order.
@@ -75,7 +82,10 @@ def postgres_frame(
     ]
     if not rows:
         return _frame(ref_id, [])
-    return _frame(ref_id, _wide(columns) if time_series else [(*column, {}) for column in columns])
+    if not time_series:
+        return _frame(ref_id, [(*column, {}) for column in columns])
+    wide = _wide(columns)
+    return _frame(ref_id, wide if fill is None else _filled(wide, *fill))
 
 
 def _column(name: str, oid: int, values: list[Any]) -> _Column:
@@ -125,6 +135,20 @@ def _wide(columns: Sequence[_Column]) -> list[tuple[str, str, list[Any], dict[st
             for name, labels in sorted(series)
         ),
     ]  # fmt: skip
+
+
+def _filled(
+    fields: list[tuple[str, str, list[Any], dict[str, str]]], window: TimeRange, step_s: int
+) -> list[tuple[str, str, list[Any], dict[str, str]]]:
+    first = int(window.start.timestamp() // step_s * step_s)
+    steps = range(first * 1000, round(window.end.timestamp() * 1000) + 1, step_s * 1000)
+    rows = {at: index for index, at in enumerate(fields[0][2])}
+    times = sorted({*steps, *rows})
+    filled = [
+        (name, kind, [values[rows[at]] if at in rows else None for at in times], labels)
+        for name, kind, values, labels in fields[1:]
+    ]
+    return [("Time", "time", times, {}), *filled]
 
 
 def _label(value: str | bool | None) -> str:

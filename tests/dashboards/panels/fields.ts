@@ -1,6 +1,7 @@
 /** Fields as a panel gets them: overrides, units, colours and transformations applied by Grafana's own code. */
 import {
   applyFieldOverrides,
+  cacheFieldDisplayNames,
   createTheme,
   dataFrameFromJSON,
   dataLinksOverrideProcessor,
@@ -28,11 +29,13 @@ import type { PanelResult } from './scene';
 
 export const theme = createTheme({ colors: { mode: window.scene.theme } });
 
+// Some are listed under an older name too.
+const transformations = new Map(Object.values(standardTransformers).map((one) => [one.id as string, one]));
 standardTransformersRegistry.setInit(() =>
-  Object.values(standardTransformers).map((transformation: any) => ({
-    id: transformation.id,
-    name: transformation.name,
-    transformation: () => Promise.resolve(transformation),
+  [...transformations].map(([id, transformation]) => ({
+    id,
+    name: id,
+    transformation: () => Promise.resolve(transformation as never),
     imageDark: '',
     imageLight: '',
     editor: () => null,
@@ -139,8 +142,13 @@ export async function fieldsOf(panel: Panel, result: PanelResult): Promise<DataF
   });
   for (const frame of applied) {
     for (const field of frame.fields) {
+      // As Grafana 13 migrates what tables of Grafana 11 have.
+      if (field.config.custom?.hidden) {
+        field.config.custom.hideFrom = { ...field.config.custom.hideFrom, viz: true };
+      }
       field.getLinks ??= getLinksSupplier(frame, field, {}, interpolate);
     }
   }
+  cacheFieldDisplayNames(applied);
   return applied;
 }

@@ -105,4 +105,7 @@ async function draw(): Promise<void> {
   setTimeout(() => (window.drawn = true), 1500);
 }
 
-void draw();
+draw().catch((error) => {
+  window.drawn = true;
+  throw error;
+});

@@ -16,7 +16,10 @@ let failed = false;
 try {
   for (let index = 0; index < pairs.length; index += 2) {
     const scene = JSON.parse(await readFile(pairs[index], 'utf8'));
-    const page = await browser.newPage({ viewport: { width: scene.width, height: 900 }, timezoneId: 'UTC' });
+    // All of it in view: a table below the fold draws no rows.
+    const rows = Math.max(...scene.dashboard.panels.map(({ gridPos }) => gridPos.y + gridPos.h));
+    const viewport = { width: scene.width, height: rows * 38 + 200 };
+    const page = await browser.newPage({ viewport, timezoneId: 'UTC' });
     page.on('pageerror', (error) => {
       failed = true;
       console.error(`${pairs[index + 1]}: ${error.stack}`);
@@ -42,7 +45,7 @@ try {
     await page.waitForFunction(() => window.drawn, undefined, { timeout: 60_000 });
     const height = await page.evaluate(() => document.getElementById('root').scrollHeight);
     const clip = { x: 0, y: 0, width: scene.width, height };
-    const picture = UPNG.decode(await page.screenshot({ fullPage: true, clip }));
+    const picture = UPNG.decode(await page.screenshot({ clip }));
     const pixels = UPNG.toRGBA8(picture)[0];
     await writeFile(pairs[index + 1], Buffer.from(UPNG.encode([pixels], picture.width, picture.height, COLOURS)));
     await page.close();
