@@ -230,7 +230,7 @@ class Store:
 
     def _connected(self) -> psycopg.Connection[Any]:
         if self._connection is None or self._connection.closed:
-            # Without prepared statements it works behind PgBouncer too, and each day is planned for itself.
+            # Nothing is prepared: a plan that fits one day's partitions does not fit the next day's.
             self._connection = psycopg.connect(
                 self._url,
                 autocommit=True,
