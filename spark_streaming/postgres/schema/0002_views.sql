@@ -48,9 +48,9 @@ BEGIN
             'CREATE VIEW spread_%1$s AS SELECT r.bucket, ' || fleet || ',
             CASE
                 WHEN r.spread = -32768 THEN 0
-                WHEN r.spread < -8000 THEN -power(2, (-20000 - r.spread + 0.5) / 8)
-                ELSE power(2, (r.spread + 0.5) / 8)
-            END::double precision AS value,
+                WHEN r.spread < -8000 THEN -power(2::float8, (-20000 - r.spread + 0.5::float8) / 8)
+                ELSE power(2::float8, (r.spread + 0.5::float8) / 8)
+            END AS value,
             r.observations
             FROM fleet_spread_%1$s r JOIN fleet_series s USING (fleet_id) WHERE r.observations <> 0',
             grain.name
