@@ -94,6 +94,14 @@ _Lake = Annotated[
 _LakeFormat = Annotated[LakeFormat | None, typer.Option("--lake-format", help="How; parquet if not given.")]
 
 
+def _time(text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r}: expected a time such as 2026-01-31T00:00Z") from None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
 @app.command()
 def run(
     *,
@@ -118,7 +126,7 @@ def run(
         --postgres postgresql://rollup@localhost/telemetry --checkpoint ./checkpoint
     """
     given = locals()
-    with _errors():
+    with _errors(spark=True):
         settings = _settings(given)
         if settings.checkpoint is None and settings.embedded is None:
             raise _fail(
@@ -158,7 +166,7 @@ def rebuild(
         datetime,
         typer.Option(
             "--since",
-            formats=["%Y-%m-%dT%H:%MZ", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M%z", "%Y-%m-%dT%H:%M:%S%z"],
+            parser=_time,
             help="From which minute on, for example 2026-01-31T00:00Z.",
             metavar="TIME",
         ),
@@ -180,8 +188,8 @@ def rebuild(
       kafka-telemetry rollup rebuild --since 2026-01-31T00:00Z --source spool_files --path ./telemetry
     """
     given = locals()
-    wanted = int(since.replace(tzinfo=since.tzinfo or UTC).timestamp()) // 60
-    with _errors():
+    wanted = int(since.timestamp()) // 60
+    with _errors(spark=True):
         settings = _settings(given)
         with _stop() as stop, _store(settings) as store, _session(settings) as spark:
             began = _module("job").rebuild(spark, store, settings, stop, since=wanted)
@@ -222,18 +230,20 @@ def _module(name: str) -> Any:
 
 
 @contextlib.contextmanager
-def _errors() -> Iterator[None]:
+def _errors(*, spark: bool = False) -> Iterator[None]:
     """What a user can correct becomes one line and an exit status."""
     try:
-        load, embedded, postgres = _module("load"), _module("embedded"), _module("postgres")
-        session, job = _module("session"), _module("job")
+        load = _module("load")
+        known = [_module("embedded").EmbeddedError, _module("postgres").StoreError]
+        if spark:
+            known += [_module("session").SessionError, _module("job").JobError]
     except ImportError as error:
         raise _fail(f"the roll-up is not installed ({error.name} is missing): {_EXTRA}") from None
     try:
         yield
     except load.SettingsError as error:
         raise _fail(str(error), 2) from None
-    except (embedded.EmbeddedError, postgres.StoreError, session.SessionError, job.JobError) as error:
+    except tuple(known) as error:
         raise _fail(str(error)) from None
 
 

@@ -1,0 +1,167 @@
+"""The command as users run it: in a process of its own, from an empty folder."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from spark_streaming.cli import app
+from spark_streaming.embedded import EmbeddedPostgres
+from tests.integration.rollup.conftest import Query
+from tests.integration.rollup.pushes import CONNECTIONS, MINUTE_NS, Client, push, spool
+from tests.testbed.process import ChildProcess, wait_until
+
+KAFKA_TELEMETRY = Path(sys.executable).with_name("kafka-telemetry")
+ORDERS = Client(instance="AAAAAAAAAAAAAAAAAAAAAA")
+NOW = (time.time_ns() // MINUTE_NS - 10) * MINUTE_NS
+SPARK_S = 90.0
+
+
+class Rollup:
+    """``kafka-telemetry rollup`` in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._started: list[ChildProcess] = []
+
+    def start(self, *arguments: str | Path, **env: str) -> ChildProcess:
+        """Start a command; its output goes to out.txt, its errors to err.txt."""
+        process = ChildProcess(
+            "rollup",
+            [KAFKA_TELEMETRY, "rollup", *arguments],
+            log=self._folder / "err.txt",
+            output=self._folder / "out.txt",
+            cwd=self._folder,
+            env=env,
+        )
+        self._started.append(process)
+        return process
+
+    def run(self, *arguments: str | Path, **env: str) -> tuple[int, str, str]:
+        """Run a command to its end: exit status, standard output and error."""
+        for name in ("err.txt", "out.txt"):
+            (self._folder / name).unlink(missing_ok=True)
+        status = self.start(*arguments, **env).wait(SPARK_S)
+        return status, (self._folder / "out.txt").read_text(), (self._folder / "err.txt").read_text()
+
+    def kill(self) -> None:
+        """End what still runs."""
+        for process in self._started:
+            process.kill()
+
+
+@pytest.fixture
+def rollup(tmp_path: Path) -> Iterator[Rollup]:
+    """The command in the test's folder."""
+    started = Rollup(tmp_path)
+    yield started
+    started.kill()
+
+
+def in_group(group: int) -> list[str]:
+    """The processes of a group that have not ended."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                name, _, rest = (entry / "stat").read_text().rpartition(")")
+            except OSError:
+                continue
+            state, _, pgrp = rest.split()[:3]
+            if int(pgrp) == group and state != "Z":
+                found.append(name)
+    return found
+
+
+def test_one_command_is_enough(rollup: Rollup, tmp_path: Path) -> None:
+    spool(tmp_path / "telemetry", "one", [push(ORDERS, NOW + n * MINUTE_NS) for n in range(3)])
+    status, out, err = rollup.run("run", "--source", "spool_files", "--path", "./telemetry", "--once")
+    assert status == 0, err
+    assert "PostgreSQL runs as long as this command: postgresql://postgres@/postgres?host=" in err
+    assert "pushes=3" in err
+    assert not out
+    assert (tmp_path / "rollup" / "checkpoint").is_dir()
+    with EmbeddedPostgres(tmp_path / "rollup" / "postgres"):
+        status, out, err = rollup.run("status", "--json", "--postgres", "embedded:rollup")
+    assert status == 0, err
+    found = json.loads(out)
+    assert (found["pushes"], found["repeats"], found["dead_letters"]) == (3, 0, 0)
+
+
+def test_it_goes_on_until_sigterm_and_leaves_no_process(
+    rollup: Rollup, tmp_path: Path, database: str, query: Query
+) -> None:
+    (tmp_path / "rollup.yaml").write_text("trigger_seconds: 0.2\n")
+    running = rollup.start(
+        *("run", "--source", "spool_files", "--path", tmp_path / "telemetry", "--config", "rollup.yaml"),
+        *("--checkpoint", tmp_path / "checkpoint"),
+        KAFKA_TELEMETRY_ROLLUP_POSTGRES=database,
+    )
+    wait_until(lambda: (tmp_path / "telemetry").is_dir(), timeout_s=SPARK_S, what="the folder")
+    pushes = "SELECT count(*) FROM client_1m WHERE client_instance_id = %s"
+
+    def counted() -> int:
+        return int(query(pushes, ORDERS.instance)[0][0])
+
+    for number in range(2):
+        spool(tmp_path / "telemetry", f"file-{number}", [push(ORDERS, NOW + number * MINUTE_NS)])
+        wait_until(lambda: counted() > number, timeout_s=SPARK_S, what="the push")  # noqa: B023 -- called at once
+    rows = query(
+        "SELECT metric, client_id, client_software_name, client_software_version, principal, group_id, "
+        "points, sum, min, max FROM metric_1m WHERE metric = %s ORDER BY bucket",
+        CONNECTIONS,
+    )
+    assert (
+        rows == [(CONNECTIONS, "orders", ORDERS.name, ORDERS.version, ORDERS.principal, None, 1, 1, 1, 1)] * 2
+    )
+    assert any("java" in name for name in in_group(running.pid))
+    running.signal(signal.SIGTERM)
+    assert running.wait(30) == 0, running.log_tail()
+    assert in_group(running.pid) == []
+    assert "Traceback" not in running.log_text()
+
+
+def test_migrate_says_what_it_did(database: str) -> None:
+    first = CliRunner().invoke(app, ["migrate", "--postgres", database])
+    assert (first.exit_code, first.stdout[:22]) == (0, "migrations done: 0001_"), first.stderr
+    second = CliRunner().invoke(app, ["migrate", "--postgres", database])
+    assert second.stdout == "migrations done: none, it is up to date\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["run", "--postgres", "postgresql://u:hunter2@h/d"], 2, "checkpoint: required with a PostgreSQL"),
+        (["run", "--source", "kafka"], 2, "kafka.bootstrap_servers: required with source kafka"),
+        (["run", "--postgres", "hunter2"], 2, "postgres: expected postgresql://user@host/database, or"),
+        (["run", "--config", "none.yaml"], 2, "none.yaml: cannot be read: No such file"),
+        (["status", "--postgres-file", "none"], 2, "cannot read the secret's file none: No such file"),
+        (
+            ["status", "--postgres", "postgresql://u:hunter2@127.0.0.1:1/d"],
+            1,
+            "PostgreSQL: connection failed",
+        ),
+        (["rebuild", "--since", "yesterday"], 2, "'yesterday': expected a time such as 2026-01-31T00:00Z"),
+    ],
+)
+def test_what_is_wrong_is_one_line_that_helps(arguments: list[str], status: int, said: str) -> None:
+    found = CliRunner().invoke(app, arguments)
+    assert found.exit_code == status
+    assert said in " ".join(found.stderr.split())
+    assert "hunter2" not in found.output
+
+
+def test_without_java_it_says_how_to_get_it(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    found = CliRunner().invoke(app, ["run", "--once", "--postgres", database, "--checkpoint", "none"])
+    assert found.exit_code == 1
+    assert (
+        "Spark needs Java, and there is none in JAVA_HOME=/nowhere: install Java 17 or newer" in found.stderr
+    )

@@ -1,0 +1,108 @@
+"""Pushes from a real broker: of the receiver's plugin, and of a Collector's exporter."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined] # its stubs don't export it
+from structlog.testing import capture_logs
+
+from plugins.kafka_topic.record import headers, key
+from tests.integration.rollup.conftest import Query, Roll
+from tests.integration.rollup.pushes import CONNECTIONS, MINUTE_NS, SECOND_NS, Client, Values, otlp
+from tests.testbed.broker import KafkaBroker
+from tests.unit.host.support import push as plugin_push
+
+NOW = (time.time_ns() // MINUTE_NS - 10) * MINUTE_NS
+ORDERS = Client(instance="AAAAAAAAAAAAAAAAAAAAAA")
+PAYMENTS = Client(instance="BBBBBBBBBBBBBBBBBBBBBB", client_id="payments")
+
+
+@pytest.fixture
+def topic(broker: KafkaBroker) -> str:
+    """A new topic with two partitions."""
+    name = f"telemetry-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": broker.internal_bootstrap})
+    admin.create_topics([NewTopic(name, 2, 1)])[name].result(20)
+    return name
+
+
+def test_records_of_the_plugin_and_of_a_collector_count_alike(
+    roll: Roll, query: Query, broker: KafkaBroker, topic: str
+) -> None:
+    producer = Producer({"bootstrap.servers": broker.internal_bootstrap})
+    template = plugin_push()
+    received_ns = NOW + SECOND_NS
+    of_plugin = dataclasses.replace(
+        template,
+        context=dataclasses.replace(template.context, received_at_ns=received_ns, push_interval_ms=1234),
+        payload=dataclasses.replace(
+            template.payload,
+            client_instance_id=ORDERS.instance,
+            terminating=True,
+            data=otlp(NOW, {ORDERS: Values(sums={CONNECTIONS: 2})}),
+        ),
+    )
+    for partition in (0, 1, 1):  # repeated by another sidecar, and by a retry
+        producer.produce(
+            topic, of_plugin.payload.data, key=key(of_plugin), headers=headers(of_plugin), partition=partition
+        )
+    collected = otlp(
+        NOW + MINUTE_NS, {ORDERS: Values(sums={CONNECTIONS: 3}), PAYMENTS: Values(sums={CONNECTIONS: 5})}
+    )
+    producer.produce(topic, collected, partition=0)
+    producer.produce(topic, None, key=b"a tombstone", partition=0)
+    producer.produce(topic, b"\xff no OTLP", partition=1)
+    producer.flush(20)
+    kafka = {"source": "kafka", "kafka": {"bootstrap_servers": broker.internal_bootstrap, "topic": topic}}
+    roll(**kafka)
+    totals = query(
+        "SELECT client_id, sum(points), sum(sum) FROM metric_1m WHERE metric = %s GROUP BY 1 ORDER BY 1",
+        CONNECTIONS,
+    )
+    assert totals == [("orders", 2, 5.0), ("payments", 1, 5.0)]
+    assert query("SELECT client_id, push_interval_ms FROM client ORDER BY 1") == [
+        ("orders", 300_000),  # a Collector's record doesn't say, and it is the newer one
+        ("payments", 300_000),
+    ]
+    assert query("SELECT source, position, reason FROM dead_letter ORDER BY position")[0] == (
+        "kafka",
+        f"{topic}/0/2",
+        "the record has no value",
+    )
+    assert query("SELECT position FROM dead_letter ORDER BY position")[1:] == [(f"{topic}/1/2",)]
+    assert query("SELECT sum(pushes), sum(repeats) FROM ledger") == [(4, 2)]
+
+    # What expires before it was read is told, and does not stop the job.
+    producer.produce(topic, otlp(NOW, {PAYMENTS: Values(sums={CONNECTIONS: 1000})}), partition=0)
+    producer.produce(topic, otlp(NOW + 2 * MINUTE_NS, {PAYMENTS: Values(sums={CONNECTIONS: 7})}), partition=0)
+    producer.flush(20)
+    admin = AdminClient({"bootstrap.servers": broker.internal_bootstrap})
+    for deleted in admin.delete_records([TopicPartition(topic, 0, 4)]).values():
+        deleted.result(20)
+    with capture_logs() as log:
+        roll(**kafka)
+    assert [line["offsets"] for line in log if "offsets" in line] == [1]
+    assert query(
+        "SELECT sum(sum) FROM metric_1m WHERE metric = %s AND client_id = 'payments'", CONNECTIONS
+    ) == [(12.0,)]
+
+
+def test_a_folder_of_somebody_s_own_files_is_read_by_names(roll: Roll, query: Query, folder: Path) -> None:
+    folder.mkdir()
+    payload = otlp(NOW, {ORDERS: Values(sums={CONNECTIONS: 2})})
+    pq.write_table(pa.table({"added_later": [1], "otlp": [payload]}), folder / "some.parquet")
+    (folder / "_journal").mkdir()
+    (folder / "_journal" / "other.parquet").write_bytes(b"not yet")
+    (folder / "notes.txt").write_text("no pushes")
+    roll()
+    assert query("SELECT client_id, points, sum FROM metric_1m WHERE metric = %s", CONNECTIONS) == [
+        ("orders", 1, 2.0)
+    ]
