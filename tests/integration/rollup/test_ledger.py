@@ -1,0 +1,145 @@
+"""The ledger: what is in PostgreSQL is what the clients did, exactly, whatever befell them and the job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import psycopg
+import pyarrow.parquet as pq
+import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
+
+from tests.integration.rollup.fleet import CREATED, LATE_BY_S, RAW_VALUE, SENT, SENT_LATER, Fleet
+
+pytestmark = pytest.mark.timeout(900)
+
+KAFKA = "org.apache.kafka."
+JAVA_PRODUCERS = {name: SENT.get(name) or SENT_LATER[name] for name in ("java", "java-later")}
+
+#: By client id, metric, topic and node.
+Key = tuple[str, str, str | None, str | None]
+
+
+@pytest.fixture(scope="module")
+def database(rolled_up: Fleet) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(rolled_up.url, autocommit=True) as connection:
+        connection.execute("SET search_path = telemetry")
+        yield connection
+
+
+def total(database: psycopg.Connection, client_id: str, metric: str) -> float:
+    query = "SELECT sum(sum) FROM metric_1m WHERE client_id = %s AND metric = %s AND topic IS NULL"
+    ((value,),) = database.execute(query, (client_id, f"{KAFKA}{metric}")).fetchall()
+    assert value is not None, f"{client_id} has no {metric}"
+    return float(value)
+
+
+def test_the_job_died_between_both_commits(rolled_up: Fleet) -> None:
+    assert rolled_up.kills >= 3
+    assert rolled_up.between >= 2
+
+
+@pytest.mark.parametrize(("client_id", "count"), JAVA_PRODUCERS.items())
+def test_records_sent(database: psycopg.Connection, client_id: str, count: int) -> None:
+    sent, again, failed = (
+        total(database, client_id, f"producer.record.{what}.total") for what in ("send", "retry", "error")
+    )
+    assert (sent - again, failed) == (count, 0)
+
+
+def test_records_consumed(database: psycopg.Connection, rolled_up: Fleet) -> None:
+    java = ("java-consumer", "java-visitor")
+    everything = sum(SENT.values()) + sum(SENT_LATER.values())
+    assert sum(rolled_up.consumed[name] for name in java) == everything
+    for name in java:
+        consumed = total(database, name, "consumer.fetch.manager.records.consumed.total")
+        assert consumed == rolled_up.consumed[name]
+
+
+@pytest.mark.parametrize(
+    ("client_id", "role"),
+    [
+        ("java", "producer"),
+        ("java-later", "producer"),
+        ("java-consumer", "consumer"),
+        ("java-visitor", "consumer"),
+    ],
+)
+def test_connections(database: psycopg.Connection, rolled_up: Fleet, client_id: str, role: str) -> None:
+    created = total(database, client_id, f"{role}.connection.creation.total")
+    assert created == rolled_up.connections[client_id] > 1
+
+
+def test_rebalances(database: psycopg.Connection) -> None:
+    # The one that was there first: its own, and those that the visitor's coming and going made.
+    assert total(database, "java-consumer", "consumer.coordinator.rebalance.total") == 3
+    assert total(database, "java-visitor", "consumer.coordinator.rebalance.total") == 1
+
+
+def test_pushes(database: psycopg.Connection, rolled_up: Fleet) -> None:
+    query = "SELECT client_id, sum(pushes)::int FROM client_1m GROUP BY client_id"
+    # The sidecars answered one of the raw client's twice.
+    assert Counter(dict(database.execute(query).fetchall())) + Counter(repeated=1) == rolled_up.pushes
+
+
+def test_what_was_pushed_twice_counts_once(database: psycopg.Connection) -> None:
+    query = "SELECT sum(sum), sum(points) FROM metric_1m WHERE metric = %s AND client_id = 'repeated'"
+    assert database.execute(query, (CREATED,)).fetchall() == [(RAW_VALUE, 1)]
+
+
+def test_what_comes_late_counts_in_its_minute(database: psycopg.Connection) -> None:
+    query = """
+        SELECT sum(sum), extract(epoch FROM max(last_seen) - max(bucket))
+        FROM metric_1m JOIN client USING (client_id) WHERE metric = %s AND client_id = 'late'
+    """
+    ((value, age_s),) = database.execute(query, (CREATED,)).fetchall()
+    assert value == RAW_VALUE
+    assert 0 <= age_s - LATE_BY_S < 120
+
+
+def test_files_that_come_late_or_twice_count_once(database: psycopg.Connection, rolled_up: Fleet) -> None:
+    assert rolled_up.withheld == 2
+    ((repeats,),) = database.execute("SELECT sum(repeats) FROM ledger").fetchall()
+    assert repeats > 1  # a file's, and the raw client's
+
+
+def test_every_count_is_the_sum_of_what_was_pushed(database: psycopg.Connection, rolled_up: Fleet) -> None:
+    query = """
+        SELECT client_id, metric, topic, node_id, sum(sum), sum(points)::int
+        FROM (SELECT * FROM metric_1m WHERE topic IS NULL UNION ALL SELECT * FROM topic_1m) AS everything
+        GROUP BY 1, 2, 3, 4
+    """
+    rolled: dict[Key, tuple[float, int]] = {
+        (client_id, metric, topic, node_id): (value, points)
+        for client_id, metric, topic, node_id, value, points in database.execute(query)
+    }
+    pushed = delta_sums(rolled_up)
+    assert {client_id for client_id, *_ in pushed} == rolled_up.pushes.keys()
+    assert {key: rolled[key][1] for key in pushed} == {key: points for key, (_, points) in pushed.items()}
+    totals = {key: value for key, (value, _) in pushed.items()}
+    assert {key: rolled[key][0] for key in pushed} == pytest.approx(totals, rel=1e-9, abs=1e-9)
+
+
+def delta_sums(fleet: Fleet) -> dict[Key, tuple[float, int]]:
+    """Delta sums of the spool, each push once: their totals and how many points there were."""
+    found: dict[Key, tuple[float, int]] = {}
+    seen: set[str] = set()
+    for file in sorted(fleet.spool.glob("date=*/hour=*/*.parquet")):
+        for row in pq.read_table(file, partitioning=None).to_pylist():
+            if row["push_id"] in seen:
+                continue
+            seen.add(row["push_id"])
+            for metric in metrics(row["otlp"]):
+                for point in metric.sum.data_points:
+                    labels = {one.key: one.value.string_value for one in point.attributes}
+                    key = (row["client_id"], metric.name, labels.get("topic"), labels.get("node_id"))
+                    value, points = found.get(key, (0.0, 0))
+                    found[key] = (value + (point.as_double or point.as_int), points + 1)
+    return found
+
+
+def metrics(otlp: bytes) -> Iterator[Metric]:
+    for resource in MetricsData.FromString(otlp).resource_metrics:
+        for scope in resource.scope_metrics:
+            yield from scope.metrics
