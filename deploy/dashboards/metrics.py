@@ -15,6 +15,7 @@ from deploy.dashboards.sql import (
     BY_CLIENT,
     BY_FLEET,
     RANGE_GRAINS,
+    buckets,
     chosen,
     everybody,
     name_of_software,
@@ -129,7 +130,7 @@ def total(title: str, name: str, *, width: int = 4, warn_from: float | None = No
     aggregate = "max(max)" if metric.combines is Combination.MAX else "sum(sum)"
     found = union(
         [
-            f"SELECT {aggregate} AS value, count(DISTINCT bucket) AS buckets, {grain.seconds} AS base\n"
+            f"SELECT {aggregate} AS value, {buckets(grain)} AS buckets, {grain.seconds} AS base\n"
             f"FROM telemetry.{view}_{grain.name}\n"
             f"WHERE {grain.when} AND $__timeFilter(bucket) AND metric = '{metric.name}' AND {condition}"
             for view, condition in SOURCES
@@ -140,7 +141,7 @@ def total(title: str, name: str, *, width: int = 4, warn_from: float | None = No
     value = {
         Combination.SUM: f"max(value * {factor!r} / {seconds})",
         Combination.MAX: "max(value)",
-    }.get(metric.combines, "max(value / nullif(buckets, 0))")
+    }.get(metric.combines, "max(value / buckets)")
     query = (
         f"SELECT CASE WHEN {_sent_by_some(metric)} THEN {value} ELSE 'NaN' END AS value\n"
         f"FROM (\n{found}\n) AS found"

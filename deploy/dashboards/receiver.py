@@ -42,7 +42,8 @@ def receiver() -> Dashboard:
         _now("Undelivered for", "The oldest push that a destination has not got.",
              f"max(kafka_telemetry_plugin_lag_seconds{{{_WHERE}}})", unit="s", warn_from=300),
         _now("Certificate ends", "The first of all certificates.",
-             f"min(kafka_telemetry_tls_certificate_expiry_seconds{{{_WHERE}}}) * 1000", unit="dateTimeFromNow"),
+             f"min(kafka_telemetry_tls_certificate_expiry_seconds{{{_WHERE}}}) * 1000",
+             unit="dateTimeFromNow"),
     )  # fmt: skip
     board.row(
         "Telemetry",
@@ -106,7 +107,7 @@ def receiver() -> Dashboard:
                "kafka_telemetry_plugin_failures_total", "plugin", "cps"),
         _plugins("Longest current call", "Above a minute a plugin hangs.",
                  "kafka_telemetry_plugin_call_seconds", "s"),
-        _lines("Spool problems", "1 while a spool can't be used as it should: GET /v1/plugins says why.", "short", {
+        _lines("Spool problems", "1 while a spool can't be used: GET /v1/plugins says why.", "short", {
             "{{plugin}}": f"max by (plugin) (kafka_telemetry_plugin_spool_problem{{{_WHERE}}})"}),
     )  # fmt: skip
     return board

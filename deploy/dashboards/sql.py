@@ -21,6 +21,7 @@ __all__ = [
     "GRAINS",
     "RANGE_GRAINS",
     "Grain",
+    "buckets",
     "chosen",
     "everybody",
     "name_of_software",
@@ -76,12 +77,28 @@ RANGE_GRAINS: Final = (
     Grain(name="1d", seconds=86400, when=f"({_RANGE_S} > 259200 OR NOT {_HOURS_KEPT})"),
 )
 
+#: For quantiles, which read a row for each of a distribution's values in each bucket.
+SPREAD_GRAINS: Final = (
+    Grain(name="1m", seconds=60, when=f"{_RANGE_S} <= 21600 AND {_MINUTES_KEPT}"),
+    Grain(
+        name="1h",
+        seconds=3600,
+        when=f"({_RANGE_S} > 21600 OR NOT {_MINUTES_KEPT}) AND {_RANGE_S} <= 259200 AND {_HOURS_KEPT}",
+    ),
+    RANGE_GRAINS[-1],
+)
+
 #: Dimensions that a dashboard's variables choose, by the variable's name.
 BY_FLEET: Final = {"cluster": "cluster_id", "software": "client_software_name"}
 BY_CLIENT: Final = {"principal": "principal", "group": "group_id", "client_id": "client_id"}
 
 #: What a client calls itself, for a legend.
 name_of_software: Final = "coalesce(client_software_name, 'unknown')"
+
+
+def buckets(grain: Grain) -> str:
+    """How many buckets there are from the first to the last of a group's rows, as an aggregate."""
+    return f"extract(epoch FROM max(bucket) - min(bucket)) / {grain.seconds} + 1"
 
 
 def chosen(columns: dict[str, str]) -> str:
@@ -166,16 +183,13 @@ def _divided(rows: str, value: str) -> str:
     return f"SELECT time, metric, {value} AS value\nFROM (\n{indent(rows, '  ')}\n) AS step"
 
 
-def quantiles(
-    *, metric: str, shares: dict[str, float], condition: str, grains: Sequence[Grain] = GRAINS
-) -> str:
+def quantiles(*, metric: str, shares: dict[str, float], condition: str) -> str:
     """Rows (time, metric, value) of quantiles over clients, each client counting once a minute.
 
     Args:
         metric: The metric's name.
         shares: The quantiles by the name of their series.
         condition: Of which rows of the spread.
-        grains: The tables to choose from.
     """
     observed = union(
         [
@@ -185,7 +199,7 @@ def quantiles(
             f"  AND $__timeFilter(bucket) AND metric = '{metric}'\n"
             f"  AND {condition}\n"
             f"GROUP BY 1, 2"
-            for grain in grains
+            for grain in SPREAD_GRAINS
         ]
     )
     wanted = ", ".join(f"('{name}', {share})" for name, share in shares.items())

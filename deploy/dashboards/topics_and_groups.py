@@ -15,6 +15,7 @@ from deploy.dashboards.sql import (
     GRAINS,
     RANGE_GRAINS,
     Grain,
+    buckets,
     chosen,
     everybody,
     over_time,
@@ -197,7 +198,7 @@ def _found(view: str, by: str, metrics: Sequence[str], condition: str) -> str:
     return union(
         [
             f"SELECT {by}, metric, sum(sum) AS added, sum(points) AS points, max(max) AS most,\n"
-            f"  count(DISTINCT bucket) AS buckets, {grain.seconds} AS base\n"
+            f"  {buckets(grain)} AS buckets, {grain.seconds} AS base\n"
             f"FROM telemetry.{view}_{grain.name}\n"
             f"WHERE {grain.when} AND $__timeFilter(bucket) AND metric IN ({quoted(metrics)})\n"
             f"  AND {condition}\nGROUP BY 1, 2"

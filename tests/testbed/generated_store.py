@@ -1,7 +1,7 @@
-"""Owns a store of many clients and days, made by SQL straight into the base tables, for plans and times of queries.
+"""Owns a store of many clients and days, made by SQL in the base tables, for plans and times of queries.
 
-Rows lie as the roll-up writes them: by time, not by series. Partitions are filled before they are attached, as
-to build an index is much faster than to keep one. Values mean nothing.
+Rows lie as the roll-up writes them: by time, not by series. Partitions are filled before they are attached,
+as to build an index is much faster than to keep one. Values mean nothing.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ JOIN (VALUES
     (0, 'apache-kafka-java', 'java', ARRAY['3.9.1', '4.0.1', '4.1.0', '4.2.0']),
     (1, 'librdkafka', 'librdkafka', ARRAY['2.8.0', '2.11.1']),
     (2, 'kgo', 'franz-go', ARRAY['1.19.0'])
-) AS software (turn, name, client, versions) ON turn = CASE WHEN n / 4 %% 10 < 7 THEN 0 WHEN n / 4 %% 10 < 9 THEN 1 ELSE 2 END
+) AS software (turn, name, client, versions)
+ON turn = CASE WHEN n / 4 %% 10 < 7 THEN 0 WHEN n / 4 %% 10 < 9 THEN 1 ELSE 2 END
 """
 _SERIES: Final = """
 INSERT INTO telemetry.series (
-    series_id, fleet_id, metric, cluster_id, client_software_name, client_software_version, client_id, principal,
-    group_id, topic, node_id, breakdown, rule
+    series_id, fleet_id, metric, cluster_id, client_software_name, client_software_version, client_id,
+    principal, group_id, topic, node_id, breakdown, rule
 )
 SELECT
     hashtextextended(concat_ws('|', metric, client_id, part, breakdown), 1),
@@ -63,19 +64,20 @@ FROM telemetry.series WHERE NOT breakdown
 """
 _INSTANCES: Final = """
 INSERT INTO telemetry.client_state (
-    client_key, client_instance_id, client_id, client_software_name, client_software_version, principal, group_id,
-    cluster_id, client_source_address, broker_id, first_seen, last_seen, push_interval_ms, terminated
+    client_key, client_instance_id, client_id, client_software_name, client_software_version, principal,
+    group_id, cluster_id, client_source_address, broker_id, first_seen, last_seen, push_interval_ms,
+    terminated
 )
 SELECT
-    hashtextextended(concat_ws('|', client_id, i), 2), concat(lpad(to_hex(n), 8, '0'), '-', i), client_id, software,
-    version, principal, group_id, cluster_id, format('10.0.%%s.%%s', n %% 256, i), (i %% 3)::text,
+    hashtextextended(concat_ws('|', client_id, i), 2), concat(lpad(to_hex(n), 8, '0'), '-', i), client_id,
+    software, version, principal, group_id, cluster_id, format('10.0.%%s.%%s', n %% 256, i), (i %% 3)::text,
     %(now)s - interval '30 days', %(now)s - i * interval '1 minute', 300000, i %% 19 = 18
 FROM generated_client CROSS JOIN generate_series(1, %(instances)s) AS i
 """
 _FINDINGS: Final = """
 INSERT INTO telemetry.finding (
-    kind, severity, cluster_id, client_software_name, client_software_version, client_id, principal, first_seen,
-    last_seen, resolved_at, summary, evidence
+    kind, severity, cluster_id, client_software_name, client_software_version, client_id, principal,
+    first_seen, last_seen, resolved_at, summary, evidence
 )
 SELECT
     (ARRAY['throttled', 'slow_client', 'silent', 'old_version', 'known_bad_version'])[1 + n %% 5],
@@ -200,12 +202,11 @@ def _metrics() -> Iterator[tuple[Any, ...]]:
         ]  # fmt: skip
         for metric in sorted(usable, key=_interest)[:_METRICS_OF_A_ROLE]:
             for index, by in enumerate(metric.by):
-                yield (
-                    metric.name, role, next((name for name in ("topic", "node_id") if name in by), ""), index > 0,
-                    RULES.index(metric.combines), list(metric.clients),
-                )  # fmt: skip
-        for name, rule in (("clients", "last"), ("pushes", "sum")):
-            yield f"kafka.client.telemetry.{name}", role, "", False, RULES.index(rule), everybody
+                level = next((name for name in ("topic", "node_id") if name in by), "")
+                rule = RULES.index(metric.combines)
+                yield metric.name, role, level, index > 0, rule, list(metric.clients)
+        for name, combines in (("clients", "last"), ("pushes", "sum")):
+            yield f"kafka.client.telemetry.{name}", role, "", False, RULES.index(combines), everybody
 
 
 def _interest(metric: StandardMetric) -> tuple[bool, bool, str]:
