@@ -256,6 +256,7 @@ def push(
     correlation_id: int = 72,
     *,
     terminating: bool = False,
+    client_id: str = "raw",
 ) -> bytes:
     """A PushTelemetry v0 request, uncompressed."""
     length, size = bytearray(), len(metrics) + 1
@@ -264,7 +265,7 @@ def push(
         size >>= 7
     length.append(size)
     body = instance + struct.pack(">i?b", subscription_id, terminating, 0) + bytes(length) + metrics
-    return request_frame(PUSH, 0, correlation_id, b"\0" + body + b"\0")
+    return request_frame(PUSH, 0, correlation_id, b"\0" + body + b"\0", client_id)
 
 
 def read_get(answer: bytes) -> tuple[int, bytes, int]:
