@@ -58,7 +58,7 @@ final class Buckets {
     /** Buckets of an exponential histogram, from the least value to the greatest. */
     static ArrayData exponential(DataPoint point) {
         Buckets buckets = new Buckets();
-        int finer = Math.max(0, point.scale - MAX_SCALE);
+        int finer = point.scale > MAX_SCALE ? point.scale - MAX_SCALE : 0;
         int scale = point.scale - finer;
         for (int index = point.negative.counts.size() - 1; index >= 0; index--) {
             long bucket = bucket(point.negative, index, finer);

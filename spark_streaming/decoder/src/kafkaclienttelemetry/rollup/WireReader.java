@@ -24,6 +24,9 @@ final class WireReader {
     /** How deep messages and groups may be nested: protobuf's limit. */
     static final int MAX_DEPTH = 100;
 
+    /** Tags and lengths may be written in no more bytes, even where the further ones are zero. */
+    private static final int MAX_BYTES_OF_32_BITS = 5;
+
     private static final VarHandle LITTLE_ENDIAN_LONG =
             MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
 
@@ -78,7 +81,7 @@ final class WireReader {
         }
         int at = position;
         long read = varint();
-        if (read >>> 32 != 0 || position - at > 5) {
+        if (read >>> 32 != 0 || position - at > MAX_BYTES_OF_32_BITS) {
             throw new MalformedException("a tag of more than 32 bits", at);
         }
         if (read >>> 3 == 0) {
@@ -144,6 +147,9 @@ final class WireReader {
         long length = varint();
         if (length < 0 || length > limit - position) {
             throw new MalformedException("a length beyond the end of its message", at);
+        }
+        if (position - at > MAX_BYTES_OF_32_BITS) {
+            throw new MalformedException("a length of more than 32 bits", at);
         }
         return (int) length;
     }

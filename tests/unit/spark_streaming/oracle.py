@@ -1,0 +1,506 @@
+"""What the decoder's functions must give, computed with protobuf's own parser in plain Python.
+
+Ids are not computed: in their place are the dimensions that they stand for.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+from spark_streaming.contributions.spread import buckets_of
+
+LABELS: Final = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "principal",
+    "group_id",
+    "cluster_id",
+    "client_source_address",
+    "client_rack",
+    "group_instance_id",
+    "transactional_id",
+    "broker_id",
+)
+MAX_TEXT_BYTES: Final = 512
+MAX_ENTRIES: Final = 128
+SUM, RATE, LAST, MAX, MIN, DISTRIBUTION = range(6)
+_CLIENTS, _PUSHES = "kafka.client.telemetry.clients", "kafka.client.telemetry.pushes"
+_TEMPORALITY: Final = {1: "delta", 2: "cumulative"}
+_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+class NoInstanceError(Exception):
+    """A resource has data points, and nobody says whose they are."""
+
+
+class Fleet(NamedTuple):
+    """What a fleet id stands for."""
+
+    metric: str
+    cluster_id: str | None
+    client_software_name: str | None
+    client_software_version: str | None
+
+
+class Series(NamedTuple):
+    """What a series id stands for."""
+
+    fleet: Fleet
+    client_id: str | None
+    principal: str | None
+    group_id: str | None
+    topic: str | None
+    node_id: str | None
+    node_role: str | None
+    breakdown: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """One row of ``otlp_entries``, with what it has packed taken apart."""
+
+    labels: dict[str, str | None]
+    time_ns: int
+    first: bool
+    points: int = 0
+    additive: int = 0
+    histograms: int = 0
+    gauges: list[tuple[Series, float, int]] = field(default_factory=list)
+    cumulative: list[tuple[Series, tuple[Any, ...], int, int, float, int]] = field(default_factory=list)
+    watched: list[float | None] = field(default_factory=list)
+
+    @property
+    def minute(self) -> int:
+        return self.time_ns // 60_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row of ``otlp_points``."""
+
+    minute: int
+    series: Series
+    spread: int | None
+    points: int
+    sum: float
+    min: float | None
+    max: float | None
+    buckets: tuple[tuple[float, float, int], ...] | None
+
+
+@dataclass(slots=True)
+class RolledUp:
+    """What the roll-up takes from one push."""
+
+    entries: list[Entry]
+    rows: list[Row]
+    rules: dict[Series, int]
+
+
+def java_double(value: float) -> str:
+    """Write a number as Java does."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    sign = "-" if math.copysign(1, value) < 0 else ""
+    if value == 0:
+        return f"{sign}0.0"
+    digits, exponent = next(
+        text.split("e")
+        for text in (f"{abs(value):.{precision}e}" for precision in range(17))
+        if float(text) == abs(value)
+    )
+    digits = digits.replace(".", "")
+    power = int(exponent)
+    if -3 <= power < 7:
+        digits = digits.rjust(len(digits) - power, "0") if power < 0 else digits.ljust(power + 1, "0")
+        whole = max(power, 0) + 1
+        return f"{sign}{digits[:whole]}.{digits[whole:] or '0'}"
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{power}"
+
+
+def _json(value: AnyValue) -> str:
+    kind = value.WhichOneof("value")
+    if kind == "array_value":
+        return f"[{','.join(map(_json, value.array_value.values))}]"
+    if kind == "kvlist_value":
+        pairs = {pair.key: _json(pair.value) for pair in value.kvlist_value.values}
+        return f"{{{','.join(f'{_quoted(key)}:{text}' for key, text in pairs.items())}}}"
+    text = text_of(value)
+    if text is None:
+        return "null"
+    quoted = kind in ("string_value", "bytes_value") or text in ("NaN", "Infinity", "-Infinity")
+    return _quoted(text) if quoted else text
+
+
+def _quoted(text: str) -> str:
+    escaped = (_ESCAPES.get(char) or (f"\\u{ord(char):04X}" if char < " " else char) for char in text)
+    return f'"{"".join(escaped)}"'
+
+
+def text_of(value: AnyValue) -> str | None:
+    """Write an attribute's value; None where it has none."""
+    match value.WhichOneof("value"):
+        case "string_value":
+            return str(value.string_value)
+        case "bool_value":
+            return str(value.bool_value).lower()
+        case "int_value":
+            return str(value.int_value)
+        case "double_value":
+            return java_double(value.double_value)
+        case "bytes_value":
+            return base64.b64encode(value.bytes_value).decode()
+        case "array_value" | "kvlist_value":
+            return _json(value)
+        case _:
+            return None
+
+
+def texts(attributes: Iterable[KeyValue]) -> dict[str, str | None]:
+    return {pair.key: text_of(pair.value) for pair in attributes}
+
+
+def storable(text: str | None) -> str | None:
+    """Cut a text as the store needs it, without U+0000."""
+    if text is None:
+        return None
+    kept = b""
+    for char in text.replace("\0", "\ufffd"):
+        if len(kept) + len(char.encode()) > MAX_TEXT_BYTES:
+            break
+        kept += char.encode()
+    return kept.decode()
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+@dataclass(frozen=True, slots=True)
+class _Pushed:
+    """A data point with what it is of."""
+
+    resource: Any
+    scope: Any
+    metric: Any
+    kind: str
+    data: Any
+    point: Any
+
+
+def _pushed(otlp: bytes) -> Iterator[_Pushed]:
+    for resource_metrics in MetricsData.FromString(otlp).resource_metrics:
+        for scope_metrics in resource_metrics.scope_metrics:
+            for metric in scope_metrics.metrics:
+                kind = metric.WhichOneof("data")
+                data = getattr(metric, kind) if kind else None
+                for point in data.data_points if data is not None else ():
+                    yield _Pushed(resource_metrics.resource, scope_metrics.scope, metric, kind, data, point)
+
+
+def data_points(otlp: bytes) -> list[dict[str, Any]]:
+    """Give what ``otlp_data_points`` gives; maps are dicts.
+
+    Raises:
+        google.protobuf.message.DecodeError: The bytes are no MetricsData.
+    """
+    return [_data_point(pushed) for pushed in _pushed(otlp)]
+
+
+def _data_point(pushed: _Pushed) -> dict[str, Any]:
+    point, kind = pushed.point, pushed.kind
+    row: dict[str, Any] = {
+        "resource": texts(pushed.resource.attributes),
+        "scope": pushed.scope.name,
+        "metric": pushed.metric.name,
+        "unit": pushed.metric.unit,
+        "type": kind,
+        "temporality": _TEMPORALITY.get(getattr(pushed.data, "aggregation_temporality", 0)),
+        "monotonic": pushed.data.is_monotonic if kind == "sum" else None,
+        "time_ns": _signed(point.time_unix_nano),
+        "start_ns": _signed(point.start_time_unix_nano),
+        "recorded": not point.flags & 1,
+        "attributes": texts(point.attributes),
+    }
+    if kind in ("gauge", "sum"):
+        return row | {"value": _value(point)}
+    row["count"] = _signed(point.count)
+    if kind == "summary":
+        quantiles = {quantile.quantile + 0.0: quantile.value for quantile in point.quantile_values}
+        return row | {
+            "sum": point.sum,
+            "min": quantiles.get(0.0),
+            "max": quantiles.get(1.0),
+            "quantiles": quantiles,
+        }
+    for name in ("sum", "min", "max"):
+        row[name] = getattr(point, name) if point.HasField(name) else None
+    if kind == "histogram":
+        return row | {
+            "bounds": list(point.explicit_bounds),
+            "counts": list(map(_signed, point.bucket_counts)),
+        }
+    return row | {
+        "scale": point.scale,
+        "zero_count": _signed(point.zero_count),
+        "zero_threshold": point.zero_threshold,
+        "positive_offset": point.positive.offset,
+        "positive_counts": list(map(_signed, point.positive.bucket_counts)),
+        "negative_offset": point.negative.offset,
+        "negative_counts": list(map(_signed, point.negative.bucket_counts)),
+    }
+
+
+def _value(point: Any) -> float | None:
+    field_name = point.WhichOneof("value")
+    return float(getattr(point, field_name)) if field_name else None
+
+
+def _counts(value: float | None) -> bool:
+    return value is not None and abs(value) < 1e300
+
+
+def _near(value: float | None) -> float | None:
+    """A number as it is rolled up; None where it isn't."""
+    if value is None or not _counts(value):
+        return None
+    return 0.0 if abs(value) < 1e-300 else value
+
+
+def roll_up(otlp: bytes, instance: str | None, received_at_ns: int, plan: str) -> RolledUp:
+    """Give what the three functions of the roll-up give.
+
+    Raises:
+        google.protobuf.message.DecodeError: The bytes are no MetricsData.
+        NoInstanceError: There are data points of nobody.
+    """
+    return _Oracle(instance, received_at_ns, json.loads(plan)).run(otlp)
+
+
+class _Oracle:
+    def __init__(self, instance: str | None, received_at_ns: int, plan: dict[str, Any]) -> None:
+        self._instance = instance
+        self._received = received_at_ns
+        self._plan = plan
+        self._entries: dict[tuple[str, int], Entry] = {}
+        self._entries_of: dict[str, int] = {}
+        self._result = RolledUp([], [], {})
+
+    def run(self, otlp: bytes) -> RolledUp:
+        for pushed in _pushed(otlp):
+            self._point(pushed)
+        for entry in filter(self._is_kept, self._entries.values()):
+            self._add(entry, self._series(_CLIENTS, entry.labels, ()), LAST, 1.0)
+            if entry.first:
+                self._add(entry, self._series(_PUSHES, entry.labels, ()), SUM, 1.0)
+            self._result.entries.append(entry)
+        return self._result
+
+    def _is_kept(self, entry: Entry) -> bool:
+        least = self._plan["min_minute"]
+        return least is None or entry.minute >= least
+
+    def _entry(self, labels: dict[str, str | None], time_ns: int) -> Entry:
+        instance = labels["client_instance_id"] or storable(self._instance)
+        if not instance:
+            raise NoInstanceError
+        ahead, behind = self._plan["max_ahead_ns"], self._plan["max_behind_ns"]
+        if time_ns == 0 or not self._received - behind <= time_ns <= self._received + ahead:
+            time_ns = self._received
+        if (instance, time_ns) not in self._entries:
+            before = self._entries_of.get(instance, 0)
+            self._entries_of[instance] = before + 1
+            if before >= MAX_ENTRIES:
+                time_ns = self._received
+        if (instance, time_ns) not in self._entries:
+            self._entries[instance, time_ns] = Entry(
+                labels=labels | {"client_instance_id": instance},
+                time_ns=time_ns,
+                first=before == 0,
+                watched=[None] * len(self._plan["watched"]),
+            )
+        return self._entries[instance, time_ns]
+
+    def _point(self, pushed: _Pushed) -> None:
+        resource = texts(pushed.resource.attributes)
+        labels = {label: storable(resource.get(label)) for label in LABELS}
+        point, kind = pushed.point, pushed.kind
+        entry = self._entry(labels, point.time_unix_nano)
+        entry.points += 1
+        metric = str(storable(pushed.metric.name))
+        temporality = _TEMPORALITY.get(getattr(pushed.data, "aggregation_temporality", 0))
+        left_out = (
+            point.flags & 1
+            or not self._is_kept(entry)
+            or metric in (_CLIENTS, _PUSHES)
+            or (kind == "sum" and temporality is None)
+            or (kind in ("histogram", "exponential_histogram") and temporality != "delta")
+        )
+        if left_out:
+            return
+        series = self._series(metric, labels, point.attributes)
+        if kind not in ("gauge", "sum"):
+            self._histogram(entry, series, pushed)
+            return
+        value = _near(_value(point))
+        if value is None:
+            return
+        if kind == "sum" and temporality == "cumulative" and pushed.data.is_monotonic:
+            self._result.rules.setdefault(series, SUM)
+            everything = sorted((pair.key, repr(text_of(pair.value))) for pair in point.attributes)
+            entry.cumulative.append(
+                (
+                    series,
+                    (metric, *everything),
+                    _signed(point.start_time_unix_nano),
+                    entry.time_ns,
+                    value,
+                    SUM | (16 if series.breakdown else 0),
+                )
+            )
+            return
+        self._add(entry, series, self._rule(metric, kind, temporality), value)
+
+    def _rule(self, metric: str, kind: str, temporality: str | None) -> int:
+        if kind == "sum":
+            return SUM if temporality == "delta" else LAST
+        known = self._plan["metrics"].get(metric)
+        if known is not None:
+            return LAST if known["rule"] == SUM else int(known["rule"])
+        endings = {"rate": RATE, "max": MAX, "min": MIN}
+        return endings.get(metric.rpartition(".")[2], DISTRIBUTION) if "." in metric else DISTRIBUTION
+
+    def _series(self, metric: str, labels: dict[str, str | None], pairs: Iterable[KeyValue]) -> Series:
+        fleet = Fleet(metric, *(labels[name] for name in Fleet._fields[1:]))
+        finer = self._plan["metrics"].get(metric, {}).get("finer", ())
+        attributes = texts(pairs)
+        nodes = [text_of(pair.value) for pair in pairs if pair.key in ("node_id", "node.id")]
+        return Series(
+            fleet,
+            labels["client_id"],
+            labels["principal"],
+            labels["group_id"],
+            storable(attributes.get("topic")),
+            storable(nodes[-1]) if nodes else None,
+            storable(attributes.get("node_role")),
+            any(key in attributes for key in finer),
+        )
+
+    def _add(self, entry: Entry, series: Series, rule: int, value: float) -> None:
+        self._result.rules.setdefault(series, rule)
+        spread = int(buckets_of(np.array([value]))[0]) if rule == DISTRIBUTION else None
+        self._row(entry, series, spread, 1, value, value, value, None)
+        if rule in (RATE, LAST, DISTRIBUTION):
+            entry.gauges.append((series, value, rule | (16 if series.breakdown else 0)))
+        for slot, watched in enumerate(self._plan["watched"]):
+            if series.fleet.metric in watched["metrics"] and not series.breakdown:
+                before = entry.watched[slot]
+                added = 1.0 if watched["keeps"] == "points" else value
+                if before is None:
+                    entry.watched[slot] = added
+                else:
+                    entry.watched[slot] = max(before, added) if watched["keeps"] == "max" else before + added
+
+    def _row(
+        self,
+        entry: Entry,
+        series: Series,
+        spread: int | None,
+        points: int,
+        total: float,
+        least: float | None,
+        greatest: float | None,
+        buckets: tuple[tuple[float, float, int], ...] | None,
+    ) -> None:
+        entry.additive += points
+        self._result.rows.append(
+            Row(
+                minute=entry.minute,
+                series=series,
+                spread=spread,
+                points=points,
+                sum=total,
+                min=least,
+                max=greatest,
+                buckets=buckets,
+            )
+        )
+
+    def _histogram(self, entry: Entry, series: Series, pushed: _Pushed) -> None:
+        seen = _data_point(pushed)
+        if not pushed.point.count:
+            return
+        entry.histograms += 1
+        self._result.rules.setdefault(series, DISTRIBUTION)
+        buckets = {"histogram": _explicit, "exponential_histogram": _exponential}.get(pushed.kind)
+        self._row(
+            entry,
+            series,
+            None,
+            _count(pushed.point.count),
+            _near(seen["sum"]) or 0.0,
+            _near(seen["min"]),
+            _near(seen["max"]),
+            None if buckets is None else _merged(buckets(pushed.point)),
+        )
+
+
+def _count(count: int) -> int:
+    return min(count, 1 << 40)
+
+
+def _merged(buckets: Iterable[tuple[float, float, int]]) -> tuple[tuple[float, float, int], ...]:
+    merged: list[tuple[float, float, int]] = []
+    for lower, upper, count in buckets:
+        if not count:
+            continue
+        if merged and merged[-1][:2] == (lower, upper):
+            merged[-1] = (lower, upper, _count(merged[-1][2] + _count(count)))
+        else:
+            merged.append((lower, upper, _count(count)))
+    return tuple(merged)
+
+
+def _explicit(point: Any) -> Iterator[tuple[float, float, int]]:
+    bounds = list(point.explicit_bounds)
+    ends = [-math.inf, *bounds, math.inf]
+    rising = all(low < high for low, high in itertools.pairwise(ends)) if bounds else True
+    if len(point.bucket_counts) == len(bounds) + 1 and rising:
+        yield from zip(ends, ends[1:], point.bucket_counts, strict=False)
+
+
+def _exponential(point: Any) -> Iterator[tuple[float, float, int]]:
+    finer = max(0, point.scale - 3)
+    scale = point.scale - finer
+
+    def bound(bucket: int) -> float:
+        try:
+            exponent = math.ldexp(bucket, -max(scale, -2000))
+        except OverflowError:
+            exponent = math.copysign(math.inf, bucket)
+        exponent = max(-1022.0, min(exponent, 1024.0))
+        return math.inf if exponent == 1024.0 else 2.0**exponent
+
+    def buckets(side: Any) -> list[tuple[int, int]]:
+        return [((side.offset + index) >> finer, count) for index, count in enumerate(side.bucket_counts)]
+
+    for bucket, count in reversed(buckets(point.negative)):
+        yield -bound(bucket + 1), -bound(bucket), count
+    threshold = point.zero_threshold if point.zero_threshold > 0 and _counts(point.zero_threshold) else 0.0
+    yield 0.0 - threshold, threshold, point.zero_count
+    for bucket, count in buckets(point.positive):
+        yield bound(bucket), bound(bucket + 1), count

@@ -1,0 +1,44 @@
+"""The roll-up's reading of the catalogue, and the plan made of it."""
+
+from __future__ import annotations
+
+import json
+
+from receiver.catalogue import CATALOGUE
+from spark_streaming.catalogue import metrics, plan
+from spark_streaming.rows import RULES
+from spark_streaming.watched import WATCHED
+
+
+def test_the_metrics_are_those_of_the_receiver() -> None:
+    for metric, same in zip(metrics(), CATALOGUE, strict=True):
+        for name in ("name", "kind", "unit", "description", "combines", "required", "clients", "by"):
+            assert getattr(metric, name) == getattr(same, name)
+        assert metric.draft_name == same.draft_name
+        assert metric.released_names == same.released_names
+
+
+def test_the_plan_has_each_metrics_rule_and_the_attributes_of_finer_levels() -> None:
+    made = json.loads(plan(max_behind_s=1.5, max_ahead_s=2))
+    assert made["max_behind_ns"] == 1_500_000_000
+    assert made["max_ahead_ns"] == 2_000_000_000
+    assert made["min_minute"] is None
+    assert {name: RULES[rules["rule"]] for name, rules in made["metrics"].items()} == {
+        metric.name: metric.combines for metric in metrics()
+    }
+    prefix = "org.apache.kafka.consumer.fetch.manager."
+    finer = {name: rules["finer"] for name, rules in made["metrics"].items() if rules["finer"]}
+    assert finer[f"{prefix}records.consumed.total"] == ["topic"]
+    assert finer[f"{prefix}records.lag.max"] == ["partition", "topic"]
+    assert len(finer) == 9
+
+
+def test_what_is_watched_is_in_the_catalogue_and_the_plan() -> None:
+    made = json.loads(plan(max_behind_s=1, max_ahead_s=1, min_minute=7))
+    assert made["min_minute"] == 7
+    assert [slot["keeps"] for slot in made["watched"]] == [slot.keeps for slot in WATCHED]
+    assert {name for slot in made["watched"] for name in slot["metrics"]} <= made["metrics"].keys()
+
+
+def test_the_same_plan_is_the_same_text() -> None:
+    assert plan(max_behind_s=1, max_ahead_s=1) == plan(max_behind_s=1, max_ahead_s=1)

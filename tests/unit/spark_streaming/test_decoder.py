@@ -1,0 +1,359 @@
+"""The decoder in the JVM against protobuf's own parser and plain Python: real pushes, random, broken ones."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from spark_streaming.catalogue import plan
+from tests.fuzz import protobuf
+from tests.fuzz.mutation import Mutator
+from tests.unit.spark_streaming.oracle import (
+    LABELS,
+    Fleet,
+    NoInstanceError,
+    RolledUp,
+    Row,
+    Series,
+    data_points,
+    roll_up,
+)
+from tests.unit.spark_streaming.pushes import PAYLOADS, RECEIVED_AT_NS, random_push
+
+PLAN = plan(max_behind_s=3600, max_ahead_s=300)
+FUNCTIONS = ("otlp_entries", "otlp_points", "otlp_series")
+
+
+def decode(
+    spark: SparkSession,
+    pushes: Sequence[bytes | None],
+    *,
+    instance: str | None = "fallback",
+    received_at_ns: int = RECEIVED_AT_NS,
+    plan: str = PLAN,
+) -> list[dict[str, Any]]:
+    """Give each push to all four functions."""
+    table = pa.table({"at": range(len(pushes)), "otlp": pa.array(pushes, pa.binary())})
+    frame = spark.createDataFrame(table)
+    arguments = (f.col("otlp"), f.lit(instance), f.lit(received_at_ns), f.lit(plan))
+    decoded = frame.select(
+        "at",
+        *(f.call_function(name, *arguments).alias(name) for name in FUNCTIONS),
+        f.call_function("otlp_data_points", "otlp").alias("otlp_data_points"),
+    )
+    rows: list[dict[str, Any]] = decoded.toArrow().to_pylist(maps_as_pydicts="strict")
+    return sorted(rows, key=lambda row: row["at"])
+
+
+class Ids:
+    """What ids stand for, by what ``otlp_series`` said; two of one id, or two ids of one, are a failure."""
+
+    def __init__(self) -> None:
+        self.series: dict[int, Series] = {}
+        self.fleets: dict[int, Fleet] = {}
+        self._seen: dict[Series | Fleet, int] = {}
+
+    def learn(self, row: Mapping[str, Any]) -> Series:
+        fleet = Fleet(*(row[name] for name in Fleet._fields))
+        series = Series(fleet, *(row[name] for name in Series._fields[1:]))
+        assert self.fleets.setdefault(row["fleet_id"], fleet) == fleet
+        assert self.series.setdefault(row["series_id"], series) == series
+        assert self._seen.setdefault(fleet, row["fleet_id"]) == row["fleet_id"]
+        assert self._seen.setdefault(series, row["series_id"]) == row["series_id"]
+        return series
+
+    def of(self, series_id: int, fleet_id: int) -> Series:
+        series = self.series[series_id]
+        assert self.fleets[fleet_id] == series.fleet
+        return series
+
+
+def check(decoded: Iterable[dict[str, Any]], pushes: Sequence[bytes], **arguments: Any) -> Counter[str]:
+    """Compare what the functions gave with the oracle, and count how that went."""
+    outcomes: Counter[str] = Counter()
+    ids = Ids()
+    identities: dict[int, Any] = {}
+    for row, otlp in zip(decoded, pushes, strict=True):
+        rules = {ids.learn(series): series["rule"] for series in row["otlp_series"]}
+        assert len(rules) == len(row["otlp_series"]), "a series came twice"
+        entries, raw = row["otlp_entries"], row["otlp_data_points"]
+        try:
+            expected = data_points(otlp)
+        except DecodeError:
+            assert " at byte " in entries["error"], otlp
+            assert raw["error"] == entries["error"]
+            assert [entries["entries"], row["otlp_points"], row["otlp_series"], raw["points"]] == [[]] * 4
+            outcomes["refused"] += 1
+            continue
+        assert raw["error"] is None, (raw["error"], otlp)
+        assert comparable(raw["points"]) == comparable(expected), otlp
+        try:
+            rolled_up = roll_up(
+                otlp,
+                arguments.get("instance", "fallback"),
+                arguments.get("received_at_ns", RECEIVED_AT_NS),
+                arguments.get("plan", PLAN),
+            )
+        except NoInstanceError:
+            assert "client_instance_id" in entries["error"]
+            assert [entries["entries"], row["otlp_points"], row["otlp_series"]] == [[]] * 3
+            outcomes["of nobody"] += 1
+            continue
+        assert entries["error"] is None, (entries["error"], otlp)
+        assert rules == rolled_up.rules, otlp
+        check_rolled_up(row, rolled_up, ids, identities)
+        outcomes["read"] += 1
+    assert len(set(identities.values())) == len(identities), "two cumulative sums have one identity"
+    return outcomes
+
+
+def check_rolled_up(row: Mapping[str, Any], expected: RolledUp, ids: Ids, identities: dict[Any, int]) -> None:
+    rows = Counter(map(_row(ids), row["otlp_points"]))
+    assert rows == Counter(map(_rounded, expected.rows))
+    assert len(row["otlp_entries"]["entries"]) == len(expected.entries)
+    for entry, other in zip(row["otlp_entries"]["entries"], expected.entries, strict=True):
+        assert {label: entry[label] for label in LABELS} == other.labels
+        for name in ("minute", "time_ns", "points", "additive", "histograms", "watched"):
+            assert entry[name] == getattr(other, name), name
+        assert entry["pushes"] == other.first
+        gauges = [
+            (ids.of(series, fleet), value, flags)
+            for series, fleet, value, flags in unpack(entry["gauges"], "qqd")
+        ]
+        assert gauges == other.gauges
+        cumulative = []
+        for series, fleet, identity, *rest in unpack(entry["cumulative"], "qqqqqd"):
+            cumulative.append((ids.of(series, fleet), *rest))
+            of = other.cumulative[len(cumulative) - 1][1]
+            assert identities.setdefault(of, identity) == identity
+        assert cumulative == [(series, *rest) for series, _, *rest in other.cumulative]
+
+
+def unpack(packed: bytes, columns: str) -> list[tuple[Any, ...]]:
+    """Take columns of 8 bytes and one of flags apart."""
+    size, rest = divmod(len(packed), 8 * len(columns) + 1)
+    assert not rest
+    parts = [struct.unpack_from(f"<{size}{code}", packed, 8 * size * at) for at, code in enumerate(columns)]
+    return list(zip(*parts, packed[8 * size * len(columns) :], strict=True))
+
+
+def _row(ids: Ids) -> Any:
+    def row(given: Mapping[str, Any]) -> Row:
+        series = ids.of(given["series_id"], given["fleet_id"])
+        assert given["breakdown"] == series.breakdown
+        assert given["observations"] == (given["spread"] is not None)
+        buckets = given["buckets"]
+        return _rounded(
+            Row(
+                minute=given["minute"],
+                series=series,
+                spread=given["spread"],
+                points=given["points"],
+                sum=given["sum"],
+                min=given["min"],
+                max=given["max"],
+                buckets=None if buckets is None else tuple(tuple(bucket.values()) for bucket in buckets),
+            )
+        )
+
+    return row
+
+
+def _rounded(row: Row) -> Row:
+    """Bounds that are powers may differ in the last bit between Java's and Python's."""
+    if row.buckets is None:
+        return row
+    buckets = tuple((float(f"{low:.12g}"), float(f"{high:.12g}"), count) for low, high, count in row.buckets)
+    return replace(row, buckets=buckets)
+
+
+def comparable(points: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Leave out what is null, and let NaN equal NaN, and 0 not -0."""
+    return [
+        {name: repr(value) for name, value in sorted(point.items()) if value is not None} for point in points
+    ]
+
+
+def test_what_real_clients_pushed_is_read_as_protobuf_reads_it(spark: SparkSession) -> None:
+    with_labels = [payload + labels() for payload in PAYLOADS]
+    outcomes = check(decode(spark, [*PAYLOADS, *with_labels]), [*PAYLOADS, *with_labels])
+    assert outcomes == {"read": 2 * len(PAYLOADS)}
+
+
+def labels() -> bytes:
+    """A further ResourceMetrics, with labels and a metric."""
+    push = MetricsData()
+    resource_metrics = push.resource_metrics.add()
+    for label in LABELS:
+        resource_metrics.resource.attributes.add(key=label).value.string_value = f"a {label}"
+    metric = resource_metrics.scope_metrics.add().metrics.add(name="a")
+    metric.gauge.data_points.add(as_double=1)
+    return push.SerializeToString()
+
+
+def test_pushes_of_all_types_and_attributes_are_read_as_protobuf_reads_them(spark: SparkSession) -> None:
+    random = Random(1)
+    pushes = [random_push(random) for _ in range(250)]
+    assert check(decode(spark, pushes), pushes) == {"read": 250}
+    nobodys = check(decode(spark, pushes[:100], instance=None), pushes[:100], instance=None)
+    assert nobodys["of nobody"] > 10
+    assert nobodys["read"] > 10
+
+
+def test_minutes_before_the_least_one_are_left_out_of_everything(spark: SparkSession) -> None:
+    random = Random(2)
+    pushes = [random_push(random) for _ in range(200)]
+    late = plan(max_behind_s=3600, max_ahead_s=300, min_minute=RECEIVED_AT_NS // 60_000_000_000)
+    assert check(decode(spark, pushes, plan=late), pushes, plan=late) == {"read": 200}
+
+
+def test_broken_bytes_are_refused_where_protobuf_refuses_them_and_else_read_alike(
+    spark: SparkSession,
+) -> None:
+    random = Random(3)
+    seeds = [payload for payload in PAYLOADS if len(payload) < 3000]
+    seeds += [random_push(random) for _ in range(200)]
+    tokens = (b"\x0a\x00", b"\x12\x00", b"\x3b\x3c", b"\x0b", b"\x0c", b"\xc3\xa9", b"\xed\xa0\x80", b"\xff")
+    mutator = Mutator(random, tokens, 6000)
+    pushes = []
+    for number in range(1200):
+        data = random.choice(seeds)
+        if number % 2:
+            for _ in range(random.choice((1, 2, 3))):
+                data = protobuf.reshape(data, random, tokens)
+        else:
+            data = mutator.mutate(data, random.choice(seeds))
+        pushes.append(data)
+    outcomes = check(decode(spark, pushes), pushes)
+    assert outcomes["refused"] > 250
+    assert outcomes["read"] > 250
+
+
+def nested(depth: int, group: bool = False) -> bytes:
+    """An attribute's value with so many messages, or groups of an unknown field, around it."""
+    inner = b""
+    for level in range(depth):
+        if group:
+            inner = b"\x7b" + inner + b"\x7c"
+        else:
+            tag = 0x0A if level % 2 else 0x2A
+            inner = bytes([tag]) + protobuf.varint(len(inner)) + inner
+    for tag in (0x12, 0x0A, 0x0A, 0x0A):  # value, attribute, resource, resource_metrics
+        inner = bytes([tag]) + protobuf.varint(len(inner)) + inner
+    return inner
+
+
+def test_the_edges_of_the_wire_format_are_protobufs(spark: SparkSession) -> None:
+    number = b"\xff" * 9
+    pushes = [
+        b"",
+        b"\x0a\x00",
+        *(nested(depth, group) for depth in range(90, 102) for group in (False, True)),
+        *(b"\x78" + number + bytes([last]) for last in (0, 1, 2, 0x7F, 0x80, 0xFF)),
+        *(b"\x0a" + b"\x80" * size + b"\x00" for size in range(12)),
+        *(b"\xfa" + b"\x80" * size + b"\x01\x00" for size in range(6)),
+        *(b"\xfa\xff\xff\xff" + bytes([last]) + b"\x00" for last in (0, 0x0F, 0x10, 0x7F, 0x8F)),
+        *(bytes([tag]) + bytes(9) for tag in range(256)),
+        *(b"\x0a\x02\x1a" + bytes([size]) + b"aaa" for size in (0, 1, 3, 127)),
+        *(b"\x0a" + bytes([len(text) + 2]) + b"\x1a" + bytes([len(text)]) + text for text in _TEXTS),
+    ]
+    outcomes = check(decode(spark, pushes), pushes)
+    assert min(outcomes["refused"], outcomes["read"]) > 20
+
+
+_TEXTS = (
+    *(b"\xc3\xa9", b"\xc3", b"\xa9", b"\xc0\x80", b"\xe0\x80\x80", b"\xed\x9f\xbf", b"\xed\xa0\x80"),
+    *(
+        b"\xf0\x9f\x98\x80",
+        b"\xf0\x80\x80\x80",
+        b"\xf4\x8f\xbf\xbf",
+        b"\xf4\x90\x80\x80",
+        b"\xf5\x80\x80\x80",
+    ),
+    *(b"12345678\xff", b"1234567\xc3\xa9", b"\0"),
+)
+
+
+def test_parts_of_one_message_are_merged(spark: SparkSession) -> None:
+    def push(client_id: str, value: float, temporality: int, **more: str) -> bytes:
+        data = MetricsData()
+        resource_metrics = data.resource_metrics.add()
+        for key, text in {"client_id": client_id, **more}.items():
+            resource_metrics.resource.attributes.add(key=key).value.string_value = text
+        metric = resource_metrics.scope_metrics.add().metrics.add(name="m")
+        metric.sum.data_points.add(as_double=value)
+        metric.sum.aggregation_temporality = temporality
+        return data.SerializeToString()
+
+    # One ResourceMetrics of two parts, as the receiver appends its labels behind what the client sent.
+    parts = [push("one", 1, 1, principal="p"), push("two", 2, 1)]
+    contents = b"".join(protobuf.fields(part)[0][1] for part in parts)
+    pushes = [b"\x0a" + protobuf.varint(len(contents)) + contents]
+    [decoded] = decode(spark, pushes)
+    check([decoded], pushes)
+    assert {row["client_id"] for row in decoded["otlp_series"]} == {"two"}
+    assert {row["principal"] for row in decoded["otlp_series"]} == {"p"}
+    assert sum(row["sum"] for row in decoded["otlp_points"]) == 1 + 2 + 2  # with who spoke, and the push
+
+
+def test_a_client_has_only_so_many_entries_in_a_push(spark: SparkSession) -> None:
+    push = MetricsData()
+    points = push.resource_metrics.add().scope_metrics.add().metrics.add(name="m").gauge.data_points
+    for number in range(1000):
+        points.add(time_unix_nano=RECEIVED_AT_NS - number * 1_000_000, as_double=1)
+    pushes = [push.SerializeToString()]
+    decoded = decode(spark, pushes, received_at_ns=RECEIVED_AT_NS + 7)
+    check(decoded, pushes, received_at_ns=RECEIVED_AT_NS + 7)
+    assert len(decoded[0]["otlp_entries"]["entries"]) == 129
+
+
+def test_points_with_a_resource_that_would_fill_the_memory_are_refused(spark: SparkSession) -> None:
+    push = MetricsData()
+    resource_metrics = push.resource_metrics.add()
+    resource_metrics.resource.attributes.add(key="k").value.string_value = "v" * 300_000
+    points = resource_metrics.scope_metrics.add().metrics.add(name="m").gauge.data_points
+    for _ in range(1000):
+        points.add()
+    [decoded] = decode(spark, [push.SerializeToString()])
+    assert "MiB" in decoded["otlp_data_points"]["error"]
+    assert decoded["otlp_data_points"]["points"] == []
+    assert decoded["otlp_entries"]["error"] is None
+
+
+def test_a_clients_key_is_sparks_own_hash(spark: SparkSession) -> None:
+    [decoded] = decode(spark, [PAYLOADS[0]], instance="7wk08yJMQAOK9PUGl2Zmrg")
+    [expected] = spark.sql("SELECT xxhash64('7wk08yJMQAOK9PUGl2Zmrg')").collect()
+    assert decoded["otlp_entries"]["entries"][0]["client_key"] == expected[0]
+
+
+def test_no_payload_at_all_is_an_error_and_no_rows(spark: SparkSession) -> None:
+    [decoded] = decode(spark, [None])
+    assert decoded["otlp_entries"]["error"] == "there is no payload"
+    assert decoded["otlp_points"] == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ("otlp_points(X'', 'i', 1L, '{}')", "the plan is not one that .* version is not 1"),
+        ("otlp_points(X'', 'i', 1L, '{')", "the plan is not one that"),
+        ("otlp_points(X'', 'i', 1L, CAST(NULL AS STRING))", "the plan is not one that"),
+        ("otlp_points(X'')", "otlp_points takes 4 arguments, not 1"),
+        ("otlp_data_points(array(1))", "BINARY"),
+    ],
+)
+def test_a_wrong_call_is_told(spark: SparkSession, wrong: str, problem: str) -> None:
+    with pytest.raises(PySparkException, match=problem):
+        spark.sql(f"SELECT {wrong}").collect()
