@@ -68,6 +68,7 @@ audit: $(STAMP) ## Check the locks for hashes, and what is locked for known vuln
 
 docs: $(STAMP) ## Write the generated parts of docs/ anew
 	@$(BIN)/kafka-telemetry config reference > docs/configuration.md
+	@$(BIN)/kafka-telemetry rollup reference > docs/rollup-settings.md
 	@$(BIN)/python -m receiver.catalogue > docs/metrics.md
 	@$(BIN)/python -m deploy.dashboards
 

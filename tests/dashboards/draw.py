@@ -31,7 +31,6 @@ _WIDTH = 1600
 _TIMEOUT_S = 600.0
 _LABEL_VALUES = re.compile(r"label_values\((?:(.+),\s*)?(\w+)\)")
 _FILLED = re.compile(r"\$__timeGroup(?:Alias)?\([^)]*,\s*NULL\)")
-_NEWEST = "SELECT max(bucket) FROM telemetry.fleet_1m"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,22 +250,20 @@ def draw(scenes: Mapping[Path, Mapping[str, Any]]) -> None:
         subprocess.run(words, check=True, timeout=_TIMEOUT_S)
 
 
-def main() -> int:
-    """Run the command line; the result is the exit status."""
+def main(words: Sequence[str]) -> int:
+    """Run the command line ``words``; the result is the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.dashboards.draw", description=__doc__)
     parser.add_argument("--postgres", required=True, help="postgresql://... with the roll-up's tables")
     parser.add_argument("--prometheus", help="http://... that scrapes sidecars")
     parser.add_argument("--out", type=Path, required=True, help="folder for the pictures")
-    parser.add_argument(
-        "--at", type=datetime.fromisoformat, help="what `now` is (default: the newest minute)"
-    )
+    parser.add_argument("--at", type=datetime.fromisoformat, help="what `now` is (default: now)")
     parser.add_argument(
         "--last", metavar="SPAN", help="the time range, such as 30m (default: the dashboard's)"
     )
     parser.add_argument("--theme", choices=["dark", "light"], default="dark")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="choose a variable")
     parser.add_argument("--only", action="append", help="a dashboard's file name without .json")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     chosen: dict[str, list[str]] = {}
     for pair in arguments.set:
         name, _, value = pair.partition("=")
@@ -274,7 +271,6 @@ def main() -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         connection = stack.enter_context(results.connect(arguments.postgres))
-        newest = arguments.at or (connection.execute(_NEWEST).fetchone() or (None,))[0]
         prometheus = (
             stack.enter_context(httpx.Client(base_url=arguments.prometheus, timeout=30, trust_env=False))
             if arguments.prometheus
@@ -285,7 +281,7 @@ def main() -> int:
             prometheus=prometheus,
             chosen=chosen,
             span=arguments.last,
-            now=(newest or datetime.now(UTC)).astimezone(UTC),
+            now=(arguments.at or datetime.now(UTC)).astimezone(UTC),
         )
         files = [
             file for file in sorted(DASHBOARDS.glob("*.json")) if file.stem in (arguments.only or [file.stem])
@@ -313,4 +309,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -14,6 +14,16 @@ import type * as text from '@grafana/schema/dist/esm/raw/composable/text/panelcf
 import type * as timeseries from '@grafana/schema/dist/esm/raw/composable/timeseries/panelcfg/x/TimeSeriesPanelCfg_types.gen';
 import type * as schema from '@grafana/schema';
 
+/** What Grafana 11 and its SDK have besides, which Grafana 13 has no more and passes over. */
+interface Grafana11TableOptions {
+  footer?: { show: boolean; reducer: string[]; countRows?: boolean; enablePagination?: boolean; fields?: string | string[] };
+}
+interface Grafana11Variable {
+  auto?: boolean;
+  auto_count?: number;
+  auto_min?: string;
+}
+
 /** What Grafana keeps of each panel type; options that are left out get the type's defaults. */
 interface PanelTypes {
   bargauge: { options: bargauge.Options; custom: {} };
@@ -21,7 +31,7 @@ interface PanelTypes {
   piechart: { options: piechart.Options; custom: piechart.FieldConfig };
   stat: { options: stat.Options; custom: {} };
   'state-timeline': { options: statetimeline.Options; custom: statetimeline.FieldConfig };
-  table: { options: table.Options; custom: Partial<table.FieldConfig> };
+  table: { options: table.Options & Grafana11TableOptions; custom: Partial<table.FieldConfig> };
   text: { options: text.Options; custom: {} };
   timeseries: { options: timeseries.Options; custom: timeseries.FieldConfig };
 }
@@ -66,5 +76,8 @@ type Json<Value> = 0 extends 1 & Value // only for `any`
       : Value;
 
 export type DashboardJson = Json<
-  Omit<schema.Dashboard, 'panels'> & { panels: Array<Panel | (Omit<schema.RowPanel, 'panels'> & { panels: Panel[] })> }
+  Omit<schema.Dashboard, 'panels' | 'templating'> & {
+    panels: Array<Panel | (Omit<schema.RowPanel, 'panels'> & { panels: Panel[] })>;
+    templating?: { list?: Array<schema.VariableModel & Grafana11Variable> };
+  }
 >;

@@ -1,0 +1,40 @@
+"""Draws dashboards from nothing: a made-up fleet's pushes, rolled up by the job into a new database."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.dashboards import draw
+from tests.dashboards.pushes import write_spool
+from tests.testbed.postgres import Postgres
+from tests.testbed.process import ScratchFolder
+
+_ROLLUP_TIMEOUT_S = 900.0
+
+
+def main() -> int:
+    """Run the command line, which is that of :mod:`tests.dashboards.draw`; the result is the exit status."""
+    with Postgres() as server, server.database() as url, ScratchFolder("pictures") as scratch:
+        pushes = write_spool(scratch.path / "spool", end=datetime.now(UTC))
+        sys.stdout.write(f"rolling up {pushes} pushes\n")
+        sys.stdout.flush()
+        source = ["--source", "spool_files", "--path", str(scratch.path / "spool")]
+        checkpoint = ["--checkpoint", str(scratch.path / "checkpoint")]
+        subprocess.run(
+            [
+                Path(sys.executable).with_name("kafka-telemetry"),
+                *("rollup", "run", *source, *checkpoint, "--once"),
+            ],
+            env={**os.environ, "KAFKA_TELEMETRY_ROLLUP_POSTGRES": url},
+            check=True,
+            timeout=_ROLLUP_TIMEOUT_S,
+        )
+        return draw.main(["--postgres", url, *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
