@@ -91,10 +91,11 @@ class RetentionSettings(Settings):
     hour_days: int = Field(default=90, ge=1, le=3_650, description="Hours.")
     day_days: int = Field(default=1_095, ge=1, le=36_500, description="Days.")
     push_days: int = Field(
-        default=3,
+        default=8,
         ge=1,
         le=365,
-        description="Ids of pushes, by which a repeated one is recognised, one small row each.",
+        description="Ids of pushes, by which a repeated one is recognised, one small row each. Longer than "
+        "the source keeps pushes, so that all are recognised when it is read again from its beginning.",
     )
     contribution_hours: int = Field(
         default=6,

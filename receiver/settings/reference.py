@@ -22,7 +22,7 @@ from receiver.settings.hostport import HostPort
 from receiver.settings.model import ReceiverSettings
 from receiver.settings.schema import Loc, bounds, fields_of, model_of, options, takes_null, type_name
 
-__all__ = ["reference"]
+__all__ = ["reference", "table"]
 
 _HEAD = """\
 # Configuration
@@ -86,7 +86,7 @@ def _section(loc: Loc, annotation: Any, field: FieldInfo) -> str:
     text = field.description or _first_line(model)
     kind = "A list" if inner != loc else "A mapping"
     needed = "required" if field.is_required() else "may be left out"
-    return f"{text} {kind}, {needed}.\n\n{_table(inner, model)}"
+    return f"{text} {kind}, {needed}.\n\n{table(inner, model)}"
 
 
 def _plugins(field: FieldInfo, plugins: Mapping[str, type[BaseModel]], every_plugin: type[BaseModel]) -> str:
@@ -95,37 +95,53 @@ def _plugins(field: FieldInfo, plugins: Mapping[str, type[BaseModel]], every_plu
     type_row = _row(
         (*loc, "type"), "text", "**required**", "", "Which plugin: " + ", ".join(sorted(plugins)) + "."
     )
-    parts.append(_table(loc, every_plugin, first=type_row))
+    parts.append(table(loc, every_plugin, first=type_row))
     parts += [
-        f"\n### type: {name}\n\n{_first_line(plugins[name])}\n\n{_table(loc, plugins[name])}"
+        f"\n### type: {name}\n\n{_first_line(plugins[name])}\n\n{table(loc, plugins[name])}"
         for name in sorted(plugins)
     ]
     return "".join(parts)
 
 
-def _table(loc: Loc, model: type[BaseModel], first: str = "") -> str:
-    rows = "".join(_rows(loc, model))
+def table(loc: Loc, model: type[BaseModel], first: str = "", *, variables: bool = True) -> str:
+    """Write a table of all keys below a path.
+
+    Args:
+        loc: The path.
+        model: What stands there.
+        first: A row to begin with.
+        variables: Whether each key has a variable of the environment.
+
+    Returns:
+        Markdown, ending with a newline.
+    """
+    rows = "".join(_rows(loc, model, variables=variables))
     if not rows and not first:
         return "No keys of its own.\n"
     return f"| key | type | default | bounds | what it does |\n|---|---|---|---|---|\n{first}{rows}"
 
 
-def _rows(loc: Loc, model: type[BaseModel], optional: Loc = ()) -> Iterator[str]:
+def _rows(loc: Loc, model: type[BaseModel], optional: Loc = (), *, variables: bool = True) -> Iterator[str]:
     required = f"**required** with `{key_text(optional)}`" if optional else "**required**"
     for name, annotation, field in fields_of(model):
         path = (*loc, name)
         inner, item = model_of(annotation), _item_model(annotation)
         if inner is not None and not field.is_required():
-            yield from _rows(path, inner, path if takes_null(annotation) else optional)
+            below = path if takes_null(annotation) else optional
+            yield from _rows(path, inner, below, variables=variables)
             continue
         default = required if field.is_required() else f"`{_default(field)}`"
-        yield _row(path, type_name(annotation), default, _limits(annotation, field), field.description or "")
+        limits = _limits(annotation, field)
+        yield _row(path, type_name(annotation), default, limits, field.description or "", variable=variables)
         if item is not None:
-            yield from _rows((*path, 0), item)
+            yield from _rows((*path, 0), item, variables=variables)
 
 
-def _row(loc: Loc, type_: str, default: str, limits: str, text: str) -> str:
-    cells = [f"`{key_text(loc)}`<br>`{variable_name(loc)}`", type_, default, limits, text]
+def _row(loc: Loc, type_: str, default: str, limits: str, text: str, *, variable: bool = True) -> str:
+    key = f"`{key_text(loc)}`"
+    if variable:
+        key += f"<br>`{variable_name(loc)}`"
+    cells = [key, type_, default, limits, text]
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |\n"
 
 

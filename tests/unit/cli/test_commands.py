@@ -52,6 +52,7 @@ def test_every_command_has_help_with_an_example(run: Run) -> None:
         ("rollup", "migrate"),
         ("rollup", "rebuild"),
         ("rollup", "status"),
+        ("rollup", "reference"),
     }
     for path in found:
         result = run(*path, "--help")
@@ -189,4 +190,13 @@ def test_the_configuration_reference_is_the_one_in_docs(run: Run) -> None:
     assert result.exit_code == 0
     assert page.read_text() == result.stdout, (
         "the page is out of date: kafka-telemetry config reference > docs/configuration.md"
+    )
+
+
+def test_the_page_of_the_rollup_s_settings_is_what_it_takes(run: Run) -> None:
+    page = Path(__file__).parents[3] / "docs" / "rollup-settings.md"
+    result = run("rollup", "reference")
+    assert result.exit_code == 0
+    assert page.read_text() == result.stdout, (
+        "the page is out of date: kafka-telemetry rollup reference > docs/rollup-settings.md"
     )
