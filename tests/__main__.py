@@ -62,6 +62,8 @@ _GROUPS: Final = (
             "tests/integration/test_kafka_topic.py",
         ),
     ),
+    # One Spark session for both.
+    _Group(name="roll-up", tests=("tests/unit/spark_streaming", "tests/integration/rollup")),
     _Group(name="the rest", tests=("tests",)),
 )
 
