@@ -32,6 +32,7 @@ def producers() -> Dashboard:
         "kct-producers",
         "Kafka clients: producers",
         "What producers send, how long records wait and requests take, errors, retries, throttling.",
+        start="now-3h",
     )
     board.sources().variables(*client_variables(), sending(_EVERY_PRODUCER, "producers")).resolution()
     board.row(

@@ -66,7 +66,8 @@ GRAINS: Final = (
     Grain(name="1d", seconds=86400, when=f"($__interval_ms >= 86400000 OR NOT {_HOURS_KEPT})"),
 )
 
-#: For one number or row out of the whole range: as coarse as does, because it reads every client's rows.
+#: For one number or row out of the whole range, and for quantiles: as coarse as does, because every client's
+#: rows are read, or one for each value of each bucket.
 RANGE_GRAINS: Final = (
     Grain(name="1m", seconds=60, when=f"{_RANGE_S} <= 10800 AND {_MINUTES_KEPT}"),
     Grain(
@@ -75,17 +76,6 @@ RANGE_GRAINS: Final = (
         when=f"({_RANGE_S} > 10800 OR NOT {_MINUTES_KEPT}) AND {_RANGE_S} <= 259200 AND {_HOURS_KEPT}",
     ),
     Grain(name="1d", seconds=86400, when=f"({_RANGE_S} > 259200 OR NOT {_HOURS_KEPT})"),
-)
-
-#: For quantiles, which read a row for each of a distribution's values in each bucket.
-SPREAD_GRAINS: Final = (
-    Grain(name="1m", seconds=60, when=f"{_RANGE_S} <= 21600 AND {_MINUTES_KEPT}"),
-    Grain(
-        name="1h",
-        seconds=3600,
-        when=f"({_RANGE_S} > 21600 OR NOT {_MINUTES_KEPT}) AND {_RANGE_S} <= 259200 AND {_HOURS_KEPT}",
-    ),
-    RANGE_GRAINS[-1],
 )
 
 #: Dimensions that a dashboard's variables choose, by the variable's name.
@@ -199,7 +189,7 @@ def quantiles(*, metric: str, shares: dict[str, float], condition: str) -> str:
             f"  AND $__timeFilter(bucket) AND metric = '{metric}'\n"
             f"  AND {condition}\n"
             f"GROUP BY 1, 2"
-            for grain in SPREAD_GRAINS
+            for grain in RANGE_GRAINS
         ]
     )
     wanted = ", ".join(f"('{name}', {share})" for name, share in shares.items())
