@@ -34,7 +34,7 @@ def test_a_folder_that_is_named_goes_first(tmp_path: Path, monkeypatch: pytest.M
 def test_without_a_compiler_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(JarsError, match="javac is missing.*openjdk-17-jdk-headless"):
+    with pytest.raises(JarsError, match=r"javac is missing.*openjdk-17-jdk-headless"):
         jars(kafka=False)
     assert not list((tmp_path / "kafka-client-telemetry").glob("spark-*")), "something was left behind"
 
