@@ -241,14 +241,14 @@ def run(stack: ExitStack) -> Fleet:
             )
             producers.append(running.enter_context(java))
             java.wait_for_records(SENT[java.language], timeout_s=_TIMEOUT_S)
+            visitor.stop()
+            consumed = {visitor.client_id: visitor.records}
         stage.kill_between_commits()
         stage.rollup.start()
-
         sent = sum(SENT.values())
-        taken = sent - visitor.records
-        for consumer in consumers:
-            consumer.wait_for_records(taken if consumer is consumers[0] else sent, timeout_s=_TIMEOUT_S)
-        stage.wait_for_two_pushes([one for one in producers if one.language != "franz-go"])
+        _wait_for_all(consumers, sent, visitor_took=consumed[visitor.client_id])
+        pushing = [one for one in producers if one.language != "franz-go"]
+        stage.wait_for_two_pushes(pushing)
         first.terminate()
         later = [
             running.enter_context(stage.client(kind, Mode.PRODUCER, name, SENT_LATER[name]))
@@ -257,19 +257,17 @@ def run(stack: ExitStack) -> Fleet:
         stage.kill_between_commits()
         stage.postgres.stop()
         stage.rollup.start()
-        for consumer in consumers:
-            more = sum(SENT_LATER.values())
-            consumer.wait_for_records(
-                (taken if consumer is consumers[0] else sent) + more, timeout_s=_TIMEOUT_S
-            )
+        sent += sum(SENT_LATER.values())
+        _wait_for_all(consumers, sent, visitor_took=consumed[visitor.client_id])
         stage.postgres.start()
         stage.kill_between_commits()
         withheld = stage.withhold()
         stage.rollup.start()
         first.start()
-        stage.wait_for_two_pushes([*later, *(one for one in producers if one.language != "franz-go")])
+        stage.wait_for_two_pushes([*later, *pushing])
         for client in (*later, *producers, *consumers):
             client.stop()
+        consumed |= {one.client_id: one.records for one in consumers}
     stage.push_raw("repeated", 0, first, last)
     stage.push_raw("late", LATE_BY_S, last)
     last.kill()
@@ -282,8 +280,13 @@ def run(stack: ExitStack) -> Fleet:
     again = min(stage.files() - withheld.keys())
     shutil.copy(again, again.with_name(f"again-{again.name}"))
     stage.rollup.run_once()
-    consumed = {one.client_id: one.records for one in (*consumers, visitor)}
     return stage.fleet(consumed, len(withheld))
+
+
+def _wait_for_all(consumers: Sequence[Client], sent: int, *, visitor_took: int) -> None:
+    """Wait until each group has taken all records; the first consumer shared its group with the visitor."""
+    for number, consumer in enumerate(consumers):
+        consumer.wait_for_records(sent if number else sent - visitor_took, timeout_s=_TIMEOUT_S)
 
 
 def _one_count(time_ns: int) -> bytes:
