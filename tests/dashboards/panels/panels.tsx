@@ -28,11 +28,21 @@ const range = { from: dateTime(from), to: dateTime(to), raw: { from: dateTime(fr
 const REDUCE = { values: false, calcs: ['lastNotNull'], fields: '' };
 const LEGEND = { showLegend: true, displayMode: 'list', placement: 'bottom', calcs: [] };
 
+/** What is no finite number is a hole in a line, as Grafana's panel has it. */
+const finite = (frame: DataFrame): DataFrame => ({
+  ...frame,
+  fields: frame.fields.map((field) =>
+    field.type === FieldType.number
+      ? { ...field, values: field.values.map((value) => (Number.isFinite(value) ? value : null)) }
+      : field
+  ),
+});
+
 function GraphPanel({ panel, frames, width, height }: Props): ReactElement {
   const options = panel.options as any;
   return (
     <TimeSeries
-      frames={frames}
+      frames={frames.map(finite)}
       structureRev={1}
       width={width}
       height={height}
