@@ -7,7 +7,7 @@ store's; when batches begin, and what happens when one fails, is the job's.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -73,13 +73,16 @@ class Batches:
         )
         self._arguments = (f.col("otlp"), f.col("client_instance_id"), f.col("received_at_ns"), f.lit(text))
 
-    def roll_up(self, pushes: DataFrame, query_id: str, batch_id: int) -> None:
+    def roll_up(
+        self, pushes: DataFrame, query_id: str, batch_id: int, *, damaged: Mapping[str, str] | None = None
+    ) -> None:
         """Take one batch in, if it isn't in already.
 
         Args:
             pushes: What :mod:`spark_streaming.sources` makes.
             query_id: Which stream, for as long as its checkpoint lives.
             batch_id: Which of its batches.
+            damaged: Files of the batch that can't be read, with the reasons.
 
         Raises:
             BatchError: The source gave something else when it was read again; read the batch again.
@@ -90,6 +93,8 @@ class Batches:
                 _log.info("batch was committed before", batch=batch_id)
                 return
             statistics = self._taken_in(batch, pushes, query_id, batch_id, began)
+            for file, reason in (damaged or {}).items():
+                batch.dead_letters(self._letters([file], [reason], [b""]))
         newest = statistics.newest_received_at_ns
         _log.info(
             "batch",
@@ -236,13 +241,15 @@ class Batches:
         payloads = kept.select("position", f.substring("otlp", 1, _MOST_PAYLOAD_BYTES)).toArrow()
         payload_at = dict(zip(*(column.to_pylist() for column in payloads.columns), strict=True))
         positions = dead["position"].to_pylist()
-        columns = [
-            [self._source] * len(positions),
+        return self._letters(
             positions,
             dead["reason"].to_pylist(),
             [payload_at.get(position) or b"" for position in positions],
-        ]
-        return pa.table(columns, schema=DEAD_LETTER_ROWS)
+        )
+
+    def _letters(self, positions: list[str], reasons: list[str], payloads: list[bytes]) -> pa.Table:
+        sources = [self._source] * len(positions)
+        return pa.table([sources, positions, reasons, payloads], schema=DEAD_LETTER_ROWS)
 
 
 def _repeats(read: pa.Table, batch: Batch) -> tuple[int, pa.Array]:

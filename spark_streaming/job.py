@@ -6,6 +6,7 @@ nothing. A batch that fails is tried again until it is in: nothing is passed ove
 
 from __future__ import annotations
 
+import re
 import tempfile
 import threading
 import time
@@ -38,6 +39,10 @@ _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
 _TRIES_ONCE: Final = 4
 _MOST_SHOWN: Final = 400
+#: What a file system can't give now it may give later; after so many tries the file is taken for damaged.
+_TRIES_TO_READ: Final = 3
+_UNREADABLE: Final = re.compile(r"\[FAILED_READ_FILE\.\w+\] Encountered error while reading file (\S+)\.\s")
+_CONDITION: Final = re.compile(r"\[[A-Z][A-Z0-9_.]+\] [^\n]+")
 
 _log = structlog.get_logger()
 
@@ -73,9 +78,11 @@ class Job:
         self._newest_ns: int | None = None
         self._once = False
         self._caught_up = False
+        self._mended = False
         self._failure: BaseException | None = None
         self._committed = 0
         self._told = -1
+        self._damaged: dict[str, str] = {}
 
     def run(self) -> None:
         """Take pushes in until told to stop."""
@@ -107,6 +114,8 @@ class Job:
                         _log.info("migrated", migration=name)
                     migrated = True
                 self._watch(self._begin(batches, checkpoint, since))
+                if self._mended:
+                    continue
                 if self._once and not self._stop.is_set():
                     self._tick()
                 return
@@ -119,6 +128,9 @@ class Job:
             if self._committed > committed:
                 pause, tries, committed = _FIRST_PAUSE_S, 0, self._committed
             tries += 1
+            unreadable = _UNREADABLE.search(problem)
+            if unreadable is not None and tries >= _TRIES_TO_READ:
+                self._damaged[unreadable[1]] = problem
             if self._once and tries >= _TRIES_ONCE:
                 raise JobError(f"a batch failed {tries} times, nothing of it is in: {problem}")
             _log.warning("batch failed, it is tried again", problem=problem, in_s=pause)
@@ -127,7 +139,7 @@ class Job:
 
     def _begin(self, batches: Batches, checkpoint: str, since_ns: int | None) -> StreamingQuery:
         self._failure = None
-        self._caught_up = False
+        self._caught_up = self._mended = False
 
         def take_in(pushes: DataFrame, batch_id: int) -> None:
             query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
@@ -135,14 +147,19 @@ class Job:
             try:
                 with self._turn:
                     self._require_all_before(query_id, batch_id)
-                    batches.roll_up(pushes, query_id, batch_id)
+                    batches.roll_up(pushes, query_id, batch_id, damaged=self._damaged)
             except BaseException as error:
                 # Spark makes one long text of it.
                 self._failure = error
                 raise
             self._committed += 1
+            if self._damaged:
+                _log.warning("damaged files are passed over", files=sorted(self._damaged))
+                self._damaged.clear()
+                self._mended = True
 
-        pushes = sources.stream(self._spark, self._settings, since_ns=since_ns)
+        damaged = bool(self._damaged)
+        pushes = sources.stream(self._spark, self._settings, since_ns=since_ns, pass_over_damage=damaged)
         writer = pushes.writeStream.foreachBatch(take_in).option("checkpointLocation", checkpoint)
         if self._once:
             return writer.trigger(availableNow=True).start()
@@ -166,7 +183,8 @@ class Job:
         """Return when the query has ended by itself or was stopped; raise what it failed with."""
         due = time.monotonic() + _TICK_S
         try:
-            while query.isActive and not self._stop.wait(_POLL_S):
+            # Once a damaged file is passed over, the next ones are read strictly again.
+            while query.isActive and not self._mended and not self._stop.wait(_POLL_S):
                 self._tell_lost(query)
                 if not self._once and time.monotonic() >= due:
                     due = time.monotonic() + _TICK_S
@@ -296,5 +314,8 @@ def rebuild(
 
 
 def _first_line(error: BaseException) -> str:
-    text = " ".join(str(error).split("\n\tat ")[0].split())
-    return f"{type(error).__name__}: {text[:_MOST_SHOWN]}"
+    text = str(error)
+    # Spark's own words for it stand somewhere below a Java stack.
+    condition = _CONDITION.search(text)
+    text = condition[0] if condition is not None else text.split("\n\tat ")[0]
+    return f"{type(error).__name__}: {' '.join(text.split())[:_MOST_SHOWN]}"

@@ -37,13 +37,20 @@ SPOOL_COLUMNS: Final = StructType(
 _FOR_EVER: Final = "36500d"
 
 
-def stream(spark: SparkSession, settings: RollupSettings, *, since_ns: int | None = None) -> DataFrame:
+def stream(
+    spark: SparkSession,
+    settings: RollupSettings,
+    *,
+    since_ns: int | None = None,
+    pass_over_damage: bool = False,
+) -> DataFrame:
     """Pushes as they come, from the oldest on.
 
     Args:
         spark: The session.
         settings: Which source, and its limits.
         since_ns: Leave out what was received before.
+        pass_over_damage: Leave out what can't be read of a file.
 
     Returns:
         A streaming DataFrame of the module's columns.
@@ -60,6 +67,7 @@ def stream(spark: SparkSession, settings: RollupSettings, *, since_ns: int | Non
         else {"maxFilesPerTrigger": str(spool.max_files)}
     )
     reader = spark.readStream.schema(SPOOL_COLUMNS).options(**_SPOOL_OPTIONS, **limit, maxFileAge=_FOR_EVER)
+    reader = reader.option("ignoreCorruptFiles", pass_over_damage)
     return _since(_of_spool(reader.parquet(_folder(spool)), settings), since_ns)
 
 

@@ -36,11 +36,10 @@ def test_a_driver_that_is_killed_neither_loses_nor_doubles(
     def started(*more: str) -> ChildProcess:
         return ChildProcess(
             "rollup",
-            [
-                *(KAFKA_TELEMETRY, "rollup", "run", "--path", tmp_path / "telemetry", "--config"),
-                *(tmp_path / "rollup.yaml", "--checkpoint", tmp_path / "checkpoint", *more),
-            ],
+            [KAFKA_TELEMETRY, "rollup", "run", "--path", "telemetry", "--config", "rollup.yaml"]
+            + ["--checkpoint", "checkpoint", *more],
             log=tmp_path / "rollup.log",
+            cwd=tmp_path,
             env={"KAFKA_TELEMETRY_ROLLUP_POSTGRES": database},
         )
 

@@ -16,7 +16,16 @@ from structlog.testing import capture_logs
 
 from plugins.kafka_topic.record import headers, key
 from tests.integration.rollup.conftest import Query, Roll
-from tests.integration.rollup.pushes import CONNECTIONS, MINUTE_NS, SECOND_NS, Client, Values, otlp
+from tests.integration.rollup.pushes import (
+    CONNECTIONS,
+    MINUTE_NS,
+    SECOND_NS,
+    Client,
+    Values,
+    otlp,
+    push,
+    spool,
+)
 from tests.testbed.broker import KafkaBroker
 from tests.unit.host.support import push as plugin_push
 
@@ -106,3 +115,15 @@ def test_a_folder_of_somebody_s_own_files_is_read_by_names(roll: Roll, query: Qu
     assert query("SELECT client_id, points, sum FROM metric_1m WHERE metric = %s", CONNECTIONS) == [
         ("orders", 1, 2.0)
     ]
+
+
+def test_a_damaged_file_is_told_and_passed_over(roll: Roll, query: Query, folder: Path) -> None:
+    spool(folder, "a", [push(ORDERS, NOW)])
+    whole = spool(folder, "b", [push(ORDERS, NOW + MINUTE_NS)]).read_bytes()
+    damaged = folder / "date=2026-01-31" / "c.parquet"
+    damaged.write_bytes(b"no Parquet at all" + whole[17:-9])
+    roll()
+    ((position, reason),) = query("SELECT position, reason FROM dead_letter")
+    assert position.endswith("/date=2026-01-31/c.parquet")
+    assert "FAILED_READ_FILE" in reason
+    assert query("SELECT sum(pushes) FROM ledger") == [(2,)]
