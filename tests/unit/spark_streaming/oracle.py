@@ -207,8 +207,10 @@ def _pushed(otlp: bytes) -> Iterator[_Pushed]:
         for scope_metrics in resource_metrics.scope_metrics:
             for metric in scope_metrics.metrics:
                 kind = metric.WhichOneof("data")
-                data = getattr(metric, kind) if kind else None
-                for point in data.data_points if data is not None else ():
+                if kind is None:
+                    continue
+                data = getattr(metric, kind)
+                for point in data.data_points:
                     yield _Pushed(resource_metrics.resource, scope_metrics.scope, metric, kind, data, point)
 
 

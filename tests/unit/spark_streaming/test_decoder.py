@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from google.protobuf.message import DecodeError
-from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, MetricsData
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
@@ -287,19 +287,19 @@ _TEXTS = (
 
 
 def test_parts_of_one_message_are_merged(spark: SparkSession) -> None:
-    def push(client_id: str, value: float, temporality: int, **more: str) -> bytes:
+    def push(client_id: str, value: float, **more: str) -> bytes:
         data = MetricsData()
         resource_metrics = data.resource_metrics.add()
         for key, text in {"client_id": client_id, **more}.items():
             resource_metrics.resource.attributes.add(key=key).value.string_value = text
         metric = resource_metrics.scope_metrics.add().metrics.add(name="m")
         metric.sum.data_points.add(as_double=value)
-        metric.sum.aggregation_temporality = temporality
+        metric.sum.aggregation_temporality = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
         return data.SerializeToString()
 
     # One ResourceMetrics of two parts, as the receiver appends its labels behind what the client sent.
-    parts = [push("one", 1, 1, principal="p"), push("two", 2, 1)]
-    contents = b"".join(protobuf.fields(part)[0][1] for part in parts)
+    parts = [push("one", 1, principal="p"), push("two", 2)]
+    contents = b"".join(content for part in parts for _, content in protobuf.fields(part) or ())
     pushes = [b"\x0a" + protobuf.varint(len(contents)) + contents]
     [decoded] = decode(spark, pushes)
     check([decoded], pushes)
