@@ -24,6 +24,7 @@ from deploy.dashboards.sql import (
     per_second,
     quantiles,
     quoted,
+    seconds,
     union,
 )
 from deploy.dashboards.units import unit_of
@@ -31,7 +32,6 @@ from receiver.catalogue import CATALOGUE, Combination, StandardMetric
 
 __all__ = [
     "FILTERED",
-    "PASSED_S",
     "SOURCES",
     "UNFILTERED",
     "metric_lines",
@@ -48,8 +48,6 @@ SOURCES: Final = (("fleet", UNFILTERED), ("metric", FILTERED))
 
 _SENDING: Final = "unnest(ARRAY[${sending:sqlstring}]::text[]) AS sending (client_software_name)"
 _STEP: Final = "($__from / $__interval_ms) * $__interval_ms / 1000"
-#: Minutes without a push belong to a rate as well; hours and days have always one.
-PASSED_S: Final = "greatest(60, least($__to / 1000, extract(epoch FROM now())) - $__from / 1000)"
 _SHARES: Final = {"median client": 0.5, "95 % of clients below": 0.95, "99 % of clients below": 0.99}
 
 
@@ -130,16 +128,15 @@ def total(title: str, name: str, *, width: int = 4, warn_from: float | None = No
     aggregate = "max(max)" if metric.combines is Combination.MAX else "sum(sum)"
     found = union(
         [
-            f"SELECT {aggregate} AS value, {buckets(grain)} AS buckets, {grain.seconds} AS base\n"
+            f"SELECT {aggregate} AS value, {buckets(grain)} AS buckets, {seconds(grain)} AS seconds\n"
             f"FROM telemetry.{view}_{grain.name}\n"
             f"WHERE {grain.when} AND $__timeFilter(bucket) AND metric = '{metric.name}' AND {condition}"
             for view, condition in SOURCES
             for grain in RANGE_GRAINS
         ]
     )
-    seconds = f"CASE base WHEN 60 THEN {PASSED_S} ELSE buckets * base END"
     value = {
-        Combination.SUM: f"max(value * {factor!r} / {seconds})",
+        Combination.SUM: f"max(value * {factor!r} / seconds)",
         Combination.MAX: "max(value)",
     }.get(metric.combines, "max(value / buckets)")
     query = (

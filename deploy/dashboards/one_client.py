@@ -8,8 +8,7 @@ from typing import Final
 from deploy.dashboards.choices import cluster
 from deploy.dashboards.findings import findings
 from deploy.dashboards.grafana import Dashboard, Panel, Sql, choice, column, lines, rows
-from deploy.dashboards.metrics import PASSED_S
-from deploy.dashboards.sql import GRAINS, RANGE_GRAINS, Grain, buckets, chosen, union
+from deploy.dashboards.sql import GRAINS, RANGE_GRAINS, Grain, buckets, chosen, seconds, union
 
 __all__ = ["one_client"]
 
@@ -182,7 +181,7 @@ def _every_metric() -> Panel:
     found = union(
         [
             "SELECT metric, sum(sum) AS added, sum(points) AS points, min(min) AS least, max(max) AS most,\n"
-            f"  {buckets(grain)} AS buckets, {grain.seconds} AS base\n"
+            f"  {buckets(grain)} AS buckets, {seconds(grain)} AS seconds\n"
             f"FROM telemetry.metric_{grain.name}\n"
             f"WHERE {grain.when} AND $__timeFilter(bucket) AND {_CLIENT}\n"
             "GROUP BY 1"
@@ -206,7 +205,7 @@ def _every_metric() -> Panel:
         "    ELSE 'not sent by it'\n"
         "  END AS state,\n"
         "  CASE WHEN c.combines = 'sum'\n"
-        f"      THEN added / CASE base WHEN 60 THEN {PASSED_S} ELSE buckets * base END\n"
+        f"      THEN added / seconds\n"
         "    WHEN c.combines IN ('rate', 'last') THEN added / buckets\n"
         "    ELSE added / nullif(points, 0) END AS value,\n"
         "  CASE WHEN c.combines = 'sum' THEN c.unit || '/s' ELSE c.unit END AS unit, least, most,\n"

@@ -30,6 +30,7 @@ __all__ = [
     "per_second",
     "quantiles",
     "quoted",
+    "seconds",
     "union",
 ]
 
@@ -66,17 +67,25 @@ GRAINS: Final = (
     Grain(name="1d", seconds=86400, when=f"($__interval_ms >= 86400000 OR NOT {_HOURS_KEPT})"),
 )
 
-#: For one number or row out of the whole range, and for quantiles: as coarse as does, because every client's
-#: rows are read, or one for each value of each bucket.
-RANGE_GRAINS: Final = (
-    Grain(name="1m", seconds=60, when=f"{_RANGE_S} <= 10800 AND {_MINUTES_KEPT}"),
-    Grain(
-        name="1h",
-        seconds=3600,
-        when=f"({_RANGE_S} > 10800 OR NOT {_MINUTES_KEPT}) AND {_RANGE_S} <= 259200 AND {_HOURS_KEPT}",
-    ),
-    Grain(name="1d", seconds=86400, when=f"({_RANGE_S} > 259200 OR NOT {_HOURS_KEPT})"),
-)
+
+def _by_range(minutes_up_to_s: int) -> tuple[Grain, ...]:
+    hours_up_to_s = 259200
+    return (
+        Grain(name="1m", seconds=60, when=f"{_RANGE_S} <= {minutes_up_to_s} AND {_MINUTES_KEPT}"),
+        Grain(
+            name="1h",
+            seconds=3600,
+            when=f"({_RANGE_S} > {minutes_up_to_s} OR NOT {_MINUTES_KEPT})\n"
+            f"  AND {_RANGE_S} <= {hours_up_to_s} AND {_HOURS_KEPT}",
+        ),
+        Grain(name="1d", seconds=86400, when=f"({_RANGE_S} > {hours_up_to_s} OR NOT {_HOURS_KEPT})"),
+    )
+
+
+#: For one number or row out of the whole range: as coarse as does, because every client's rows are read.
+RANGE_GRAINS: Final = _by_range(3600)
+#: For quantiles, which read a row for each value of each bucket.
+SPREAD_GRAINS: Final = _by_range(10800)
 
 #: Dimensions that a dashboard's variables choose, by the variable's name.
 BY_FLEET: Final = {"cluster": "cluster_id", "software": "client_software_name"}
@@ -89,6 +98,18 @@ name_of_software: Final = "coalesce(client_software_name, 'unknown')"
 def buckets(grain: Grain) -> str:
     """How many buckets there are from the first to the last of a group's rows, as an aggregate."""
     return f"extract(epoch FROM max(bucket) - min(bucket)) / {grain.seconds} + 1"
+
+
+def seconds(grain: Grain) -> str:
+    """How much time a total of a group's rows is of, as an aggregate.
+
+    Minutes without a push belong to it as well; an hour or day may not be over.
+    """
+    now = "extract(epoch FROM now())"
+    if grain.seconds == 60:
+        return f"greatest(60, least($__to / 1000, {now}) - $__from / 1000)"
+    end = f"least(extract(epoch FROM max(bucket)) + {grain.seconds}, {now})"
+    return f"greatest(60, {end} - extract(epoch FROM min(bucket)))"
 
 
 def chosen(columns: dict[str, str]) -> str:
@@ -189,7 +210,7 @@ def quantiles(*, metric: str, shares: dict[str, float], condition: str) -> str:
             f"  AND $__timeFilter(bucket) AND metric = '{metric}'\n"
             f"  AND {condition}\n"
             f"GROUP BY 1, 2"
-            for grain in RANGE_GRAINS
+            for grain in SPREAD_GRAINS
         ]
     )
     wanted = ", ".join(f"('{name}', {share})" for name, share in shares.items())

@@ -8,7 +8,7 @@ from typing import Final
 
 from deploy.dashboards.choices import client_variables
 from deploy.dashboards.grafana import Dashboard, Panel, Sql, choice, column, lines, rows
-from deploy.dashboards.metrics import PASSED_S, standard
+from deploy.dashboards.metrics import standard
 from deploy.dashboards.sql import (
     BY_CLIENT,
     BY_FLEET,
@@ -21,6 +21,7 @@ from deploy.dashboards.sql import (
     over_time,
     per_second,
     quoted,
+    seconds,
     union,
 )
 from deploy.dashboards.units import unit_of
@@ -198,7 +199,7 @@ def _found(view: str, by: str, metrics: Sequence[str], condition: str) -> str:
     return union(
         [
             f"SELECT {by}, metric, sum(sum) AS added, sum(points) AS points, max(max) AS most,\n"
-            f"  {buckets(grain)} AS buckets, {grain.seconds} AS base\n"
+            f"  {buckets(grain)} AS buckets, {seconds(grain)} AS seconds\n"
             f"FROM telemetry.{view}_{grain.name}\n"
             f"WHERE {grain.when} AND $__timeFilter(bucket) AND metric IN ({quoted(metrics)})\n"
             f"  AND {condition}\nGROUP BY 1, 2"
@@ -208,8 +209,7 @@ def _found(view: str, by: str, metrics: Sequence[str], condition: str) -> str:
 
 
 def _rate(metric: str) -> str:
-    seconds = f"CASE base WHEN 60 THEN {PASSED_S} ELSE buckets * base END"
-    return f"max(added / {seconds}) FILTER (WHERE metric = '{metric}')"
+    return f"max(added / seconds) FILTER (WHERE metric = '{metric}')"
 
 
 def _top(title: str, metric: str, by: str, description: str) -> Panel:

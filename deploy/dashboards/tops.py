@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Final
 
 from deploy.dashboards.grafana import Panel, Sql, column, link_to_client, rows
-from deploy.dashboards.metrics import PASSED_S, standard
-from deploy.dashboards.sql import BY_CLIENT, BY_FLEET, RANGE_GRAINS, buckets, chosen, quoted, union
+from deploy.dashboards.metrics import standard
+from deploy.dashboards.sql import BY_CLIENT, BY_FLEET, RANGE_GRAINS, buckets, chosen, quoted, seconds, union
 from deploy.dashboards.units import unit_of
 from receiver.catalogue import Combination, StandardMetric
 
@@ -30,7 +30,7 @@ def top_clients(title: str, columns: dict[str, str]) -> Panel:
     found = union(
         [
             "SELECT client_id, client_software_name, metric, sum(sum) AS added, sum(points) AS points,\n"
-            f"  max(max) AS most, {buckets(grain)} AS buckets, {grain.seconds} AS base\n"
+            f"  max(max) AS most, {buckets(grain)} AS buckets, {seconds(grain)} AS seconds\n"
             f"FROM telemetry.metric_{grain.name}\n"
             f"WHERE {grain.when} AND $__timeFilter(bucket) AND metric IN ({names})\n"
             f"  AND {chosen(BY_FLEET | BY_CLIENT)}\n"
@@ -70,7 +70,7 @@ def top_clients(title: str, columns: dict[str, str]) -> Panel:
 def _cell(metric: StandardMetric) -> str:
     _, factor = unit_of(metric)
     value = {
-        Combination.SUM: f"added * {factor!r} / CASE base WHEN 60 THEN {PASSED_S} ELSE buckets * base END",
+        Combination.SUM: f"added * {factor!r} / seconds",
         Combination.MAX: "most",
         Combination.DISTRIBUTION: "added / nullif(points, 0)",
     }.get(metric.combines, "added / buckets")
