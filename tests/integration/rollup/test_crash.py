@@ -34,10 +34,10 @@ def test_a_driver_that_is_killed_neither_loses_nor_doubles(
     (tmp_path / "rollup.yaml").write_text("trigger_seconds: 0.1\nspool_files: {max_files: 1}\n")
 
     def started(*more: str) -> ChildProcess:
+        arguments = ("--path", "telemetry", "--config", "rollup.yaml", "--checkpoint", "checkpoint", *more)
         return ChildProcess(
             "rollup",
-            [KAFKA_TELEMETRY, "rollup", "run", "--path", "telemetry", "--config", "rollup.yaml"]
-            + ["--checkpoint", "checkpoint", *more],
+            [KAFKA_TELEMETRY, "rollup", "run", *arguments],
             log=tmp_path / "rollup.log",
             cwd=tmp_path,
             env={"KAFKA_TELEMETRY_ROLLUP_POSTGRES": database},
