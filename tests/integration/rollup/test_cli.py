@@ -21,7 +21,7 @@ from tests.testbed.process import ChildProcess, wait_until
 KAFKA_TELEMETRY = Path(sys.executable).with_name("kafka-telemetry")
 ORDERS = Client(instance="AAAAAAAAAAAAAAAAAAAAAA")
 NOW = (time.time_ns() // MINUTE_NS - 10) * MINUTE_NS
-SPARK_S = 90.0
+SPARK_S = 200.0
 
 
 class Rollup:
@@ -80,6 +80,7 @@ def in_group(group: int) -> list[str]:
     return found
 
 
+@pytest.mark.timeout(300)
 def test_one_command_is_enough(rollup: Rollup, tmp_path: Path) -> None:
     spool(tmp_path / "telemetry", "one", [push(ORDERS, NOW + n * MINUTE_NS) for n in range(3)])
     status, out, err = rollup.run("run", "--source", "spool_files", "--path", "./telemetry", "--once")
@@ -95,6 +96,7 @@ def test_one_command_is_enough(rollup: Rollup, tmp_path: Path) -> None:
     assert (found["pushes"], found["repeats"], found["dead_letters"]) == (3, 0, 0)
 
 
+@pytest.mark.timeout(300)
 def test_it_goes_on_until_sigterm_and_leaves_no_process(
     rollup: Rollup, tmp_path: Path, database: str, query: Query
 ) -> None:

@@ -8,6 +8,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.integration.rollup.conftest import Query
 from tests.integration.rollup.pushes import CONNECTIONS, MINUTE_NS, Client, Spooled, Values, push, spool
 from tests.integration.rollup.test_cli import KAFKA_TELEMETRY, SPARK_S, in_group
@@ -17,6 +19,7 @@ FILES, PUSHES, KILLS = 24, 5, 3
 NOW = (time.time_ns() // MINUTE_NS - 60) * MINUTE_NS
 
 
+@pytest.mark.timeout(400)
 def test_a_driver_that_is_killed_neither_loses_nor_doubles(
     tmp_path: Path, database: str, query: Query
 ) -> None:
