@@ -2,7 +2,7 @@
 
 Nothing here asks a database. The rules are those of Grafana's SQL data sources (``SqlDatasource.ts``,
 ``templateSrv``) and of its PostgreSQL one (``macros.go``), without what the project's dashboards don't use:
-fill modes but NULL, which makes holes of steps without a row and nothing of the SQL; TimescaleDB, epoch columns.
+fill modes but NULL, which makes holes of steps without a row and no SQL; TimescaleDB, epoch columns.
 """
 
 from __future__ import annotations
