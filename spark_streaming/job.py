@@ -6,6 +6,7 @@ nothing. A batch that fails is tried again until it is in: nothing is passed ove
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 import threading
@@ -268,7 +269,7 @@ class Job:
 
 
 def _offsets(source: dict[str, Any]) -> int:
-    start, end = source["startOffset"] or {}, source["endOffset"] or {}
+    start, end = (json.loads(source[name] or "null") or {} for name in ("startOffset", "endOffset"))
     return sum(
         last - (start.get(topic) or {}).get(partition, last)
         for topic, partitions in end.items()
