@@ -30,7 +30,7 @@ setup: $(STAMP) ## Prepare .venv and the real parts that tests and demo use (cac
 	@$(BIN)/python -m tests.testbed setup
 	@$(BIN)/python -m spark_streaming.jars
 
-demo: setup ## Carry real clients' metrics into a real collector, live in the terminal (DEMO_SECONDS=60 ends by itself)
+demo: setup ## Carry real clients' metrics into a real collector and PostgreSQL, live in the terminal (DEMO_SECONDS=60 ends by itself)
 	@$(BIN)/python -m examples.demo
 
 test: setup lint ## Everything that CI runs: lint, types, unit, property, integration, conformance, a short fuzz run

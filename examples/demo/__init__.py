@@ -1,1 +1,1 @@
-"""The demo: real clients of three languages, a real broker, the sidecar, a real collector, on one machine."""
+"""The demo: real clients of three languages, broker, sidecar, collector and roll-up, on one machine."""

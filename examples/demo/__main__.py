@@ -1,7 +1,7 @@
 """``python -m examples.demo``: starts everything, shows live who pushes what, ends with a summary.
 
 ``DEMO_SECONDS=60`` ends it by itself; the exit status is 0 only if metrics of every client arrived at the
-collector with all labels. Without it, Ctrl-C ends it. Nothing is left running.
+collector with all labels, and in PostgreSQL. Without it, Ctrl-C ends it. Nothing is left running.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import httpx
@@ -19,18 +21,24 @@ from rich.console import Console
 from rich.live import Live
 
 from examples.demo.arrivals import Arrivals
+from examples.demo.rolled_up import RolledUp, Summary
 from examples.demo.view import view
+from spark_streaming.embedded import EmbeddedError, EmbeddedPostgres
 from tests.testbed.broker import KafkaBroker
 from tests.testbed.clients import Client, FranzClient, JavaClient, LibrdkafkaClient, Mode
 from tests.testbed.collector import Collector
 from tests.testbed.parts import NotSetUpError
 from tests.testbed.ports import free_port
-from tests.testbed.process import StartError
+from tests.testbed.process import ScratchFolder, StartError
+from tests.testbed.rollup import Rollup
 from tests.testbed.sidecar import Sidecar, config_for
 
 _TOPIC: Final = "orders"
 _PUSH_INTERVAL_MS: Final = 2_000
 _PRINT_EVERY_S: Final = 10.0
+_ROLL_SECONDS: Final = 2
+_ROLLUP: Final = {"trigger_seconds": 2.0, "grace_seconds": 10.0, "spark": {"spark.driver.memory": "512m"}}
+_DASHBOARDS: Final = Path(__file__).parents[2] / "deploy" / "helm" / "kafka-client-telemetry" / "dashboards"
 
 _console = Console()
 
@@ -52,15 +60,29 @@ def _say(text: str) -> None:
     _console.print(f"[bold]==> \\[demo][/bold] {text}", highlight=False)
 
 
-def _start(stack: ExitStack) -> tuple[Sidecar, Collector, list[Client]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Running:
+    """Everything that runs."""
+
+    sidecar: Sidecar
+    collector: Collector
+    clients: list[Client]
+    rollup: Rollup
+    postgres: str
+
+
+def _start(stack: ExitStack) -> _Running:
     began = time.monotonic()
+    spool = stack.enter_context(ScratchFolder("spool")).path / "telemetry"
     _say("a real Apache Kafka 4.4 broker; it advertises the sidecar's port, and has no telemetry plugin")
     broker = stack.enter_context(KafkaBroker(advertised_client_port=free_port()))
     broker.create_topic(_TOPIC, partitions=3)
     _say("a real OpenTelemetry Collector")
     collector = stack.enter_context(Collector())
-    _say("the sidecar: kafka-telemetry serve, in front of the broker")
-    sidecar = stack.enter_context(Sidecar(config_for(broker, collector=collector)))
+    _say("the sidecar: kafka-telemetry serve, in front of the broker, with the plugins otlp and spool_files")
+    config = config_for(broker, collector=collector)
+    config["plugins"].append({"type": "spool_files", "path": str(spool), "roll_seconds": _ROLL_SECONDS})
+    sidecar = stack.enter_context(Sidecar(config))
     _say(f"PUT /v1/subscriptions/everything: all metrics, every {_PUSH_INTERVAL_MS / 1000:g} s")
     sidecar.put_subscription("everything", ["*"], _PUSH_INTERVAL_MS)
     clients: list[Client] = []
@@ -69,8 +91,12 @@ def _start(stack: ExitStack) -> tuple[Sidecar, Collector, list[Client]]:
             _say(f"a {kind.language} {mode}")
             client = kind(mode, bootstrap=sidecar.bootstrap(), topic=_TOPIC)
             clients.append(stack.enter_context(client))
+    _say("a PostgreSQL of its own, and the roll-up: kafka-telemetry rollup run, whose Spark takes a while")
+    data = stack.enter_context(ScratchFolder("postgres")).path
+    postgres = stack.enter_context(EmbeddedPostgres(data)).url
+    rollup = stack.enter_context(Rollup(spool=spool, postgres=postgres, settings=_ROLLUP))
     _say(f"everything runs, after {time.monotonic() - began:.1f} s")
-    return sidecar, collector, clients
+    return _Running(sidecar=sidecar, collector=collector, clients=clients, rollup=rollup, postgres=postgres)
 
 
 def _known_clients(sidecar: Sidecar) -> dict[str, dict[str, Any]]:
@@ -81,13 +107,8 @@ def _known_clients(sidecar: Sidecar) -> dict[str, dict[str, Any]]:
     return {client["client_id"]: client for client in answer["items"]}
 
 
-def _watch(
-    sidecar: Sidecar,
-    collector: Collector,
-    clients: list[Client],
-    stop: threading.Event,
-    seconds: float | None,
-) -> bool:
+def _watch(running: _Running, stop: threading.Event, seconds: float | None) -> bool:
+    sidecar, collector, clients = running.sidecar, running.collector, running.clients
     client_ids = [client.client_id for client in clients]
     arrivals = Arrivals(client_ids)
     end = None if seconds is None else time.monotonic() + seconds
@@ -95,6 +116,7 @@ def _watch(
         f"clients:   {sidecar.url}/v1/clients",
         f"metrics:   {sidecar.url}/metrics",
         f"collector: {collector.file}",
+        f"postgres:  psql '{running.postgres}'",
         "Ctrl-C stops it all" if seconds is None else f"ends after {seconds:g} s",
     )
     last_printed = time.monotonic()
@@ -103,28 +125,40 @@ def _watch(
     if interactive:
         live.start()
     known: dict[str, dict[str, Any]] = {}
+    summary = Summary()
     try:
-        while not stop.wait(0.5) and (end is None or time.monotonic() < end):
-            arrivals.take(collector.exports())
-            collector.forget()
-            known = _known_clients(sidecar) or known
-            if interactive:
-                live.update(view(client_ids, arrivals, known, hints))
-            elif time.monotonic() - last_printed >= _PRINT_EVERY_S:
-                last_printed = time.monotonic()
-                _console.print(view(client_ids, arrivals, known, hints))
+        with RolledUp(running.postgres) as rolled_up:
+            while not stop.wait(0.5) and (end is None or time.monotonic() < end):
+                if not running.rollup.running:
+                    raise StartError(f"the roll-up ended; its log ends with:\n{running.rollup.log_tail()}")
+                arrivals.take(collector.exports())
+                collector.forget()
+                known = _known_clients(sidecar) or known
+                summary = rolled_up.summary()
+                if interactive:
+                    live.update(view(client_ids, arrivals, known, summary, hints))
+                elif time.monotonic() - last_printed >= _PRINT_EVERY_S:
+                    last_printed = time.monotonic()
+                    _console.print(view(client_ids, arrivals, known, summary, hints))
     finally:
         if interactive:
             live.stop()
     if not interactive:
-        _console.print(view(client_ids, arrivals, known, hints))
-    for client in clients:
-        arrived = arrivals[client.client_id]
+        _console.print(view(client_ids, arrivals, known, summary, hints))
+    for client_id in client_ids:
+        arrived, metrics = arrivals[client_id], summary.metrics.get(client_id, 0)
         verdict = (
             "with all labels" if arrived.complete else f"MISSING: {sorted(arrived.missing) or 'everything'}"
         )
-        _say(f"{client.client_id}: {len(arrived.names)} metrics, {arrived.points} points, {verdict}")
-    return arrivals.complete
+        _say(
+            f"{client_id}: {len(arrived.names)} metrics, {arrived.points} points, {verdict}; "
+            f"{metrics or 'NO'} metrics in PostgreSQL"
+        )
+    _say(
+        "to see it in Grafana: start `make demo` without DEMO_SECONDS, add a data source of type PostgreSQL "
+        f"for the URL above, and import the dashboards of {_DASHBOARDS}"
+    )
+    return arrivals.complete and all(summary.metrics.get(client_id) for client_id in client_ids)
 
 
 def main() -> int:
@@ -135,18 +169,17 @@ def main() -> int:
         signal.signal(number, lambda *_: stop.set())
     try:
         with ExitStack() as stack:
-            sidecar, collector, clients = _start(stack)
-            complete = _watch(sidecar, collector, clients, stop, seconds)
+            complete = _watch(_start(stack), stop, seconds)
             _say("stopping everything")
-    except (NotSetUpError, StartError) as error:
+    except (NotSetUpError, StartError, EmbeddedError) as error:
         sys.stderr.write(f"demo: {error}\n")
         return 1
     if seconds is None:
         return 0
     _say(
-        "metrics of every client arrived at the collector with all labels"
+        "metrics of every client arrived at the collector with all labels, and in PostgreSQL"
         if complete
-        else "NOT every client's metrics arrived with all labels"
+        else "NOT every client's metrics arrived everywhere with all labels"
     )
     return 0 if complete else 1
 

@@ -1,4 +1,4 @@
-"""What the terminal shows: one row for each client, who it is and what it pushed.
+"""What the terminal shows: each client and what it pushed, then what the roll-up made of it.
 
 Owns the drawing; knows nothing of how the facts came.
 """
@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from examples.demo.arrivals import Arrivals, ClientArrivals
+from examples.demo.rolled_up import Summary
 
 __all__ = ["view"]
 
@@ -22,15 +23,17 @@ def view(
     client_ids: Sequence[str],
     arrivals: Arrivals,
     clients: Mapping[str, Mapping[str, Any]],
+    summary: Summary,
     hints: Sequence[str],
 ) -> Group:
-    """Draw who pushes what, in eighty columns.
+    """Draw who pushes what and what it comes to, in eighty columns.
 
     Args:
         client_ids: The clients, in the order of the rows.
         arrivals: What the collector has.
         clients: What the sidecar's REST API says of a client, by client id; missing where it says nothing.
-        hints: Lines under the table: where to look, how to stop.
+        summary: What PostgreSQL has.
+        hints: Lines under the tables: where to look, how to stop.
     """
     drawn = Table(box=SIMPLE_HEAD, pad_edge=False, title="Who pushes what", title_justify="left")
     drawn.add_column("client id", no_wrap=True)
@@ -50,7 +53,28 @@ def view(
             "" if latency is None else f"{latency:.1f} ms",
             _verdict(arrived),
         )
-    return Group(drawn, *(Text(hint, overflow="fold") for hint in hints))
+    return Group(drawn, *_rolled_up(summary), *(Text(hint, overflow="fold") for hint in hints))
+
+
+def _rolled_up(summary: Summary) -> list[Table | Text]:
+    title = "What is rolled up in PostgreSQL"
+    if not summary.software:
+        return [Text(f"{title}: nothing yet, Spark starts", style="italic"), Text()]
+    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    drawn.add_column("software", overflow="fold")
+    for heading in ("live", "pushes", "points", "metrics", "sent", "consumed", "latency"):
+        drawn.add_column(heading, justify="right", no_wrap=True)
+    for one in summary.software:
+        drawn.add_row(
+            f"{one.name} {one.version}",
+            *(str(count) for count in (one.live, one.pushes, one.points, one.metrics)),
+            *("" if records is None else f"{records:.0f}" for records in (one.sent, one.consumed)),
+            "" if one.latency_ms is None else f"{one.latency_ms:.0f} ms",
+        )
+    findings = [
+        Text(f"{finding.severity}: {finding.summary}", overflow="fold") for finding in summary.findings
+    ]
+    return [drawn, *(findings or [Text("no findings")]), Text()]
 
 
 def _origin(labels: Mapping[str, object]) -> str:
