@@ -195,6 +195,7 @@ class Job:
                     self._try_tick()
         finally:
             query.stop()
+        self._tell_lost(query)
         error = query.exception()
         if error is not None:
             raise error
