@@ -65,8 +65,9 @@ class Fleet:
         url: The database that the job filled.
         spool: The folder that both sidecars wrote to, everything still in it.
         consumed: Records that each consumer took, by client id, as its application counted them.
+        rebalances: How often a Java consumer got partitions, by client id, as its log tells.
         connections: Connections that the sidecars accepted, by client id.
-        pushes: Pushes with metrics in them that the sidecars accepted, by client id.
+        pushes: Pushes that the sidecars answered without an error, by client id.
         kills: How often the job was killed just after a batch was in the ledger.
         between: Of these, how often Spark had not noted the batch yet.
         withheld: Files of pushes that came after everything else.
@@ -75,6 +76,7 @@ class Fleet:
     url: str
     spool: Path
     consumed: Mapping[str, int]
+    rebalances: Mapping[str, int]
     connections: Mapping[str, int]
     pushes: Mapping[str, int]
     kills: int
@@ -199,17 +201,18 @@ class _Stage:
             if line["api"] == api and line["error"] == "NONE"
         ]
 
-    def fleet(self, consumed: Mapping[str, int], withheld: int) -> Fleet:
+    def fleet(self, consumed: Mapping[str, int], rebalances: Mapping[str, int], withheld: int) -> Fleet:
         """What is known in the end."""
         connections = {
             (number, line["connection"], line["source"]): line["client_id"]
             for number, line in self.answered("ApiVersions")
         }
-        pushes = [line["client_id"] for _, line in self.answered("PushTelemetry") if line["inflated_bytes"]]
+        pushes = [line["client_id"] for _, line in self.answered("PushTelemetry")]
         return Fleet(
             url=self.url,
             spool=self.spool,
             consumed=consumed,
+            rebalances=rebalances,
             connections=Counter(connections.values()),
             pushes=Counter(pushes),
             kills=self.kills,
@@ -232,7 +235,7 @@ def run(stack: ExitStack) -> Fleet:
         ]
         producers = [running.enter_context(one) for one in others]
         consumers[0].wait_for_records(1, timeout_s=_TIMEOUT_S)
-        # It joins the Java group and leaves it: two more rebalances for the one that was there.
+        # It joins the Java group and leaves it: at least two more rebalances for the one that was there.
         with stage.client(JavaClient, Mode.CONSUMER, "java-visitor") as visitor:
             wait_until(
                 lambda: "newly assigned partitions" in visitor.log_text(),
@@ -243,6 +246,7 @@ def run(stack: ExitStack) -> Fleet:
             java.wait_for_records(SENT[java.language], timeout_s=_TIMEOUT_S)
             visitor.stop()
             consumed = {visitor.client_id: visitor.records}
+            rebalances = {visitor.client_id: _rebalances(visitor)}
         stage.kill_between_commits()
         stage.rollup.start()
         sent = sum(SENT.values())
@@ -268,6 +272,7 @@ def run(stack: ExitStack) -> Fleet:
         for client in (*later, *producers, *consumers):
             client.stop()
         consumed |= {one.client_id: one.records for one in consumers}
+        rebalances[consumers[0].client_id] = _rebalances(consumers[0])
     stage.push_raw("repeated", 0, first, last)
     stage.push_raw("late", LATE_BY_S, last)
     last.kill()
@@ -280,13 +285,17 @@ def run(stack: ExitStack) -> Fleet:
     again = min(stage.files() - withheld.keys())
     shutil.copy(again, again.with_name(f"again-{again.name}"))
     stage.rollup.run_once()
-    return stage.fleet(consumed, len(withheld))
+    return stage.fleet(consumed, rebalances, len(withheld))
 
 
 def _wait_for_all(consumers: Sequence[Client], sent: int, *, visitor_took: int) -> None:
     """Wait until each group has taken all records; the first consumer shared its group with the visitor."""
     for number, consumer in enumerate(consumers):
         consumer.wait_for_records(sent if number else sent - visitor_took, timeout_s=_TIMEOUT_S)
+
+
+def _rebalances(consumer: Client) -> int:
+    return consumer.log_text().count("Successfully synced group in generation")
 
 
 def _one_count(time_ns: int) -> bytes:
