@@ -13,7 +13,6 @@ import threading
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import httpx
@@ -29,7 +28,7 @@ from tests.testbed.clients import Client, FranzClient, JavaClient, LibrdkafkaCli
 from tests.testbed.collector import Collector
 from tests.testbed.parts import NotSetUpError
 from tests.testbed.ports import free_port
-from tests.testbed.process import ScratchFolder, StartError
+from tests.testbed.process import ScratchFolder, StartError, WaitTimeoutError, wait_until
 from tests.testbed.rollup import Rollup
 from tests.testbed.sidecar import Sidecar, config_for
 
@@ -37,8 +36,9 @@ _TOPIC: Final = "orders"
 _PUSH_INTERVAL_MS: Final = 2_000
 _PRINT_EVERY_S: Final = 10.0
 _ROLL_SECONDS: Final = 2
+_SPARK_WITHIN_S: Final = 180.0
 _ROLLUP: Final = {"trigger_seconds": 2.0, "grace_seconds": 10.0, "spark": {"spark.driver.memory": "512m"}}
-_DASHBOARDS: Final = Path(__file__).parents[2] / "deploy" / "helm" / "kafka-client-telemetry" / "dashboards"
+_DASHBOARDS: Final = "deploy/helm/kafka-client-telemetry/dashboards"
 
 _console = Console()
 
@@ -95,6 +95,11 @@ def _start(stack: ExitStack) -> _Running:
     data = stack.enter_context(ScratchFolder("postgres")).path
     postgres = stack.enter_context(EmbeddedPostgres(data)).url
     rollup = stack.enter_context(Rollup(spool=spool, postgres=postgres, settings=_ROLLUP))
+    wait_until(
+        lambda: "migrated" in rollup.log_text() or not rollup.running,
+        timeout_s=_SPARK_WITHIN_S,
+        what="the roll-up's tables",
+    )
     _say(f"everything runs, after {time.monotonic() - began:.1f} s")
     return _Running(sidecar=sidecar, collector=collector, clients=clients, rollup=rollup, postgres=postgres)
 
@@ -117,6 +122,8 @@ def _watch(running: _Running, stop: threading.Event, seconds: float | None) -> b
         f"metrics:   {sidecar.url}/metrics",
         f"collector: {collector.file}",
         f"postgres:  psql '{running.postgres}'",
+        "grafana:   on this machine, while this runs: a data source of type PostgreSQL with that host, "
+        f"database and user, and the dashboards of {_DASHBOARDS}",
         "Ctrl-C stops it all" if seconds is None else f"ends after {seconds:g} s",
     )
     last_printed = time.monotonic()
@@ -154,10 +161,6 @@ def _watch(running: _Running, stop: threading.Event, seconds: float | None) -> b
             f"{client_id}: {len(arrived.names)} metrics, {arrived.points} points, {verdict}; "
             f"{metrics or 'NO'} metrics in PostgreSQL"
         )
-    _say(
-        "to see it in Grafana: start `make demo` without DEMO_SECONDS, add a data source of type PostgreSQL "
-        f"for the URL above, and import the dashboards of {_DASHBOARDS}"
-    )
     return arrivals.complete and all(summary.metrics.get(client_id) for client_id in client_ids)
 
 
@@ -171,7 +174,7 @@ def main() -> int:
         with ExitStack() as stack:
             complete = _watch(_start(stack), stop, seconds)
             _say("stopping everything")
-    except (NotSetUpError, StartError, EmbeddedError) as error:
+    except (NotSetUpError, StartError, WaitTimeoutError, EmbeddedError) as error:
         sys.stderr.write(f"demo: {error}\n")
         return 1
     if seconds is None:

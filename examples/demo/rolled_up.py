@@ -18,7 +18,7 @@ __all__ = ["Finding", "RolledUp", "SoftwareSummary", "Summary"]
 _OWN: Final = "kafka.client.telemetry.%"
 
 _CLIENTS: Final = """
-SELECT client_software_name, client_software_version, count(*) FILTER (WHERE state = 'live')
+SELECT client_software_name, client_software_version, count(*)
 FROM telemetry.client GROUP BY 1, 2 ORDER BY 1, 2
 """
 _PUSHES: Final = """
@@ -48,7 +48,7 @@ class SoftwareSummary:
     Attributes:
         name: What it calls itself.
         version: Its version.
-        live: Its client instances that are there now.
+        clients: Its client instances.
         pushes: Pushes, each counted once.
         points: Data points.
         metrics: Names of metrics.
@@ -59,7 +59,7 @@ class SoftwareSummary:
 
     name: str
     version: str
-    live: int
+    clients: int
     pushes: int = 0
     points: int = 0
     metrics: int = 0
@@ -123,14 +123,14 @@ class RolledUp:
         pushes = {row[:2]: row[2:] for row in execute(_PUSHES)}
         metrics = {row[:2]: row[2:] for row in execute(_METRICS, (_OWN,))}
         software = []
-        for name, version, live in execute(_CLIENTS):
+        for name, version, clients in execute(_CLIENTS):
             pushed, points = pushes.get((name, version), (0, 0))
             names, sent, consumed, latency_ms = metrics.get((name, version), (0, None, None, None))
             software.append(
                 SoftwareSummary(
                     name=name,
                     version=version,
-                    live=live,
+                    clients=clients,
                     pushes=pushed,
                     points=points,
                     metrics=names,

@@ -62,12 +62,12 @@ def _rolled_up(summary: Summary) -> list[Table | Text]:
         return [Text(f"{title}: nothing yet, Spark starts", style="italic"), Text()]
     drawn = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
     drawn.add_column("software", overflow="fold")
-    for heading in ("live", "pushes", "points", "metrics", "sent", "consumed", "latency"):
+    for heading in ("clients", "pushes", "points", "metrics", "sent", "consumed", "latency"):
         drawn.add_column(heading, justify="right", no_wrap=True)
     for one in summary.software:
         drawn.add_row(
             f"{one.name} {one.version}",
-            *(str(count) for count in (one.live, one.pushes, one.points, one.metrics)),
+            *(str(count) for count in (one.clients, one.pushes, one.points, one.metrics)),
             *("" if records is None else f"{records:.0f}" for records in (one.sent, one.consumed)),
             "" if one.latency_ms is None else f"{one.latency_ms:.0f} ms",
         )
