@@ -24,6 +24,7 @@ from benchmarks import (
     plugins,
     pushes,
     relays,
+    rollup,
     spool,
 )
 from benchmarks.figures import RESULTS, Figure, Results
@@ -38,7 +39,7 @@ BUSY = 0.5
 Seen = TypeVar("Seen", contravariant=True)
 _Seen = TypeVar("_Seen")
 
-PARTS = ("core", "meaning", "spool", "plugins", "pushes", "idle", "pass-through", "tls", "hostile")
+PARTS = ("core", "meaning", "spool", "plugins", "pushes", "rollup", "idle", "pass-through", "tls", "hostile")
 PASS_THROUGH_ROUNDS = 7
 PUSH_ROUNDS = 5
 CORE_ROUNDS = 21
@@ -155,6 +156,13 @@ def measured_pushes(options: argparse.Namespace, folder: Path, results: Results)
     report("A get and a push on the wire", pushes, seen, results)
 
 
+def measured_rollup(options: argparse.Namespace, folder: Path, results: Results) -> None:
+    """Measure the roll-up, from spool files into PostgreSQL."""
+    print("rollup: spool files into PostgreSQL, and the naive way")
+    seen = rollup.measure(folder, sizes=rollup.SIZES[:2] if options.quick else rollup.SIZES)
+    report("The roll-up", rollup, seen, results)
+
+
 @contextlib.contextmanager
 def beside_each_other(
     options: argparse.Namespace, folder: Path, *, tls: CertificateFiles | None = None
@@ -244,6 +252,8 @@ def main() -> int:
                 measured_plugins(options, folder, results)
             if "pushes" in wanted:
                 measured_pushes(options, folder, results)
+            if "rollup" in wanted:
+                measured_rollup(options, folder, results)
             if "idle" in wanted:
                 measured_idle(options, folder, results)
             if "pass-through" in wanted:
@@ -261,6 +271,7 @@ def main() -> int:
         plugins.PluginBenchmarkError,
         ProcessError,
         relays.RelayMissingError,
+        rollup.RollupBenchmarkError,
         StartError,
     ) as error:
         print(f"benchmarks: {error}", file=sys.stderr)
