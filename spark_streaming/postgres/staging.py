@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from psycopg import sql
 
-__all__ = ["stage", "storable"]
+__all__ = ["append", "stage", "storable"]
 
 _TYPES: Final[dict[pa.DataType, tuple[str, str]]] = {
     pa.int64(): ("bigint", ">i8"),
@@ -56,12 +56,30 @@ def stage(cursor: psycopg.Cursor[Any], name: str, table: pa.Table) -> None:
     cursor.execute(
         sql.SQL("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DROP").format(sql.Identifier(name), columns)
     )
-    textual = pa.string() in table.schema.types
-    form = sql.SQL("csv" if textual else "binary")
-    with cursor.copy(sql.SQL("COPY {} FROM STDIN (FORMAT {})").format(target, form)) as copy:
-        copy.write(_csv(table) if textual else _binary(table))
+    append(cursor, target, table)
     # Without it the planner takes a few thousand rows for granted, and a nested loop for a good idea.
     cursor.execute(sql.SQL("ANALYZE {}").format(target))
+
+
+def append(cursor: psycopg.Cursor[Any], target: sql.Identifier, table: pa.Table) -> None:
+    """Put a table's rows into one that is there, with nulls as :func:`stage` says.
+
+    Args:
+        cursor: In a transaction.
+        target: A table that has these columns, among others.
+        table: Columns of the types in ``_TYPES``.
+
+    Raises:
+        psycopg.Error: They could not be written, as one of them is there already.
+    """
+    textual = pa.string() in table.schema.types
+    query = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT {})").format(
+        target,
+        sql.SQL(", ").join(map(sql.Identifier, table.column_names)),
+        sql.SQL("csv" if textual else "binary"),
+    )
+    with cursor.copy(query) as copy:
+        copy.write(_csv(table) if textual else _binary(table))
 
 
 def storable(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -69,9 +69,11 @@ class Transaction:
         self._retention = retention
         self._left_out = 0
         self._partitions = Partitions(self._cursor)
-        ((self._now, *horizons),) = self._cursor.execute(
-            "SELECT now(), minutes_from, hours_from, days_from FROM horizon"
+        ((self._now, self._newest_minute, *horizons),) = self._cursor.execute(
+            "SELECT now(), newest_minute, minutes_from, hours_from, days_from FROM horizon"
         )
+        #: By table of minutes, the newest one in it after what this transaction has added.
+        self._newest: dict[str, datetime] = {}
         self._today = beginning("day", self._now)
         self._horizons = dict(zip((grain.name for grain in GRAINS), horizons, strict=True))
         seen.begin(self._today)
@@ -214,6 +216,10 @@ class Transaction:
                 f"totals were merged of {len(missing)} series that were not added, "
                 f"one of them {min(missing)}: add_series() is to be called with what unknown_series() returns"
             )
+        if self._newest:
+            self._cursor.execute(
+                "UPDATE horizon SET newest_minute = greatest(newest_minute, %s)", [max(self._newest.values())]
+            )
 
     def _by_grain(self, rows: pa.Table, grains: Sequence[Grain] = GRAINS) -> Iterable[tuple[Grain, pa.Table]]:
         minutes = rows["minute"].to_numpy()
@@ -246,9 +252,16 @@ class Transaction:
         sums = rows.group_by(key, use_threads=not in_order).aggregate(values)
         sums = sums.rename_columns([*key, *(name for name, _ in values)])
         buckets = sorted(pc.unique(sums["bucket"]).to_pylist())
-        self._partitions.ensure(totals.table(grain), buckets)
+        table = totals.table(grain)
+        self._partitions.ensure(table, buckets)
+        newest = None
+        if grain is GRAINS[0]:
+            # Hours and days are computed in between, so that only of minutes it is known.
+            newest = self._newest.get(table, self._newest_minute)
+            self._newest[table] = max(newest, buckets[-1])
         # In the order of the index, whose pages are then met one after the other.
-        totals.merge(self._cursor, grain, sums.sort_by([(name, "ascending") for name in key]))
+        rows = sums.sort_by([(name, "ascending") for name in key])
+        totals.merge(self._cursor, grain, rows, newest=newest)
         self._mark_coarser(grain, buckets)
 
     def _mark_coarser(self, grain: Grain, buckets: Iterable[datetime]) -> None:

@@ -166,6 +166,8 @@ CREATE TABLE horizon (
     minutes_from timestamptz NOT NULL,
     hours_from timestamptz NOT NULL,
     days_from timestamptz NOT NULL,
+    -- No table of minutes has a later one.
+    newest_minute timestamptz NOT NULL DEFAULT 'epoch',
     expired_on date
 );
 
