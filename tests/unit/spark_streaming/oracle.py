@@ -35,6 +35,7 @@ LABELS: Final = (
 )
 MAX_TEXT_BYTES: Final = 512
 MAX_ENTRIES: Final = 128
+AT_ONCE_NS: Final = 1_000_000_000
 SUM, RATE, LAST, MAX, MIN, DISTRIBUTION = range(6)
 _CLIENTS, _PUSHES = "kafka.client.telemetry.clients", "kafka.client.telemetry.pushes"
 _TEMPORALITY: Final = {1: "delta", 2: "cumulative"}
@@ -298,14 +299,13 @@ class _Oracle:
         self._instance = instance
         self._received = received_at_ns
         self._plan = plan
-        self._entries: dict[tuple[str, int], Entry] = {}
-        self._entries_of: dict[str, int] = {}
+        self._entries: list[Entry] = []
         self._result = RolledUp([], [], {})
 
     def run(self, otlp: bytes) -> RolledUp:
         for pushed in _pushed(otlp):
             self._point(pushed)
-        for entry in filter(self._is_kept, self._entries.values()):
+        for entry in filter(self._is_kept, self._entries):
             self._add(entry, self._series(_CLIENTS, entry.labels, ()), LAST, 1.0)
             if entry.first:
                 self._add(entry, self._series(_PUSHES, entry.labels, ()), SUM, 1.0)
@@ -323,19 +323,20 @@ class _Oracle:
         ahead, behind = self._plan["max_ahead_ns"], self._plan["max_behind_ns"]
         if time_ns == 0 or not self._received - behind <= time_ns <= self._received + ahead:
             time_ns = self._received
-        if (instance, time_ns) not in self._entries:
-            before = self._entries_of.get(instance, 0)
-            self._entries_of[instance] = before + 1
-            if before >= MAX_ENTRIES:
-                time_ns = self._received
-        if (instance, time_ns) not in self._entries:
-            self._entries[instance, time_ns] = Entry(
-                labels=labels | {"client_instance_id": instance},
-                time_ns=time_ns,
-                first=before == 0,
-                watched=[None] * len(self._plan["watched"]),
-            )
-        return self._entries[instance, time_ns]
+        own = [entry for entry in self._entries if entry.labels["client_instance_id"] == instance]
+        times = (time_ns, self._received) if len(own) >= MAX_ENTRIES else (time_ns,)
+        for time_ns in times:  # the last one tried is the new entry's
+            for entry in own:
+                if abs(entry.time_ns - time_ns) <= AT_ONCE_NS:
+                    return entry
+        entry = Entry(
+            labels=labels | {"client_instance_id": instance},
+            time_ns=time_ns,
+            first=not own,
+            watched=[None] * len(self._plan["watched"]),
+        )
+        self._entries.append(entry)
+        return entry
 
     def _point(self, pushed: _Pushed) -> None:
         resource = texts(pushed.resource.attributes)

@@ -40,6 +40,7 @@ _DOUBLES: Final = (
 _COUNTS: Final = (0, 0, 1, 2, 7, 1000, (1 << 40) - 1, (1 << 40) + 1, (1 << 63) - 1, (1 << 64) - 1)
 _TIMES: Final = (
     *(RECEIVED_AT_NS, RECEIVED_AT_NS, RECEIVED_AT_NS - 1, RECEIVED_AT_NS - 61_000_000_000),
+    *(RECEIVED_AT_NS - 900_000_000, RECEIVED_AT_NS - 1_800_000_000),
     *(0, 1, RECEIVED_AT_NS + 300_000_000_000, RECEIVED_AT_NS + 300_000_000_001, (1 << 64) - 1),
 )
 

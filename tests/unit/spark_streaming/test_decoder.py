@@ -312,11 +312,29 @@ def test_a_client_has_only_so_many_entries_in_a_push(spark: SparkSession) -> Non
     push = MetricsData()
     points = push.resource_metrics.add().scope_metrics.add().metrics.add(name="m").gauge.data_points
     for number in range(1000):
-        points.add(time_unix_nano=RECEIVED_AT_NS - number * 1_000_000, as_double=1)
+        points.add(time_unix_nano=RECEIVED_AT_NS - number * 2_000_000_000, as_double=1)
     pushes = [push.SerializeToString()]
     decoded = decode(spark, pushes, received_at_ns=RECEIVED_AT_NS + 7)
     check(decoded, pushes, received_at_ns=RECEIVED_AT_NS + 7)
-    assert len(decoded[0]["otlp_entries"]["entries"]) == 129
+    assert len(decoded[0]["otlp_entries"]["entries"]) == 128
+
+
+def test_metrics_that_are_stamped_one_by_one_are_one_entry_where_a_minute_ends(
+    spark: SparkSession,
+) -> None:
+    minute_ns = 60_000_000_000
+    end = RECEIVED_AT_NS // minute_ns * minute_ns
+    push = MetricsData()
+    metrics = push.resource_metrics.add().scope_metrics.add().metrics
+    for number in range(5):
+        point = metrics.add(name=f"m{number}").gauge.data_points.add(as_double=number)
+        point.time_unix_nano = end + (number - 2) * 1_000_000
+    pushes = [push.SerializeToString()]
+    decoded = decode(spark, pushes)
+    check(decoded, pushes)
+    [entry] = decoded[0]["otlp_entries"]["entries"]
+    assert (entry["points"], entry["minute"]) == (5, end // minute_ns - 1)
+    assert {row["minute"] for row in decoded[0]["otlp_points"]} == {entry["minute"]}
 
 
 def test_points_with_a_resource_that_would_fill_the_memory_are_refused(spark: SparkSession) -> None:

@@ -1,8 +1,9 @@
 package kafkaclienttelemetry.rollup;
 
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.expressions.XXH64;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -17,6 +18,12 @@ abstract class RollUp extends PushWalk {
     /** Data points that have each so few bytes could make entries which are far larger. */
     static final int MAX_ENTRIES = 128;
 
+    /**
+     * Java clients stamp each metric as they collect it, within some milliseconds: what is so near in time was said
+     * at once, also where a minute ends in between.
+     */
+    private static final long AT_ONCE_NS = 1_000_000_000L;
+
     private static final long MINUTE_NS = 60_000_000_000L;
     private static final UTF8String CLIENTS = UTF8String.fromString("kafka.client.telemetry.clients");
     private static final UTF8String PUSHES = UTF8String.fromString("kafka.client.telemetry.pushes");
@@ -26,14 +33,14 @@ abstract class RollUp extends PushWalk {
     private static final byte[] SENT_NODE_ID = "node.id".getBytes(StandardCharsets.US_ASCII);
     private static final byte[] NODE_ROLE = "node_role".getBytes(StandardCharsets.US_ASCII);
 
-    private record EntryKey(UTF8String instance, long timeNs) {}
-
     final Plan plan;
     private final UTF8String fallbackInstance;
     private final long receivedAtNs;
 
-    private final Map<EntryKey, Entry> entries = new LinkedHashMap<>();
-    private final Map<UTF8String, Integer> entriesOf = new HashMap<>();
+    private final List<Entry> entries = new ArrayList<>();
+    private final Map<UTF8String, List<Entry>> entriesOf = new HashMap<>();
+    private List<Entry> entriesAtHand;
+    private Labels labelsOfThem;
 
     // Of the resource, the metric and the point that are at hand.
     Labels labels;
@@ -69,7 +76,7 @@ abstract class RollUp extends PushWalk {
 
     /** All entries that are wanted, in the order in which they first came. */
     final Iterable<Entry> entries() {
-        return entries.values().stream().filter(each -> each.isKept)::iterator;
+        return entries.stream().filter(each -> each.isKept)::iterator;
     }
 
     /** Goes through the push, and then through what is added to each one: who spoke, and how often. */
@@ -216,28 +223,35 @@ abstract class RollUp extends PushWalk {
                 && pointNs - receivedAtNs <= plan.maxAheadNs
                 && receivedAtNs - pointNs <= plan.maxBehindNs;
         long timeNs = isBelievable ? pointNs : receivedAtNs;
-        if (entry != null && entry.labels == labels && entry.timeNs == timeNs) {
-            return entry;
+        if (labelsOfThem != labels) {
+            UTF8String instance = labels.instance();
+            if (instance == null) {
+                throw new MalformedException("a resource with data points has no client_instance_id");
+            }
+            entriesAtHand = entriesOf.computeIfAbsent(instance, of -> new ArrayList<>(1));
+            labelsOfThem = labels;
         }
-        UTF8String instance = labels.instance();
-        if (instance == null) {
-            throw new MalformedException("a resource with data points has no client_instance_id");
+        Entry known = entryAt(timeNs);
+        if (known == null && entriesAtHand.size() >= MAX_ENTRIES) {
+            timeNs = receivedAtNs;
+            known = entryAt(timeNs);
         }
-        Entry known = entries.get(new EntryKey(instance, timeNs));
         if (known != null) {
             return known;
         }
-        int before = entriesOf.merge(instance, 1, Integer::sum) - 1;
-        if (before >= MAX_ENTRIES) {
-            timeNs = receivedAtNs;
-            known = entries.get(new EntryKey(instance, timeNs));
-            if (known != null) {
-                return known;
+        long minute = Math.floorDiv(timeNs, MINUTE_NS);
+        Entry created = new Entry(labels, timeNs, minute, entriesAtHand.isEmpty(), minute >= plan.minMinute);
+        entriesAtHand.add(created);
+        entries.add(created);
+        return created;
+    }
+
+    private Entry entryAt(long timeNs) {
+        for (Entry each : entriesAtHand) {
+            if (Math.abs(each.timeNs - timeNs) <= AT_ONCE_NS) {
+                return each;
             }
         }
-        long minute = Math.floorDiv(timeNs, MINUTE_NS);
-        Entry created = new Entry(labels, timeNs, minute, before == 0, minute >= plan.minMinute);
-        entries.put(new EntryKey(instance, timeNs), created);
-        return created;
+        return null;
     }
 }
