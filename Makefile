@@ -42,7 +42,7 @@ test-unit test-property test-integration test-conformance: test-%: setup
 	@$(if $(filter integration,$*),$(BIN)/python -m tests.testbed setup --parts prometheus,grafana-schema)
 	@$(PYTEST) tests/$*
 
-test-dashboards: setup ## Run every panel's query on 30 days of 10,000 generated clients: each within 200 ms (some minutes, 6 GB of disk)
+test-dashboards: setup ## Run every panel's query on 30 days of 10,000 generated clients: each within 200 ms (some minutes, 10 GB of disk)
 	@DASHBOARDS_AT_FULL_SIZE=1 $(PYTEST) tests/integration/rollup/test_dashboards.py
 
 lint: $(STAMP) ## Lint, formatting, types, import layers
@@ -52,7 +52,7 @@ lint: $(STAMP) ## Lint, formatting, types, import layers
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-bench: setup ## Measure pass-through, pushes and memory beside HAProxy and a real broker, and under attack (about twenty minutes)
+bench: setup ## Measure pass-through, pushes, memory and the roll-up beside HAProxy, a real broker and the naive way (about 35 minutes)
 	@$(BIN)/python -m tests.testbed setup --parts haproxy
 	@$(BIN)/python -m benchmarks
 

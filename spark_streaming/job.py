@@ -229,6 +229,7 @@ class Job:
             rows=settlement.rows.num_rows,
             findings_opened=sum(found.opened.values()),
             findings_resolved=sum(found.resolved.values()),
+            findings_left_out=sum(found.left_out.values()),
             seconds=round(time.monotonic() - began, 3),
         )
 
