@@ -60,6 +60,9 @@ soak: setup ## Kill collectors and the sidecar at random under load and count wh
 	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
 fuzz: $(STAMP) ## Mutate inputs of everything that reads bytes: INPUTS=1000000 (some minutes), SEED, TARGETS=a,b, PROCESSES=2
+	@$(if $(TARGETS),,$(BIN)/python -m spark_streaming.jars)
+	@$(if $(TARGETS),,DECODER_FUZZ_INPUTS=$$(( $(or $(INPUTS),1000000) / 50 )) DECODER_FUZZ_SEED="$(SEED)" \
+		$(PYTEST) -o timeout=0 tests/unit/spark_streaming/test_decoder.py -k broken_bytes)
 	@$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) --processes $(or $(PROCESSES),2) \
 		$(if $(SEED),--seed $(SEED)) $(if $(TARGETS),--targets $(TARGETS))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -222,21 +223,23 @@ def test_minutes_before_the_least_one_are_left_out_of_everything(spark: SparkSes
 def test_broken_bytes_are_refused_where_protobuf_refuses_them_and_else_read_alike(
     spark: SparkSession,
 ) -> None:
-    random = Random(3)
+    random = Random(os.environ.get("DECODER_FUZZ_SEED", "3"))
     seeds = [payload for payload in PAYLOADS if len(payload) < 3000]
     seeds += [random_push(random) for _ in range(200)]
     tokens = (b"\x0a\x00", b"\x12\x00", b"\x3b\x3c", b"\x0b", b"\x0c", b"\xc3\xa9", b"\xed\xa0\x80", b"\xff")
     mutator = Mutator(random, tokens, 6000)
-    pushes = []
-    for number in range(1200):
-        data = random.choice(seeds)
-        if number % 2:
-            for _ in range(random.choice((1, 2, 3))):
-                data = protobuf.reshape(data, random, tokens)
-        else:
-            data = mutator.mutate(data, random.choice(seeds))
-        pushes.append(data)
-    outcomes = check(decode(spark, pushes), pushes)
+    outcomes: Counter[str] = Counter()
+    for _ in range(int(os.environ.get("DECODER_FUZZ_INPUTS", "1200")) // 600):
+        pushes = []
+        for number in range(600):
+            data = random.choice(seeds)
+            if number % 2:
+                for _ in range(random.choice((1, 2, 3))):
+                    data = protobuf.reshape(data, random, tokens)
+            else:
+                data = mutator.mutate(data, random.choice(seeds))
+            pushes.append(data)
+        outcomes += check(decode(spark, pushes), pushes)
     assert outcomes["refused"] > 250
     assert outcomes["read"] > 250
 
