@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from typer.testing import CliRunner
 
 from spark_streaming.cli import app
@@ -55,6 +56,13 @@ class Rollup:
         """End what still runs."""
         for process in self._started:
             process.kill()
+
+
+@pytest.fixture(autouse=True)
+def log_of_its_own() -> Iterator[None]:
+    """Forget how a command that ran in this process logs: its stderr is closed after it."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture

@@ -23,6 +23,8 @@ def table() -> str:
     """Markdown: each standard metric with its unit and its name in Prometheus."""
     rows = ["| metric | unit | in Prometheus |\n", "|---|---|---|\n"]
     for metric in CATALOGUE:
+        if metric.clients == ("rollup",):  # made by the roll-up, which the plugin never sees
+            continue
         named = metric_name(metric.name, metric.unit or "", _KINDS[metric.kind])
         unit = f"`{metric.unit}`" if metric.unit else ""
         short, name = metric.name.removeprefix("org.apache.kafka."), named.name
