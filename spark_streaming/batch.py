@@ -75,7 +75,7 @@ class Batches:
 
     def roll_up(
         self, pushes: DataFrame, query_id: str, batch_id: int, *, damaged: Mapping[str, str] | None = None
-    ) -> None:
+    ) -> int | None:
         """Take one batch in, if it isn't in already.
 
         Args:
@@ -84,6 +84,9 @@ class Batches:
             batch_id: Which of its batches.
             damaged: Files of the batch that can't be read, with the reasons.
 
+        Returns:
+            How many pushes were read, repeats included; None when the batch is in already.
+
         Raises:
             BatchError: The source gave something else when it was read again; read the batch again.
         """
@@ -91,7 +94,7 @@ class Batches:
         with self._store.batch(query_id, batch_id) as batch:
             if batch is None:
                 _log.info("batch was committed before", batch=batch_id)
-                return
+                return None
             statistics = self._taken_in(batch, pushes, query_id, batch_id, began)
             for file, reason in (damaged or {}).items():
                 batch.dead_letters(self._letters([file], [reason], [b""]))
@@ -107,6 +110,7 @@ class Batches:
             seconds=round(time.monotonic() - began, 3),
             lag_s=None if newest is None else round((time.time_ns() - newest) / _SECOND_NS, 1),
         )
+        return statistics.pushes + statistics.repeats
 
     def _taken_in(
         self, batch: Batch, pushes: DataFrame, query_id: str, batch_id: int, began: float

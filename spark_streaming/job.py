@@ -82,7 +82,8 @@ class Job:
         self._mended = False
         self._failure: BaseException | None = None
         self._committed = 0
-        self._told = -1
+        # By batch, until Spark tells its offsets. It counts rows once for each pass over them.
+        self._read: dict[int, int] = {}
         self._damaged: dict[str, str] = {}
 
     def run(self) -> None:
@@ -148,12 +149,14 @@ class Job:
             try:
                 with self._turn:
                     self._require_all_before(query_id, batch_id)
-                    batches.roll_up(pushes, query_id, batch_id, damaged=self._damaged)
+                    read = batches.roll_up(pushes, query_id, batch_id, damaged=self._damaged)
             except BaseException as error:
                 # Spark makes one long text of it.
                 self._failure = error
                 raise
             self._committed += 1
+            if read is not None and self._settings.source == "kafka":
+                self._read[batch_id] = read
             if self._damaged:
                 _log.warning("damaged files are passed over", files=sorted(self._damaged))
                 self._damaged.clear()
@@ -258,10 +261,10 @@ class Job:
         if self._settings.source != "kafka":
             return
         for progress in query.recentProgress:
-            if progress["batchId"] <= self._told or not progress["numInputRows"]:
+            read = self._read.pop(progress["batchId"], None)
+            if read is None:
                 continue
-            self._told = progress["batchId"]
-            lost = sum(_offsets(one) for one in progress["sources"]) - progress["numInputRows"]
+            lost = sum(_offsets(one) for one in progress["sources"]) - read
             if lost > 0:
                 _log.warning(
                     "Kafka offsets without a record: expired before they were read, or of transactions",
