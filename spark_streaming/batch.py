@@ -163,15 +163,12 @@ class Batches:
         read = pushes.select(
             *of_push,
             f.col("client_instance_id").alias("fallback"),
-            f.octet_length("otlp").alias("bytes"),
+            f.col("otlp").isNull().alias("empty"),
             said.alias("said"),
         ).select(
             *of_push,
             "fallback",
-            "bytes",
-            f.when(f.col("bytes").isNull(), "the record has no value")
-            .otherwise(f.col("said.error"))
-            .alias("reason"),
+            f.when(f.col("empty"), "the record has no value").otherwise(f.col("said.error")).alias("reason"),
             f.explode_outer("said.entries").alias("entry"),
         )
         # A push without any entry is one all the same, of the instance that the source names.
@@ -189,7 +186,6 @@ class Batches:
         names = [name for name in ENTRY_ROWS.names if name not in of_push]
         return read.select(
             *of_push,
-            "bytes",
             "reason",
             *(instead.get(name, f.col(f"entry.{name}")).alias(name) for name in names),
             "entry.additive",

@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-__all__ = ["BUCKET_ROWS", "ENTRY_ROWS", "ROLLUP_ROWS", "RULES", "SERIES_ROWS"]
+__all__ = ["BUCKET_ROWS", "CLIENT_LABELS", "ENTRY_ROWS", "ROLLUP_ROWS", "RULES", "SERIES_ROWS"]
 
 #: How values combine (the catalogue's ``combines``); the position is the code in ``flags`` and ``rule``.
 RULES: Final = ("sum", "rate", "last", "max", "min", "distribution", "none")
@@ -67,6 +67,21 @@ SERIES_ROWS: Final = pa.schema(
     ]
 )
 
+#: What is told of a client instance besides its id, as far as it is known.
+CLIENT_LABELS: Final = (
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "principal",
+    "group_id",
+    "cluster_id",
+    "client_source_address",
+    "client_rack",
+    "group_instance_id",
+    "transactional_id",
+    "broker_id",
+)
+
 #: What one client instance said at one time. A push without any entry has one row, with ``points`` 0, no
 #: gauges, the time at which it was received, and of the labels only the instance.
 ENTRY_ROWS: Final = pa.schema(
@@ -79,22 +94,7 @@ ENTRY_ROWS: Final = pa.schema(
         pa.field("minute", pa.int64(), nullable=False),
         pa.field("client_key", pa.int64(), nullable=False),
         pa.field("client_instance_id", pa.string(), nullable=False),
-        *(
-            pa.field(name, pa.string())
-            for name in (
-                "client_id",
-                "client_software_name",
-                "client_software_version",
-                "principal",
-                "group_id",
-                "cluster_id",
-                "client_source_address",
-                "client_rack",
-                "group_instance_id",
-                "transactional_id",
-                "broker_id",
-            )
-        ),
+        *(pa.field(name, pa.string()) for name in CLIENT_LABELS),
         pa.field("pushes", pa.int32(), nullable=False),
         pa.field("points", pa.int32(), nullable=False),
         pa.field("gauges", pa.binary()),

@@ -14,6 +14,7 @@ from spark_streaming.contributions import ClientState
 from spark_streaming.postgres.staging import stage
 from spark_streaming.postgres.tables import Combination
 from spark_streaming.postgres.values import StoreError
+from spark_streaming.rows import CLIENT_LABELS
 from spark_streaming.watched import WATCHED
 
 __all__ = ["AGGREGATES", "by_instance", "put_labels", "put_states", "states"]
@@ -26,19 +27,6 @@ AGGREGATES: Final[dict[Combination, str]] = {
     "any": "any",
     "newest": "last",
 }
-_LABELS: Final = (
-    "client_id",
-    "client_software_name",
-    "client_software_version",
-    "principal",
-    "group_id",
-    "cluster_id",
-    "client_source_address",
-    "client_rack",
-    "group_instance_id",
-    "transactional_id",
-    "broker_id",
-)
 _STATE: Final = (
     "client_key",
     "minute",
@@ -109,16 +97,23 @@ def put_labels(cursor: psycopg.Cursor[Any], entries: pa.Table) -> None:
     """Keep who clients are, and when they were heard of; see :meth:`Batch.put_clients`."""
     if entries.num_rows == 0:
         return
-    columns = ["client_key", "client_instance_id", *_LABELS, "push_interval_ms", "received_at_ns", "time_ns"]
+    columns = [
+        "client_key",
+        "client_instance_id",
+        *CLIENT_LABELS,
+        "push_interval_ms",
+        "received_at_ns",
+        "time_ns",
+    ]
     stage(cursor, "staged", entries.select(columns))
-    labels = sql.SQL(", ").join(map(sql.Identifier, _LABELS))
+    labels = sql.SQL(", ").join(map(sql.Identifier, CLIENT_LABELS))
     # A push without points has no labels: those that are known stay.
     newest = sql.SQL(", ").join(
         sql.SQL(
             "{0} = CASE WHEN excluded.last_seen >= old.last_seen THEN coalesce(excluded.{0}, old.{0}) "
             "ELSE coalesce(old.{0}, excluded.{0}) END"
         ).format(sql.Identifier(name))
-        for name in _LABELS
+        for name in CLIENT_LABELS
     )
     cursor.execute(
         sql.SQL(
