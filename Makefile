@@ -82,8 +82,12 @@ pictures: setup ## Draw the dashboards into docs/images, with Grafana's componen
 clean: ## Remove what was built in this folder (the cache folder stays)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11 --all-extras pyproject.toml
+LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
+IMAGE_LOCK := $(LOCK) --no-annotate --constraint requirements.lock
 
-lock: ## Lock the dependencies of pyproject.toml anew, with hashes
-	@$(LOCK) --output-file requirements.lock
-	@$(LOCK) --group dev --output-file requirements-dev.lock
+lock: ## Lock the dependencies of pyproject.toml anew, with hashes: all, for development, and those of each image
+	@$(LOCK) --all-extras pyproject.toml --output-file requirements.lock
+	@$(LOCK) --all-extras pyproject.toml --group dev --output-file requirements-dev.lock
+	@$(IMAGE_LOCK) pyproject.toml --extra kafka-topic --extra spool-files --output-file deploy/images/receiver/requirements.lock
+	@$(IMAGE_LOCK) pyproject.toml --extra rollup --output-file deploy/images/rollup/requirements.lock
+	@$(LOCK) --no-annotate deploy/images/build.in --output-file deploy/images/build.lock

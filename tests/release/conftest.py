@@ -1,0 +1,72 @@
+"""The distributions, built once from this tree, and environments with nothing else in them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+TREE = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distributions:
+    """What a release is made of.
+
+    Attributes:
+        sdist: The source distribution, from the tree.
+        wheel: The wheel, from the tree.
+        unpacked: The sdist's only folder.
+        sdist_again: An sdist made of the unpacked one.
+        wheel_again: A wheel made of the unpacked one.
+    """
+
+    sdist: Path
+    wheel: Path
+    unpacked: Path
+    sdist_again: Path
+    wheel_again: Path
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
+    """Both distributions from the tree, and both again from the sdist."""
+    folder = tmp_path_factory.mktemp("dist")
+    sdist, wheel = _build(TREE, folder / "first")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder / "unpacked", filter="data")
+    (unpacked,) = (folder / "unpacked").iterdir()
+    sdist_again, wheel_again = _build(unpacked, folder / "second")
+    return Distributions(
+        sdist=sdist, wheel=wheel, unpacked=unpacked, sdist_again=sdist_again, wheel_again=wheel_again
+    )
+
+
+def _build(source: Path, folder: Path) -> tuple[Path, Path]:
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "--directory", folder],
+        cwd=source,
+        check=True,
+        stdout=subprocess.DEVNULL,
+        timeout=60,
+    )
+    (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    return sdist, wheel
+
+
+def install(folder: Path, lock: Path, wheel: Path) -> Path:
+    """Make an environment with what ``lock`` names, by hash, and the wheel; the result is its ``bin``."""
+    uv = Path(sys.executable).with_name("uv")
+    environment = str(folder / "environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True, timeout=60)
+    for what in (
+        ["pip", "sync", "--quiet", "--require-hashes", "--python", environment, str(lock)],
+        ["pip", "install", "--quiet", "--no-deps", "--offline", "--python", environment, str(wheel)],
+        ["pip", "check", "--quiet", "--python", environment],
+    ):
+        subprocess.run([uv, *what], check=True, timeout=300)
+    return Path(environment) / "bin"

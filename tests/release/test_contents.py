@@ -1,0 +1,97 @@
+"""What is in the distributions: the programs with their data, and nothing that only this tree needs."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+import tomllib
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+from tests.release.conftest import TREE, Distributions
+
+PACKAGES = ("receiver", "plugins", "spark_streaming")
+#: Read by programs at run time, so that a package without one starts and then fails.
+DATA = (
+    "receiver/catalogue/standard_metrics.json",
+    "spark_streaming/standard_metrics.json",
+    "spark_streaming/log4j2.properties",
+    "spark_streaming/decoder/pom.xml",
+    "spark_streaming/findings/software_versions.json",
+    *(f"{package}/py.typed" for package in PACKAGES),
+)
+IGNORED = {"__pycache__"}
+
+
+def content_of(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def version_of_the_project() -> str:
+    version: str = tomllib.loads((TREE / "pyproject.toml").read_text())["project"]["version"]
+    return version
+
+
+def test_the_wheel_has_each_file_of_the_packages_and_nothing_else(built: Distributions) -> None:
+    shipped = {name for name in content_of(built.wheel) if ".dist-info/" not in name}
+    there = {
+        str(file.relative_to(TREE))
+        for package in PACKAGES
+        for file in (TREE / package).rglob("*")
+        if file.is_file() and IGNORED.isdisjoint(file.parts)
+    }
+    assert shipped == there
+    assert shipped.issuperset(DATA)
+    assert any(name.startswith("spark_streaming/postgres/schema/") for name in shipped)
+    assert any(name.startswith("spark_streaming/findings/sql/") for name in shipped)
+    assert any(name.endswith(".java") for name in shipped)
+
+
+def test_the_rollup_has_a_copy_of_the_catalogue_as_it_is_shipped_alone(built: Distributions) -> None:
+    content = content_of(built.wheel)
+    catalogue = content["receiver/catalogue/standard_metrics.json"]
+    assert content["spark_streaming/standard_metrics.json"] == catalogue
+    assert (built.unpacked / "spark_streaming/standard_metrics.json").read_bytes() == catalogue
+
+
+def test_the_sdist_gives_the_same_wheel_and_the_same_sdist(built: Distributions) -> None:
+    assert content_of(built.wheel_again) == content_of(built.wheel)
+    with tarfile.open(built.sdist) as first, tarfile.open(built.sdist_again) as second:
+        assert second.getnames() == first.getnames()
+
+
+def test_the_sdist_has_no_tests_and_no_benchmarks(built: Distributions) -> None:
+    beside = {entry.name for entry in built.unpacked.iterdir()}.difference(PACKAGES)
+    assert beside == {
+        ".gitignore",
+        "CHANGELOG.md",
+        "PKG-INFO",
+        "README.md",
+        "SECURITY.md",
+        "pyproject.toml",
+        "requirements.lock",
+    }
+
+
+def test_the_version_is_that_of_pyproject_and_heads_the_changelog(built: Distributions) -> None:
+    version = version_of_the_project()
+    assert built.wheel.name == f"kafka_client_telemetry-{version}-py3-none-any.whl"
+    assert built.sdist.name == f"kafka_client_telemetry-{version}.tar.gz"
+    headings = re.findall(
+        r"^## \[(.+?)\] - (Unreleased|\d{4}-\d\d-\d\d)$", (TREE / "CHANGELOG.md").read_text(), re.M
+    )
+    assert headings[0][0] == version
+    assert all(date != "Unreleased" for _, date in headings[1:])
+
+
+def test_the_metadata_name_the_command_the_plugins_and_the_extras(built: Distributions) -> None:
+    content = content_of(built.wheel)
+    folder = f"kafka_client_telemetry-{version_of_the_project()}.dist-info"
+    entry_points = content[f"{folder}/entry_points.txt"].decode()
+    assert "kafka-telemetry = receiver.cli:main" in entry_points
+    project = tomllib.loads((TREE / "pyproject.toml").read_text())["project"]
+    metadata = Parser().parsestr(content[f"{folder}/METADATA"].decode())
+    assert metadata.get_all("Provides-Extra") == sorted(project["optional-dependencies"])
+    assert metadata["Requires-Python"] == project["requires-python"]
