@@ -14,6 +14,7 @@ from tests.testbed.prerequisites import Tool
 
 HERE = Path(__file__).parent
 DASHBOARDS = HERE.parent / "dashboards"
+EXAMPLES = HERE.parent / "examples" / "recipes"
 
 #: What the recipes pin; the files beside this one hold the same numbers (pom.xml, go.mod, package.json).
 KAFKA_VERSION = "4.4.0"
@@ -130,6 +131,24 @@ GRAFANA_UI = Part(
     sources=(DASHBOARDS / "panels",),
     tools=(prerequisites.NODE, prerequisites.CHROMIUM),
 )
+COMPOSE = Part(
+    name="compose",
+    about="the compose specification's reference loader by Go",
+    sources=(EXAMPLES / "compose",),
+    tools=(prerequisites.GO, prerequisites.SETPRIV),
+)
+EXAMPLES_COLLECTOR = Part(
+    name="examples-collector",
+    about=f"OpenTelemetry Collector {COLLECTOR_VERSION} with the examples' exporters by Go",
+    sources=(EXAMPLES / "collector",),
+    tools=(prerequisites.GO, prerequisites.SETPRIV),
+)
+EXAMPLES_KAFKA = Part(
+    name="examples-kafka",
+    about="Apache Kafka with its tools, of the examples' image, from Maven Central",
+    sources=(EXAMPLES / "kafka",),
+    tools=(prerequisites.JAVA, prerequisites.MAVEN),
+)
 #: Come from the machine; nothing is built.
 HAPROXY = Part(
     name="haproxy",
@@ -146,6 +165,8 @@ GROUPS: Mapping[str, tuple[Part, ...]] = {
     "prometheus": (PROMETHEUS,),
     "grafana-schema": (GRAFANA_SCHEMA,),
     "grafana-ui": (GRAFANA_UI,),
+    "compose": (COMPOSE,),
+    "examples": (COMPOSE, EXAMPLES_COLLECTOR, EXAMPLES_KAFKA),
     "haproxy": (HAPROXY,),
     "network": (NETWORK,),
 }

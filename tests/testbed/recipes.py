@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.testbed import cache, kafka_image, parts, prerequisites
 from tests.testbed.commands import run
-from tests.testbed.parts import DASHBOARDS, HERE, Part
+from tests.testbed.parts import DASHBOARDS, EXAMPLES, HERE, Part
 
 Progress = Callable[[str], None]
 
@@ -19,9 +19,9 @@ Progress = Callable[[str], None]
 _one_go_build = threading.Lock()
 
 
-def _build_kafka(folder: Path) -> None:
+def _fetch_jars(source: Path, folder: Path) -> None:
     pom = folder / "pom.xml"
-    shutil.copy(HERE / "kafka" / "pom.xml", pom)
+    shutil.copy(source / "pom.xml", pom)
     run(
         [
             "mvn",
@@ -34,6 +34,10 @@ def _build_kafka(folder: Path) -> None:
             f"-DoutputDirectory={folder / 'jars'}",
         ]
     )
+
+
+def _build_kafka(folder: Path) -> None:
+    _fetch_jars(HERE / "kafka", folder)
 
 
 def _build_java_programs(folder: Path) -> None:
@@ -62,6 +66,19 @@ def _build_prometheus(folder: Path) -> None:
     # Without the clouds' service discoveries, whose clients are most of what would be compiled.
     server = "github.com/prometheus/prometheus/cmd/prometheus"
     _build_with_go(HERE / "prometheus", folder / "prometheus", server, "-tags", "remove_all_sd")
+
+
+def _build_compose(folder: Path) -> None:
+    loader = "github.com/compose-spec/compose-go/v2/cmd"
+    _build_with_go(EXAMPLES / "compose", folder / "compose-spec", loader)
+
+
+def _build_examples_collector(folder: Path) -> None:
+    _build_with_go(EXAMPLES / "collector", folder / "otelcol")
+
+
+def _build_examples_kafka(folder: Path) -> None:
+    _fetch_jars(EXAMPLES / "kafka", folder)
 
 
 def _npm_ci(folder: Path) -> None:
@@ -97,6 +114,9 @@ _BUILD: Mapping[Part, Callable[[Path], None]] = {
     parts.COLLECTOR: _build_collector,
     parts.FRANZ_CLIENT: _build_franz_client,
     parts.PROMETHEUS: _build_prometheus,
+    parts.COMPOSE: _build_compose,
+    parts.EXAMPLES_COLLECTOR: _build_examples_collector,
+    parts.EXAMPLES_KAFKA: _build_examples_kafka,
     parts.GRAFANA_SCHEMA: _install_grafana_schema,
     parts.GRAFANA_UI: _build_grafana_ui,
 }
