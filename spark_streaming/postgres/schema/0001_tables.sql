@@ -215,7 +215,8 @@ CREATE INDEX client_state_instance ON client_state (client_instance_id);
 CREATE INDEX client_state_client_id ON client_state (client_id);
 CREATE INDEX client_state_principal ON client_state (principal);
 CREATE INDEX client_state_group_id ON client_state (group_id);
-CREATE INDEX client_state_to_carry ON client_state (client_key) WHERE NOT terminated AND covered_until < carry_to;
+-- Where the least of them stands is up to where counts are whole (view progress).
+CREATE INDEX client_state_to_carry ON client_state (covered_until) WHERE NOT terminated AND covered_until < carry_to;
 
 CREATE TABLE catalogue (
     metric text PRIMARY KEY,

@@ -1,9 +1,28 @@
 -- The interface for Grafana and whoever else reads (docs/rollup-tables.md). Each column of a filter is a
 -- plain column of a base table, so that the planner can push what is asked for down to its indexes.
 
-CREATE FUNCTION minutes_passed(bucket timestamptz, whole integer) RETURNS double precision
-LANGUAGE sql STABLE PARALLEL SAFE
-RETURN greatest(1, least(whole, floor(extract(epoch FROM now() - bucket) / 60)))::double precision;
+-- Up to where things are rolled up, one row. Counts go on in minutes without a push, so that minutes are whole
+-- where they were carried to for every client; where nobody is to be carried, up to the newest push.
+CREATE VIEW progress AS SELECT
+    minutes_from, hours_from,
+    least(
+        now(),
+        coalesce(
+            (
+                SELECT to_timestamp((min(covered_until) + 1) * 60)
+                FROM client_state WHERE NOT terminated AND covered_until < carry_to
+            ),
+            (
+                SELECT newest_received_at FROM ledger
+                WHERE newest_received_at IS NOT NULL ORDER BY committed_at DESC LIMIT 1
+            )
+        )
+    ) AS whole_until
+FROM horizon;
+
+-- For the views below, whose plans it keeps short.
+CREATE FUNCTION whole_until() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
+AS 'SELECT whole_until FROM telemetry.progress';
 
 DO $$
 DECLARE
@@ -20,13 +39,17 @@ DECLARE
             s.metric, s.cluster_id, s.client_software_name, s.client_software_version,
             s.client_id, s.principal, s.group_id, s.topic, s.node_id, s.node_role
     $columns$;
+    -- Of a bucket that is not over, the minutes that are rolled up.
+    passed constant text := $columns$
+            greatest(1, least(%1$s, floor(extract(epoch FROM (SELECT telemetry.whole_until()) - r.bucket) / 60)))::float8
+    $columns$;
     fleet constant text := 's.metric, s.cluster_id, s.client_software_name, s.client_software_version';
 BEGIN
     FOR grain IN
         SELECT * FROM (VALUES
             ('1m', '1'),
-            ('1h', 'telemetry.minutes_passed(r.bucket, 60)'),
-            ('1d', 'telemetry.minutes_passed(r.bucket, 1440)')
+            ('1h', format(passed, 60)),
+            ('1d', format(passed, 1440))
         ) AS grains (name, minutes)
     LOOP
         EXECUTE format(

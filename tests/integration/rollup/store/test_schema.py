@@ -78,7 +78,7 @@ def test_the_reader_reads_the_interface_only(database: str) -> None:
         connection.execute(f"DROP OWNED BY {READER}; DROP ROLE {READER}".encode())
     views = {name for name, view in tables if view}
     assert readable == views | {"catalogue", "software", "finding", "ledger"}
-    assert len(views) == 18
+    assert len(views) == 19
 
 
 def test_rights_that_are_missing_are_named(database: str) -> None:
