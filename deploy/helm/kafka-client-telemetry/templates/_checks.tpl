@@ -1,0 +1,164 @@
+{{/* What values must fulfil together. Each mistake is one line: the field, its value, the fix. */}}
+
+{{- define "kafka-client-telemetry.checks.receiver" -}}
+{{- $config := .Values.config -}}
+{{- if or .Values.sidecar.enabled .Values.gateway.enabled -}}
+{{- if regexMatch "^(127\\.|localhost:|\\[::1\\])" $config.rest.bind -}}
+{{- fail (printf "config.rest.bind: %s: the kubelet and Prometheus ask from outside of the pod; bind 0.0.0.0:8642, or [::]:8642 with IPv6" $config.rest.bind) -}}
+{{- end -}}
+{{- range list "livez" "readyz" -}}
+{{- if not (has . ($config.rest.open | default (list "livez" "readyz"))) -}}
+{{- fail (printf "config.rest.open: %s: the kubelet asks without a token; add %s" (toJson $config.rest.open) .) -}}
+{{- end -}}
+{{- end -}}
+{{- if eq (($config.rest.tls | default dict).client_auth | default "none") "required" -}}
+{{- fail "config.rest.tls.client_auth: required: the kubelet shows no certificate; ask with requested" -}}
+{{- end -}}
+{{- $ports := dict -}}
+{{- range $index, $listener := .Values.sidecar.enabled | ternary $config.listeners list -}}
+{{- $port := include "kafka-client-telemetry.port" $listener.bind -}}
+{{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" $port "field" (printf "config.listeners[%d].bind" $index)) -}}
+{{- end -}}
+{{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" (include "kafka-client-telemetry.restPort" .) "field" "config.rest.bind") -}}
+{{- with include "kafka-client-telemetry.prometheusPort" . -}}
+{{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" . "field" "config.plugins: bind of type prometheus") -}}
+{{- end -}}
+{{- end -}}
+{{- range $index, $plugin := $config.plugins -}}
+{{- include "kafka-client-telemetry.checks.secrets" (dict "field" (printf "config.plugins[%d]" $index) "value" $plugin) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Remembers a port, and fails if another field has it: (dict "ports" {} "port" "8642" "field" "..."). */}}
+{{- define "kafka-client-telemetry.checks.port" -}}
+{{- with get .ports .port -}}
+{{- fail (printf "%s: %s: the port is that of %s too; give each one of its own" $.field $.port .) -}}
+{{- end -}}
+{{- if or (lt (int .port) 1024) (gt (int .port) 65535) -}}
+{{- fail (printf "%s: %s: the receiver has no right to ports below 1024; give 1024 to 65535" .field .port) -}}
+{{- end -}}
+{{- $_ := set .ports .port .field -}}
+{{- end -}}
+
+{{/* Fails where a secret stands as text: it would land in a ConfigMap. (dict "field" "config.plugins[0]" "value" {}). */}}
+{{- define "kafka-client-telemetry.checks.secrets" -}}
+{{- $field := .field -}}
+{{- range $key, $value := .value -}}
+{{- if kindIs "map" $value -}}
+{{- include "kafka-client-telemetry.checks.secrets" (dict "field" (printf "%s.%s" $field $key) "value" $value) -}}
+{{- else if and (kindIs "string" $value) (regexMatch "(?i)(password|secret|token$|authorization|cookie|api.?key|jaas|credential)" $key) -}}
+{{- fail (printf "%s.%s: a secret as text would land in a ConfigMap; give {file: PATH}, and mount its Secret by secretMounts" $field $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "kafka-client-telemetry.checks.sidecar" -}}
+{{- $broker := .Values.sidecar.broker -}}
+{{- if .Values.sidecar.enabled -}}
+{{- $given := hasKey (.Values.config.broker | default dict) "id" -}}
+{{- range .Values.extraEnv -}}
+{{- if eq .name "KAFKA_TELEMETRY_BROKER__ID" }}{{ $given = true }}{{ end -}}
+{{- end -}}
+{{- if and (eq $broker.idFrom "config") (not $given) -}}
+{{- fail "sidecar.broker.idFrom: config: nothing says the broker's node id; give config.broker.id, or KAFKA_TELEMETRY_BROKER__ID in extraEnv" -}}
+{{- end -}}
+{{- if and (ne $broker.idFrom "config") $given -}}
+{{- fail (printf "sidecar.broker.idFrom: %s: a broker id is given in config or extraEnv too; leave that out, or set sidecar.broker.idFrom to config" $broker.idFrom) -}}
+{{- end -}}
+{{- if and (has $broker.idFrom (list "podLabel" "podAnnotation")) (not $broker.key) -}}
+{{- fail (printf "sidecar.broker.key: \"\": required with idFrom %s; give the key that has the broker's node id" $broker.idFrom) -}}
+{{- end -}}
+{{- if not .Values.config.listeners -}}
+{{- fail "config.listeners: []: a sidecar needs one for each advertised listener of its broker; give name, bind and upstream" -}}
+{{- end -}}
+{{- end -}}
+{{- if .Values.exampleBroker.enabled -}}
+{{- if not .Values.sidecar.enabled -}}
+{{- fail "sidecar.enabled: false: exampleBroker's pods have sidecars; set it to true" -}}
+{{- end -}}
+{{- range $index, $listener := .Values.config.listeners -}}
+{{- if hasPrefix "SASL" ($listener.security_protocol | default "PLAINTEXT") -}}
+{{- fail (printf "config.listeners[%d].security_protocol: %s: exampleBroker has no logins; give PLAINTEXT or SSL, or bring a broker of your own" $index $listener.security_protocol) -}}
+{{- end -}}
+{{- end -}}
+{{- $least := add .Values.exampleBroker.shutdownSeconds (include "kafka-client-telemetry.drainSeconds" .) -}}
+{{- if lt (int (include "kafka-client-telemetry.example.graceSeconds" .)) (int $least) -}}
+{{- fail (printf "exampleBroker.terminationGracePeriodSeconds: %d: less than shutdownSeconds and config.drain.timeout_s; give %d at least" (int .Values.exampleBroker.terminationGracePeriodSeconds) $least) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "kafka-client-telemetry.checks.gateway" -}}
+{{- if .Values.gateway.enabled -}}
+{{- if not .Values.gateway.brokers -}}
+{{- fail "gateway.brokers: []: a gateway needs the brokers that it stands before; give id, upstream and port of each" -}}
+{{- end -}}
+{{- $ids := dict -}}
+{{- $ports := dict (include "kafka-client-telemetry.restPort" .) "config.rest.bind" -}}
+{{- with include "kafka-client-telemetry.prometheusPort" . }}{{ $_ := set $ports . "config.plugins: bind of type prometheus" }}{{ end -}}
+{{- range $index, $broker := .Values.gateway.brokers -}}
+{{- $field := printf "gateway.brokers[%d]" $index -}}
+{{- with get $ids (int .id | toString) -}}
+{{- fail (printf "%s.id: %d: the id of %s too; give each broker's own node.id" $field (int $broker.id) .) -}}
+{{- end -}}
+{{- $_ := set $ids (int .id | toString) $field -}}
+{{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" (int .port | toString) "field" (printf "%s.port" $field)) -}}
+{{- end -}}
+{{- $least := add .Values.gateway.preStopSeconds (include "kafka-client-telemetry.drainSeconds" .) -}}
+{{- if lt (int (include "kafka-client-telemetry.gateway.graceSeconds" .)) (int $least) -}}
+{{- fail (printf "gateway.terminationGracePeriodSeconds: %d: less than preStopSeconds and config.drain.timeout_s; give %d at least" (int .Values.gateway.terminationGracePeriodSeconds) $least) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "kafka-client-telemetry.checks.rollup" -}}
+{{- $rollup := .Values.rollup -}}
+{{- $config := $rollup.config -}}
+{{- if $rollup.enabled -}}
+{{- if hasKey $config "postgres" -}}
+{{- fail "rollup.config.postgres: a URL with its password would land in a ConfigMap; leave it out, and name a Secret in rollup.postgres.secretName" -}}
+{{- end -}}
+{{- if not $rollup.postgres.secretName -}}
+{{- fail "rollup.postgres.secretName: \"\": required: the Secret that has PostgreSQL's URL; kubectl create secret generic telemetry-postgres --from-literal=url=postgresql://..." -}}
+{{- end -}}
+{{- include "kafka-client-telemetry.checks.secrets" (dict "field" "rollup.config.kafka.options" "value" (($config.kafka | default dict).options | default dict)) -}}
+{{- if eq $config.source "kafka" -}}
+{{- range list "bootstrap_servers" "topic" -}}
+{{- if not (get ($config.kafka | default dict) .) -}}
+{{- fail (printf "rollup.config.kafka.%s: required with rollup.config.source kafka; give it, or set source to spool_files" .) -}}
+{{- end -}}
+{{- end -}}
+{{- else if not (or $rollup.spool.existingClaim $rollup.extraVolumeMounts) -}}
+{{- fail "rollup.spool.existingClaim: \"\": with rollup.config.source spool_files the roll-up has to see the receivers' folder; name the claim that they write to" -}}
+{{- end -}}
+{{- if not $config.checkpoint -}}
+{{- fail "rollup.config.checkpoint: required; give /var/lib/kafka-telemetry/checkpoint, or a URL such as s3a://bucket/checkpoint" -}}
+{{- end -}}
+{{- if and (not $rollup.persistence.enabled) (not (regexMatch "^[a-z0-9]+://" $config.checkpoint)) (not $rollup.extraVolumeMounts) -}}
+{{- fail (printf "rollup.persistence.enabled: false: the checkpoint %s would be lost with the pod; set it to true, or give rollup.config.checkpoint as a URL such as s3a://bucket/checkpoint" $config.checkpoint) -}}
+{{- end -}}
+{{- if and $rollup.submit.enabled (eq $rollup.kind "SparkApplication") -}}
+{{- fail "rollup.submit.enabled: true: the Spark operator submits by itself; leave it out with rollup.kind SparkApplication" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "kafka-client-telemetry.checks.others" -}}
+{{- $monitoring := .Values.monitoring -}}
+{{- if and $monitoring.serviceMonitor.enabled $monitoring.podMonitor.enabled -}}
+{{- fail "monitoring.podMonitor.enabled: true: with serviceMonitor everything would be scraped twice; enable one of them" -}}
+{{- end -}}
+{{- if or $monitoring.serviceMonitor.enabled $monitoring.podMonitor.enabled -}}
+{{- if not (or .Values.gateway.enabled (and .Values.sidecar.enabled (include "kafka-client-telemetry.sidecar.podSelector" .))) -}}
+{{- fail "sidecar.podSelector: {}: nothing says which pods to scrape; give the labels of the broker's pods" -}}
+{{- end -}}
+{{- if not (or (has "metrics" (.Values.config.rest.open | default list)) $monitoring.bearerToken.secretName) -}}
+{{- fail "monitoring.bearerToken.secretName: \"\": /metrics asks for a token; name its Secret, or add metrics to config.rest.open" -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.dashboards -}}
+{{- if and .grafanaDashboards.enabled .configMaps.namespace (ne .configMaps.namespace $.Release.Namespace) -}}
+{{- fail (printf "dashboards.configMaps.namespace: %s: a GrafanaDashboard reads its ConfigMap in the release's namespace; leave it empty" .configMaps.namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,126 @@
+{{/* The receiver's container, of sidecars and of gateways: its configuration, ports, probes, volumes. */}}
+
+{{/* The port of `host:port`. */}}
+{{- define "kafka-client-telemetry.port" -}}
+{{- regexFind "[0-9]+$" . -}}
+{{- end -}}
+
+{{- define "kafka-client-telemetry.restPort" -}}
+{{- include "kafka-client-telemetry.port" .Values.config.rest.bind -}}
+{{- end -}}
+
+{{/* The port that the plugin `prometheus` is scraped at; empty without it. */}}
+{{- define "kafka-client-telemetry.prometheusPort" -}}
+{{- range .Values.config.plugins -}}
+{{- if and (eq .type "prometheus") .bind -}}{{- include "kafka-client-telemetry.port" .bind -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "kafka-client-telemetry.restScheme" -}}
+{{- if .Values.config.rest.tls }}HTTPS{{ else }}HTTP{{ end -}}
+{{- end -}}
+
+{{- define "kafka-client-telemetry.drainSeconds" -}}
+{{- (.Values.config.drain | default dict).timeout_s | default 10 | ceil | int -}}
+{{- end -}}
+
+{{/* What the receiver reads: (dict "root" $), and "broker" and "listeners" in place of those in `config`. */}}
+{{- define "kafka-client-telemetry.receiverConfig" -}}
+{{- $config := deepCopy .root.Values.config -}}
+{{- with .broker }}{{ $_ := set $config "broker" (merge dict . ($config.broker | default dict)) }}{{ end -}}
+{{- with .listeners }}{{ $_ := set $config "listeners" . }}{{ end -}}
+{{- $tokens := $config.rest.tokens | default list -}}
+{{- range .root.Values.tokens -}}
+{{- $tokens = append $tokens (dict "name" .name "role" .role "file" (printf "/run/secrets/kafka-telemetry/tokens/%s" .name)) -}}
+{{- end -}}
+{{- if not (or $tokens $config.rest.clients) -}}
+{{- /* Off loopback somebody has to be named. This digest is of no token that anybody could know: nobody gets in. */ -}}
+{{- $tokens = list (dict "name" "nobody" "role" "viewer" "sha256" (repeat 64 "0")) -}}
+{{- end -}}
+{{- with $tokens }}{{ $_ := set $config.rest "tokens" . }}{{ end -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{/* The container but for its name and kind: (dict "root" $ "listeners" [...] "portName" "kafka" "env" [...] "dataVolume" "..." "dataSubPath" "..."). */}}
+{{- define "kafka-client-telemetry.receiverContainer" -}}
+{{- $values := .root.Values -}}
+image: {{ include "kafka-client-telemetry.image" (dict "root" .root "image" $values.image) }}
+imagePullPolicy: {{ $values.image.pullPolicy }}
+args: [serve, --config, /etc/kafka-telemetry/config.yaml]
+workingDir: /var/lib/kafka-telemetry
+{{- with concat (.env | default list) $values.extraEnv }}
+env:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.envFrom }}
+envFrom:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+ports:
+  {{- range .ports }}
+  - {name: {{ .name }}, containerPort: {{ .port }}, protocol: TCP}
+  {{- end }}
+  - {name: rest, containerPort: {{ include "kafka-client-telemetry.restPort" .root }}, protocol: TCP}
+  {{- with include "kafka-client-telemetry.prometheusPort" .root }}
+  - {name: prometheus, containerPort: {{ . }}, protocol: TCP}
+  {{- end }}
+{{ include "kafka-client-telemetry.probes" .root | trim }}
+resources:
+  {{- toYaml $values.resources | nindent 2 }}
+securityContext:
+  {{- toYaml $values.containerSecurityContext | nindent 2 }}
+volumeMounts:
+  - {name: kafka-telemetry-config, mountPath: /etc/kafka-telemetry, readOnly: true}
+  - name: {{ .dataVolume | default "kafka-telemetry-data" }}
+    mountPath: /var/lib/kafka-telemetry
+    {{- with .dataSubPath }}
+    subPath: {{ . }}
+    {{- end }}
+  - {name: kafka-telemetry-tmp, mountPath: /tmp}
+  {{- if $values.tokens }}
+  - {name: kafka-telemetry-tokens, mountPath: /run/secrets/kafka-telemetry/tokens, readOnly: true}
+  {{- end }}
+  {{- with include "kafka-client-telemetry.secretVolumeMounts" (dict "mounts" $values.secretMounts) | trim }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  {{- with $values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}
+
+{{/* Ports by number: of sidecars, not every Kubernetes finds a port by its name. */}}
+{{- define "kafka-client-telemetry.probes" -}}
+{{- range $kind, $path := dict "startup" "/livez" "liveness" "/livez" "readiness" "/readyz" }}
+{{ $kind }}Probe:
+  httpGet: {path: {{ $path }}, port: {{ include "kafka-client-telemetry.restPort" $ }}, scheme: {{ include "kafka-client-telemetry.restScheme" $ }}}
+  {{- toYaml (index $.Values.probes $kind) | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Its volumes: (dict "root" $ "configMap" "..." "key" "config.yaml" "data" {}); "data" is the data volume's source, if it is not somewhere else. */}}
+{{- define "kafka-client-telemetry.receiverVolumes" -}}
+- name: kafka-telemetry-config
+  configMap:
+    name: {{ .configMap }}
+    items: [{key: {{ .key }}, path: config.yaml}]
+{{- with .data }}
+- name: kafka-telemetry-data
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+- name: kafka-telemetry-tmp
+  emptyDir: {sizeLimit: 64Mi}
+{{- with .root.Values.tokens }}
+- name: kafka-telemetry-tokens
+  projected:
+    sources:
+      {{- range . }}
+      - secret:
+          name: {{ .secretName }}
+          items: [{key: {{ .key }}, path: {{ .name }}}]
+      {{- end }}
+{{- end }}
+{{ include "kafka-client-telemetry.secretVolumes" (dict "mounts" .root.Values.secretMounts) | trim }}
+{{- with .root.Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
