@@ -48,7 +48,7 @@ def test_findings_that_exist_are_alerted_on_but_for_versions_that_are_merely_old
 
 
 def test_the_receivers_metrics_are_those_that_it_documents() -> None:
-    documented = set(re.findall(r"kafka_telemetry_\w+", (DOCS / "docs" / "rest.md").read_text()))
+    documented = set(re.findall(r"kafka_telemetry_\w+", (DOCS / "docs" / "receiver-metrics.md").read_text()))
     asked = set(
         re.findall(r"kafka_telemetry_\w+", f"{RULES} {DASHBOARDS['receiver']} {DASHBOARDS['versions']}")
     )
