@@ -1,0 +1,31 @@
+#!/bin/bash
+# What the roll-up's image runs. Spark on Kubernetes starts its pods with `driver` and `executor` and says the rest in
+# variables (its own image is documented in "Running Spark on Kubernetes"); everything else is the command kafka-telemetry.
+set -euo pipefail
+
+case "${1:-}" in
+driver)
+	shift
+	exec spark-submit --deploy-mode client \
+		--conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" \
+		--conf "spark.executorEnv.SPARK_DRIVER_POD_IP=$SPARK_DRIVER_BIND_ADDRESS" "$@"
+	;;
+executor)
+	options=()
+	# SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1 ... in the order of their numbers.
+	while read -r name; do options+=("${!name}"); done < <(compgen -v SPARK_JAVA_OPT_ | sort --version-sort)
+	classes=${SPARK_CONF_DIR:+$SPARK_CONF_DIR:}${SPARK_EXTRA_CLASSPATH:+$SPARK_EXTRA_CLASSPATH:}${SPARK_CLASSPATH:+$SPARK_CLASSPATH:}
+	exec java "${options[@]}" "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
+		-cp "$classes$SPARK_HOME/jars/*" org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
+		--driver-url "$SPARK_DRIVER_URL" \
+		--executor-id "$SPARK_EXECUTOR_ID" \
+		--cores "$SPARK_EXECUTOR_CORES" \
+		--app-id "$SPARK_APPLICATION_ID" \
+		--hostname "$SPARK_EXECUTOR_POD_IP" \
+		--resourceProfileId "$SPARK_RESOURCE_PROFILE_ID" \
+		--podName "$SPARK_EXECUTOR_POD_NAME"
+	;;
+*)
+	exec kafka-telemetry "$@"
+	;;
+esac
