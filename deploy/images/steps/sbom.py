@@ -106,13 +106,13 @@ def _jars(environment: Path) -> Iterator[Component]:
 def _coordinates(jar: Path) -> tuple[str, str, str]:
     """Name, version and group; empty where neither Maven's record in it nor its file name tells."""
     named = _JAR.fullmatch(jar.name)
-    name, version = named.group("name", "version") if named else (jar.stem, "")
+    name, version = (str(named["name"]), str(named["version"])) if named else (jar.stem, "")
     with zipfile.ZipFile(jar) as archive:
         for entry in archive.namelist():
             # A jar that has others in it has their records too.
             if entry.startswith("META-INF/maven/") and entry.endswith(f"/{name}/pom.properties"):
                 found = dict(re.findall(r"^(\w+)=(\S+)", archive.read(entry).decode(), re.MULTILINE))
-                return name, found.get("version", version), found.get("groupId", "")
+                return name, str(found.get("version", version)), str(found.get("groupId", ""))
     return name, version, ""
 
 
