@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.testbed import cache, prerequisites
+from tests.testbed import cache, kubernetes_schemas, prerequisites
 from tests.testbed.prerequisites import Tool
 
 HERE = Path(__file__).parent
@@ -22,6 +22,10 @@ COLLECTOR_VERSION = "0.155.0"
 FRANZ_VERSION = "1.22.2"
 PROMETHEUS_VERSION = "3.15.0"
 GRAFANA_VERSION = "13.2.2"
+HELM_VERSION = "3.22.0"
+KUBECONFORM_VERSION = "0.8.0"
+KUBERNETES_VERSION = "1.36.3"
+ETCD_VERSION = "3.6.8"
 
 
 class NotSetUpError(Exception):
@@ -149,6 +153,27 @@ EXAMPLES_KAFKA = Part(
     sources=(EXAMPLES / "kafka",),
     tools=(prerequisites.JAVA, prerequisites.MAVEN),
 )
+HELM = Part(
+    name="helm",
+    about=f"Helm {HELM_VERSION}, helm-unittest and kubeconform {KUBECONFORM_VERSION} by Go",
+    sources=(HERE / "helm",),
+    tools=(prerequisites.GO, prerequisites.SETPRIV),
+)
+KUBERNETES_SCHEMAS = Part(
+    name="kubernetes-schemas",
+    about=f"JSON schemas of Kubernetes {' and '.join(kubernetes_schemas.RELEASES)} and of custom resources",
+    sources=(
+        HERE / "kubernetes_schemas.py",
+        kubernetes_schemas.REQUIREMENTS,
+        kubernetes_schemas.CRDS,
+    ),
+)
+KUBERNETES = Part(
+    name="kubernetes",
+    about=f"kube-apiserver and kubectl {KUBERNETES_VERSION}, etcd {ETCD_VERSION} by Go",
+    sources=(HERE / "kubernetes" / "go.mod", HERE / "kubernetes" / "go.sum"),
+    tools=(prerequisites.GO, prerequisites.SETPRIV),
+)
 #: Come from the machine; nothing is built.
 HAPROXY = Part(
     name="haproxy",
@@ -167,6 +192,8 @@ GROUPS: Mapping[str, tuple[Part, ...]] = {
     "grafana-ui": (GRAFANA_UI,),
     "compose": (COMPOSE,),
     "examples": (COMPOSE, EXAMPLES_COLLECTOR, EXAMPLES_KAFKA),
+    "helm": (HELM, KUBERNETES_SCHEMAS),
+    "kubernetes": (HELM, KUBERNETES_SCHEMAS, KUBERNETES),
     "haproxy": (HAPROXY,),
     "network": (NETWORK,),
 }

@@ -1,0 +1,122 @@
+"""Owns how Helm, helm-unittest and kubeconform are run, on this project's chart unless told otherwise.
+
+No setting, plugin or cache of the machine's Helm takes part: its folders are of the caller's choice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tests.testbed import kubernetes_schemas, parts
+
+CHART: Final = Path(__file__).parents[2] / "deploy" / "helm" / "kafka-client-telemetry"
+#: What the chart is tried with: a file for each of its features.
+CI_VALUES: Final = tuple(sorted((CHART / "ci").glob("*.yaml")))
+RELEASE: Final = "telemetry"
+NAMESPACE: Final = "kafka"
+
+_TIMEOUT_S: Final = 60.0
+
+Manifest = Mapping[str, Any]
+
+
+class HelmError(Exception):
+    """Helm or one of its companions failed; the message is what it said."""
+
+
+class Helm:
+    """Helm with folders of its own.
+
+    Args:
+        folder: Where it may write.
+        kubeconfig: The cluster that it talks to; None: it reaches none.
+    """
+
+    def __init__(self, folder: Path, kubeconfig: Path | None = None) -> None:
+        folders = {f"HELM_{kind}_HOME": str(folder / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("HELM_", "KUBE"))},
+            **folders,
+            "KUBECONFIG": str(kubeconfig or folder / "none"),
+        }
+
+    def run(self, *arguments: str | Path, program: str = "helm", stdin: str = "") -> str:
+        """What ``helm ARGUMENTS`` prints on standard output, or another program of the part.
+
+        Raises:
+            HelmError: It failed, or took too long.
+        """
+        command = [parts.HELM.require() / program, *arguments]
+        try:
+            done = subprocess.run(
+                command,
+                env=self._environment,
+                input=stdin,
+                capture_output=True,
+                text=True,
+                timeout=_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise HelmError(f"`{program} {arguments[0]}` still ran after {_TIMEOUT_S:g} s") from None
+        if done.returncode:
+            raise HelmError(f"{done.stderr}{done.stdout}".strip())
+        return done.stdout
+
+    def template(self, values: Path | Mapping[str, Any], *arguments: str, chart: Path = CHART) -> str:
+        """The chart's manifests with ``values`` over its own, as one text.
+
+        Raises:
+            HelmError: The values or the templates are wrong.
+        """
+        file, text = (values, "") if isinstance(values, Path) else ("-", yaml.safe_dump(dict(values)))
+        return self.run(
+            "template", RELEASE, chart, "--namespace", NAMESPACE, "--values", file, *arguments, stdin=text
+        )
+
+    def check(self, manifests: str, release: str) -> list[str]:
+        """What kubeconform has against manifests, by the schemas of a release of Kubernetes; strictly.
+
+        A kind that there is no schema of is a complaint too.
+        """
+        schemas = parts.KUBERNETES_SCHEMAS.require()
+        locations = [f"-schema-location={schemas}/{template}" for template in kubernetes_schemas.TEMPLATES]
+        options = ("-strict", "-output=json", "-verbose", f"-kubernetes-version={release}")
+        try:
+            printed = self.run(*options, *locations, "-", program="kubeconform", stdin=manifests)
+        except HelmError as error:
+            printed = str(error)
+        resources = json.loads(printed)["resources"]
+        if not resources:
+            return ["there is nothing to check"]
+        return [
+            f"{one['kind']} {one['name']}: {one['msg'] or one['status']}"
+            for one in resources
+            if one["status"] != "statusValid"
+        ]
+
+
+def parse(manifests: str) -> list[Manifest]:
+    """The objects of a text of manifests."""
+    return [one for one in yaml.load_all(manifests, yaml.CSafeLoader) if one]
+
+
+def of_kind(manifests: Sequence[Manifest], *kinds: str) -> list[Manifest]:
+    """The objects of some kinds."""
+    return [one for one in manifests if one["kind"] in kinds]
+
+
+def pod_templates(manifests: Sequence[Manifest]) -> dict[str, dict[str, Any]]:
+    """The pods that workloads make, by ``Kind/name``: each a pod's ``metadata`` and ``spec``."""
+    found = {}
+    for one in of_kind(manifests, "Deployment", "StatefulSet", "Job", "CronJob"):
+        spec = one["spec"]["jobTemplate"]["spec"] if one["kind"] == "CronJob" else one["spec"]
+        found[f"{one['kind']}/{one['metadata']['name']}"] = spec["template"]
+    return found
