@@ -1,0 +1,107 @@
+"""The receiver's and the roll-up's configurations as JSON schema, made from their types.
+
+Owns what differs from these types in a chart: keys that the chart itself or the environment gives, and
+secrets, which stand as ``{file: PATH}``. It validates nothing itself.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Final
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from receiver.host.discovery import installed_types
+from receiver.host.settings import HostSettings
+from receiver.settings.hostport import HostPort
+from receiver.settings.model import ReceiverSettings
+from spark_streaming.settings import RollupSettings
+
+__all__ = ["configurations"]
+
+#: The plugins that the images have; settings of any other are the receiver's to check.
+_BUILT_IN: Final = ("console", "kafka_topic", "otlp", "prometheus", "spool_files")
+_FILE: Final = {
+    "type": "object",
+    "properties": {"file": {"type": "string", "pattern": "^/"}},
+    "required": ["file"],
+    "additionalProperties": False,
+}
+
+
+class _Schema(GenerateJsonSchema):
+    def function_plain_schema(self, schema: core_schema.PlainValidatorFunctionSchema) -> JsonSchemaValue:
+        # The one type of the settings with a validator of its own.
+        assert schema["function"]["function"].__self__ is HostPort  # type: ignore[union-attr]  # noqa: S101
+        return {"type": "string", "pattern": "^.+:[0-9]{1,5}$"}
+
+
+def configurations() -> dict[str, dict[str, Any]]:
+    """Make the definitions.
+
+    Returns:
+        ``receiverConfig``, ``listenerDefaults``, ``rollupConfig`` and what these refer to, by name.
+    """
+    shapes: dict[str, dict[str, Any]] = {}
+    receiver = _shape(ReceiverSettings, "receiver", shapes)
+    del receiver["required"]
+    # `broker` comes from the chart, or its parts from the environment.
+    shapes["receiver.BrokerSettings"].pop("required")
+    receiver["properties"]["plugins"] = {"type": "array", "items": _plugin(shapes)}
+    receiver["properties"]["rest"] = {"$ref": "receiver.RestSettings"}
+    listener = copy.deepcopy(shapes["receiver.ListenerSettings"])
+    listener["required"] = ["name"]
+    for key in ("bind", "upstream"):
+        del listener["properties"][key]
+    rollup = _shape(RollupSettings, "rollup", shapes)
+    return shapes | {"receiverConfig": receiver, "listenerDefaults": listener, "rollupConfig": rollup}
+
+
+def _plugin(shapes: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """An entry of ``plugins``: by its type, the plugin's own keys and those that every plugin has."""
+    types = installed_types()
+    every = _shape(HostSettings, "plugin", shapes)["properties"]
+    branches = []
+    for name in _BUILT_IN:
+        shape = _shape(types[name].load().Config, name, shapes)
+        shape["properties"] |= {"type": {"const": name}} | every
+        shapes[f"plugin.{name}"] = shape
+        branches.append(
+            {
+                "if": {"properties": {"type": {"const": name}}},
+                "then": {"$ref": f"plugin.{name}"},
+            }
+        )
+    return {
+        "type": "object",
+        "properties": {"type": {"type": "string", "minLength": 1}},
+        "required": ["type"],
+        "allOf": branches,
+    }
+
+
+def _shape(model: type[BaseModel], prefix: str, shapes: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """A model's own schema; what it refers to is put into ``shapes``, with the prefix before its name."""
+    schema = model.model_json_schema(ref_template=prefix + ".{model}", schema_generator=_Schema)
+    for name, definition in schema.pop("$defs", {}).items():
+        shapes[f"{prefix}.{name}"] = _plain(definition)
+    shape: dict[str, Any] = _plain(schema)
+    return shape
+
+
+def _plain(schema: Any, *, names: bool = False) -> Any:
+    """A schema without what is of no use to who writes values; ``names``: its keys are properties' names."""
+    if isinstance(schema, list):
+        return [_plain(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if not names and schema.get("writeOnly"):
+        # Text too: the chart's templates refuse it with a better message than a schema has.
+        return {"description": schema.get("description", ""), "anyOf": [{"type": "string"}, _FILE]}
+    return {
+        key: _plain(value, names=not names and key == "properties")
+        for key, value in schema.items()
+        if names or key not in {"title", "default", "format"}
+    }

@@ -1,0 +1,135 @@
+"""Reads values.yaml with its comments: each value's path, default, description and schema keywords.
+
+Owns the form of these comments. What is made of them is :mod:`deploy.chart.schema`'s and
+:mod:`deploy.chart.readme`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import yaml
+
+__all__ = ["Section", "Value", "ValuesError", "parse"]
+
+_DESCRIPTION: Final = "# -- "
+_KEYWORDS: Final = "# @ "
+
+
+class ValuesError(Exception):
+    """A comment of values.yaml is missing or wrong; the message names the line, the key and the fix."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """One value that a user may set.
+
+    Attributes:
+        path: Its keys, outermost first.
+        default: Its default.
+        description: What it does.
+        keywords: Keywords of JSON schema beyond the type that the default has.
+    """
+
+    path: tuple[str, ...]
+    default: Any
+    description: str
+    keywords: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A mapping whose keys are all known.
+
+    Attributes:
+        path: Its keys, outermost first; empty for the whole.
+        description: What it is about; may be empty.
+        entries: What is in it, as in the file.
+    """
+
+    path: tuple[str, ...]
+    description: str
+    entries: tuple[Section | Value, ...]
+
+    def values(self) -> Iterator[Value]:
+        """All values in it and below it, as in the file."""
+        for entry in self.entries:
+            if isinstance(entry, Section):
+                yield from entry.values()
+            else:
+                yield entry
+
+
+def parse(text: str) -> Section:
+    """Read the values.
+
+    Args:
+        text: What values.yaml holds.
+
+    Returns:
+        The whole as a section.
+
+    Raises:
+        ValuesError: A value has no description, or keywords that are no mapping.
+    """
+    document = yaml.compose(text, Loader=yaml.SafeLoader)
+    assert isinstance(document, yaml.MappingNode), "values.yaml is a mapping"  # noqa: S101
+    return Section(path=(), description="", entries=_entries(document, (), text.splitlines()))
+
+
+def _entries(mapping: yaml.Node, path: tuple[str, ...], lines: list[str]) -> tuple[Section | Value, ...]:
+    found: list[Section | Value] = []
+    for key, node in mapping.value:
+        here = (*path, key.value)
+        comment = _comment(lines, key.start_mark.line)
+        description = " ".join(line for line in comment if not line.startswith(_KEYWORDS))
+        description = description.removeprefix(_DESCRIPTION).replace(" # ", " ")
+        if _documents_keys(node, lines):
+            found.append(Section(path=here, description=description, entries=_entries(node, here, lines)))
+            continue
+        if not description:
+            raise ValuesError(
+                f"values.yaml:{key.start_mark.line + 1}: {'.'.join(here)}: "
+                f"has no comment; write `{_DESCRIPTION}...` above it"
+            )
+        found.append(
+            Value(
+                path=here,
+                default=yaml.SafeLoader("").construct_document(node),
+                description=description,
+                keywords=_keywords(comment, here),
+            )
+        )
+    return tuple(found)
+
+
+def _documents_keys(node: yaml.Node, lines: list[str]) -> bool:
+    """Whether a mapping's keys are described, at any depth; one in braces has no place for comments."""
+    block = isinstance(node, yaml.MappingNode) and not node.flow_style
+    return block and any(
+        _comment(lines, key.start_mark.line) or _documents_keys(below, lines) for key, below in node.value
+    )
+
+
+def _comment(lines: list[str], line: int) -> list[str]:
+    """The lines of the comment above a key, if it is a description."""
+    begin = line
+    while begin and lines[begin - 1].lstrip().startswith("#"):
+        begin -= 1
+    above = [text.strip() for text in lines[begin:line]]
+    first = next((at for at, text in enumerate(above) if text.startswith(_DESCRIPTION)), None)
+    return [] if first is None else above[first:]
+
+
+def _keywords(comment: list[str], path: tuple[str, ...]) -> dict[str, Any]:
+    keywords: dict[str, Any] = {}
+    for line in comment:
+        if not line.startswith(_KEYWORDS):
+            continue
+        read = yaml.safe_load(line.removeprefix(_KEYWORDS))
+        if not isinstance(read, dict):
+            raise ValuesError(f"values.yaml: {'.'.join(path)}: {line}: expected a mapping of schema keywords")
+        keywords |= read
+    return keywords

@@ -1,0 +1,37 @@
+"""Owns which files are made of values.yaml, and how they are written: the same bytes for the same values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from deploy.chart.readme import with_table
+from deploy.chart.schema import schema
+from deploy.chart.values import parse
+
+__all__ = ["CHART", "files", "write"]
+
+CHART: Final = Path(__file__).parents[1] / "helm" / "kafka-client-telemetry"
+
+
+def files() -> Iterator[tuple[str, str]]:
+    """Each file's name in the chart's folder, with what belongs into it.
+
+    Raises:
+        ValuesError: A comment of values.yaml is missing or wrong.
+    """
+    values = parse((CHART / "values.yaml").read_text("utf-8"))
+    yield "values.schema.json", json.dumps(schema(values), indent=1, ensure_ascii=False) + "\n"
+    yield "README.md", with_table((CHART / "README.md").read_text("utf-8"), values)
+
+
+def write() -> None:
+    """Write all of them.
+
+    Raises:
+        ValuesError: A comment of values.yaml is missing or wrong.
+    """
+    for name, text in files():
+        (CHART / name).write_text(text, encoding="utf-8")
