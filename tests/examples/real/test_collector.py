@@ -1,0 +1,149 @@
+"""The collector example: what clients push, in Prometheus by its names, and in Kafka for the roll-up."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+import yaml
+
+from tests.examples.compose import EXAMPLES
+from tests.testbed import parts
+from tests.testbed.broker import KafkaBroker
+from tests.testbed.clients import JavaClient, LibrdkafkaClient, Mode
+from tests.testbed.ports import LOOPBACK, free_port, is_open
+from tests.testbed.process import ChildProcess, wait_until
+from tests.testbed.sidecar import Sidecar
+
+EXAMPLE = EXAMPLES / "collector"
+TOPIC = "client-telemetry"
+#: What README.md says of names: as a client pushes it, and in Prometheus.
+NAMES = re.compile(r"^\| `(org\.apache[^`]+)` \| `(\w+)` \|", re.MULTILINE)
+#: What Prometheus adds, and what tells a client's own series apart.
+OF_POINTS = {"__name__", "job", "instance", "node_id", "node_role", "topic", "partition"}
+
+pytestmark = pytest.mark.timeout(400)
+
+
+class Running:
+    """The example's collector and Prometheus, and a sidecar before the testbed's broker."""
+
+    def __init__(self, broker: KafkaBroker, folder: Path) -> None:
+        self.broker = broker
+        otlp, exporter, http, health, rest = (free_port() for _ in range(5))
+        self.prometheus_port = free_port()
+        self.places = {
+            "0.0.0.0:4317": f"{LOOPBACK}:{otlp}",
+            "collector:4317": f"{LOOPBACK}:{otlp}",
+            "0.0.0.0:4318": f"{LOOPBACK}:{http}",
+            "0.0.0.0:9464": f"{LOOPBACK}:{exporter}",
+            "collector:9464": f"{LOOPBACK}:{exporter}",
+            "0.0.0.0:13133": f"{LOOPBACK}:{health}",
+            "0.0.0.0:19092": f"{LOOPBACK}:{broker.listeners[0].advertised_port}",
+            "kafka:9092": broker.bootstrap,
+            "kafka:9093": broker.internal_bootstrap,
+        }
+        self.folder = folder
+        for file in EXAMPLE.glob("*.yaml"):
+            text = file.read_text()
+            for old, new in self.places.items():
+                text = text.replace(old, new)
+            (folder / file.name).write_text(text)
+        self.collector = ChildProcess(
+            "collector",
+            [parts.EXAMPLES_COLLECTOR.require() / "otelcol", "--config", folder / "collector.yaml"],
+            log=folder / "collector.log",
+            cwd=folder,
+        )
+        self.collector.wait_until_ready(
+            lambda: all(map(is_open, (otlp, http, exporter, health))), timeout_s=30
+        )
+        self.prometheus = ChildProcess(
+            "prometheus",
+            [
+                parts.PROMETHEUS.require() / "prometheus",
+                f"--config.file={folder / 'prometheus.yaml'}",
+                f"--storage.tsdb.path={folder / 'prometheus'}",
+                f"--web.listen-address={LOOPBACK}:{self.prometheus_port}",
+            ],
+            log=folder / "prometheus.log",
+            cwd=folder,
+        )
+        config = yaml.safe_load((folder / "receiver.yaml").read_text())
+        self.sidecar = Sidecar(config | {"rest": {"bind": f"{LOOPBACK}:{rest}"}})
+
+    def series(self, selector: str) -> list[dict[str, str]]:
+        """The series that Prometheus has, by their labels."""
+        url = f"http://{LOOPBACK}:{self.prometheus_port}/api/v1/series"
+        answer = httpx.get(url, params={"match[]": selector}, timeout=10, trust_env=False)
+        found: list[dict[str, str]] = answer.raise_for_status().json()["data"]
+        return found
+
+
+@pytest.fixture(scope="module")
+def running(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    broker.create_topic("orders")
+    broker.create_topic(TOPIC)
+    started = Running(broker, tmp_path_factory.mktemp("collector"))
+    with started.sidecar as sidecar:
+        sidecar.put_subscription("everything", ["*"], 1000)
+        bootstrap = sidecar.bootstrap()
+        with (
+            JavaClient(Mode.PRODUCER, bootstrap=bootstrap, topic="orders") as java,
+            LibrdkafkaClient(Mode.CONSUMER, bootstrap=bootstrap, topic="orders") as librdkafka,
+        ):
+            for client in (java, librdkafka):
+                client.wait_for_records(20)
+            yield started
+    started.prometheus.terminate()
+    started.collector.terminate()
+
+
+def test_prometheus_has_clients_by_the_names_that_the_readme_tells(running: Running) -> None:
+    told = NAMES.findall((EXAMPLE / "README.md").read_text())
+    assert len(told) >= 5
+    wait_until(
+        lambda: (
+            {name for _, name in told} <= {one["__name__"] for one in running.series('{job="kafka-clients"}')}
+        ),
+        timeout_s=60,
+        what=f"{told} in Prometheus",
+        every_s=1,
+    )
+    kept = re.search(r"keep_keys\(resource\.attributes, (\[.*\])\)", (EXAMPLE / "collector.yaml").read_text())
+    assert kept is not None
+    clients = [
+        one for one in running.series('{job="kafka-clients"}') if one["__name__"].startswith("org_apache")
+    ]
+    labels = {label for one in clients for label in one}
+    assert labels <= OF_POINTS | set(yaml.safe_load(kept[1]))
+    assert {one["client_software_name"] for one in clients} == {"apache-kafka-java", "confluent-kafka-python"}
+
+
+def test_the_roll_up_reads_what_the_collector_writes(running: Running, database: str) -> None:
+    command: list[str | Path] = [
+        *(Path(sys.executable).with_name("kafka-telemetry"), "rollup", "run", "--once"),
+        *("--config", running.folder / "rollup.yaml", "--postgres", database),
+        *("--checkpoint", running.folder / "checkpoint"),
+    ]
+    shutil.rmtree(running.folder / "checkpoint", ignore_errors=True)
+    rollup = ChildProcess("roll-up", command, log=running.folder / "rollup.log", cwd=running.folder)
+    assert rollup.wait(240) == 0, rollup.log_tail()
+    with psycopg.connect(database) as connection:
+        rows = connection.execute(
+            "SELECT client_id, client_software_name, count(DISTINCT metric) "
+            "FROM telemetry.metric_1m GROUP BY 1, 2"
+        ).fetchall()
+        (dead,) = connection.execute("SELECT count(*) FROM telemetry.dead_letter").fetchone() or (None,)
+    assert dead == 0
+    assert {(client, software) for client, software, _ in rows} == {
+        ("java-producer", "apache-kafka-java"),
+        ("librdkafka-consumer", "confluent-kafka-python"),
+    }
+    assert all(metrics >= 20 for *_, metrics in rows)
