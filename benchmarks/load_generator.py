@@ -254,3 +254,45 @@ def idle_connections(target: str, *, connections: int, seconds: float) -> Iterat
         raise LoadError(f"load idle --target {target}: {problem.strip()}")
     if closed := json.loads(rest)["closed"]:
         raise LoadError(f"{target} closed {closed} of {connections} idle connections")
+
+
+@contextlib.contextmanager
+def pushed_instances(
+    target: str, *, payload: Path, connections: int, instances: int, cpu_of: int
+) -> Iterator[float]:
+    """Let new client instances push once each over few connections, which then stay open and silent.
+
+    Args:
+        target: The sidecar, host:port.
+        payload: File with the Metrics field's bytes, compressed with zstd.
+        connections: How many push one after the other.
+        instances: How many push.
+        cpu_of: The process id to watch.
+
+    Yields:
+        CPU seconds of that process over all gets and pushes.
+
+    Raises:
+        LoadError: A connection failed, or a push was not accepted.
+    """
+    arguments = [
+        f"--target={target}",
+        f"--payload={payload}",
+        f"--connections={connections}",
+        f"--count={instances}",
+        f"--cpu-of={cpu_of}",
+    ]
+    command = [str(build()), "push", "--codec=zstd", "--fresh", "--warmup=0", "--hold=3600", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            line = process.stdout.readline()
+            if not line:
+                raise LoadError(f"load push --target {target}: {process.stderr.read().strip()}")
+            seen = json.loads(line)
+            if seen["pushes_by_error_code"] != {"0": instances}:
+                raise LoadError(f"{target} did not accept every push: {seen['pushes_by_error_code']}")
+            yield seen["cpu_seconds_by_pid"][str(cpu_of)]["total"]
+        finally:
+            process.kill()

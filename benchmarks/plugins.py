@@ -23,7 +23,7 @@ from typing import Any
 
 import structlog
 
-from benchmarks.captured import JAVA_PRODUCER
+from benchmarks.captured import JAVA_PRODUCER, Captured
 from benchmarks.figures import Figure, Results, table
 from receiver.app import GC_THRESHOLDS
 from receiver.host import PluginHost, PluginStatistics, load_plugins
@@ -151,7 +151,7 @@ def _contenders(stack: ExitStack, folder: Path) -> Iterator[Contender]:
     )
 
 
-def captured_pushes(count: int) -> list[Push]:
+def captured_pushes(count: int, captured: Captured = JAVA_PRODUCER) -> list[Push]:
     """Pushes of several instances, as the core hands them over; each with a time of its own."""
     telemetry = ClientTelemetry(
         settings=TelemetrySettings(),
@@ -160,7 +160,7 @@ def captured_pushes(count: int) -> list[Push]:
         limits=Limits(LimitsSettings()),
         random_bytes=lambda size: bytes(range(size)),
     )
-    templates = [_push_of(telemetry, number) for number in range(2, INSTANCES + 2)]
+    templates = [_push_of(telemetry, number, captured) for number in range(2, INSTANCES + 2)]
     began = time.time_ns()
     return [
         dataclasses.replace(
@@ -189,7 +189,7 @@ def _varied(data: bytes, number: int, seconds: int) -> bytes:
     return _VALUE.sub(lambda found: b"\x21" + digits(5) + found[1], data)
 
 
-def _push_of(telemetry: ClientTelemetry, number: int) -> Push:
+def _push_of(telemetry: ClientTelemetry, number: int, captured: Captured) -> Push:
     instance = Uuid(number.to_bytes(16, "big"))
     connection = Connection(
         id=str(number),
@@ -208,7 +208,7 @@ def _push_of(telemetry: ClientTelemetry, number: int) -> Push:
         subscription_id=asked.response.subscription_id,
         terminating=False,
         compression_type=CODECS["none"],
-        metrics=JAVA_PRODUCER.inflated(),
+        metrics=captured.inflated(),
     )
     outcome = telemetry.push_telemetry(connection, request, now=0.0, received_at_ns=1)
     if outcome.push is None:

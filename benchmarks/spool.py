@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.captured import JAVA_PRODUCER, Captured
 from benchmarks.figures import Figure, Results, table
 from benchmarks.plugins import captured_pushes
 from receiver.host.push_format import encode_push
@@ -48,9 +49,11 @@ class Spooling:
     replay_us: tuple[float, ...]
 
 
-def measure(folder: Path, *, rounds: int, pushes: int) -> Mapping[int, Spooling]:
+def measure(
+    folder: Path, *, rounds: int, pushes: int, captured: Captured = JAVA_PRODUCER
+) -> Mapping[int, Spooling]:
     """Append and replay so many pushes in each batch size, so many times."""
-    offered = captured_pushes(pushes)
+    offered = captured_pushes(pushes, captured)
     return {batch: _spooling(folder, offered, batch, rounds) for batch in BATCHES}
 
 

@@ -52,6 +52,7 @@ func push(flags *flag.FlagSet, arguments []string) error {
 	count := flags.Int("count", 10000, "pairs of a get and a push to measure, over all connections")
 	warmup := flags.Int("warmup", 1000, "pairs before those")
 	fresh := flags.Bool("fresh", false, "a new client instance for every pair, and no pause for the push interval")
+	hold := flags.Float64("hold", 0, "seconds for which the connections stay open, and silent, after the report")
 	cpu := flags.String("cpu-of", "", "process ids, comma separated, whose CPU time over the measured pairs is reported for each")
 	_ = flags.Parse(arguments)
 	number, known := codecNumbers[*codec]
@@ -107,8 +108,12 @@ func push(flags *flag.FlagSet, arguments []string) error {
 	}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	return report(pushReport{Pairs: *count, WallSeconds: wall, PairsPerSecond: float64(*count) / wall, PayloadBytes: len(payload),
-		Gets: named(p.gets), Pushes: named(p.pushes), LatencyUs: percentiles(p.latencies), CPUSeconds: after})
+	if err := report(pushReport{Pairs: *count, WallSeconds: wall, PairsPerSecond: float64(*count) / wall, PayloadBytes: len(payload),
+		Gets: named(p.gets), Pushes: named(p.pushes), LatencyUs: percentiles(p.latencies), CPUSeconds: after}); err != nil {
+		return err
+	}
+	time.Sleep(time.Duration(*hold * float64(time.Second)))
+	return nil
 }
 
 func named(counts map[uint16]int) map[string]int {
@@ -165,7 +170,9 @@ func (p *pairs) client(connection net.Conn, index, of int) error {
 		if len(answer) < 11 {
 			return fmt.Errorf("a PushTelemetry response of %d bytes; 11 expected", len(answer))
 		}
-		p.pair(binary.BigEndian.Uint16(answer[9:]), time.Since(began))
+		if p.pair(binary.BigEndian.Uint16(answer[9:]), time.Since(began)) {
+			return nil
+		}
 		correlation += 2
 		if !p.fresh {
 			// The broker's clock started when it answered, which was before now.
@@ -182,8 +189,8 @@ func (p *pairs) count1(counts map[uint16]int, code uint16) {
 	}
 }
 
-// pair counts one finished pair, and begins or ends the measurement at its bounds.
-func (p *pairs) pair(pushCode uint16, took time.Duration) {
+// pair counts one finished pair, and begins or ends the measurement at its bounds; it tells whether all are done.
+func (p *pairs) pair(pushCode uint16, took time.Duration) bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.done++
@@ -200,6 +207,7 @@ func (p *pairs) pair(pushCode uint16, took time.Duration) {
 			p.ended <- nil
 		}
 	}
+	return p.done >= p.warmup+p.count
 }
 
 // getRequest is a whole GetTelemetrySubscriptions v0 frame.
