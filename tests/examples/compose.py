@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from tests.testbed import parts
 
-__all__ = ["COMPOSE", "EXAMPLES", "InvalidComposeError", "Relocated", "resolve"]
+__all__ = ["COMPOSE", "EXAMPLES", "InvalidComposeError", "Relocated", "replaced", "resolve"]
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 #: The compose example.
@@ -47,25 +47,28 @@ def resolve(file: Path) -> dict[str, Any]:
     return model
 
 
+def replaced(text: str, places: Mapping[str, object]) -> str:
+    """A text with something else in the place of addresses and folders; the longest that fits counts."""
+    longest_first = sorted(places, key=len, reverse=True)
+    return re.sub("|".join(map(re.escape, longest_first)), lambda found: str(places[found[0]]), text)
+
+
 class Relocated:
     """Files, commands and variables of the example with its addresses and folders replaced, and nothing else.
 
     Args:
         model: The resolved compose file.
         folder: Where the files go.
-        places: What stands in the place of an address or a folder; the longest that fits counts.
+        places: What stands in the place of an address or a folder.
     """
 
     def __init__(self, model: Mapping[str, Any], *, folder: Path, places: Mapping[str, object]) -> None:
         self._model = model
         self._folder = folder
-        self._places = {old: str(new) for old, new in places.items()}
-        longest_first = sorted(self._places, key=len, reverse=True)
-        self._found = re.compile("|".join(re.escape(old) for old in longest_first))
+        self._places = places
 
-    def text(self, text: str) -> str:
-        """A text with its places replaced."""
-        return self._found.sub(lambda found: self._places[found[0]], text)
+    def _text(self, text: str) -> str:
+        return replaced(text, self._places)
 
     def command(self, service: str) -> list[str]:
         """A service's command, with the mounted files that it names."""
@@ -74,13 +77,13 @@ class Relocated:
         moved = []
         for word in words:
             name = next((target for target in files if word.endswith(target)), None)
-            moved.append(word.removesuffix(name) + str(files[name]) if name else self.text(word))
+            moved.append(word.removesuffix(name) + str(files[name]) if name else self._text(word))
         return moved
 
     def environment(self, service: str) -> dict[str, str]:
         """A service's environment variables."""
         variables: Mapping[str, object] = self._model["services"][service].get("environment") or {}
-        return {name: self.text(str(value)) for name, value in variables.items()}
+        return {name: self._text(str(value)) for name, value in variables.items()}
 
     def files(self, service: str) -> dict[str, Path]:
         """The files that are mounted into a service, by their paths in it, written anew."""
@@ -89,6 +92,6 @@ class Relocated:
             if mount["type"] == "bind" and (source := Path(mount["source"])).is_file():
                 file = self._folder / service / source.name
                 file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(self.text(source.read_text()))
+                file.write_text(self._text(source.read_text()))
                 written[mount["target"]] = file
         return written

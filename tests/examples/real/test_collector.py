@@ -13,7 +13,7 @@ import psycopg
 import pytest
 import yaml
 
-from tests.examples.compose import EXAMPLES
+from tests.examples.compose import EXAMPLES, replaced
 from tests.testbed import parts
 from tests.testbed.broker import KafkaBroker
 from tests.testbed.clients import JavaClient, LibrdkafkaClient, Mode
@@ -23,8 +23,9 @@ from tests.testbed.sidecar import Sidecar
 
 EXAMPLE = EXAMPLES / "collector"
 TOPIC = "client-telemetry"
-#: What README.md says of names: as a client pushes it, and in Prometheus.
-NAMES = re.compile(r"^\| `(org\.apache[^`]+)` \| `(\w+)` \|", re.MULTILINE)
+OURS = '{job="kafka-clients"}'
+#: What README.md says of names in Prometheus.
+NAMES = re.compile(r"^\| `org\.apache[^`]+` \| `[^`]+` \| `(\w+)` \|$", re.MULTILINE)
 #: What Prometheus adds, and what tells a client's own series apart.
 OF_POINTS = {"__name__", "job", "instance", "node_id", "node_role", "topic", "partition"}
 
@@ -35,10 +36,9 @@ class Running:
     """The example's collector and Prometheus, and a sidecar before the testbed's broker."""
 
     def __init__(self, broker: KafkaBroker, folder: Path) -> None:
-        self.broker = broker
         otlp, exporter, http, health, rest = (free_port() for _ in range(5))
         self.prometheus_port = free_port()
-        self.places = {
+        places = {
             "0.0.0.0:4317": f"{LOOPBACK}:{otlp}",
             "collector:4317": f"{LOOPBACK}:{otlp}",
             "0.0.0.0:4318": f"{LOOPBACK}:{http}",
@@ -51,10 +51,7 @@ class Running:
         }
         self.folder = folder
         for file in EXAMPLE.glob("*.yaml"):
-            text = file.read_text()
-            for old, new in self.places.items():
-                text = text.replace(old, new)
-            (folder / file.name).write_text(text)
+            (folder / file.name).write_text(replaced(file.read_text(), places))
         self.collector = ChildProcess(
             "collector",
             [parts.EXAMPLES_COLLECTOR.require() / "otelcol", "--config", folder / "collector.yaml"],
@@ -106,21 +103,17 @@ def running(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def test_prometheus_has_clients_by_the_names_that_the_readme_tells(running: Running) -> None:
-    told = NAMES.findall((EXAMPLE / "README.md").read_text())
+    told = set(NAMES.findall((EXAMPLE / "README.md").read_text()))
     assert len(told) >= 5
     wait_until(
-        lambda: (
-            {name for _, name in told} <= {one["__name__"] for one in running.series('{job="kafka-clients"}')}
-        ),
+        lambda: told <= {one["__name__"] for one in running.series(OURS)},
         timeout_s=60,
         what=f"{told} in Prometheus",
         every_s=1,
     )
     kept = re.search(r"keep_keys\(resource\.attributes, (\[.*\])\)", (EXAMPLE / "collector.yaml").read_text())
     assert kept is not None
-    clients = [
-        one for one in running.series('{job="kafka-clients"}') if one["__name__"].startswith("org_apache")
-    ]
+    clients = [one for one in running.series(OURS) if one["__name__"].startswith("org_apache")]
     labels = {label for one in clients for label in one}
     assert labels <= OF_POINTS | set(yaml.safe_load(kept[1]))
     assert {one["client_software_name"] for one in clients} == {"apache-kafka-java", "confluent-kafka-python"}
