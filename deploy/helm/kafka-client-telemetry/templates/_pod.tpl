@@ -25,9 +25,13 @@ affinity:
 
 {{/* Spread constraints with the pods' own labels where a constraint has none: (dict "constraints" [...] "labels" "yaml"). */}}
 {{- define "kafka-client-telemetry.spread" -}}
-{{- $selector := dict "labelSelector" (dict "matchLabels" (fromYaml .labels)) -}}
 {{- range .constraints }}
-- {{ toYaml (merge dict . $selector) | nindent 2 | trim }}
+- {{ toYaml . | nindent 2 | trim }}
+{{- if not (hasKey . "labelSelector") }}
+  labelSelector:
+    matchLabels:
+      {{- $.labels | nindent 6 }}
+{{- end }}
 {{- end }}
 {{- end -}}
 
