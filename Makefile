@@ -1,7 +1,7 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each target sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-property test-integration test-conformance test-dashboards lint bench soak fuzz audit docs pictures lock clean
+.PHONY: help setup demo test test-unit test-property test-integration test-conformance test-dashboards test-examples lint bench soak fuzz audit docs pictures lock clean
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -34,7 +34,7 @@ demo: setup ## Carry real clients' metrics into a real collector and PostgreSQL,
 	@$(BIN)/python -m examples.demo
 
 test: setup lint ## Everything that CI runs: lint, types, unit, property, integration, conformance, a short fuzz run
-	@$(BIN)/python -m tests.testbed setup --parts haproxy,network,grafana-schema
+	@$(BIN)/python -m tests.testbed setup --parts haproxy,network,grafana-schema,compose
 	@echo "==> [test] unit, property, integration, conformance, fuzz, side by side"
 	@$(BIN)/python -m tests
 
@@ -44,6 +44,10 @@ test-unit test-property test-integration test-conformance: test-%: setup
 
 test-dashboards: setup ## Run every panel's query on 30 days of 10,000 generated clients: each within 200 ms (some minutes, 10 GB of disk)
 	@DASHBOARDS_AT_FULL_SIZE=1 $(PYTEST) tests/integration/rollup/test_dashboards.py
+
+test-examples: setup ## Run every example whole, with real parts in the place of containers and pods (some minutes)
+	@$(BIN)/python -m tests.testbed setup --parts examples,prometheus,helm
+	@ALL_EXAMPLES=1 $(PYTEST) tests/examples
 
 lint: $(STAMP) ## Lint, formatting, types, import layers
 	@echo "==> [lint] ruff, mypy, import-linter"
