@@ -81,23 +81,28 @@ class Helm:
             "template", RELEASE, chart, "--namespace", NAMESPACE, "--values", file, *arguments, stdin=text
         )
 
-    def check(self, manifests: str, release: str) -> list[str]:
-        """What kubeconform has against manifests, by the schemas of a release of Kubernetes; strictly.
+    def check(self, folder: Path, release: str) -> list[str]:
+        """What kubeconform has against a folder's manifests, by the schemas of a release of Kubernetes.
 
-        A kind that there is no schema of is a complaint too.
+        Strictly: a field or a kind that there is no schema of is a complaint too.
+
+        Raises:
+            HelmError: There is nothing to check.
         """
         schemas = parts.KUBERNETES_SCHEMAS.require()
         locations = [f"-schema-location={schemas}/{template}" for template in kubernetes_schemas.TEMPLATES]
         options = ("-strict", "-output=json", "-verbose", f"-kubernetes-version={release}")
         try:
-            printed = self.run(*options, *locations, "-", program="kubeconform", stdin=manifests)
+            printed = self.run(*options, *locations, folder, program="kubeconform")
         except HelmError as error:
             printed = str(error)
+        if not printed.startswith("{"):
+            raise HelmError(printed)
         resources = json.loads(printed)["resources"]
         if not resources:
-            return ["there is nothing to check"]
+            raise HelmError(f"kubeconform found no manifests in {folder}")
         return [
-            f"{one['kind']} {one['name']}: {one['msg'] or one['status']}"
+            f"{Path(one['filename']).name}: {one['kind']} {one['name']}: {one['msg'] or one['status']}"
             for one in resources
             if one["status"] != "statusValid"
         ]

@@ -15,6 +15,7 @@ from typing import Any, Final
 import yaml
 
 from tests.testbed.commands import run
+from tests.testbed.shorten_crd import without_descriptions
 
 HERE: Final = Path(__file__).parent / "kubernetes"
 REQUIREMENTS: Final = HERE / "schemas" / "requirements.txt"
@@ -60,7 +61,7 @@ def _extract(archive: zipfile.ZipFile, prefix: str, folder: Path) -> None:
             schema = json.loads(text)
             # The schema's address, which relative references would otherwise start at.
             schema.pop("$id", None)
-            (folder / name.removeprefix(prefix)).write_text(json.dumps(_strict(schema)))
+            (folder / name.removeprefix(prefix)).write_text(json.dumps(_strict(without_descriptions(schema))))
 
 
 def _convert(crd: dict[str, Any], folder: Path) -> None:

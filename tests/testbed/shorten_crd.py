@@ -12,14 +12,14 @@ import yaml
 
 
 def without_descriptions(schema: Any) -> Any:
-    """An OpenAPI schema of a CRD, or anything around it, less each schema's ``description``."""
+    """A JSON or OpenAPI schema, or anything around it, less each schema's ``description``."""
     if isinstance(schema, list):
         return [without_descriptions(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
     return {
         key: {name: without_descriptions(one) for name, one in value.items()}
-        if key == "properties"
+        if key in {"properties", "$defs"}
         else without_descriptions(value)
         for key, value in schema.items()
         if key != "description"

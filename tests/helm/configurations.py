@@ -1,0 +1,95 @@
+"""Owns which container of a feature's manifests reads which configuration, and what is mounted there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tests.testbed.helm import Manifest, of_kind, pod_templates
+
+_SECRET_PATH: Final = re.compile(r"/run/secrets/[\w./-]+")
+#: Of a sidecar whose pod is another chart's, where the downward API says it.
+_BROKER_ID: Final = {"KAFKA_TELEMETRY_BROKER__ID": "1"}
+#: What the file of a secret has; it is a PostgreSQL URL where that is asked for.
+_SECRET: Final = "postgresql://telemetry@postgres.example.com/telemetry"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """What one container reads.
+
+    Attributes:
+        name: The ConfigMap and its key.
+        text: The YAML.
+        rollup: Whether a roll-up reads it, and not a receiver.
+        environment: The container's variables that stand in its manifest.
+        mounts: The folders that are mounted into it; None where it is in another chart's pod.
+    """
+
+    name: str
+    text: str
+    rollup: bool
+    environment: Mapping[str, str]
+    mounts: Sequence[str] | None
+
+    @property
+    def secret_files(self) -> set[str]:
+        """The files of secrets that it names."""
+        return set(_SECRET_PATH.findall(self.text))
+
+    def write(self, folder: Path) -> Path:
+        """Write it into ``folder``, with files there in place of the secrets' own."""
+        for path in self.secret_files:
+            file = folder / path.lstrip("/")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(_SECRET)
+        written = folder / "config.yaml"
+        written.write_text(_SECRET_PATH.sub(lambda found: f"{folder}{found[0]}", self.text))
+        return written
+
+
+def configurations(manifests: Sequence[Manifest]) -> list[Configuration]:
+    """Every configuration that manifests have."""
+    readers = dict(_readers(manifests))
+    found = []
+    for one in of_kind(manifests, "ConfigMap"):
+        component = one["metadata"]["labels"]["app.kubernetes.io/component"]
+        # Dashboards are ConfigMaps too.
+        if component not in {"sidecar", "gateway", "rollup", "rollup-migrate"}:
+            continue
+        for key, text in one["data"].items():
+            name = one["metadata"]["name"]
+            container = readers.get((name, key)) or readers.get((name, None))
+            found.append(
+                Configuration(
+                    name=f"{name}/{key}",
+                    text=text,
+                    rollup=component.startswith("rollup"),
+                    environment=_environment(container) if container else _BROKER_ID,
+                    mounts=[mount["mountPath"] for mount in container["volumeMounts"]] if container else None,
+                )
+            )
+    return found
+
+
+def _readers(manifests: Sequence[Manifest]) -> Iterator[tuple[tuple[str, str | None], Mapping[str, Any]]]:
+    pods = [template["spec"] for template in pod_templates(manifests).values()]
+    pods += [
+        {"volumes": one["spec"]["volumes"], "containers": [one["spec"]["driver"]]}
+        for one in of_kind(manifests, "SparkApplication")
+    ]
+    for pod in pods:
+        sources = {volume["name"]: volume["configMap"] for volume in pod["volumes"] if "configMap" in volume}
+        for container in (*pod.get("initContainers", ()), *pod["containers"]):
+            for mount in container["volumeMounts"]:
+                source = sources.get(mount["name"])
+                if source is not None:
+                    keys = [item["key"] for item in source.get("items", ())] or [None]
+                    yield from (((source["name"], key), container) for key in keys)
+
+
+def _environment(container: Mapping[str, Any]) -> dict[str, str]:
+    return {one["name"]: one.get("value", "1") for one in container.get("env", ())}

@@ -1,0 +1,167 @@
+"""Wrong values: each is refused, before anything is made, in words that name the field and what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+
+from tests.testbed.helm import Helm, HelmError
+
+_GATEWAY: Final[dict[str, Any]] = {
+    "enabled": True,
+    "brokers": [{"id": 1, "upstream": "broker-1:9092", "port": 19092}],
+}
+_ROLLUP: Final[dict[str, Any]] = {
+    "enabled": True,
+    "config": {"kafka": {"bootstrap_servers": "kafka:9092", "topic": "telemetry"}},
+    "postgres": {"secretName": "telemetry-postgres"},
+}
+
+#: Values, and words of the message.
+_WRONG: Final[Mapping[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
+    "unknown key": ({"sidecars": {}}, ("sidecars", "not allowed")),
+    "unknown key in a section": ({"gateway": {"replica": 2}}, ("/gateway", "replica", "not allowed")),
+    "text for a number": (
+        {"gateway": {"replicas": "two"}},
+        ("/gateway/replicas", "got string, want integer"),
+    ),
+    "text for a switch": ({"gateway": {"enabled": "yes"}}, ("/gateway/enabled", "got string, want boolean")),
+    "too few": ({"gateway": {"replicas": 0}}, ("/gateway/replicas", "minimum: got 0, want 1")),
+    "unknown choice": ({"rollup": {"kind": "Pod"}}, ("/rollup/kind", "Deployment", "SparkApplication")),
+    "digest": (
+        {"image": {"digest": "latest"}},
+        ("/image/digest", "'latest' does not match pattern", "sha256:"),
+    ),
+    "quantity": ({"gateway": {"persistence": {"size": "5 GB"}}}, ("/gateway/persistence/size", "5 GB")),
+    "duration": (
+        {"monitoring": {"podMonitor": {"interval": "30"}}},
+        ("/monitoring/podMonitor/interval", "30"),
+    ),
+    "broker without port": (
+        {"gateway": {"enabled": True, "brokers": [{"id": 1, "upstream": "b:9092"}]}},
+        ("/gateway/brokers/0", "missing property 'port'"),
+    ),
+    "token without a Secret": ({"tokens": [{"name": "ops"}]}, ("/tokens/0", "secretName")),
+    "receiver's key": ({"config": {"listener": []}}, ("/config", "listener", "not allowed")),
+    "receiver's choice": (
+        {
+            "config": {
+                "listeners": [
+                    {"name": "A", "bind": "0:19092", "upstream": "b:9092", "security_protocol": "TLS"}
+                ]
+            }
+        },
+        ("/config/listeners/0/security_protocol", "SASL_SSL"),
+    ),
+    "roll-up's key": (
+        {"rollup": {"config": {"sources": "kafka"}}},
+        ("/rollup/config", "sources", "not allowed"),
+    ),
+    "gateway without brokers": ({"gateway": {"enabled": True}}, ("gateway.brokers", "id, upstream and port")),
+    "brokers with one port": (
+        {
+            "gateway": {
+                **_GATEWAY,
+                "brokers": [*_GATEWAY["brokers"], {"id": 2, "upstream": "b:9092", "port": 19092}],
+            }
+        },
+        ("gateway.brokers[1].port", "19092", "gateway.brokers[0].port"),
+    ),
+    "two brokers with one id": (
+        {
+            "gateway": {
+                **_GATEWAY,
+                "brokers": [*_GATEWAY["brokers"], {"id": 1, "upstream": "b:9092", "port": 19093}],
+            }
+        },
+        ("gateway.brokers[1].id", "node.id"),
+    ),
+    "privileged port": (
+        {"gateway": {**_GATEWAY, "brokers": [{"id": 1, "upstream": "b:9092", "port": 92}]}},
+        ("/gateway/brokers/0/port", "minimum: got 92, want 1,024"),
+    ),
+    "too little time to end": (
+        {"gateway": {**_GATEWAY, "terminationGracePeriodSeconds": 5}},
+        ("gateway.terminationGracePeriodSeconds", "15 at least"),
+    ),
+    "REST on loopback": (
+        {"config": {"rest": {"bind": "127.0.0.1:8642"}}},
+        ("config.rest.bind", "0.0.0.0:8642"),
+    ),
+    "probes that need a token": (
+        {"config": {"rest": {"open": ["metrics"]}}},
+        ("config.rest.open", "add livez"),
+    ),
+    "a plugin's secret as text": (
+        {
+            "config": {
+                "plugins": [
+                    {"type": "otlp", "endpoint": "http://c:4317", "headers": {"authorization": "hush"}}
+                ]
+            }
+        },
+        ("config.plugins[0].headers.authorization", "{file: PATH}"),
+    ),
+    "Kafka's login as text": (
+        {
+            "rollup": {
+                **_ROLLUP,
+                "config": {"kafka": {**_ROLLUP["config"]["kafka"], "options": {"sasl.jaas.config": "hush"}}},
+            }
+        },
+        ("rollup.config.kafka.options.sasl.jaas.config", "{file: PATH}"),
+    ),
+    "PostgreSQL's URL as text": (
+        {"rollup": {**_ROLLUP, "config": {**_ROLLUP["config"], "postgres": "postgresql://u:hush@h/d"}}},
+        ("postgres", "secretName"),
+    ),
+    "roll-up without PostgreSQL": (
+        {"rollup": {**_ROLLUP, "postgres": {}}},
+        ("rollup.postgres.secretName", "kubectl create secret"),
+    ),
+    "roll-up without topic": (
+        {"rollup": {**_ROLLUP, "config": {"kafka": {"bootstrap_servers": "kafka:9092"}}}},
+        ("rollup.config.kafka.topic", "required"),
+    ),
+    "spool that nobody mounts": (
+        {"rollup": {**_ROLLUP, "config": {"source": "spool_files"}}},
+        ("rollup.spool.existingClaim", "claim"),
+    ),
+    "checkpoint that is lost": (
+        {"rollup": {**_ROLLUP, "persistence": {"enabled": False}}},
+        ("rollup.persistence.enabled", "s3a://"),
+    ),
+    "spark-submit by the operator": (
+        {"rollup": {**_ROLLUP, "kind": "SparkApplication", "submit": {"enabled": True}}},
+        ("rollup.submit.enabled", "SparkApplication"),
+    ),
+    "scraped twice": (
+        {
+            "sidecar": {"podSelector": {"app": "kafka"}},
+            "monitoring": {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}},
+        },
+        ("monitoring.podMonitor.enabled", "twice"),
+    ),
+    "nothing to scrape": (
+        {"monitoring": {"podMonitor": {"enabled": True}}},
+        ("sidecar.podSelector", "labels of the broker's pods"),
+    ),
+    "broker id by nothing": (
+        {"sidecar": {"broker": {"idFrom": "podLabel"}}},
+        ("sidecar.broker.key", "node id"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", _WRONG)
+def test_wrong_values_are_refused_in_readable_words(helm: Helm, case: str) -> None:
+    values, words = _WRONG[case]
+    with pytest.raises(HelmError) as refused:
+        helm.template(values)
+    message = str(refused.value)
+    assert [word for word in words if word not in message] == [], message
+    # What is wrong is told in few words, and a secret not at all.
+    assert len(message) < 800, message
+    assert "hush" not in message
