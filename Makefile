@@ -1,7 +1,7 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each target sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-property test-integration test-conformance test-dashboards test-examples lint bench soak fuzz audit docs pictures lock clean
+.PHONY: help setup demo test test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples lint bench soak fuzz audit docs pictures lock clean
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -44,6 +44,14 @@ test-unit test-property test-integration test-conformance: test-%: setup
 
 test-dashboards: setup ## Run every panel's query on 30 days of 10,000 generated clients: each within 200 ms (some minutes, 10 GB of disk)
 	@DASHBOARDS_AT_FULL_SIZE=1 $(PYTEST) tests/integration/rollup/test_dashboards.py
+
+test-helm: $(STAMP) ## Try the Helm chart: lint, helm-unittest, Kubernetes' schemas, pod security, wrong values
+	@$(BIN)/python -m tests.testbed setup --parts helm
+	@$(PYTEST) tests/helm
+
+test-kubernetes: $(STAMP) ## Install the Helm chart's features into a real kube-apiserver and etcd (built in some minutes, once)
+	@$(BIN)/python -m tests.testbed setup --parts kubernetes
+	@$(PYTEST) tests/kubernetes
 
 test-examples: setup ## Run every example whole, with real parts in the place of containers and pods (some minutes)
 	@$(BIN)/python -m tests.testbed setup --parts examples,prometheus,helm

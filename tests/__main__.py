@@ -1,6 +1,7 @@
 """``python -m tests``: all tests, in a few processes side by side, as most of them wait most of the time.
 
-Owns which tests share a process; what is in no other group is in the last, so that none is left out. A line
+Owns which tests share a process; what is in no other group is in the last, so that none is left out but
+what has a target of its own. A line
 of output is shown when it is whole, behind its group's name. The exit status is 0 only if every group's is.
 """
 
@@ -62,14 +63,18 @@ _GROUPS: Final = (
             "tests/integration/test_kafka_topic.py",
         ),
     ),
+    _Group(name="chart", tests=("tests/helm",), parts="helm", computes=True),
     # One Spark session for both.
     _Group(name="roll-up", tests=("tests/unit/spark_streaming", "tests/integration/rollup")),
     _Group(name="the rest", tests=("tests",)),
 )
+#: Have a target of their own, as what they need takes minutes to build: `make test-kubernetes`.
+_ON_THEIR_OWN: Final = ("tests/kubernetes",)
 
 
 def _run(group: _Group, failed: list[str]) -> None:
     others = [path for other in _GROUPS if other is not group for path in other.tests]
+    others += _ON_THEIR_OWN
     start = time.monotonic()
     for command in group.commands(others):
         # A child does not outlive this process, and its own children don't outlive it.
