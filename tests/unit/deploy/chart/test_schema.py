@@ -1,0 +1,85 @@
+"""The values' schema says what the comments say, and what the receiver's own types do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deploy.chart.schema import schema
+from deploy.chart.values import ValuesError, parse
+from deploy.chart.written import CHART
+from receiver.settings.model import ReceiverSettings
+from spark_streaming.settings import RollupSettings
+
+WHOLE = schema(parse((CHART / "values.yaml").read_text("utf-8")))
+DEFINITIONS = WHOLE["definitions"]
+
+
+def test_a_type_is_that_of_the_default_unless_a_comment_says_else() -> None:
+    text = """\
+# -- One.
+one: 1
+# -- Two.
+# @ {minimum: 2}
+two: 2
+# -- Three.
+# @ {$ref: labels}
+three: {}
+"""
+    made = schema(parse(text))
+
+    assert made["properties"] == {
+        "one": {"description": "One.", "type": "integer"},
+        "two": {"description": "Two.", "type": "integer", "minimum": 2},
+        "three": {"description": "Three.", "$ref": "#/definitions/labels"},
+        "global": {"type": "object"},
+    }
+    assert made["additionalProperties"] is False
+
+
+def test_a_default_that_tells_no_type_needs_one() -> None:
+    with pytest.raises(ValuesError, match=r"^values.yaml: a: no type can be told from None"):
+        schema(parse("# -- There.\na: null\n"))
+
+
+def test_a_shape_that_there_is_not_is_told() -> None:
+    with pytest.raises(ValuesError, match=r"^values.yaml: \$ref: lables: there is no such shape$"):
+        schema(parse("# -- There.\n# @ {$ref: lables}\na: {}\n"))
+
+
+def test_every_reference_has_its_definition() -> None:
+    missing = [name for name in _references(WHOLE) if name.removeprefix("#/definitions/") not in DEFINITIONS]
+
+    assert missing == []
+
+
+def test_configurations_have_the_keys_of_their_types_and_no_other() -> None:
+    receiver, rollup = DEFINITIONS["receiverConfig"], DEFINITIONS["rollupConfig"]
+
+    assert receiver["properties"].keys() == ReceiverSettings.model_fields.keys()
+    assert rollup["properties"].keys() == RollupSettings.model_fields.keys()
+    assert receiver["additionalProperties"] is rollup["additionalProperties"] is False
+
+
+def test_what_the_chart_and_the_environment_give_is_not_asked_for() -> None:
+    assert "required" not in DEFINITIONS["receiverConfig"]
+    assert "required" not in DEFINITIONS["receiver.BrokerSettings"]
+    assert DEFINITIONS["listenerDefaults"]["properties"].keys().isdisjoint({"bind", "upstream"})
+    assert DEFINITIONS["receiver.ListenerSettings"]["required"] == ["name", "bind", "upstream"]
+
+
+def test_a_plugin_has_its_own_keys_and_those_that_every_plugin_has() -> None:
+    otlp = DEFINITIONS["plugin.otlp"]
+
+    assert {"type", "endpoint", "queue", "spool"} <= otlp["properties"].keys()
+    assert otlp["additionalProperties"] is False
+
+
+def _references(shape: Any) -> list[str]:
+    if isinstance(shape, list):
+        return [name for one in shape for name in _references(one)]
+    if not isinstance(shape, dict):
+        return []
+    own = [shape["$ref"]] if isinstance(shape.get("$ref"), str) else []
+    return own + [name for one in shape.values() for name in _references(one)]
