@@ -56,7 +56,7 @@ def consumers() -> Dashboard:
         total("Bytes consumed", f"{_FETCH}.bytes.consumed.total"),
         total("Most behind", f"{_FETCH}.records.lag.max"),
         total("Partitions assigned", f"{_COORDINATOR}.assigned.partitions"),
-        total("Time in rebalances", f"{_COORDINATOR}.rebalance.latency.total"),
+        total("Members rebalancing", f"{_COORDINATOR}.rebalance.latency.total"),
         total("Longest throttling", f"{_FETCH}.fetch.throttle.time.max", warn_from=1),
     )
     board.row(
@@ -92,9 +92,9 @@ def consumers() -> Dashboard:
             advice="Each member counts its own: divide by members.",
         ),
         metric_lines(
-            "Time in rebalances",
+            "Members rebalancing",
             f"{_COORDINATOR}.rebalance.latency.total",
-            advice="A share of one member's time, added up over members.",
+            advice="How many members were in a rebalance at a time, on the average over the step.",
         ),
         spread_lines(
             "Commit latency", f"{_COORDINATOR}.commit.latency.avg", f"{_COORDINATOR}.commit.latency.max"

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from deploy.dashboards.grafana import Panel, Sql, column, lines, link_to_client, rows
+from deploy.dashboards.panels import Panel, column, lines, link_to_client, rows
+from deploy.dashboards.queries import Sql
 
 __all__ = ["OF_CHOSEN", "SEVERITY_COLOURS", "findings", "findings_over_time"]
 
@@ -62,7 +63,7 @@ def findings(title: str, condition: str, *, height: int = 9) -> Panel:
     )
 
 
-def findings_over_time(condition: str, *, width: int = 12) -> Panel:
+def findings_over_time(condition: str, *, width: int = 24) -> Panel:
     """How many findings were open, by kind.
 
     Args:
@@ -76,14 +77,15 @@ def findings_over_time(condition: str, *, width: int = 12) -> Panel:
         "  $__interval_ms * interval '1 millisecond'\n"
         ") AS step\n"
         "JOIN telemetry.finding\n"
-        "  ON first_seen <= step AND coalesce(resolved_at, 'infinity') > step\n"
+        "  ON first_seen < step + $__interval_ms * interval '1 millisecond'\n"
+        "  AND coalesce(resolved_at, 'infinity') > step\n"
         "  AND last_seen >= $__timeFrom() AND first_seen <= $__timeTo()\n"
         f"WHERE {condition}\n"
         "GROUP BY 1, 2\nORDER BY 1, 2"
     )
     return lines(
         "Open findings by kind",
-        "How many findings were open at a time. A finding is resolved once it has been untrue for a while.",
+        "How many findings were open in each step. One is resolved once it has been untrue for a while.",
         "short",
         [Sql(query, over_time=True)],
         width=width,

@@ -7,13 +7,24 @@ from typing import Final
 
 from deploy.dashboards.choices import cluster, software
 from deploy.dashboards.findings import OF_CHOSEN, findings, findings_over_time
-from deploy.dashboards.grafana import Dashboard, Sql, column, lines, link_to_client, number, rows
-from deploy.dashboards.sql import BY_FLEET, chosen, name_of_software, over_time, per_bucket, per_second
+from deploy.dashboards.grafana import Dashboard
+from deploy.dashboards.panels import column, lines, link_to_client, number, rows
+from deploy.dashboards.queries import Sql
+from deploy.dashboards.sql import (
+    BY_FLEET,
+    Source,
+    chosen,
+    name_of_software,
+    of_metrics,
+    over_time,
+    per_bucket,
+    per_second,
+)
 
 __all__ = ["fleet"]
 
 _CHOSEN: Final = chosen(BY_FLEET)
-_SOURCES: Final = (("fleet", _CHOSEN),)
+_FLEET: Final = Source(view="fleet", condition=_CHOSEN)
 _VERSION: Final = f"{name_of_software} || ' ' || coalesce(client_software_version, '')"
 _CLIENTS: Final = "kafka.client.telemetry.clients"
 _PUSHES: Final = "kafka.client.telemetry.pushes"
@@ -90,7 +101,7 @@ def fleet() -> Dashboard:
         lines(
             "Pushes per second by software",
             f"`{_PUSHES}`: pushes that were taken, each counted once however often it was delivered.",
-            "cps",
+            "count:pushes/s",
             [_ordered(per_second(_rolled_up(_PUSHES, name_of_software)))],
             stacked=True,
         ),
@@ -123,7 +134,6 @@ def fleet() -> Dashboard:
                 "last_seen": column("Last push", "dateTimeFromNow"),
                 "push_interval_ms": column("Push interval", "ms"),
             },
-            width=12,
             height=8,
         ),
     )
@@ -131,7 +141,7 @@ def fleet() -> Dashboard:
 
 
 def _rolled_up(metric: str, series: str) -> str:
-    return over_time(metrics=[metric], series=series, value="sum(sum)", sources=_SOURCES)
+    return over_time(series=series, value="sum(sum)", sources=of_metrics([metric], [_FLEET]))
 
 
 def _ordered(query: str) -> Sql:

@@ -10,15 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from deploy.dashboards.grafana import Panel, Sql, column, lines, number, rows
+from deploy.dashboards.panels import Panel, column, lines, number, rows
+from deploy.dashboards.queries import Sql
 from deploy.dashboards.sql import (
     BY_CLIENT,
     BY_FLEET,
+    GRAINS,
+    MANY_GRAINS,
     RANGE_GRAINS,
+    Source,
+    as_they_are,
     buckets,
     chosen,
+    either,
     everybody,
     name_of_software,
+    of_metrics,
     over_time,
     per_bucket,
     per_second,
@@ -26,6 +33,7 @@ from deploy.dashboards.sql import (
     quoted,
     seconds,
     union,
+    whole,
 )
 from deploy.dashboards.units import unit_of
 from receiver.catalogue import CATALOGUE, Combination, StandardMetric
@@ -43,8 +51,11 @@ __all__ = [
 
 UNFILTERED: Final = f"{everybody(list(BY_CLIENT))} AND {chosen(BY_FLEET)}"
 FILTERED: Final = f"NOT {everybody(list(BY_CLIENT))} AND {chosen(BY_FLEET | BY_CLIENT)}"
-#: The views to read, each with the condition under which it is the one.
-SOURCES: Final = (("fleet", UNFILTERED), ("metric", FILTERED))
+#: The views to read, each with the condition under which it is the one; a principal or group may be of many.
+SOURCES: Final = (
+    Source(view="fleet", condition=UNFILTERED),
+    Source(view="metric", condition=FILTERED, grains=either(everybody(["client_id"]), MANY_GRAINS, GRAINS)),
+)
 
 _SENDING: Final = "unnest(ARRAY[${sending:sqlstring}]::text[]) AS sending (client_software_name)"
 _STEP: Final = "($__from / $__interval_ms) * $__interval_ms / 1000"
@@ -98,14 +109,16 @@ def spread_lines(
     metrics = [standard(average)] if maximum is None else [standard(average), standard(maximum)]
     unit, _ = unit_of(metrics[0])
     mean = over_time(
-        metrics=[metrics[0].name], series="'mean'", value="sum(sum) / nullif(sum(points), 0)", sources=SOURCES
+        series="'mean'",
+        value="sum(sum) / nullif(sum(points), 0)",
+        sources=of_metrics([metrics[0].name], SOURCES),
     )
-    extreme = over_time(metrics=[metrics[-1].name], series="'maximum'", value="max(max)", sources=SOURCES)
+    extreme = over_time(series="'maximum'", value="max(max)", sources=of_metrics([metrics[-1].name], SOURCES))
     query = union(
         [
             quantiles(metric=metrics[0].name, shares=_SHARES, condition=UNFILTERED),
-            f"SELECT time, metric, value FROM (\n{mean}\n) AS means",
-            f"SELECT time, metric, value FROM (\n{extreme}\n) AS extremes",
+            as_they_are(mean),
+            as_they_are(extreme),
             _not_sent(metrics),
         ]
     )
@@ -129,9 +142,10 @@ def total(title: str, name: str, *, width: int = 4, warn_from: float | None = No
     found = union(
         [
             f"SELECT {aggregate} AS value, {buckets(grain)} AS buckets, {seconds(grain)} AS seconds\n"
-            f"FROM telemetry.{view}_{grain.name}\n"
-            f"WHERE {grain.when} AND $__timeFilter(bucket) AND metric = '{metric.name}' AND {condition}"
-            for view, condition in SOURCES
+            f"FROM telemetry.{source.view}_{grain.name}\n"
+            f"WHERE {grain.when} AND $__timeFilter(bucket) AND {whole(grain)}\n"
+            f"  AND metric = '{metric.name}' AND {source.condition}"
+            for source in SOURCES
             for grain in RANGE_GRAINS
         ]
     )
@@ -198,12 +212,11 @@ def support(names: Sequence[str]) -> Panel:
 
 def _combined(metric: StandardMetric) -> str:
     _, factor = unit_of(metric)
+    sources = of_metrics([metric.name], SOURCES)
     if metric.combines is Combination.MAX:
-        extremes = over_time(
-            metrics=[metric.name], series=name_of_software, value="max(max)", sources=SOURCES
-        )
-        return f"SELECT time, metric, value FROM (\n{extremes}\n) AS extremes"
-    added = over_time(metrics=[metric.name], series=name_of_software, value="sum(sum)", sources=SOURCES)
+        extremes = over_time(series=name_of_software, value="max(max)", sources=sources)
+        return as_they_are(extremes)
+    added = over_time(series=name_of_software, value="sum(sum)", sources=sources)
     return per_second(added, factor=factor) if metric.combines is Combination.SUM else per_bucket(added)
 
 

@@ -3,12 +3,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from deploy.dashboards.choices import cluster
 from deploy.dashboards.findings import findings
-from deploy.dashboards.grafana import Dashboard, Panel, Sql, choice, column, lines, rows
-from deploy.dashboards.sql import GRAINS, RANGE_GRAINS, Grain, buckets, chosen, seconds, union
+from deploy.dashboards.grafana import Dashboard, choice
+from deploy.dashboards.metrics import standard
+from deploy.dashboards.panels import Panel, column, lines, rows
+from deploy.dashboards.queries import Sql
+from deploy.dashboards.sql import (
+    GRAINS,
+    RANGE_GRAINS,
+    SLOT,
+    TIME,
+    Source,
+    as_they_are,
+    buckets,
+    chosen,
+    held,
+    over_time,
+    per_second,
+    quoted,
+    seconds,
+    union,
+    whole,
+)
+from spark_streaming.watched import WATCHED
 
 __all__ = ["one_client"]
 
@@ -17,9 +39,14 @@ _CLIENT: Final = f"client_id = ${{client:sqlstring}} AND {_CLUSTER}"
 _INSTANCE: Final = f"{_CLIENT}\n  AND {chosen({'instance': 'client_instance_id'})}"
 #: Instances have no days: their hours are kept as long as days are looked at here.
 _MINUTES, _HOURS, _ = GRAINS
-_INSTANCE_GRAINS: Final = (
-    _MINUTES,
-    Grain(name="1h", seconds=3600, when=f"NOT ({_MINUTES.when})"),
+_INSTANCES: Final = Source(
+    view="client", condition=_INSTANCE, grains=(_MINUTES, replace(_HOURS, when=f"NOT ({_MINUTES.when})"))
+)
+#: What tells a producer or a consumer: each sends one of them.
+_SIGNS: Final = tuple(
+    standard(f"{role}.{name}").name
+    for role in ("producer", "consumer")
+    for name in ("connection.creation.total", "node.request.latency.avg")
 )
 _SHORT_ID: Final = "left(client_instance_id, 8)"
 _ALL_METRICS: Final = "SELECT DISTINCT metric FROM telemetry.metric_1d"
@@ -64,19 +91,14 @@ def one_client() -> Dashboard:
     board.row("Who it is", _instances(), _versions_and_addresses(), findings("Findings", _CLIENT, height=7))
     board.row(
         "What its instances do",
-        _per_second(
-            "Pushes",
-            "pushes",
-            "cps",
-            "Pushes that were taken. None for three push intervals: the client is silent.",
+        _per_minute(
+            "Pushes", "pushes", "Pushes that were taken. None for three push intervals: the client is silent."
         ),
-        _per_second("Records", "records", "cps", "Records sent or consumed; Java clients alone count them."),
-        _per_second("Bytes", "bytes", "binBps", "Bytes sent or consumed; Java clients alone count them."),
-        _per_second(
-            "Records that failed", "record_errors", "cps", "Of producers; Java clients alone count them."
-        ),
-        _per_second("Connections opened", "connections_created", "cps", "Connections to brokers opened."),
-        _mean(
+        _per_second("Records", "records", "count:records/s", "Records sent or consumed."),
+        _per_second("Bytes", "bytes", "binBps", "Bytes sent or consumed."),
+        _per_second("Records that failed", "record_errors", "count:records/s", "Of producers."),
+        _per_minute("Connections opened", "connections_created", "Connections to brokers opened."),
+        _of_pushes(
             "Request latency, mean",
             "request_latency_ms_sum",
             "request_latency_points",
@@ -89,7 +111,7 @@ def one_client() -> Dashboard:
         _extreme(
             "Throttling, maximum", "throttle_ms_max", "ms", "The longest that a quota held a request up."
         ),
-        _mean(
+        _of_pushes(
             "Poll idle ratio",
             "poll_idle_ratio_sum",
             "poll_idle_ratio_points",
@@ -97,12 +119,13 @@ def one_client() -> Dashboard:
             "Of consumers: near 0 the application is the limit.",
         ),
         _extreme("Partitions assigned", "assigned_partitions", "short", "Of consumers."),
-        _per_second("Rebalances", "rebalances", "cps", "Of consumers; librdkafka does not count them."),
+        _per_minute("Rebalances", "rebalances", "Of consumers."),
         _per_second(
             "Share of time in rebalances",
-            "rebalance_ms / 1000",
+            "rebalance_ms",
             "percentunit",
             "Of consumers: they consume nothing meanwhile.",
+            factor=1e-3,
         ),
     )
     board.row("Every metric", _every_metric(), _chosen_metric())
@@ -183,7 +206,7 @@ def _every_metric() -> Panel:
             "SELECT metric, sum(sum) AS added, sum(points) AS points, min(min) AS least, max(max) AS most,\n"
             f"  {buckets(grain)} AS buckets, {seconds(grain)} AS seconds\n"
             f"FROM telemetry.metric_{grain.name}\n"
-            f"WHERE {grain.when} AND $__timeFilter(bucket) AND {_CLIENT}\n"
+            f"WHERE {grain.when} AND $__timeFilter(bucket) AND {whole(grain)} AND {_CLIENT}\n"
             "GROUP BY 1"
             for grain in RANGE_GRAINS
         ]
@@ -197,25 +220,34 @@ def _every_metric() -> Panel:
         "  SELECT DISTINCT split_part(metric, '.', 4) AS role FROM found\n"
         "  WHERE metric LIKE 'org.apache.kafka.%'\n"
         ")\n"
-        "SELECT coalesce(found.metric, c.metric) AS metric, c.description,\n"
+        "SELECT metric, description, state,\n"
         "  CASE\n"
-        "    WHEN found.metric IS NOT NULL THEN 'sent'\n"
-        "    WHEN EXISTS (SELECT FROM kinds WHERE client IS NULL OR client = ANY (c.clients))\n"
-        "      THEN 'no data, though it could be'\n"
-        "    ELSE 'not sent by it'\n"
-        "  END AS state,\n"
-        "  CASE WHEN c.combines = 'sum'\n"
-        f"      THEN added / seconds\n"
-        "    WHEN c.combines IN ('rate', 'last') THEN added / buckets\n"
-        "    ELSE added / nullif(points, 0) END AS value,\n"
-        "  CASE WHEN c.combines = 'sum' THEN c.unit || '/s' ELSE c.unit END AS unit, least, most,\n"
-        "  found.points::float8 AS points, c.required\n"
-        "FROM found\n"
-        "FULL JOIN (\n"
-        "  SELECT * FROM telemetry.catalogue WHERE draft_name IS DISTINCT FROM metric\n"
-        "    AND split_part(metric, '.', 4) IN (SELECT role FROM roles)\n"
-        ") AS c USING (metric)\n"
-        "ORDER BY found.metric IS NULL, 1"
+        "    WHEN state = 'not sent by it' THEN 'NaN'\n"
+        "    WHEN combines = 'sum' THEN added / seconds\n"
+        "    WHEN combines IN ('rate', 'last') THEN added / buckets\n"
+        "    ELSE added / nullif(points, 0)\n"
+        "  END AS value,\n"
+        "  CASE WHEN combines = 'sum' THEN unit || '/s' ELSE unit END AS unit,\n"
+        "  least, most, points::float8 AS points, required\n"
+        "FROM (\n"
+        "  SELECT coalesce(found.metric, c.metric) AS metric, c.description, c.unit, c.combines,\n"
+        "    c.required, added, seconds, buckets, points, least, most,\n"
+        "    CASE\n"
+        "      WHEN found.metric IS NOT NULL THEN 'sent'\n"
+        "      WHEN EXISTS (SELECT FROM kinds WHERE client IS NULL OR client = ANY (c.clients))\n"
+        "        THEN 'no data, though it could be'\n"
+        "      ELSE 'not sent by it'\n"
+        "    END AS state\n"
+        "  FROM found\n"
+        "  FULL JOIN (\n"
+        "    SELECT * FROM telemetry.catalogue\n"
+        "    WHERE metric IN (SELECT metric FROM found)\n"
+        "      OR (draft_name IS DISTINCT FROM metric\n"
+        "        AND split_part(metric, '.', 4) IN (SELECT role FROM roles))\n"
+        "  ) AS c USING (metric)\n"
+        ") AS told\n"
+        "ORDER BY array_position(\n"
+        "  ARRAY['sent', 'no data, though it could be', 'not sent by it'], state), metric"
     )
     return rows(
         "Every metric of the client id",
@@ -224,87 +256,110 @@ def _every_metric() -> Panel:
         "came.",
         [Sql(query, over_time=False)],
         {
-            "metric": column("Metric", width=440),
-            "description": column("What it tells", width=420),
+            "metric": column("Metric", width=430),
+            "description": column("What it tells", width=330),
             "state": column(
                 "State",
-                width=200,
+                width=190,
                 colours={"sent": "green", "not sent by it": "text", "no data, though it could be": "orange"},
             ),
-            "value": column("Value", "short", width=110),
-            "unit": column("Unit", width=110),
-            "least": column("Least", "short", width=110),
-            "most": column("Most", "short", width=110),
-            "points": column("Points", "short", width=90),
-            "required": column("Required", "bool", width=90),
+            "value": column("Value", "short", width=100),
+            "unit": column("Unit", width=120),
+            "least": column("Least", "short", width=95),
+            "most": column("Most", "short", width=95),
+            "points": column("Points", "short", width=95),
+            "required": column("Required", "bool", width=100),
         },
         height=12,
     )
 
 
 def _chosen_metric() -> Panel:
-    steps = "greatest({base}, $__interval_ms / 1000)"
-    value = (
-        "CASE coalesce((SELECT combines FROM telemetry.catalogue WHERE metric = ${metric:sqlstring}),\n"
-        "      CASE WHEN max(rate) IS NULL THEN 'distribution' ELSE 'sum' END)\n"
-        f"    WHEN 'sum' THEN sum(sum) / {steps}\n"
-        "    WHEN 'max' THEN max(max) WHEN 'min' THEN min(min)\n"
-        "    WHEN 'rate' THEN sum(sum) / count(DISTINCT bucket)\n"
-        "    WHEN 'last' THEN sum(sum) / count(DISTINCT bucket)\n"
-        "    ELSE sum(sum) / nullif(sum(points), 0) END"
+    combines = (
+        "coalesce((SELECT combines FROM telemetry.catalogue WHERE metric = ${metric:sqlstring}),\n"
+        "    CASE WHEN max(rate) IS NULL THEN 'distribution' ELSE 'sum' END)"
     )
     found = union(
         [
-            "SELECT $__timeGroupAlias(bucket, $__interval, NULL),\n"
+            f"SELECT {TIME}, metric, {grain.seconds} AS base, combines, added, points, least, most\n"
+            f"FROM (\nSELECT {SLOT},\n"
             "  concat_ws(' ', client_software_version, 'topic ' || topic, 'node ' || node_id) AS metric,\n"
-            f"  {value.replace('{base}', str(grain.seconds))} AS value\n"
+            f"  {combines} AS combines, sum(sum) AS added, sum(points) AS points,\n"
+            "  min(min) AS least, max(max) AS most\n"
             f"FROM telemetry.{view}_{grain.name}\n"
-            f"WHERE {grain.when}\n  AND $__timeFilter(bucket) AND metric = ${{metric:sqlstring}}\n"
-            f"  AND {_CLIENT}{condition}\n"
-            "GROUP BY 1, 2"
+            f"WHERE {grain.when}\n  AND $__timeFilter(bucket) AND {whole(grain)}\n"
+            f"  AND metric = ${{metric:sqlstring}}\n  AND {_CLIENT}{condition}\n"
+            "GROUP BY 1, 2\n) AS slots"
             for view, condition in (("metric", " AND topic IS NULL"), ("topic", ""))
             for grain in GRAINS
         ]
+    )
+    value = (
+        "CASE combines\n"
+        "    WHEN 'sum' THEN added / seconds\n"
+        "    WHEN 'max' THEN most WHEN 'min' THEN least\n"
+        "    WHEN 'rate' THEN added * base / seconds WHEN 'last' THEN added * base / seconds\n"
+        "    ELSE added / nullif(points, 0)\n  END"
     )
     return lines(
         "${metric}",
         "The chosen metric by version, topic and broker, added up over instances as the catalogue says: "
         "totals per second, averages as the mean of what was pushed.",
         "short",
-        [Sql(f"{found}\nORDER BY 1, 2", over_time=True)],
+        [Sql(f"{held(found, value)}\nORDER BY 1, 2", over_time=True)],
         width=24,
     )
 
 
-def _per_second(title: str, column: str, unit: str, description: str) -> Panel:
-    return _by_instance(
-        title, f"sum({column}) / greatest({{base}}, $__interval_ms / 1000)", unit, description
-    )
+def _per_second(title: str, name: str, unit: str, description: str, *, factor: float = 1.0) -> Panel:
+    return _by_instance(title, name, per_second(_steps(f"sum({name})"), factor=factor), unit, description)
 
 
-def _mean(title: str, total: str, points: str, unit: str, description: str) -> Panel:
-    return _by_instance(title, f"sum({total}) / nullif(sum({points}), 0)", unit, description)
+def _per_minute(title: str, name: str, description: str) -> Panel:
+    found = per_second(_steps(f"sum({name})"), factor=60.0)
+    return _by_instance(title, name, found, "count:/min", description)
 
 
-def _extreme(title: str, column: str, unit: str, description: str) -> Panel:
-    return _by_instance(title, f"max({column})", unit, description)
+def _of_pushes(title: str, total: str, points: str, unit: str, description: str) -> Panel:
+    found = as_they_are(_steps(f"sum({total}) / nullif(sum({points}), 0)"))
+    return _by_instance(title, total, found, unit, description)
 
 
-def _by_instance(title: str, value: str, unit: str, description: str) -> Panel:
-    found = union(
-        [
-            f"SELECT $__timeGroupAlias(bucket, $__interval, NULL), {_SHORT_ID} AS metric,\n"
-            f"  {value.format(base=grain.seconds)} AS value\n"
-            f"FROM telemetry.client_{grain.name}\n"
-            f"WHERE {grain.when}\n  AND $__timeFilter(bucket)\n  AND {_INSTANCE}\n"
-            "GROUP BY 1, 2"
-            for grain in _INSTANCE_GRAINS
-        ]
-    )
+def _extreme(title: str, name: str, unit: str, description: str) -> Panel:
+    return _by_instance(title, name, as_they_are(_steps(f"max({name})")), unit, description)
+
+
+def _steps(value: str) -> str:
+    return over_time(series=_SHORT_ID, value=value, sources=[_INSTANCES])
+
+
+def _by_instance(title: str, name: str, found: str, unit: str, description: str) -> Panel:
+    query = union([found, *(_not_sent(slot.metrics) for slot in WATCHED if slot.column == name)])
     return lines(
         title,
         f"{description} A line for each instance, by the first letters of its id.",
         unit,
-        [Sql(f"{found}\nORDER BY 1, 2", over_time=True)],
+        [Sql(f"{query}\nORDER BY 1, 2", over_time=True)],
         width=8,
+    )
+
+
+def _not_sent(names: Sequence[str]) -> str:
+    """A series without values where the client is nothing that sends any of the metrics, for the legend."""
+    metrics = [standard(name.removeprefix("org.apache.kafka.")) for name in names]
+    sent = " OR ".join(
+        f"(role = '{metric.name.split('.')[3]}' AND s.client = ANY (ARRAY[{quoted(metric.clients)}]::text[]))"
+        for metric in metrics
+    )
+    return (
+        "SELECT $__from / $__interval_ms * $__interval_ms / 1000 AS time,\n"
+        "  'not sent by ' || client_software_name || ' ' || string_agg(role, ', ') AS metric, NULL AS value\n"
+        "FROM (\n"
+        "  SELECT DISTINCT client_software_name, split_part(metric, '.', 4) AS role\n"
+        "  FROM telemetry.metric_1d\n"
+        "  WHERE bucket > $__timeFrom()::timestamptz - interval '1 day' AND bucket <= $__timeTo()\n"
+        f"    AND metric IN ({quoted(_SIGNS)})\n    AND {_CLIENT}\n"
+        ") AS roles\n"
+        "JOIN telemetry.software s USING (client_software_name)\n"
+        f"GROUP BY client_software_name\nHAVING NOT bool_or({sent})"
     )

@@ -71,9 +71,9 @@ def producers() -> Dashboard:
             advice="Above zero a quota of the brokers slows the client down.",
         ),
         metric_lines(
-            "Time that senders waited for memory",
+            "Senders waiting for memory",
             "producer.bufferpool.wait.time.ns.total",
-            advice="A share of one sender's time, added up over clients: `buffer.memory` is full.",
+            advice="How many were waiting at a time, on the average over the step: `buffer.memory` is full.",
         ),
         metric_lines(
             "Connections opened",

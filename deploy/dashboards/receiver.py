@@ -7,7 +7,9 @@ from typing import Final
 from grafana_foundation_sdk.builders.dashboard import QueryVariable
 from grafana_foundation_sdk.models import dashboard as models
 
-from deploy.dashboards.grafana import PROMETHEUS, Dashboard, Panel, lines, number, promql
+from deploy.dashboards.grafana import Dashboard
+from deploy.dashboards.panels import Panel, lines, number
+from deploy.dashboards.queries import PROMETHEUS, promql
 
 __all__ = ["receiver"]
 
@@ -61,7 +63,7 @@ def receiver() -> Dashboard:
             "get, 99 %": _quantile("kafka_telemetry_get_seconds", 0.99),
         }),
         _rates("Data points left out", "not_finite, known_bad, privacy, over_budget.",
-               "kafka_telemetry_dropped_points_total", "reason", "cps"),
+               "kafka_telemetry_dropped_points_total", "reason", "count:points/s"),
         _lines("Back-pressure and budgets", "How many times as long as asked push intervals are; instances "
                "that are asked for less; series that clients pushed last.", "short", {
             "interval factor": f"max(kafka_telemetry_interval_factor{{{_WHERE}}})",
@@ -73,17 +75,17 @@ def receiver() -> Dashboard:
         _lines("Open connections by listener", "Of clients.", "short", {
             "{{listener}}": f"sum by (listener) (kafka_telemetry_connections{{{_WHERE}}})"}, stacked=True),
         _rates("Connections refused", "upstream: the broker can't be reached; limit: too many; out_of_files.",
-               "kafka_telemetry_connections_refused_total", "reason", "cps"),
+               "kafka_telemetry_connections_refused_total", "reason", "count:connections/s"),
         _rates("Connections closed", "Why connections ended.",
-               "kafka_telemetry_connections_closed_total", "reason", "cps"),
+               "kafka_telemetry_connections_closed_total", "reason", "count:connections/s"),
         _rates("Protocol errors", "Connections closed for what came over them.",
-               "kafka_telemetry_protocol_errors_total", "reason", "cps"),
+               "kafka_telemetry_protocol_errors_total", "reason", "count:errors/s"),
         _rates("Traffic passed on", "Bytes of Kafka's protocol, by direction.",
                "kafka_telemetry_listener_bytes_total", "direction", "binBps"),
         _rates("Logins by outcome", "SASL and certificates.",
-               "kafka_telemetry_authenticated_total", "outcome", "cps"),
+               "kafka_telemetry_authenticated_total", "outcome", "count:logins/s"),
         _rates("Over a limit", "Connections, requests and pushes over a limit of an address or principal.",
-               "kafka_telemetry_limit_exceeded_total", "limit", "cps"),
+               "kafka_telemetry_limit_exceeded_total", "limit", "count:times/s"),
         _lines("Connecting to the broker", "How long it takes.", "s", {
             "99 %": _quantile("kafka_telemetry_upstream_connect_seconds", 0.99),
             "median": _quantile("kafka_telemetry_upstream_connect_seconds", 0.5),
@@ -92,9 +94,9 @@ def receiver() -> Dashboard:
     board.row(
         "Delivery",
         _rates("Pushes delivered", "What destinations took.",
-               "kafka_telemetry_plugin_exported_pushes_total", "plugin", "cps"),
+               "kafka_telemetry_plugin_exported_pushes_total", "plugin", "count:pushes/s"),
         _rates("Pushes dropped", "Pushes that never reached a destination.",
-               "kafka_telemetry_plugin_dropped_pushes_total", "plugin, reason", "cps"),
+               "kafka_telemetry_plugin_dropped_pushes_total", "plugin, reason", "count:pushes/s"),
         _plugins("Lag", "How long ago the oldest push was received that is not delivered.",
                  "kafka_telemetry_plugin_lag_seconds", "s"),
         _plugins("In memory", "Bytes of pushes that wait in memory.",
@@ -104,7 +106,7 @@ def receiver() -> Dashboard:
             "{{plugin}}": f"max by (plugin) (kafka_telemetry_plugin_spool_bytes{{{_WHERE}}}"
             f" / (kafka_telemetry_plugin_spool_max_bytes{{{_WHERE}}} > 0))"}),
         _rates("Failed exports", "Failed calls of a destination.",
-               "kafka_telemetry_plugin_failures_total", "plugin", "cps"),
+               "kafka_telemetry_plugin_failures_total", "plugin", "count:calls/s"),
         _plugins("Longest current call", "Above a minute a plugin hangs.",
                  "kafka_telemetry_plugin_call_seconds", "s"),
         _lines("Spool problems", "1 while a spool can't be used: GET /v1/plugins says why.", "short", {

@@ -11,7 +11,7 @@ planner, which leaves the unused branches of a query out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import indent
 from typing import Final
 
@@ -19,12 +19,19 @@ __all__ = [
     "BY_CLIENT",
     "BY_FLEET",
     "GRAINS",
+    "MANY_GRAINS",
     "RANGE_GRAINS",
-    "Grain",
+    "SLOT",
+    "TIME",
+    "Source",
+    "as_they_are",
     "buckets",
     "chosen",
+    "either",
     "everybody",
+    "held",
     "name_of_software",
+    "of_metrics",
     "over_time",
     "per_bucket",
     "per_second",
@@ -32,6 +39,7 @@ __all__ = [
     "quoted",
     "seconds",
     "union",
+    "whole",
 ]
 
 
@@ -50,42 +58,59 @@ class Grain:
     when: str
 
 
-_MINUTES_KEPT: Final = "$__timeFrom()::timestamptz >= now() - interval '7 days'"
-_HOURS_KEPT: Final = "$__timeFrom()::timestamptz >= now() - interval '90 days'"
+_WHOLE_UNTIL: Final = "(SELECT whole_until FROM telemetry.progress)"
+_MINUTES_KEPT: Final = "$__timeFrom()::timestamptz >= (SELECT minutes_from FROM telemetry.progress)"
+_HOURS_KEPT: Final = "$__timeFrom()::timestamptz >= (SELECT hours_from FROM telemetry.progress)"
 _RANGE_S: Final = "($__to - $__from) / 1000"
-
-#: For panels over time: what the interval asks for, or coarser where a finer table no longer reaches back to
-#: (the roll-up's default retention).
-GRAINS: Final = (
-    Grain(name="1m", seconds=60, when=f"$__interval_ms < 3600000 AND {_MINUTES_KEPT}"),
-    Grain(
-        name="1h",
-        seconds=3600,
-        when=f"($__interval_ms >= 3600000 OR NOT {_MINUTES_KEPT})\n"
-        f"  AND $__interval_ms < 86400000 AND {_HOURS_KEPT}",
-    ),
-    Grain(name="1d", seconds=86400, when=f"($__interval_ms >= 86400000 OR NOT {_HOURS_KEPT})"),
-)
+_HOUR_S: Final = 3_600
+_DAY_S: Final = 86_400
+#: A bucket or step that is not over is shown from so much of it on: two push intervals of five minutes.
+_ENOUGH_S: Final = 600
 
 
-def _by_range(minutes_up_to_s: int) -> tuple[Grain, ...]:
-    hours_up_to_s = 259200
+def _by_range(*, minutes_up_to_s: int, hours_up_to_s: int) -> tuple[Grain, ...]:
     return (
         Grain(name="1m", seconds=60, when=f"{_RANGE_S} <= {minutes_up_to_s} AND {_MINUTES_KEPT}"),
         Grain(
             name="1h",
-            seconds=3600,
+            seconds=_HOUR_S,
             when=f"({_RANGE_S} > {minutes_up_to_s} OR NOT {_MINUTES_KEPT})\n"
             f"  AND {_RANGE_S} <= {hours_up_to_s} AND {_HOURS_KEPT}",
         ),
-        Grain(name="1d", seconds=86400, when=f"({_RANGE_S} > {hours_up_to_s} OR NOT {_HOURS_KEPT})"),
+        Grain(name="1d", seconds=_DAY_S, when=f"({_RANGE_S} > {hours_up_to_s} OR NOT {_HOURS_KEPT})"),
     )
 
 
+#: For panels over time: minutes up to a day (of 25 hours, when summer time ends), hours up to a month, and
+#: coarser ones where the store keeps finer ones no longer.
+GRAINS: Final = _by_range(minutes_up_to_s=26 * _HOUR_S, hours_up_to_s=32 * _DAY_S)
+#: The same, where many clients' rows are read.
+MANY_GRAINS: Final = _by_range(minutes_up_to_s=6 * _HOUR_S, hours_up_to_s=8 * _DAY_S)
 #: For one number or row out of the whole range: as coarse as does, because every client's rows are read.
-RANGE_GRAINS: Final = _by_range(3600)
+RANGE_GRAINS: Final = _by_range(minutes_up_to_s=_HOUR_S, hours_up_to_s=26 * _HOUR_S)
 #: For quantiles, which read a row for each value of each bucket.
-SPREAD_GRAINS: Final = _by_range(10800)
+SPREAD_GRAINS: Final = _by_range(minutes_up_to_s=3 * _HOUR_S, hours_up_to_s=3 * _DAY_S)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where rows come from.
+
+    Attributes:
+        view: The views without their grain, such as ``fleet``.
+        condition: Which of their rows.
+        grains: The tables to choose from.
+    """
+
+    view: str
+    condition: str
+    grains: Sequence[Grain] = GRAINS
+
+
+#: The step of time that a row is in; Grafana's own expression for it is too slow for every row, and so
+#: only says what is to be filled with NULL.
+SLOT: Final = "date_bin($__interval_ms * interval '1 millisecond', bucket, timestamptz 'epoch') AS slot"
+TIME: Final = "$__timeGroupAlias(slot, $__interval, NULL)"
 
 #: Dimensions that a dashboard's variables choose, by the variable's name.
 BY_FLEET: Final = {"cluster": "cluster_id", "software": "client_software_name"}
@@ -93,6 +118,14 @@ BY_CLIENT: Final = {"principal": "principal", "group": "group_id", "client_id": 
 
 #: What a client calls itself, for a legend.
 name_of_software: Final = "coalesce(client_software_name, 'unknown')"
+
+
+def either(condition: str, some: Sequence[Grain], others: Sequence[Grain]) -> tuple[Grain, ...]:
+    """Some grains where a condition holds that is constant in a query, else others; from fine to coarse."""
+    return tuple(
+        replace(one, when=f"CASE WHEN {condition} THEN {one.when}\n  ELSE {other.when} END")
+        for one, other in zip(some, others, strict=True)
+    )
 
 
 def buckets(grain: Grain) -> str:
@@ -105,11 +138,19 @@ def seconds(grain: Grain) -> str:
 
     Minutes without a push belong to it as well; an hour or day may not be over.
     """
-    now = "extract(epoch FROM now())"
+    now = f"extract(epoch FROM {_WHOLE_UNTIL})"
     if grain.seconds == 60:
         return f"greatest(60, least($__to / 1000, {now}) - $__from / 1000)"
     end = f"least(extract(epoch FROM max(bucket)) + {grain.seconds}, {now})"
     return f"greatest(60, {end} - extract(epoch FROM min(bucket)))"
+
+
+def whole(grain: Grain) -> str:
+    """The condition that a row's bucket is rolled up, or enough of it to make a rate or mean of.
+
+    As a second upper bound of ``bucket`` it would have PostgreSQL expect hardly any rows, and plan for those.
+    """
+    return f"{_WHOLE_UNTIL} - bucket >= interval '{min(grain.seconds, _ENOUGH_S)} seconds'"
 
 
 def chosen(columns: dict[str, str]) -> str:
@@ -139,59 +180,78 @@ def union(branches: Sequence[str]) -> str:
     return "\nUNION ALL\n".join(branches)
 
 
-def over_time(
-    *,
-    metrics: Sequence[str],
-    series: str,
-    value: str,
-    sources: Sequence[tuple[str, str]],
-    grains: Sequence[Grain] = GRAINS,
-) -> str:
+def over_time(*, series: str, value: str, sources: Sequence[Source]) -> str:
     """Rows (time, metric, value, base) of the grain that fits; ``base`` is the length of its buckets.
 
+    What they are of is for :func:`per_second`, :func:`per_bucket` or :func:`as_they_are` to say.
+
     Args:
-        metrics: Names of the metrics.
         series: The expression that names a series.
         value: The aggregate over a series' rows in one step of time.
-        sources: Views without their grain, such as ``fleet``, each with the condition for its rows.
-        grains: The tables to choose from.
+        sources: Which rows.
     """
     return union(
         [
-            f"SELECT $__timeGroupAlias(bucket, $__interval, NULL), {series} AS metric, {value} AS value, "
-            f"{grain.seconds} AS base\n"
-            f"FROM telemetry.{view}_{grain.name}\n"
-            f"WHERE {grain.when}\n"
-            f"  AND $__timeFilter(bucket) AND metric IN ({quoted(metrics)})\n"
-            f"  AND {condition}\n"
-            f"GROUP BY 1, 2"
-            for view, condition in sources
-            for grain in grains
+            f"SELECT {TIME}, metric, value, {grain.seconds} AS base\nFROM (\n"
+            f"  SELECT {SLOT}, {series} AS metric, {value} AS value\n"
+            f"  FROM telemetry.{source.view}_{grain.name}\n"
+            f"  WHERE {grain.when}\n"
+            f"    AND $__timeFilter(bucket) AND {whole(grain)}\n"
+            f"    AND {source.condition}\n"
+            "  GROUP BY 1, 2\n) AS slots"
+            for source in sources
+            for grain in source.grains
         ]
     )
 
 
-_END: Final = "least(time + greatest(base, $__interval_ms / 1000), (floor($__to / 1000 / base) + 1) * base"
-_BEGIN: Final = "greatest(time, ceil($__from / 1000.0 / base) * base)"
+def of_metrics(names: Sequence[str], sources: Sequence[Source]) -> tuple[Source, ...]:
+    """Sources narrowed to some metrics."""
+    return tuple(
+        replace(source, condition=f"metric IN ({quoted(names)})\n    AND {source.condition}")
+        for source in sources
+    )
 
 
 def per_second(rows: str, *, factor: float = 1.0) -> str:
-    """Rows (time, metric, value) of sums per second of the step, or of its part in the range and the past."""
-    seconds = f"greatest(60, {_END}, extract(epoch FROM now())) - {_BEGIN})"
+    """Rows (time, metric, value) of sums per second of the step."""
     scale = "" if factor == 1.0 else f" * {factor!r}"
-    return _divided(rows, f"value{scale} / {seconds}")
+    return held(rows, f"value{scale} / seconds")
 
 
 def per_bucket(rows: str) -> str:
     """Rows (time, metric, value) of the mean over time of what was added up over clients."""
-    buckets = (
-        f"greatest(1, ({_END}, (floor(extract(epoch FROM now()) / base) + 1) * base) - {_BEGIN}) / base)"
+    return held(rows, "value * base / seconds")
+
+
+def as_they_are(rows: str) -> str:
+    """Rows (time, metric, value) of values that are no totals."""
+    return held(rows, "value")
+
+
+def held(rows: str, value: str) -> str:
+    """Rows (time, metric, value), for each step of a bucket that is longer than a step.
+
+    ``seconds`` is the part of the step that is in the range and rolled up; a step with too little of it would
+    show a rate by chance, as one client pushes only now and then, and is left out.
+
+    Args:
+        rows: What :func:`over_time` gives, and columns that ``value`` needs besides.
+        value: The expression of the value, of columns of ``rows`` and ``seconds``.
+    """
+    step = "greatest(base, $__interval_ms / 1000)"
+    end = (
+        f"least(time + {step}, (floor($__to / 1000 / base) + 1) * base,\n"
+        f"    extract(epoch FROM {_WHOLE_UNTIL}))"
     )
-    return _divided(rows, f"value / {buckets}")
-
-
-def _divided(rows: str, value: str) -> str:
-    return f"SELECT time, metric, {value} AS value\nFROM (\n{indent(rows, '  ')}\n) AS step"
+    begin = "greatest(time, ceil($__from / 1000.0 / base) * base)"
+    return (
+        f"SELECT time + ahead AS time, metric, {value} AS value\n"
+        f"FROM (\n  SELECT *, {end} - {begin} AS seconds\n"
+        f"  FROM (\n{indent(rows, '    ')}\n  ) AS rows_of_steps\n) AS steps\n"
+        "CROSS JOIN LATERAL generate_series(0, base - 1, greatest(1, $__interval_ms / 1000)) AS ahead\n"
+        f"WHERE seconds >= least({step}, {_ENOUGH_S}, {_RANGE_S} / 3) AND ahead < seconds"
+    )
 
 
 def quantiles(*, metric: str, shares: dict[str, float], condition: str) -> str:
@@ -204,24 +264,25 @@ def quantiles(*, metric: str, shares: dict[str, float], condition: str) -> str:
     """
     observed = union(
         [
-            f"SELECT $__timeGroupAlias(bucket, $__interval, NULL), value, sum(observations) AS observations\n"
-            f"FROM telemetry.spread_{grain.name}\n"
-            f"WHERE {grain.when}\n"
-            f"  AND $__timeFilter(bucket) AND metric = '{metric}'\n"
-            f"  AND {condition}\n"
-            f"GROUP BY 1, 2"
+            f"SELECT {TIME}, value, observations, {grain.seconds} AS base\nFROM (\n"
+            f"  SELECT {SLOT}, value, sum(observations) AS observations\n"
+            f"  FROM telemetry.spread_{grain.name}\n"
+            f"  WHERE {grain.when}\n"
+            f"    AND $__timeFilter(bucket) AND {whole(grain)} AND metric = '{metric}'\n"
+            f"    AND {condition}\n"
+            "  GROUP BY 1, 2\n) AS slots"
             for grain in SPREAD_GRAINS
         ]
     )
     wanted = ", ".join(f"('{name}', {share})" for name, share in shares.items())
-    return (
-        "SELECT time, wanted.name AS metric,\n"
+    return as_they_are(
+        "SELECT time, wanted.name AS metric, base,\n"
         "  min(value) FILTER (WHERE up_to >= wanted.share * total) AS value\n"
         "FROM (\n"
-        "  SELECT time, value, sum(observations) OVER (PARTITION BY time ORDER BY value) AS up_to,\n"
+        "  SELECT time, base, value, sum(observations) OVER (PARTITION BY time ORDER BY value) AS up_to,\n"
         "    sum(observations) OVER (PARTITION BY time) AS total\n"
         f"  FROM (\n{indent(observed, '    ')}\n  ) AS observed\n"
         ") AS ranked\n"
         f"CROSS JOIN (VALUES {wanted}) AS wanted (name, share)\n"
-        "GROUP BY 1, 2"
+        "GROUP BY 1, 2, 3"
     )

@@ -7,27 +7,35 @@ from collections.abc import Sequence
 from typing import Final
 
 from deploy.dashboards.choices import client_variables
-from deploy.dashboards.grafana import Dashboard, Panel, Sql, choice, column, lines, rows
+from deploy.dashboards.grafana import Dashboard, choice
 from deploy.dashboards.metrics import standard
+from deploy.dashboards.panels import Panel, column, lines, rows
+from deploy.dashboards.queries import Sql
 from deploy.dashboards.sql import (
     BY_CLIENT,
     BY_FLEET,
     GRAINS,
+    MANY_GRAINS,
     RANGE_GRAINS,
-    Grain,
+    Source,
+    as_they_are,
     buckets,
     chosen,
+    either,
     everybody,
+    of_metrics,
     over_time,
     per_second,
     quoted,
     seconds,
     union,
+    whole,
 )
 from deploy.dashboards.units import unit_of
 
 __all__ = ["topics_and_groups"]
 
+_PREFIX: Final = "org.apache.kafka."
 _SENT: Final = standard("producer.topic.record.send.total").name
 _SENT_BYTES: Final = standard("producer.topic.byte.total").name
 _FAILED: Final = standard("producer.topic.record.error.total").name
@@ -44,14 +52,11 @@ _TOPICS: Final = f"{chosen({'topic': 'topic'})} AND {_CLIENTS}"
 _OF_ALL: Final = everybody(["topic", *BY_CLIENT])
 _TOP: Final = 10
 #: Every client's series have to be read where nothing is chosen: then as coarse as does.
-_GRAINS: Final = tuple(
-    Grain(
-        name=fine.name,
-        seconds=fine.seconds,
-        when=f"CASE WHEN {_OF_ALL} THEN {coarse.when}\n  ELSE {fine.when} END",
-    )
-    for fine, coarse in zip(GRAINS, RANGE_GRAINS, strict=True)
-)
+_GRAINS: Final = either(_OF_ALL, RANGE_GRAINS, either(everybody(["client_id"]), MANY_GRAINS, GRAINS))
+_BY: Final = {
+    "topic": Source(view="topic", condition=_TOPICS, grains=_GRAINS),
+    "group_id": Source(view="metric", condition=f"group_id IS NOT NULL AND {_CLIENTS}", grains=_GRAINS),
+}
 _ONLY_JAVA: Final = "Java clients alone tell topics apart."
 
 
@@ -96,6 +101,7 @@ def topics_and_groups() -> Dashboard:
             _REBALANCES,
             "group_id",
             "Rebalances of all members added up; librdkafka does not count them.",
+            width=24,
         ),
         _members(),
     )
@@ -116,7 +122,9 @@ def _topics() -> Panel:
     )
     shown = {"topic": column("Topic", width=260, links=[_link("topic", "kct-topics-and-groups", "topic")])}
     for name in metrics:
-        shown[name] = column(name.replace("_", " ").capitalize(), "binBps" if "bytes" in name else "cps")
+        shown[name] = column(
+            name.replace("_", " ").capitalize(), "binBps" if "bytes" in name else "count:records/s"
+        )
     return rows(
         "Topics",
         f"What clients tell of topics, per second, the most first. {_ONLY_JAVA} An empty cell: nothing came.",
@@ -155,7 +163,7 @@ def _groups() -> Panel:
             "group_id": column("Group", width=220, links=[_link("group_id", "kct-consumers", "group")]),
             "members": column("Live members", "short"),
             "versions": column("Versions", width=260),
-            "consumed": column("Records", "cps"),
+            "consumed": column("Records", "count:records/s"),
             "consumed_bytes": column("Bytes", "binBps"),
             "behind": column("Most behind", "short"),
             "partitions": column("Partitions", "short"),
@@ -190,7 +198,6 @@ def _members() -> Panel:
             "client_source_address": column("Address"),
             "last_seen": column("Last push", "dateTimeFromNow"),
         },
-        width=12,
         height=8,
     )
 
@@ -201,8 +208,8 @@ def _found(view: str, by: str, metrics: Sequence[str], condition: str) -> str:
             f"SELECT {by}, metric, sum(sum) AS added, sum(points) AS points, max(max) AS most,\n"
             f"  {buckets(grain)} AS buckets, {seconds(grain)} AS seconds\n"
             f"FROM telemetry.{view}_{grain.name}\n"
-            f"WHERE {grain.when} AND $__timeFilter(bucket) AND metric IN ({quoted(metrics)})\n"
-            f"  AND {condition}\nGROUP BY 1, 2"
+            f"WHERE {grain.when} AND $__timeFilter(bucket) AND {whole(grain)}\n"
+            f"  AND metric IN ({quoted(metrics)}) AND {condition}\nGROUP BY 1, 2"
             for grain in RANGE_GRAINS
         ]
     )
@@ -212,29 +219,25 @@ def _rate(metric: str) -> str:
     return f"max(added / seconds) FILTER (WHERE metric = '{metric}')"
 
 
-def _top(title: str, metric: str, by: str, description: str) -> Panel:
-    added = over_time(metrics=[metric], series=by, value="sum(sum)", sources=[_source(by)], grains=_GRAINS)
-    return _most(title, metric, per_second(added), description)
+def _top(title: str, metric: str, by: str, description: str, *, width: int = 12) -> Panel:
+    added = over_time(series=by, value="sum(sum)", sources=of_metrics([metric], [_BY[by]]))
+    _, factor = unit_of(standard(metric.removeprefix(_PREFIX)))
+    return _most(title, metric, per_second(added, factor=factor), description, width)
 
 
 def _worst(title: str, metric: str, by: str, description: str) -> Panel:
-    extremes = over_time(metrics=[metric], series=by, value="max(max)", sources=[_source(by)], grains=_GRAINS)
-    return _most(title, metric, f"SELECT time, metric, value FROM (\n{extremes}\n) AS extremes", description)
+    extremes = over_time(series=by, value="max(max)", sources=of_metrics([metric], [_BY[by]]))
+    return _most(title, metric, as_they_are(extremes), description, 12)
 
 
-def _source(by: str) -> tuple[str, str]:
-    return ("topic", _TOPICS) if by == "topic" else ("metric", f"group_id IS NOT NULL AND {_CLIENTS}")
-
-
-def _most(title: str, metric: str, series: str, description: str) -> Panel:
+def _most(title: str, metric: str, series: str, description: str, width: int) -> Panel:
     query = (
         f"WITH series AS (\n{series}\n)\nSELECT time, metric, value FROM series\n"
         f"WHERE metric IN (SELECT metric FROM series GROUP BY 1 ORDER BY sum(value) DESC, 1 LIMIT {_TOP})\n"
         "ORDER BY 1, 2"
     )
-    name = metric.removeprefix("org.apache.kafka.")
-    unit, _ = unit_of(standard(name))
-    return lines(title, f"`{metric}`: {description}", unit, [Sql(query, over_time=True)])
+    unit, _ = unit_of(standard(metric.removeprefix(_PREFIX)))
+    return lines(title, f"`{metric}`: {description}", unit, [Sql(query, over_time=True)], width=width)
 
 
 def _link(field: str, uid: str, variable: str) -> dict[str, object]:

@@ -5,9 +5,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from deploy.dashboards.grafana import Panel, Sql, column, link_to_client, rows
 from deploy.dashboards.metrics import standard
-from deploy.dashboards.sql import BY_CLIENT, BY_FLEET, RANGE_GRAINS, buckets, chosen, quoted, seconds, union
+from deploy.dashboards.panels import Panel, column, link_to_client, rows
+from deploy.dashboards.queries import Sql
+from deploy.dashboards.sql import (
+    BY_CLIENT,
+    BY_FLEET,
+    RANGE_GRAINS,
+    buckets,
+    chosen,
+    quoted,
+    seconds,
+    union,
+    whole,
+)
 from deploy.dashboards.units import unit_of
 from receiver.catalogue import Combination, StandardMetric
 
@@ -32,7 +43,7 @@ def top_clients(title: str, columns: dict[str, str]) -> Panel:
             "SELECT client_id, client_software_name, metric, sum(sum) AS added, sum(points) AS points,\n"
             f"  max(max) AS most, {buckets(grain)} AS buckets, {seconds(grain)} AS seconds\n"
             f"FROM telemetry.metric_{grain.name}\n"
-            f"WHERE {grain.when} AND $__timeFilter(bucket) AND metric IN ({names})\n"
+            f"WHERE {grain.when} AND $__timeFilter(bucket) AND {whole(grain)} AND metric IN ({names})\n"
             f"  AND {chosen(BY_FLEET | BY_CLIENT)}\n"
             "GROUP BY 1, 2, 3"
             for grain in RANGE_GRAINS

@@ -15,19 +15,27 @@ _UNITS: Final = {
     "By": "bytes",
     "By/s": "binBps",
     "1": "percentunit",
-    "1/s": "cps",
-    "1/h": "short",
-    "{request}/s": "reqps",
-    "{operation}/s": "ops",
+    "1/s": "count:/s",
+    "1/h": "count:/h",
 }
-#: A total of time per second of time is a share of it; Grafana's unit for that is a ratio.
+#: What is counted, for totals; Grafana takes any word after ``count:``.
+_COUNTED: Final = {
+    "By": "binBps",
+    "{request}": "reqps",
+    "{operation}": "ops",
+    "{batch}": "count:batches/s",
+    "{acknowledgement}": "count:acks/s",
+}
+#: What happens so seldom that rates per second would have many zeros.
+_SELDOM: Final = ("{connection}", "{rebalance}", "{error}")
+#: A total of time per second is how many clients spend theirs on it at a time.
 _SECONDS: Final = {"ms": 1e-3, "ns": 1e-9, "s": 1.0}
 
 
 def unit_of(metric: StandardMetric) -> tuple[str, float]:
     """Grafana's id for the unit in which panels draw a metric, and the factor that gets values there.
 
-    A metric whose deltas add up is drawn as a rate per second.
+    A metric whose deltas add up is drawn as a rate, a total of time as how many clients at a time.
 
     Raises:
         ValueError: The catalogue has a unit that has no Grafana unit yet.
@@ -35,8 +43,11 @@ def unit_of(metric: StandardMetric) -> tuple[str, float]:
     unit = metric.unit or ""
     if metric.combines is Combination.SUM:
         if unit in _SECONDS:
-            return "percentunit", _SECONDS[unit]
-        return _UNITS.get(f"{unit}/s", "cps"), 1.0
+            return "short", _SECONDS[unit]
+        word = unit.strip("{}")
+        if unit in _SELDOM:
+            return f"count:{word}s/min", 60.0
+        return _COUNTED.get(unit, f"count:{word}s/s"), 1.0
     if unit in _UNITS:
         return _UNITS[unit], 1.0
     if not unit or unit.startswith("{"):

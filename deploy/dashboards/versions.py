@@ -9,20 +9,19 @@ from grafana_foundation_sdk.models.dashboard import DataTransformerConfig
 
 from deploy.dashboards.choices import cluster, sending, software
 from deploy.dashboards.findings import OF_CHOSEN, SEVERITY_COLOURS, findings
-from deploy.dashboards.grafana import (
-    PROMETHEUS,
-    Dashboard,
-    Panel,
-    Sql,
-    column,
-    lines,
-    link_to_client,
-    note,
-    promql,
-    rows,
-)
+from deploy.dashboards.grafana import Dashboard
 from deploy.dashboards.metrics import support
-from deploy.dashboards.sql import BY_FLEET, chosen, name_of_software, over_time, per_bucket
+from deploy.dashboards.panels import Panel, column, lines, link_to_client, note, rows
+from deploy.dashboards.queries import PROMETHEUS, Sql, promql
+from deploy.dashboards.sql import (
+    BY_FLEET,
+    Source,
+    chosen,
+    name_of_software,
+    of_metrics,
+    over_time,
+    per_bucket,
+)
 from receiver.catalogue import CATALOGUE
 
 __all__ = ["versions"]
@@ -185,16 +184,16 @@ def _table() -> Panel:
 
 def _over_time() -> Panel:
     found = over_time(
-        metrics=[_CLIENTS],
         series=f"{name_of_software} || ' ' || coalesce(client_software_version, '')",
         value="sum(sum)",
-        sources=[("fleet", _CHOSEN)],
+        sources=of_metrics([_CLIENTS], [Source(view="fleet", condition=_CHOSEN)]),
     )
     return lines(
         "Clients by version",
         f"`{_CLIENTS}`: how far an upgrade has come.",
         "short",
         [Sql(f"{per_bucket(found)}\nORDER BY 1, 2", over_time=True)],
+        width=24,
         stacked=True,
     )
 
@@ -221,6 +220,5 @@ def _who() -> Panel:
             "instances": column("Instances", "short"),
             "last_seen": column("Last push", "dateTimeFromNow"),
         },
-        width=12,
         height=8,
     )

@@ -66,12 +66,13 @@ _INSTANCES: Final = """
 INSERT INTO telemetry.client_state (
     client_key, client_instance_id, client_id, client_software_name, client_software_version, principal,
     group_id, cluster_id, client_source_address, broker_id, first_seen, last_seen, push_interval_ms,
-    terminated
+    terminated, last_ns, covered_until
 )
 SELECT
     hashtextextended(concat_ws('|', client_id, i), 2), concat(lpad(to_hex(n), 8, '0'), '-', i), client_id,
     software, version, principal, group_id, cluster_id, format('10.0.%%s.%%s', n %% 256, i), (i %% 3)::text,
-    %(now)s - interval '30 days', %(now)s - i * interval '1 minute', 300000, i %% 19 = 18
+    %(now)s - interval '30 days', %(now)s - i * interval '1 minute', 300000, i %% 19 = 18,
+    (extract(epoch FROM %(now)s) - 60 * i) * 1e9, extract(epoch FROM %(now)s) / 60 - 3
 FROM generated_client CROSS JOIN generate_series(1, %(instances)s) AS i
 """
 _FINDINGS: Final = """
@@ -86,6 +87,11 @@ SELECT
     CASE WHEN n %% 3 > 0 THEN %(now)s - (n %% 29) * interval '1 day' END,
     'generated', '{"reasons": ["generated"]}'
 FROM generated_client
+"""
+_LEDGER: Final = """
+INSERT INTO telemetry.ledger (query_id, batch_id, committed_at, newest_received_at)
+SELECT 'generated', n, %(now)s - n * interval '1 minute', %(now)s - n * interval '1 minute'
+FROM generate_series(0, 30 * 1440) AS n
 """
 #: The rows of one bucket, by the table's name without its grain.
 _ROWS: Final = {
@@ -113,7 +119,7 @@ class GeneratedStore:
 
     clients: int = 500
     days: int = 30
-    minutes_for: timedelta = timedelta(hours=25)
+    minutes_for: timedelta = timedelta(hours=26)
 
     def fill(self, url: str, *, now: datetime) -> None:
         """Fill a database whose schema is migrated.
@@ -132,7 +138,7 @@ class GeneratedStore:
                 "INSERT INTO generated_metric VALUES (%s, %s, %s, %s, %s, %s)", list(_metrics())
             )
             arguments = {"clients": self.clients, "instances": _INSTANCES_OF_A_CLIENT_ID, "now": now}
-            for statement in (_CLIENTS, _SERIES, _FLEETS, _INSTANCES, _FINDINGS):
+            for statement in (_CLIENTS, _SERIES, _FLEETS, _INSTANCES, _FINDINGS, _LEDGER):
                 cursor.execute(statement.encode(), arguments)
         with ThreadPoolExecutor(_WRITERS) as writers:
             for done in [writers.submit(_fill, url, *part) for part in self._partitions(now)]:

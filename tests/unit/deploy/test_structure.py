@@ -13,7 +13,7 @@ from tests.testbed.dashboard_queries import DASHBOARDS
 
 #: The documented interface: what Grafana's role may read.
 READABLE = re.compile(
-    r"(metric|topic|fleet|spread|histogram)_1[mhd]|client_1[mh]|client|finding|catalogue|software|ledger"
+    r"(metric|topic|fleet|spread|histogram)_1[mhd]|client_1[mh]|client|finding|catalogue|software|ledger|progress"
 )
 NAMES = tuple(DASHBOARDS)
 UIDS = {dashboard["uid"] for dashboard in DASHBOARDS.values()}

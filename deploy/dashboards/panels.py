@@ -1,0 +1,276 @@
+"""Owns the shape of panels, as every dashboard here has them: lines, numbers, tables, words.
+
+It knows Grafana and no metric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from grafana_foundation_sdk.builders import common, dashboard, stat, table, text, timeseries
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.cog.variants import Dataquery
+from grafana_foundation_sdk.models import common as common_models
+from grafana_foundation_sdk.models import dashboard as models
+from grafana_foundation_sdk.models import text as text_models
+
+from deploy.dashboards.queries import POSTGRES
+
+__all__ = ["NOT_SENT", "Panel", "column", "lines", "link_to_client", "note", "number", "rows"]
+
+#: What a panel says of a metric that the clients in view have not got.
+NOT_SENT: Final = "not sent by these clients"
+#: The same in a cell.
+_NOT_SENT: Final = "not sent"
+
+_NO_DATA: Final = "no data"
+#: In a table, of who or what a row is: that it has no group, say, is no lack of data.
+_NONE: Final = "-"
+#: What Grafana gives a column at least, in pixels.
+_COLUMN: Final = 150
+#: Steps a panel has at most.
+_STEPS: Final = 240
+#: Longer holes in a line are drawn as holes: three push intervals of five minutes.
+_SPAN_NULLS_MS: Final = 900_000
+
+Panel = Builder[models.Panel]
+
+
+def lines(
+    title: str,
+    description: str,
+    unit: str,
+    queries: Sequence[Builder[Dataquery]],
+    *,
+    width: int = 12,
+    stacked: bool = False,
+    source: models.DataSourceRef = POSTGRES,
+) -> Panel:
+    """Values over time.
+
+    Args:
+        title: Its title.
+        description: What it tells, and what to make of it.
+        unit: Grafana's id of the unit.
+        queries: What it draws.
+        width: In 24ths of the window.
+        stacked: Whether the series are parts of a whole.
+        source: The data source of all queries.
+    """
+    return (
+        timeseries.Panel()
+        .title(title)
+        .description(description)
+        .datasource(source)
+        .unit(unit)
+        .min(0)
+        .height(8)
+        .span(width)
+        .no_value(_NO_DATA)
+        .max_data_points(_STEPS)
+        .interval("${resolution}" if source is POSTGRES else "15s")
+        .draw_style(common_models.GraphDrawStyle.LINE)
+        .line_width(1)
+        .fill_opacity(40 if stacked else 8)
+        .show_points(common_models.VisibilityMode.AUTO)
+        .span_nulls(_SPAN_NULLS_MS)
+        .stacking(
+            common.StackingConfig()
+            .group("A")
+            .mode(common_models.StackingMode.NORMAL if stacked else common_models.StackingMode.NONE)
+        )
+        .legend(
+            common.VizLegendOptions()
+            .show_legend(show_legend=True)
+            .display_mode(common_models.LegendDisplayMode.LIST)
+            .placement(common_models.LegendPlacement.BOTTOM)
+            .calcs([])
+        )
+        .tooltip(
+            common.VizTooltipOptions()
+            .mode(common_models.TooltipDisplayMode.MULTI)
+            .sort(common_models.SortOrder.DESCENDING)
+        )
+        .override_by_regexp(
+            "/^not sent by /",
+            [
+                _value("color", {"mode": "fixed", "fixedColor": "text"}),
+                # In the legend alone: a series without values would be drawn on top of the stack.
+                _value("custom.stacking", {"group": "A", "mode": "none"}),
+                _value("custom.lineWidth", 0),
+                _value("custom.showPoints", "never"),
+                _value("custom.fillOpacity", 0),
+            ],
+        )
+        .targets(list(queries))
+    )
+
+
+def number(
+    title: str,
+    description: str,
+    unit: str,
+    query: Builder[Dataquery],
+    *,
+    width: int = 4,
+    source: models.DataSourceRef = POSTGRES,
+    warn_from: float | None = None,
+) -> Panel:
+    """One number; NaN means that no client in view sends it, null that nothing came.
+
+    Args:
+        title: Its title.
+        description: What it tells.
+        unit: Grafana's id of the unit.
+        query: One row with one number.
+        width: In 24ths of the window.
+        source: The data source.
+        warn_from: From which value on it is orange.
+    """
+    steps = [models.Threshold(value=None, color="text")]
+    if warn_from is not None:
+        steps.append(models.Threshold(value=warn_from, color="orange"))
+    return (
+        stat.Panel()
+        .title(title)
+        .description(description)
+        .datasource(source)
+        .unit(unit)
+        .height(4)
+        .span(width)
+        .no_value(_NO_DATA)
+        .graph_mode(common_models.BigValueGraphMode.NONE)
+        .color_mode(common_models.BigValueColorMode.VALUE)
+        .text_mode(common_models.BigValueTextMode.VALUE)
+        .reduce_options(common.ReduceDataOptions().calcs(["last"]).values(values=False).fields(""))
+        .thresholds(dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps))
+        .mappings(
+            [
+                _special(models.SpecialValueMatch.NA_N, NOT_SENT),
+                _special(models.SpecialValueMatch.NULL, _NO_DATA),
+            ]
+        )
+        .targets([query])
+    )
+
+
+def rows(
+    title: str,
+    description: str,
+    queries: Sequence[Builder[Dataquery]],
+    columns: dict[str, list[models.DynamicConfigValue]],
+    *,
+    width: int = 24,
+    height: int = 9,
+    source: models.DataSourceRef = POSTGRES,
+    transformations: Sequence[models.DataTransformerConfig] = (),
+) -> Panel:
+    """A table.
+
+    Args:
+        title: Its title.
+        description: What it tells.
+        queries: What its rows are.
+        columns: Properties by the column's name in the query, see :func:`column`.
+        width: In 24ths of the window.
+        height: In rows of the grid.
+        source: The data source.
+        transformations: What Grafana makes of the rows before it shows them.
+    """
+    panel = (
+        table.Panel()
+        .title(title)
+        .description(description)
+        .datasource(source)
+        .unit("string")
+        .height(height)
+        .span(width)
+        .no_value(_NO_DATA)
+        .filterable(filterable=True)
+        .cell_height(common_models.TableCellHeight.SM)
+        .footer(common.TableFooterOptions().show(show=False).reducer([]))
+        .mappings([_special(models.SpecialValueMatch.NA_N, _NOT_SENT)])
+        .targets(list(queries))
+    )
+    for transformation in transformations:
+        panel = panel.with_transformation(transformation)
+    for name, properties in columns.items():
+        panel = panel.override_by_name(name, properties)
+    return panel
+
+
+def column(
+    heading: str,
+    unit: str | None = None,
+    *,
+    width: int | None = None,
+    links: Sequence[dict[str, object]] = (),
+    colours: dict[str, str] | None = None,
+    hidden: bool = False,
+) -> list[models.DynamicConfigValue]:
+    """How a table's column is shown.
+
+    Args:
+        heading: What stands above it.
+        unit: Grafana's id of its unit; None for words, where nothing is a dash and no lack of data.
+        width: In pixels, at least what the heading needs.
+        links: Where its cells lead, see :func:`link_to_client`.
+        colours: Colours of cells by their text.
+        hidden: Whether it is only for the rows' order.
+    """
+    # The heading and its filter's symbol have to fit.
+    least = 8 * len(heading) + 44
+    properties = [_value("displayName", heading)]
+    properties.append(_value("noValue", _NONE) if unit is None else _value("unit", unit))
+    if width is not None:
+        properties.append(_value("custom.width", max(width, least)))
+    elif least > _COLUMN:
+        properties.append(_value("custom.minWidth", least))
+    if hidden:
+        properties.append(_value("custom.hidden", hidden))
+    if links:
+        properties.append(_value("links", list(links)))
+    if colours:
+        results = {
+            word: models.ValueMappingResult(text=word, color=colour, index=index)
+            for index, (word, colour) in enumerate(colours.items())
+        }
+        properties.append(_value("mappings", [models.ValueMap(options=results)]))
+        properties.append(_value("custom.cellOptions", {"type": "color-text"}))
+    return properties
+
+
+def link_to_client(field: str = "client_id") -> list[dict[str, object]]:
+    """The link from a client id in a table to its own dashboard.
+
+    Args:
+        field: The column with the client id.
+    """
+    url = (
+        f"/d/kct-one-client?${{__url_time_range}}&${{postgres:queryparam}}&${{cluster:queryparam}}"
+        f"&var-client=${{__data.fields.{field}:percentencode}}"
+    )
+    return [{"title": "One client", "url": url, "targetBlank": False}]
+
+
+def note(title: str, markdown: str, *, width: int = 24, height: int = 4) -> Panel:
+    """Words on a dashboard."""
+    return (
+        text.Panel()
+        .title(title)
+        .description("How to read this dashboard.")
+        .mode(text_models.TextMode.MARKDOWN)
+        .content(markdown)
+        .height(height)
+        .span(width)
+    )
+
+
+def _special(match: models.SpecialValueMatch, words: str) -> models.SpecialValueMap:
+    result = models.ValueMappingResult(text=words, color="text", index=0)
+    return models.SpecialValueMap(options=models.DashboardSpecialValueMapOptions(match=match, result=result))
+
+
+def _value(name: str, value: object) -> models.DynamicConfigValue:
+    return models.DynamicConfigValue(id_val=name, value=value)
