@@ -20,6 +20,7 @@ done
 ln -s /proc/self/fd "$root/dev/fd"
 mkdir -m 1777 "$root/dev/shm"
 mount -t tmpfs -o mode=1777 none "$root/dev/shm"
+if [ "$mode" = ro ]; then mount -t tmpfs -o mode=1777 none "$root/tmp"; fi
 
 while [ "$1" != -- ]; do # bind SOURCE TARGET HOW
 	if [ -d "$2" ]; then mkdir -p "$root$3"; else
@@ -33,7 +34,6 @@ done
 shift
 
 if [ "$mode" = ro ]; then
-	mount -t tmpfs -o mode=1777 none "$root/tmp"
 	mount -o remount,bind,ro "$root"
 	# shellcheck disable=SC2086
 	set -- setpriv --reuid="${user%:*}" --regid="${user#*:}" --clear-groups --bounding-set=-all --inh-caps=-all \

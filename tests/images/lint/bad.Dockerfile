@@ -1,0 +1,2 @@
+FROM debian:bookworm as build
+CMD echo
