@@ -1,24 +1,18 @@
-"""The capacity tables of docs/sizing.md: ``python -m benchmarks.sizing``, and ``--measure`` to measure anew.
+"""The tables of docs/sizing.md: ``python -m benchmarks.sizing`` prints them.
 
-Owns what is multiplied with what. Every input is a measured figure: of :mod:`benchmarks.sizing_measured`, as
-kept in ``results/sizing.json``, or of docs/benchmarks.md, which is quoted.
+Owns what is multiplied with what. Each input is a measured figure: one that is kept in ``sizing.json``, or
+one of docs/benchmarks.md, which is quoted.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-from benchmarks.__main__ import OPEN_FILES, fake_broker
 from benchmarks.captured import JAVA_PRODUCER, LIBRDKAFKA_PRODUCER
 from benchmarks.figures import table
-from benchmarks.processes import allow_files
-from benchmarks.sizing_measured import KEPT, Measured, measure
+from benchmarks.sizing_figures import Measured
 from spark_streaming.settings import RetentionSettings
 
 __all__ = ["QUOTED", "Quoted", "tables"]
@@ -29,17 +23,22 @@ class Quoted:
     """A figure of docs/benchmarks.md.
 
     Attributes:
-        value: The figure.
-        line: Where it stands, with blanks as they come.
+        text: The figure, as it is written there.
+        line: The line in which it stands, with single blanks.
     """
 
-    value: float
+    text: str
     line: str
 
+    @property
+    def value(self) -> float:
+        """The figure."""
+        return float(self.text.replace(",", ""))
 
-CONNECTION_KIB: Final = Quoted(value=3.0, line="sidecar 5,000 52.1 57.2 64.6 64.8 3.0 13.2")
-ROLLUP_US: Final = Quoted(value=10.40, line="5.0 M 2 81.2 61.4 130,993 10.40 0.38 1475 1193")
-ROLLUP_RATE: Final = Quoted(value=130_993, line="5.0 M 2 81.2 61.4 130,993 10.40 0.38 1475 1193")
+
+CONNECTION_KIB: Final = Quoted(text="3.0", line="sidecar 5,000 52.1 57.2 64.6 64.8 3.0 13.2")
+ROLLUP_US: Final = Quoted(text="10.40", line="5.0 M 2 81.2 61.4 130,993 10.40 0.38 1475 1193")
+ROLLUP_RATE: Final = Quoted(text="130,993", line="5.0 M 2 81.2 61.4 130,993 10.40 0.38 1475 1193")
 QUOTED: Final = (CONNECTION_KIB, ROLLUP_US, ROLLUP_RATE)
 
 _FLEETS: Final = (1_000, 10_000, 100_000)
@@ -50,6 +49,7 @@ _SHARED: Final = 20
 _DAY_S: Final = 86_400
 _GB: Final = 1e9
 _LEAST: Final = 0.01
+_WHOLE: Final = 100
 _SPOOL_BYTES: Final = 1 << 30
 #: Pushes in a file of ``spool_files``, as a quiet sidecar writes one: the larger of both figures.
 _IN_A_FILE: Final = "100"
@@ -114,8 +114,57 @@ class _Fleet:
 
 
 def tables(measured: Measured) -> str:
-    """Return both tables, as they stand in docs/sizing.md."""
-    return "\n\n".join((_fleets(measured), _sidecars(measured)))
+    """Return the three tables, as they stand in docs/sizing.md."""
+    return "\n\n".join((_inputs(measured), _fleets(measured), _sidecars(measured)))
+
+
+def _inputs(measured: Measured) -> str:
+    """The measured figures, by client."""
+    kinds, rows = tuple(_KINDS.values()), measured.rows
+    by_client: list[tuple[str, Mapping[str, float]]] = [
+        ("data points of a push", measured.points),
+        ("bytes of a push from the client, zstd", measured.wire_bytes),
+        ("... to a collector", measured.otlp_bytes),
+        ("... with compression: gzip", measured.gzip_bytes),
+        *(
+            (
+                f"... in a spool, {count} written at once",
+                {kind: of[count] for kind, of in measured.spool_bytes.items()},
+            )
+            for count in measured.spool_bytes[kinds[0]]
+        ),
+        *(
+            (
+                f"... in spool_files, {count} in a file",
+                {kind: of[count] for kind, of in measured.file_bytes.items()},
+            )
+            for count in measured.file_bytes[kinds[0]]
+        ),
+        ("CPU us of a get and a push, with otlp and spool_files", measured.cpu_us),
+        ("KiB of memory of an instance that pushed", measured.instance_kib),
+        ("MiB, most, while 10,000 instances push", measured.peak_mib),
+        ("rows of a client id in a minute with a push", rows.by_client_id),
+        ("... in a minute without", rows.carried),
+    ]
+    of_all = [
+        *((f"MiB of a sidecar without clients, {name}", mib) for name, mib in measured.idle_mib.items()),
+        ("KiB of memory of an idle connection", CONNECTION_KIB.value),
+        ("... whose TLS ends at the sidecar", measured.tls_connection_kib),
+        *(
+            (f"PostgreSQL, bytes of a row of {name}, with indexes", rows.bytes_by_row[name])
+            for name in ("rollup_1m", "rollup_1h", "rollup_1d", "client_rollup_1m", "client_rollup_1h")
+        ),
+        ("... to know a push again", rows.push_bytes),
+        ("... to correct minutes, by data point", rows.point_bytes),
+        ("roll-up, CPU us of a data point", ROLLUP_US.value),
+    ]
+    return table(
+        ("measured", *_KINDS),
+        [
+            *((name, *(_figure(of[kind]) for kind in kinds)) for name, of in by_client),
+            *((name, _figure(value), "the same") for name, value in of_all),
+        ],
+    )
 
 
 def _fleets(measured: Measured) -> str:
@@ -181,6 +230,10 @@ def _sidecars(measured: Measured) -> str:
     return table(head, rows)
 
 
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= _WHOLE else f"{value:.3g}"
+
+
 def _short(value: float) -> str:
     """Two digits that count: more would be a promise."""
     if value < _LEAST:
@@ -189,21 +242,5 @@ def _short(value: float) -> str:
     return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
 
 
-def main() -> int:
-    """Print the tables; the value is the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.sizing", description=__doc__)
-    parser.add_argument(
-        "--measure", action="store_true", help=f"measure anew first, into {KEPT.name}: some minutes"
-    )
-    if parser.parse_args().measure:
-        allow_files(OPEN_FILES)
-        with tempfile.TemporaryDirectory(prefix="kafka-telemetry-sizing-") as name:
-            folder = Path(name)
-            with fake_broker(folder) as (upstream, _):
-                measure(folder, upstream).keep()
-    print(tables(Measured.kept()))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    print(tables(Measured.kept()))

@@ -1,7 +1,7 @@
-"""What the capacity table needs and no other benchmark has: bytes and memory by client, by push and by row.
+"""``python -m benchmarks.sizing_measured``: bytes and memory by client, by push and by row, for sizing.
 
-Owns how these are measured, and the form in which they are kept; it multiplies nothing out. Bytes and memory
-hardly depend on what else the machine does; CPU does, so it is read beside the load.
+Owns how these are measured; it multiplies nothing. Bytes and memory hardly depend on what else the machine
+does; CPU does, so the load is kept beside it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import ssl
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -27,12 +27,14 @@ import yaml
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from benchmarks import relays, spool
+from benchmarks.__main__ import OPEN_FILES, fake_broker
 from benchmarks.captured import JAVA_PRODUCER, LIBRDKAFKA_PRODUCER, Captured
-from benchmarks.figures import RESULTS
 from benchmarks.load_generator import pushed_instances
 from benchmarks.plugins import captured_pushes
+from benchmarks.processes import allow_files
 from benchmarks.relays import Relay
 from benchmarks.rollup_spool import Fleet
+from benchmarks.sizing_figures import Measured, Rows
 from receiver.catalogue import Combination
 from receiver.host import PluginHost, load_plugins
 from spark_streaming.embedded import EmbeddedPostgres
@@ -40,9 +42,8 @@ from spark_streaming.rows import RULES
 from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.collector import Collector
 
-__all__ = ["CLIENTS", "KEPT", "Measured", "Rows", "SizingError", "measure"]
+__all__ = ["SizingError", "measure"]
 
-KEPT: Final = RESULTS / "sizing.json"
 CLIENTS: Final = (JAVA_PRODUCER, LIBRDKAFKA_PRODUCER)
 
 #: As a fleet pushes over the files of a spool, and how many minutes of it are rolled up.
@@ -62,74 +63,6 @@ _MIB: Final = 1024 * 1024
 
 class SizingError(RuntimeError):
     """Something could not be measured; the text says what, and why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
-    """What a fleet of 10,000 instances of 500 client ids, which push every five minutes, is in PostgreSQL.
-
-    Attributes:
-        by_client_id: Rows of ``metric_1m`` for one client id in a minute with a push, by client.
-        carried: The same for a minute without one: of what goes on, as its counts.
-        bytes_by_row: Of each table, its indexes included.
-        fleet_rows: Rows in a minute of the tables that don't grow with clients, by table.
-        push_bytes: To know a push again.
-        point_bytes: To correct a push's minutes, by each of its points.
-    """
-
-    by_client_id: Mapping[str, float]
-    carried: Mapping[str, float]
-    bytes_by_row: Mapping[str, float]
-    fleet_rows: Mapping[str, float]
-    push_bytes: float
-    point_bytes: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """Everything measured; by client where it differs.
-
-    Attributes:
-        measured_at: When.
-        load_before: The machine's load average.
-        idle_mib: The sidecar's own memory without clients, by its plugins.
-        peak_mib: The most that it held while 10,000 instances pushed, with both plugins, by client.
-        instance_kib: Memory of a client instance that has pushed.
-        tls_connection_kib: Memory of an idle connection whose TLS the sidecar ends.
-        cpu_us: CPU of a new instance's get and push, with both plugins, in microseconds.
-        points: Data points of a push.
-        wire_bytes: A push as clients compress it (zstd).
-        otlp_bytes: A push as the plugin ``otlp`` sends it.
-        gzip_bytes: The same with ``compression: gzip``.
-        spool_bytes: A push in a plugin's spool, by how many were written at once.
-        file_bytes: A push in the files of ``spool_files``, by how many are in a file.
-        rows: In PostgreSQL.
-    """
-
-    measured_at: str
-    load_before: float
-    idle_mib: Mapping[str, float]
-    peak_mib: Mapping[str, float]
-    instance_kib: Mapping[str, float]
-    tls_connection_kib: float
-    cpu_us: Mapping[str, float]
-    points: Mapping[str, int]
-    wire_bytes: Mapping[str, int]
-    otlp_bytes: Mapping[str, int]
-    gzip_bytes: Mapping[str, int]
-    spool_bytes: Mapping[str, Mapping[str, int]]
-    file_bytes: Mapping[str, Mapping[str, int]]
-    rows: Rows
-
-    @classmethod
-    def kept(cls) -> Measured:
-        """Return what was measured last."""
-        document = json.loads(KEPT.read_text())
-        return cls(**{**document, "rows": Rows(**document["rows"])})
-
-    def keep(self) -> None:
-        """Write it where :meth:`kept` finds it."""
-        KEPT.write_text(json.dumps(asdict(self), indent=1) + "\n")
 
 
 def measure(folder: Path, upstream: str) -> Measured:
@@ -352,3 +285,16 @@ def _rows_of(connection: psycopg.Connection, *, pushes: int, points: int) -> Row
         push_bytes=sizes["push"] / pushes,
         point_bytes=sizes["contribution"] / points,
     )
+
+
+def main() -> None:
+    """Measure everything, and keep it for ``python -m benchmarks.sizing``."""
+    allow_files(OPEN_FILES)
+    with tempfile.TemporaryDirectory(prefix="kafka-telemetry-sizing-") as name:
+        folder = Path(name)
+        with fake_broker(folder) as (upstream, _):
+            measure(folder, upstream).keep()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+"""docs/sizing.md shows what the measured figures come to, and nothing that was typed by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.sizing import QUOTED, Quoted, tables
+from benchmarks.sizing_figures import Measured
+
+_DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_tables_are_those_of_the_kept_figures() -> None:
+    assert f"```text\n{tables(Measured.kept())}\n```" in (_DOCS / "sizing.md").read_text()
+
+
+@pytest.mark.parametrize("quoted", QUOTED, ids=lambda quoted: quoted.text)
+def test_what_is_quoted_stands_in_the_benchmarks(quoted: Quoted) -> None:
+    lines = [" ".join(line.split()) for line in (_DOCS / "benchmarks.md").read_text().splitlines()]
+    assert quoted.line in lines
+    assert quoted.text in quoted.line.split()
