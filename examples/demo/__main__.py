@@ -123,7 +123,7 @@ def _watch(running: _Running, stop: threading.Event, seconds: float | None) -> b
         f"collector: {collector.file}",
         f"postgres:  psql '{running.postgres}'",
         "grafana:   on this machine, while this runs: a data source of type PostgreSQL with that host, "
-        f"database and user, and the dashboards of {_DASHBOARDS}",
+        f"database and user, and the dashboards of {_DASHBOARDS}; examples/docker-compose has one of its own",
         "Ctrl-C stops it all" if seconds is None else f"ends after {seconds:g} s",
     )
     last_printed = time.monotonic()
