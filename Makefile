@@ -1,7 +1,7 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each target sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples lint bench soak fuzz audit docs pictures lock clean
+.PHONY: help setup demo test test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples lint bench soak fuzz audit docs pictures lock clean dist images test-images
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -91,8 +91,23 @@ pictures: setup ## Draw the dashboards into docs/images, with Grafana's componen
 	@$(BIN)/python -m tests.testbed setup --parts grafana-ui
 	@$(BIN)/python -m tests.dashboards$(if $(POSTGRES),.draw --postgres "$(POSTGRES)") $(if $(PROMETHEUS),--prometheus "$(PROMETHEUS)") --out docs/images
 
+ENGINE ?= docker
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+
+dist: $(STAMP) ## Build the wheel and the sdist into dist/
+	@$(BIN)/python -m hatchling build --directory dist
+
+images: ## Build the images of receiver and roll-up with ENGINE=docker, which must be there
+	@for name in receiver rollup; do $(ENGINE) build --file deploy/images/$$name/Dockerfile \
+		--build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse HEAD) \
+		--tag ghcr.io/kafka-client-telemetry/$$name:$(VERSION) . || exit 1; done
+
+test-images: setup ## Build the images' root folders without an engine and run them: as root, with debootstrap; 10 minutes, 10 GB of disk
+	@command -v debootstrap >/dev/null || { echo "debootstrap is missing (Debian: apt-get install debootstrap)"; exit 1; }
+	@$(PYTEST) tests/images/test_files.py tests/images/built.py
+
 clean: ## Remove what was built in this folder (the cache folder stays)
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
 IMAGE_LOCK := $(LOCK) --no-annotate --constraint requirements.lock
