@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -23,7 +24,7 @@ from tests.testbed.dashboard_queries import CHART, DASHBOARDS, asked, chosen
 from tests.testbed.grafana_sql import TimeRange
 
 ROOT = EXAMPLES.parent
-#: Has no shell, ends by itself, or is a load that nothing waits for.
+#: Has no shell, has its image's own, ends by itself, or is a load that nothing waits for.
 WITHOUT_HEALTH = {"collector", "subscribe", "producer", "consumer", "rollup"}
 #: Of Grafana's documentation, "Provision Grafana".
 DATA_SOURCE_FIELDS = {
@@ -148,6 +149,13 @@ def test_grafana_finds_what_dashboards_and_alerts_name(model: dict[str, Any]) ->
     home = Path(grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
     assert (folder / home.name).is_file()
     assert str(home.parent) == provider["options"]["path"]
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*/receiver.yaml")), ids=lambda file: file.parent.name)
+def test_the_receiver_takes_its_configuration(file: Path) -> None:
+    command: list[str | Path] = [Path(sys.executable).with_name("kafka-telemetry"), "config", "check", file]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*/rollup.yaml")), ids=lambda file: file.parent.name)

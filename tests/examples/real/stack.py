@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -34,7 +35,7 @@ class Stack:
     """Everything, started on entering the context and ended on leaving it.
 
     Attributes:
-        sidecar: Where clients outside come in, ``host:port``.
+        outside: Where clients outside of the network come in, ``host:port``.
         inside: The same for clients inside.
         rest: The REST API, with the token.
         prometheus: Prometheus' HTTP API.
@@ -77,7 +78,7 @@ class Stack:
                 *("INSIDE", "OUTSIDE", "INTERNAL", "CONTROLLER"),
             )
         }
-        self.sidecar = f"localhost:{self._ports['outside']}"
+        self.outside = f"localhost:{self._ports['outside']}"
         self.inside = f"{LOOPBACK}:{self._ports['inside']}"
         self._folder = folder
         self._files = Relocated(resolve(COMPOSE / "compose.yaml"), folder=folder, places=self._places(folder))
@@ -126,11 +127,11 @@ class Stack:
         program: list[str | Path],
         *further: str,
         name: str | None = None,
-        ready: object = None,
+        ready: Callable[[], bool] | None = None,
     ) -> None:
         command = [*program, *map(kafka.class_of, self._files.command(service)), *further]
         child = self._child(name or service, command, self._files.environment(service))
-        if callable(ready):
+        if ready is not None:
             child.wait_until_ready(ready, timeout_s=_READY_WITHIN_S)
 
     def _child(self, name: str, command: list[str | Path], environment: dict[str, str]) -> ChildProcess:
@@ -141,7 +142,7 @@ class Stack:
         self._stack.callback(child.kill)
         return child
 
-    def _open(self, port: str) -> object:
+    def _open(self, port: str) -> Callable[[], bool]:
         return lambda: is_open(self._ports[port])
 
     def _places(self, folder: Path) -> dict[str, object]:
@@ -149,7 +150,7 @@ class Stack:
         return {
             "sidecar:9092": here["inside"],
             "0.0.0.0:9092": here["inside"],
-            "localhost:29092": self.sidecar,
+            "localhost:29092": self.outside,
             "0.0.0.0:29092": here["outside"],
             "kafka:9092": here["INSIDE"],
             "kafka:29092": here["OUTSIDE"],

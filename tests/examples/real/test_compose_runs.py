@@ -36,7 +36,7 @@ def value(stack: Stack, promql: str) -> float | None:
     return float(found[0]["value"][1]) if found else None
 
 
-@pytest.mark.parametrize("entrance", ["inside", "sidecar"])
+@pytest.mark.parametrize("entrance", ["inside", "outside"])
 def test_clients_meet_the_sidecar_alone(stack: Stack, entrance: str) -> None:
     where = getattr(stack, entrance)
     brokers = AdminClient({"bootstrap.servers": where}).list_topics(timeout=20).brokers
@@ -45,7 +45,7 @@ def test_clients_meet_the_sidecar_alone(stack: Stack, entrance: str) -> None:
 
 def test_clients_of_this_machine_push_too(stack: Stack) -> None:
     with LibrdkafkaClient(
-        Mode.PRODUCER, bootstrap=stack.sidecar, topic="orders", client_id="outside"
+        Mode.PRODUCER, bootstrap=stack.outside, topic="orders", client_id="outside"
     ) as client:
         client.wait_for_records(20)
         wait_until(
