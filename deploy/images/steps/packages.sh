@@ -9,5 +9,5 @@ apt-get install -q -y --no-install-recommends "$@"
 
 # Nobody looks up anything here, and a later layer would not make this one smaller. Copyright notices stay.
 apt-get clean
-rm -rf /var/lib/apt/lists/* /var/log/apt /var/log/*.log /usr/share/man/*
+rm -rf /var/lib/apt/lists/* /var/log/apt /var/log/*.log /usr/share/man/* /tmp/*
 find /usr/share/doc -type f ! -name copyright -delete
