@@ -49,6 +49,8 @@ def configurations() -> dict[str, dict[str, Any]]:
     del receiver["required"]
     # `broker` comes from the chart, or its parts from the environment.
     shapes["receiver.BrokerSettings"].pop("required")
+    # The probes' port is read from it.
+    shapes["receiver.RestSettings"]["required"] = ["bind"]
     receiver["properties"]["plugins"] = {"type": "array", "items": _plugin(shapes)}
     receiver["properties"]["rest"] = {"$ref": "receiver.RestSettings"}
     listener = copy.deepcopy(shapes["receiver.ListenerSettings"])

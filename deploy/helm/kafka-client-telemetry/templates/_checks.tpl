@@ -93,6 +93,11 @@
 {{- if not .Values.gateway.brokers -}}
 {{- fail "gateway.brokers: []: a gateway needs the brokers that it stands before; give id, upstream and port of each" -}}
 {{- end -}}
+{{- range .Values.extraEnv -}}
+{{- if regexMatch "^KAFKA_TELEMETRY_(BROKER__ID|LISTENERS)" .name -}}
+{{- fail (printf "extraEnv: %s: it would be the same for every broker of the gateway; leave it out, and give gateway.brokers" .name) -}}
+{{- end -}}
+{{- end -}}
 {{- $ids := dict -}}
 {{- $ports := dict (include "kafka-client-telemetry.restPort" .) "config.rest.bind" -}}
 {{- with include "kafka-client-telemetry.prometheusPort" . }}{{ $_ := set $ports . "config.plugins: bind of type prometheus" }}{{ end -}}
@@ -155,6 +160,9 @@
 {{- if not (or (has "metrics" (.Values.config.rest.open | default list)) $monitoring.bearerToken.secretName) -}}
 {{- fail "monitoring.bearerToken.secretName: \"\": /metrics asks for a token; name its Secret, or add metrics to config.rest.open" -}}
 {{- end -}}
+{{- end -}}
+{{- if and (or $monitoring.serviceMonitor.enabled $monitoring.podMonitor.enabled) .Values.config.rest.tls (not $monitoring.tlsConfig) -}}
+{{- fail "monitoring.tlsConfig: {}: Prometheus asks by the pod's address; say who signed the certificate of config.rest.tls and its name, in ca and serverName" -}}
 {{- end -}}
 {{- with .Values.dashboards -}}
 {{- if and .grafanaDashboards.enabled .configMaps.namespace (ne .configMaps.namespace $.Release.Namespace) -}}

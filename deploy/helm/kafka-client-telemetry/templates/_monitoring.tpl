@@ -2,10 +2,7 @@
 {{- define "kafka-client-telemetry.endpoints" -}}
 {{- $root := .root -}}
 {{- $own := dict "port" "rest" "path" "/metrics" "scheme" (include "kafka-client-telemetry.restScheme" $root | lower) -}}
-{{- if $root.Values.config.rest.tls -}}
-{{- /* The certificate is that of the receiver's name, and Prometheus asks the pod's address. */ -}}
-{{- $_ := set $own "tlsConfig" (dict "insecureSkipVerify" true) -}}
-{{- end -}}
+{{- with $root.Values.monitoring.tlsConfig }}{{ $_ := set $own "tlsConfig" . }}{{ end -}}
 {{- with $root.Values.monitoring.bearerToken -}}
 {{- if .secretName -}}
 {{- $_ := set $own "authorization" (dict "type" "Bearer" "credentials" (dict "name" .secretName "key" .key)) -}}
