@@ -1,8 +1,8 @@
 """``python -m tests``: all tests, in a few processes side by side, as most of them wait most of the time.
 
 Owns which tests share a process; what is in no other group is in the last, so that none is left out but
-what has a target of its own. A line
-of output is shown when it is whole, behind its group's name. The exit status is 0 only if every group's is.
+what has a target of its own. A line of output is shown when it is whole, behind its group's name. The exit
+status is 0 only if every group's is.
 """
 
 from __future__ import annotations

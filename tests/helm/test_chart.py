@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.helm.conftest import Rendered
+from tests.helm.features import Rendered
 from tests.testbed.helm import CHART, CI_VALUES, Helm
 
 PROJECT = CHART.parents[2] / "pyproject.toml"
@@ -61,7 +61,7 @@ def _switches(
             if (*path, name) != ("enabled",):
                 yield (*path, name), [False, True]
         elif "enum" in one:
-            yield (*path, name), one["enum"]
+            yield (*path, name), [choice for choice in one["enum"] if isinstance(choice, str)]
         else:
             yield from _switches(one, (*path, name))
 

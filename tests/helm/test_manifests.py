@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from receiver.cli import app
 from spark_streaming.load import load as load_rollup
 from tests.helm.configurations import configurations
-from tests.helm.conftest import Rendered
+from tests.helm.features import Rendered
 from tests.helm.pod_security import violations
 from tests.testbed import kubernetes_schemas
 from tests.testbed.helm import Helm, Manifest, of_kind, pod_templates
@@ -24,6 +24,9 @@ _SECRETS_KEY = re.compile(
     r"password|secret$|token$|authorization|cookie|api.?key|jaas|credential", re.IGNORECASE
 )
 _URL_WITH_PASSWORD = re.compile(r"\w+://[^/\s:@]+:[^/\s@]+@")
+
+#: Groups of the testbed's custom resources.
+_CUSTOM = {"monitoring.coreos.com", "grafana.integreatly.org", "sparkoperator.k8s.io"}
 
 _WRONG = """
 apiVersion: v1
@@ -56,6 +59,15 @@ def test_a_field_that_kubernetes_does_not_know_is_found(helm: Helm, tmp_path: Pa
     found = helm.check(tmp_path, kubernetes_schemas.NEWEST)
     assert len(found) == 3
     assert all(any(word in one for one in found) for word in ("'porst'", "'prot'", "schema for Unknown"))
+
+
+def test_a_feature_without_its_name_needs_no_custom_resources(rendered: Rendered) -> None:
+    groups = {one["apiVersion"].rpartition("/")[0] for one in rendered.manifests}
+    assert bool(groups & _CUSTOM) == rendered.name.startswith("crds-")
+
+
+def test_no_right_reaches_beyond_the_namespace(rendered: Rendered) -> None:
+    assert of_kind(rendered.manifests, "ClusterRole", "ClusterRoleBinding") == []
 
 
 def test_pods_are_within_the_restricted_standard(rendered: Rendered) -> None:
