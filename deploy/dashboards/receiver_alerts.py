@@ -1,12 +1,14 @@
-"""Owns the alert rules of Prometheus for the receiver's own metrics (docs/operations.md).
+"""Owns the alert rules of Prometheus for the receiver's own metrics (docs/receiver-metrics.md).
 
-Each has a summary, a description and a page that says what to do.
+Each has a summary, a description and a runbook that says what to do.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+
+from deploy.dashboards.runbooks import runbook_url
 
 __all__ = ["prometheus_rules"]
 
@@ -183,7 +185,7 @@ def prometheus_rules() -> dict[str, object]:
                         "annotations": {
                             "summary": rule.summary,
                             "description": rule.description,
-                            "runbook_url": "docs/operations.md#what-to-watch",
+                            "runbook_url": runbook_url(rule.name),
                         },
                     }
                     for rule in _PROMETHEUS

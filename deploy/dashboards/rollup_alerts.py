@@ -1,14 +1,16 @@
 # ruff: noqa: S608 - made of this module's own words.
 """Owns the alert rules of Grafana's own for what the roll-up found, and for the roll-up itself.
 
-Each has a summary, a description and a page that says what to do. Go's template language is used without its
-``$``, which Grafana takes for a variable of its environment when it reads a file.
+Each has a summary, a description and a runbook that says what to do. Go's template language is used without
+its ``$``, which Grafana takes for a variable of its environment when it reads a file.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+
+from deploy.dashboards.runbooks import runbook_url
 
 __all__ = ["DATA_SOURCE_UID", "grafana_rules"]
 
@@ -31,7 +33,6 @@ class _SqlRule:
         severity: ``critical`` or ``warning``.
         summary: One line.
         description: What it means and what to do.
-        page: Where more is written.
     """
 
     name: str
@@ -41,7 +42,6 @@ class _SqlRule:
     severity: str
     summary: str
     description: str
-    page: str
 
 
 _LABELS: Final = (
@@ -89,7 +89,6 @@ _SQL: Final = (
             summary=f"{title}: "
             "{{ .Labels.client_id }} {{ .Labels.group_id }} {{ .Labels.software }} {{ .Labels.cluster_id }}",
             description=f"{meaning} The dashboards Fleet and One client have the evidence.",
-            page="findings.md#what-to-do",
         )
         for kind, (severity, title, meaning) in _FINDINGS.items()
         for severities in ["'critical'" if severity == "critical" else "'warning', 'critical'"]
@@ -98,9 +97,9 @@ _SQL: Final = (
         name="rollup-stands-still",
         title="The roll-up stands still",
         sql=(
-            "SELECT CASE WHEN max(committed_at) < now() - interval '15 minutes' THEN 1 ELSE 0 "
-            "END::float8 AS late "
-            "FROM telemetry.ledger WHERE committed_at > now() - interval '1 day'"
+            # Of a ledger without a row, too: the job has never run.
+            "SELECT (coalesce(max(committed_at), '-infinity') < now() - interval '15 minutes')::int::float8 "
+            "AS late FROM telemetry.ledger"
         ),
         lasts="5m",
         severity="critical",
@@ -108,7 +107,6 @@ _SQL: Final = (
         description="The job does not run, can't reach PostgreSQL, or gets no pushes. `kafka-telemetry "
         "rollup "
         "status` says more; panels show nothing new meanwhile, and nothing is lost.",
-        page="operations.md",
     ),
     _SqlRule(
         name="dead-letters",
@@ -121,7 +119,6 @@ _SQL: Final = (
         severity="warning",
         summary="The roll-up could not read pushes: {{ .Labels.reason }}",
         description="They are in telemetry.dead_letter with where they come from.",
-        page="operations.md",
     ),
 )  # fmt: skip
 
@@ -155,7 +152,7 @@ def _grafana_rule(rule: _SqlRule) -> dict[str, object]:
         "annotations": {
             "summary": rule.summary,
             "description": rule.description,
-            "runbook_url": f"docs/{rule.page}",
+            "runbook_url": runbook_url(rule.title),
         },
         "data": [
             {
