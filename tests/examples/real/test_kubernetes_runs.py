@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from spark_streaming.load import load
 from tests.examples.compose import EXAMPLES, replaced
 from tests.examples.real.pods import Pods
+from tests.testbed import kubernetes_schemas
 from tests.testbed.clients import JavaClient, LibrdkafkaClient, Mode
 from tests.testbed.collector import Collector
 from tests.testbed.helm import Helm, Manifest, of_kind, parse
@@ -31,6 +32,14 @@ def manifests(tmp_path_factory: pytest.TempPathFactory) -> list[Manifest]:
 def pods(manifests: list[Manifest], shared_collector: Collector) -> Iterator[Pods]:
     with Pods(manifests, collector=shared_collector.grpc_endpoint.removeprefix("http://")) as running:
         yield running
+
+
+@pytest.mark.parametrize("release", kubernetes_schemas.RELEASES)
+def test_kubernetes_knows_every_field(release: str, tmp_path: Path) -> None:
+    helm = Helm(tmp_path / "helm")
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests" / "example.yaml").write_text(helm.template(EXAMPLE / "values.yaml"))
+    assert helm.check(tmp_path / "manifests", release) == []
 
 
 def test_clients_meet_sidecars_alone(pods: Pods) -> None:
