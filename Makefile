@@ -86,6 +86,7 @@ docs: $(STAMP) ## Write the generated parts of docs/ anew
 	@$(BIN)/kafka-telemetry rollup reference > docs/rollup-settings.md
 	@$(BIN)/python -m receiver.catalogue > docs/metrics.md
 	@$(BIN)/python -m deploy.dashboards
+	@$(BIN)/python -m deploy.chart
 
 pictures: setup ## Draw the dashboards into docs/images, with Grafana's components, of a made-up fleet or of POSTGRES=postgresql://... (PROMETHEUS=http://...)
 	@$(BIN)/python -m tests.testbed setup --parts grafana-ui
