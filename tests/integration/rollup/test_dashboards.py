@@ -87,7 +87,7 @@ def captured(now_ns: int) -> Iterator[Spooled]:
                 resource.resource.attributes.add(key=key).value.string_value = value
         yield Spooled(
             client=client,
-            received_at_ns=now_ns - (30 - number) * MINUTE_NS,
+            received_at_ns=now_ns - (50 - 2 * number) * MINUTE_NS,
             otlp=data.SerializeToString(),
             terminating="terminating" in path.stem,
         )
@@ -111,6 +111,8 @@ def filled(
         yield url
 
 
+# With the time that Spark takes to fill the store on a busy machine.
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("hours", [1, 6, 24 * 30])
 def test_queries_find_what_real_clients_pushed(filled: str, hours: int) -> None:
     now = datetime.now(UTC)

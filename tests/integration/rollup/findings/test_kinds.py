@@ -1,0 +1,324 @@
+"""Each kind of finding, over a real PostgreSQL with the schema: found, just not found, and why."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from spark_streaming.findings import FindingCounts, FindingSettings
+from tests.integration.rollup.findings.fleet import INTERVAL_MS, NOW, Fleet, minutes, peers
+
+
+def test_nothing_is_found_where_there_is_nothing(fleet: Fleet) -> None:
+    assert fleet.look() == FindingCounts(opened={}, resolved={}, left_out={})
+    peers(fleet)
+    assert fleet.look() == FindingCounts(opened={}, resolved={}, left_out={})
+
+
+def test_throttled_by_user_and_client_id(fleet: Fleet) -> None:
+    fleet.client("one", client_id="app", throttle_ms_max=100.0)
+    fleet.client("two", client_id="app", throttle_ms_max=1500.0)
+    fleet.client("just-under", throttle_ms_max=99.9)
+    fleet.client("not-supported", throttle_ms_max=None)
+    assert fleet.look().opened == {"throttled": 1}
+    finding = fleet.one("throttled")
+    assert (finding["cluster_id"], finding["principal"], finding["client_id"]) == ("c1", "User:app", "app")
+    assert finding["client_instance_id"] is None
+    assert finding["severity"] == "warning"
+    assert finding["evidence"] == {
+        "window_minutes": 15,
+        "throttle_ms_max": 1500,
+        "throttled_minutes": 6,
+        "instances_throttled": 2,
+        "instances": 2,
+        "threshold_ms": 100,
+        "threshold_minutes": 2,
+    }
+    assert finding["summary"] == (
+        "Client id app of User:app was throttled for up to 1500 ms, in 6 minutes of the last 15 "
+        "(2 of 2 instances)"
+    )
+
+
+def test_a_single_burst_is_no_throttling(fleet: Fleet) -> None:
+    key = fleet.client("burst", throttle_ms_max=0.0)
+    fleet.says(key, NOW - minutes(3), pushes=1, throttle_ms_max=5000.0)
+    assert fleet.look().opened == {}
+    fleet.says(key, NOW - minutes(4), pushes=1, throttle_ms_max=150.0)
+    assert fleet.look().opened == {"throttled": 1}
+
+
+def test_a_little_throttling_is_worth_less(fleet: Fleet) -> None:
+    fleet.client("app", throttle_ms_max=999.0)
+    fleet.look()
+    assert fleet.one("throttled")["severity"] == "info"
+
+
+def test_rebalance_storm_by_number(fleet: Fleet) -> None:
+    # Six pushes are in half an hour.
+    for member, rebalances in (("a", 10 / 6), ("b", 1.0)):
+        fleet.client(f"storm-{member}", group_id="storm", rebalances=rebalances, rebalance_ms=100.0)
+    fleet.client("calm", group_id="calm", rebalances=9.9 / 6, rebalance_ms=100.0)
+    assert fleet.look().opened == {"rebalance_storm": 1}
+    finding = fleet.one("rebalance_storm")
+    assert (finding["cluster_id"], finding["group_id"], finding["client_id"]) == ("c1", "storm", None)
+    assert finding["severity"] == "warning"
+    assert finding["evidence"]["rebalances"] == pytest.approx(10)
+    assert {key: value for key, value in finding["evidence"].items() if key != "rebalances"} == {
+        "window_minutes": 30,
+        "rebalance_ms": 600,
+        "time_share": 0.0003,
+        "members": 2,
+        "threshold_rebalances": 10,
+        "threshold_time_share": 0.2,
+    }
+
+
+def test_a_rolling_restart_is_no_storm(fleet: Fleet) -> None:
+    for number in range(8):
+        fleet.client(f"old-{number}", group_id="g", terminated=True, rebalances=0.0)
+    for number in range(7):
+        fleet.client(f"new-{number}", group_id="g", rebalances=2.0)
+    fleet.client("last", group_id="g", rebalances=16 / 6)
+    assert fleet.look().opened == {}
+    fleet.client("other-cluster", cluster_id="c2", group_id="g", rebalances=16 / 6)
+    assert fleet.look().opened == {"rebalance_storm": 1}
+    assert fleet.one("rebalance_storm")["cluster_id"] == "c2"
+
+
+def test_rebalance_storm_by_time_of_clients_that_count_no_rebalances(fleet: Fleet) -> None:
+    share_ms = 30 * 60_000 / 6
+    fleet.client("fifth", group_id="fifth", rebalance_ms=0.2 * share_ms)
+    fleet.client("under", group_id="under", rebalance_ms=0.199 * share_ms)
+    fleet.client("half", group_id="half", rebalance_ms=0.5 * share_ms)
+    fleet.look()
+    found = {row["group_id"]: row for row in fleet.open("rebalance_storm")}
+    assert {group: row["severity"] for group, row in found.items()} == {
+        "fifth": "warning",
+        "half": "critical",
+    }
+    assert found["half"]["evidence"]["rebalances"] is None
+    assert found["half"]["evidence"]["time_share"] == 0.5
+    assert "an unknown number" in found["half"]["summary"]
+    assert "50 % of its time" in found["half"]["summary"]
+
+
+def test_connection_churn_within_a_group(fleet: Fleet) -> None:
+    peers(fleet, group_id="g", connections_created=2.0)
+    fleet.client("churner", group_id="g", connections_created=10.0)
+    fleet.client("elsewhere", group_id="alone", connections_created=500.0)
+    assert fleet.look().opened == {"connection_churn": 1}
+    finding = fleet.one("connection_churn")
+    assert (finding["client_instance_id"], finding["group_id"]) == ("churner", "g")
+    assert finding["evidence"] == {
+        "window_minutes": 15,
+        "connections": 30,
+        "instances": 1,
+        "peers": 5,
+        "peers_median": 6,
+        "peers_are": "of the same group",
+        "threshold": 30,
+    }
+
+
+@pytest.mark.parametrize(("connections", "others"), [(9.9, 2.0), (20.0, 4.1)])
+def test_no_churn_below_the_floor_or_the_factor(fleet: Fleet, connections: float, others: float) -> None:
+    peers(fleet, group_id="g", connections_created=others)
+    fleet.client("busy", group_id="g", connections_created=connections)
+    assert fleet.look().opened == {}
+
+
+def test_connection_churn_of_a_producer_beside_its_principals_others(fleet: Fleet) -> None:
+    peers(fleet, connections_created=0.0)
+    peers_of_another: dict[str, Any] = {"principal": "User:other", "connections_created": 100.0}
+    for number in range(5):
+        fleet.client(f"other-{number}", **peers_of_another)
+    fleet.client("churner", connections_created=40.0)
+    assert fleet.look().opened == {"connection_churn": 1}
+    finding = fleet.one("connection_churn")
+    assert finding["client_instance_id"] == "churner"
+    assert finding["evidence"]["peers_median"] == 0
+    assert finding["evidence"]["peers_are"] == "of the same principal and software"
+
+
+def test_connection_churn_of_instances_that_live_shortly(fleet: Fleet) -> None:
+    for number in range(5):
+        fleet.client(f"steady-{number}", group_id="g", connections_created=1.0)
+    for number in range(10):
+        began = NOW - minutes(number + 1)
+        fleet.client(
+            f"brief-{number}",
+            client_id="crasher",
+            group_id="g",
+            first_seen=began,
+            last_seen=began,
+            pushes=1,
+            terminated=True,
+            connections_created=4.0,
+        )
+    assert fleet.look().opened == {"connection_churn": 1}
+    finding = fleet.one("connection_churn")
+    assert (finding["client_id"], finding["client_instance_id"]) == ("crasher", None)
+    assert finding["evidence"]["instances"] == 10
+    assert finding["evidence"]["connections"] == 40
+
+
+def test_a_client_id_is_not_found_beside_the_instance_that_explains_it(fleet: Fleet) -> None:
+    for number in range(5):
+        fleet.client(f"steady-{number}", group_id="g", connections_created=1.0)
+    fleet.client("churner-1", client_id="churner", group_id="g", connections_created=50.0)
+    fleet.client("churner-2", client_id="churner", group_id="g", connections_created=1.0)
+    fleet.look()
+    assert fleet.one("connection_churn")["client_instance_id"] == "churner-1"
+
+
+@pytest.mark.parametrize("consumer", [False, True])
+def test_slow_client(fleet: Fleet, consumer: bool) -> None:
+    group, floor = ("g", 1000.0) if consumer else (None, 200.0)
+    latency: dict[str, Any] = {"request_latency_points": 3.0, "group_id": group}
+    for number in range(5):
+        fleet.client(f"peer-{number}", request_latency_ms_sum=3 * (8.0 + number), **latency)
+    fleet.client("slow", request_latency_ms_sum=3 * floor, **latency)
+    fleet.client("bearable", request_latency_ms_sum=3 * (floor - 1), **latency)
+    assert fleet.look().opened == {"slow_client": 1}
+    finding = fleet.one("slow_client")
+    assert finding["client_instance_id"] == "slow"
+    assert finding["evidence"] == {
+        "window_minutes": 15,
+        "latency_ms": floor,
+        "peers": 6,
+        "peers_median_ms": 11,
+        "peers_deviation_ms": pytest.approx(2.965, abs=0.001),
+        "peers_are": "of the same group" if consumer else "producers of the same cluster",
+        "threshold_ms": floor,
+    }
+
+
+def test_slow_by_factor_and_by_deviations(fleet: Fleet) -> None:
+    def producer(name: str, latency: float) -> None:
+        fleet.client(name, request_latency_ms_sum=latency, request_latency_points=1.0)
+
+    for number in range(7):
+        producer(f"even-{number}", 100.0)
+    producer("under-factor", 499.0)
+    assert fleet.look().opened == {}
+    for number in range(8):
+        # The median is 300 now, and peers differ so much that six deviations are some 2,070.
+        producer(f"high-{number}", 300.0)
+    producer("wide", 2000.0)
+    assert fleet.look().opened == {}
+    producer("very-slow", 3000.0)
+    assert fleet.look().opened == {"slow_client": 1}
+
+
+def test_few_peers_are_no_measure(fleet: Fleet) -> None:
+    for number in range(3):
+        fleet.client(
+            f"peer-{number}",
+            group_id="g",
+            connections_created=0.0,
+            request_latency_ms_sum=1.0,
+            request_latency_points=1.0,
+        )
+    fleet.client(
+        "odd",
+        group_id="g",
+        connections_created=1000.0,
+        request_latency_ms_sum=1e6,
+        request_latency_points=1.0,
+    )
+    assert fleet.look().opened == {}
+
+
+def test_poll_bound_group(fleet: Fleet) -> None:
+    def member(name: str, group: str | None, ratio: float) -> None:
+        fleet.client(name, group_id=group, poll_idle_ratio_sum=ratio, poll_idle_ratio_points=1.0)
+
+    member("busy", "g", 0.02)
+    member("waiting", "g", 0.48)
+    member("at-threshold", "fine", 0.1)
+    member("ungrouped", None, 0.01)
+    member("third-1", "third", 0.09)
+    member("third-2", "third", 0.4)
+    member("third-3", "third", 0.4)
+    fleet.client("not-supported", group_id="other")
+    assert fleet.look().opened == {"poll_bound": 3}
+    found = {(row["group_id"], row["client_id"]): row for row in fleet.open("poll_bound")}
+    assert {subject: row["severity"] for subject, row in found.items()} == {
+        ("g", None): "warning",
+        (None, "ungrouped"): "warning",
+        ("third", None): "info",
+    }
+    assert found["g", None]["evidence"] == {
+        "window_minutes": 15,
+        "members_bound": 1,
+        "members": 2,
+        "poll_idle_ratio_min": 0.02,
+        "poll_idle_ratio_mean": 0.25,
+        "worst_instance": "busy",
+        "threshold": 0.1,
+    }
+    assert "1 of 2 members of group g" in found["g", None]["summary"]
+
+
+def test_silent_client(fleet: Fleet) -> None:
+    peers(fleet)
+    fleet.client("silent", last_seen=NOW - minutes(17))
+    fleet.client("late", last_seen=NOW - minutes(13))
+    fleet.client("left", last_seen=NOW - minutes(17), terminated=True)
+    fleet.client("gone", last_seen=NOW - minutes(76))
+    assert fleet.look().opened == {"silent": 1}
+    finding = fleet.one("silent")
+    assert (finding["client_instance_id"], finding["severity"]) == ("silent", "info")
+    assert finding["evidence"]["silent_s"] == 17 * 60
+    assert finding["evidence"]["push_interval_ms"] == INTERVAL_MS
+    assert finding["evidence"]["threshold_s"] == 900
+    assert datetime.fromisoformat(finding["evidence"]["last_push"]) == NOW - minutes(17)
+    assert datetime.fromisoformat(finding["evidence"]["cluster_newest_push"]) == NOW - minutes(1)
+
+
+def test_a_cluster_that_is_silent_as_a_whole_is_not_its_clients_fault(fleet: Fleet) -> None:
+    peers(fleet, cluster_id="up")
+    for number in range(5):
+        fleet.client(f"cut-off-{number}", cluster_id="down", last_seen=NOW - minutes(17))
+    assert fleet.look().opened == {}
+
+
+def test_versions(fleet: Fleet) -> None:
+    librdkafka: dict[str, Any] = {"client_software_name": "confluent-kafka-python"}
+    fleet.client("python-1", client_id="app", client_software_version="2.5.0", **librdkafka)
+    fleet.client("python-2", client_id="app", client_software_version="2.5.0", **librdkafka)
+    fleet.client("java", client_software_version="4.2.0")
+    fleet.client("left", client_software_version="3.7.0", terminated=True)
+    assert fleet.look().opened == {"known_bad_version": 1, "old_version": 1}
+    finding = fleet.one("known_bad_version")
+    assert (finding["client_software_name"], finding["client_software_version"]) == (
+        "confluent-kafka-python",
+        "2.5.0",
+    )
+    assert finding["severity"] == "warning"
+    assert finding["evidence"]["clients"] == 2
+    assert finding["evidence"]["client_ids"] == 1
+    assert finding["evidence"]["some_client_ids"] == ["app"]
+    assert "#4833" in finding["evidence"]["reasons"][0]
+    assert len(finding["evidence"]["sources"]) == len(finding["evidence"]["reasons"])
+    assert fleet.one("old_version")["severity"] == "info"
+
+
+def test_versions_of_ones_own(fleet: Fleet) -> None:
+    fleet.client("java", client_software_version="4.4.0")
+    ours = {
+        "client_software_name": "apache-kafka-java",
+        "at_least": "4.4",
+        "before": "4.4.1",
+        "severity": "critical",
+        "reason": "it lost our orders",
+        "source": "incident 12",
+    }
+    settings = FindingSettings.model_validate({"known_bad_version": {"further": [ours]}})
+    assert fleet.look(settings=settings).opened == {"known_bad_version": 1}
+    finding = fleet.one("known_bad_version")
+    assert finding["severity"] == "critical"
+    assert finding["summary"].endswith("it lost our orders")

@@ -1,0 +1,206 @@
+"""How findings come and go, over a real PostgreSQL: moved on, resolved, forgotten, bounded."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from spark_streaming.findings import FindingCounts, FindingSettings, find
+from tests.integration.rollup.findings.fleet import NOW, Fleet, minutes, peers
+
+
+def test_a_finding_moves_on_and_is_resolved_when_it_was_untrue_for_long_enough(fleet: Fleet) -> None:
+    key = fleet.client("app", throttle_ms_max=500.0)
+    fleet.look()
+    fleet.went_on(key, NOW + minutes(5), throttle_ms_max=1200.0)
+    assert fleet.look(NOW + minutes(5)).opened == {}
+    finding = fleet.one("throttled")
+    assert (finding["first_seen"], finding["last_seen"]) == (NOW, NOW + minutes(5))
+    assert finding["severity"] == "warning"
+    assert finding["evidence"]["throttle_ms_max"] == 1200
+
+    for minute in (10, 24):
+        fleet.went_on(key, NOW + minutes(minute), throttle_ms_max=0.0)
+        assert fleet.look(NOW + minutes(minute)).resolved == {}
+    finding = fleet.one("throttled")
+    assert finding["last_seen"] == NOW + minutes(5)
+    assert datetime.fromisoformat(finding["evidence"]["untrue_since"]) == NOW + minutes(10)
+
+    fleet.went_on(key, NOW + minutes(25), throttle_ms_max=0.0)
+    assert fleet.look(NOW + minutes(25)).resolved == {"throttled": 1}
+    (finding,) = fleet.findings("throttled")
+    assert finding["resolved_at"] == NOW + minutes(25)
+
+    fleet.went_on(key, NOW + minutes(30), throttle_ms_max=500.0)
+    assert fleet.look(NOW + minutes(30)).opened == {"throttled": 1}
+    assert len(fleet.findings("throttled")) == 2
+
+
+def test_what_holds_again_soon_stays_open(fleet: Fleet) -> None:
+    key = fleet.client("app", throttle_ms_max=500.0)
+    fleet.look()
+    for minute, throttled in ((10, 0.0), (20, 500.0), (30, 0.0)):
+        fleet.went_on(key, NOW + minutes(minute), throttle_ms_max=throttled)
+        assert fleet.look(NOW + minutes(minute)) == FindingCounts(opened={}, resolved={}, left_out={})
+    assert datetime.fromisoformat(fleet.one("throttled")["evidence"]["untrue_since"]) == NOW + minutes(30)
+
+
+def test_each_kind_is_resolved(fleet: Fleet) -> None:
+    steady: dict[str, Any] = {
+        "group_id": "g",
+        "connections_created": 1.0,
+        "request_latency_ms_sum": 10.0,
+        "request_latency_points": 1.0,
+        "throttle_ms_max": 0.0,
+        "rebalances": 0.0,
+        "rebalance_ms": 0.0,
+        "poll_idle_ratio_sum": 0.5,
+        "poll_idle_ratio_points": 1.0,
+    }
+    bad = steady | {
+        "connections_created": 100.0,
+        "request_latency_ms_sum": 5000.0,
+        "throttle_ms_max": 500.0,
+        "rebalances": 50.0,
+        "poll_idle_ratio_sum": 0.0,
+    }
+    others = peers(fleet, **steady)
+    key = fleet.client("bad", client_software_version="3.7.0", **bad)
+    silent = fleet.client("silent", last_seen=NOW - minutes(17))
+    kinds = {
+        "throttled",
+        "rebalance_storm",
+        "connection_churn",
+        "slow_client",
+        "poll_bound",
+        "silent",
+        "old_version",
+        "known_bad_version",
+    }
+    assert fleet.look().opened == dict.fromkeys(kinds, 1)
+    values = {name: value for name, value in steady.items() if name != "group_id"}
+    fleet.connection.execute(
+        "UPDATE telemetry.client_state SET client_software_version = '4.4.0' WHERE client_key IN (%s, %s)",
+        (key, silent),
+    )
+    resolved: dict[str, int] = {}
+    for minute in range(10, 100, 10):
+        for each in (*others, key, silent):
+            fleet.went_on(each, NOW + minutes(minute), **values)
+        counts = fleet.look(NOW + minutes(minute))
+        assert counts.opened == {}
+        resolved.update(counts.resolved)
+    assert resolved == dict.fromkeys(kinds, 1)
+
+
+def test_missing_data_finds_and_resolves_nothing(fleet: Fleet) -> None:
+    key = fleet.client("app", throttle_ms_max=500.0)
+    fleet.look()
+    before = fleet.findings()
+    # Nobody told anything for an hour: the job or the receiver was away.
+    for minute in (20, 40, 60):
+        assert fleet.look(NOW + minutes(minute)) == FindingCounts(opened={}, resolved={}, left_out={})
+    assert fleet.findings() == before
+    # The first pushes after it say too little of the window.
+    fleet.went_on(key, NOW + minutes(62), pushes=1, throttle_ms_max=0.0)
+    fleet.client("new", last_seen=NOW + minutes(61), pushes=1, throttle_ms_max=9000.0)
+    assert fleet.look(NOW + minutes(62)).opened == {}
+    assert fleet.one("throttled")["resolved_at"] is None
+
+
+def test_before_a_clusters_first_client_nothing_is_missing(fleet: Fleet) -> None:
+    began = NOW - minutes(4)
+    fleet.client("app", first_seen=began, last_seen=NOW, pushes=5, interval_ms=60_000, throttle_ms_max=500.0)
+    assert fleet.look().opened == {"throttled": 1}
+
+
+def test_a_client_that_left_is_forgotten_while_others_go_on(fleet: Fleet) -> None:
+    others = peers(fleet)
+    fleet.client("app", throttle_ms_max=500.0)
+    fleet.look()
+    resolved_at = None
+    for minute in range(5, 100, 5):
+        for key in others:
+            fleet.went_on(key, NOW + minutes(minute))
+        if fleet.look(NOW + minutes(minute)).resolved.get("throttled"):
+            resolved_at = minute
+    # It last held after five minutes, and was forgotten an hour later.
+    assert resolved_at == 65
+
+
+def test_the_worst_are_open_and_the_others_counted(fleet: Fleet) -> None:
+    for number in range(7):
+        fleet.client(f"app-{number}", throttle_ms_max=100.0 + number)
+    settings = FindingSettings(max_open=3)
+    counts = fleet.look(settings=settings)
+    assert (counts.opened, counts.left_out) == ({"throttled": 3}, {"throttled": 4})
+    assert {row["client_id"] for row in fleet.open("throttled")} == {"app-4", "app-5", "app-6"}
+    counts = fleet.look(settings=settings)
+    assert (counts.opened, counts.left_out) == ({}, {"throttled": 4})
+
+
+def test_a_kind_that_is_switched_off_is_not_looked_for(fleet: Fleet) -> None:
+    fleet.client("app", throttle_ms_max=500.0, client_software_version="3.7.0")
+    settings = FindingSettings.model_validate(
+        {kind: {"enabled": False} for kind in ("throttled", "old_version")}
+    )
+    assert fleet.look(settings=settings).opened == {"known_bad_version": 1}
+
+
+def test_unknown_clusters_are_one_cluster(fleet: Fleet) -> None:
+    fleet.client("app", cluster_id=None, throttle_ms_max=500.0)
+    assert fleet.look().opened == {"throttled": 1}
+    assert fleet.look().opened == {}
+
+
+_VALUES = st.one_of(st.none(), st.sampled_from([0.0, 0.01, 1.0, 100.0, 1e6]))
+
+
+@hypothesis_settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    clients=st.lists(
+        st.fixed_dictionaries(
+            {
+                "cluster_id": st.sampled_from(["c1", "c2", None]),
+                "client_id": st.sampled_from(["a", "b", None]),
+                "group_id": st.sampled_from(["g", None]),
+                "principal": st.sampled_from(["User:p", None]),
+                "client_software_version": st.sampled_from(["4.4.0", "3.7.0", "", None]),
+                "last_seen": st.sampled_from([NOW - minutes(1), NOW - minutes(20)]),
+                "first_seen": st.sampled_from([NOW - minutes(3), NOW - minutes(300)]),
+                "throttle_ms_max": _VALUES,
+                "connections_created": _VALUES,
+                "request_latency_ms_sum": _VALUES,
+                "request_latency_points": st.sampled_from([None, 0.0, 1.0]),
+                "poll_idle_ratio_sum": _VALUES,
+                "poll_idle_ratio_points": st.sampled_from([None, 0.0, 1.0]),
+                "rebalances": _VALUES,
+                "rebalance_ms": _VALUES,
+            }
+        ),
+        max_size=25,
+    ),
+    max_open=st.integers(min_value=1, max_value=5),
+)
+def test_looking_twice_changes_nothing(fleet: Fleet, clients: list[dict[str, Any]], max_open: int) -> None:
+    fleet.connection.execute(
+        "TRUNCATE telemetry.client_state, telemetry.client_rollup_1m, telemetry.finding RESTART IDENTITY"
+    )
+    settings = FindingSettings(max_open=max_open)
+    for number, client in enumerate(clients):
+        fleet.client(f"i-{number}", pushes=4, **client)
+    first = fleet.look(settings=settings)
+    found = fleet.findings()
+    with fleet.connection.transaction():
+        again = find(fleet.connection, settings, NOW)
+        assert find(fleet.connection, settings, NOW) == again
+    assert again == FindingCounts(opened={}, resolved={}, left_out=first.left_out)
+    assert fleet.findings() == found
+    assert sum(first.opened.values()) == len(found)
+    assert all(count <= max_open for count in first.opened.values())
