@@ -43,7 +43,7 @@ def reports(name: str, version: str, kind: str = "known_bad_version") -> set[str
         ("confluent-kafka-python", "2.16.0-rdkafka-2.5.1", "warning"),
         ("confluent-kafka-dotnet", "2.5.2", "warning"),
         ("rust-rdkafka", "0.36.0-rdkafka-2.5.0", "warning"),
-        ("kgo", "v1.21.3", "info"),
+        ("kgo", "v1.21.3", "warning"),
         ("kgo", "v1.21.4", None),
         ("kgo", "", None),
         ("kgo", "unknown", None),
