@@ -238,6 +238,8 @@ def column(
         }
         properties.append(_value("mappings", [models.ValueMap(options=results)]))
         properties.append(_value("custom.cellOptions", {"type": "color-text"}))
+        # Of what has no colour of its own.
+        properties.append(_value("color", {"mode": "fixed", "fixedColor": "text"}))
     return properties
 
 

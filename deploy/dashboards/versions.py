@@ -28,7 +28,7 @@ __all__ = ["versions"]
 
 _CHOSEN: Final = chosen(BY_FLEET)
 _CLIENTS: Final = "kafka.client.telemetry.clients"
-#: The oldest versions that speak the protocol which Kafka 4.0 left in brokers, by KIP-896's list.
+#: The oldest versions that KIP-896 counts on to speak what Kafka 4.0 left of the protocol.
 _KAFKA_4: Final = {
     "apache-kafka-java": (2, 1),
     "librdkafka": (1, 8, 2),
@@ -36,13 +36,14 @@ _KAFKA_4: Final = {
     "confluent-kafka-go": (1, 8, 2),
     "confluent-kafka-dotnet": (1, 8, 2),
     "kafkajs": (1, 15),
+    "sarama": (1, 30, 1),
     "kafka-python": (2, 0, 2),
 }
 _READ_ME: Final = (
     "**Kafka 4.0 brokers** refuse clients that only speak what they removed "
     "([KIP-896](https://cwiki.apache.org/confluence/display/KAFKA/KIP-896%3A+Remove+old+client+protocol+API+"
-    "versions+in+Kafka+4.0)): Java before 2.1, librdkafka before 1.8.2, KafkaJS before 1.15, kafka-python "
-    "before 2.0.2. A client that pushes telemetry is never that old, so look at *Open connections by "
+    "versions+in+Kafka+4.0)): Java before 2.1, librdkafka before 1.8.2, KafkaJS before 1.15, Sarama before "
+    "1.30.1, kafka-python before 2.0.2. A client that pushes telemetry is never that old, so look at *Open connections by "
     "software*: there, `unknown` are clients that don't say what they are (Java before 2.4), and may be "
     "older than 2.1. "
     "Their addresses and client ids are in the receiver's `GET /v1/connections`."
