@@ -1,0 +1,95 @@
+"""Owns what is in a namespace, and the pods that controllers would make of what is there."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from tests.testbed.helm import Manifest, of_kind, pod_templates
+from tests.testbed.kubernetes import ApiServer
+
+_WORKLOADS: Final = frozenset({"Deployment", "StatefulSet", "Job", "CronJob", "SparkApplication"})
+#: Made by others than Helm: the server's reports, and what a controller would make in each namespace.
+_OTHERS: Final = frozenset({"ServiceAccount/default"})
+
+
+def names(manifests: Sequence[Manifest]) -> frozenset[str]:
+    """Objects by ``Kind/name``."""
+    return frozenset(f"{one['kind']}/{one['metadata']['name']}" for one in manifests)
+
+
+@functools.cache
+def _kinds(server: ApiServer) -> str:
+    printed = server.kubectl("api-resources", "--namespaced", "--verbs=list,delete", "--output=name")
+    return ",".join(kind for kind in printed.split() if not kind.startswith("events"))
+
+
+def objects(server: ApiServer, namespace: str) -> frozenset[str]:
+    """Everything in a namespace, of every kind, but Helm's records; what is being deleted is gone."""
+    found = json.loads(server.kubectl("get", _kinds(server), "--namespace", namespace, "--output=json"))[
+        "items"
+    ]
+    return (
+        names(
+            [
+                one
+                for one in found
+                if "deletionTimestamp" not in one["metadata"]
+                and one["metadata"].get("labels", {}).get("owner") != "helm"
+            ]
+        )
+        - _OTHERS
+    )
+
+
+def workloads(server: ApiServer, namespace: str) -> frozenset[str]:
+    """What makes pods in a namespace."""
+    return frozenset(one for one in objects(server, namespace) if one.partition("/")[0] in _WORKLOADS)
+
+
+def pods(manifests: Sequence[Manifest]) -> Iterator[dict[str, Any]]:
+    """A pod of each workload, as its controller would make it."""
+    claims = {
+        f"StatefulSet/{one['metadata']['name']}": one["spec"].get("volumeClaimTemplates", [])
+        for one in of_kind(manifests, "StatefulSet")
+    }
+    for name, template in pod_templates(manifests).items():
+        volumes = [
+            {"name": claim["metadata"]["name"], "persistentVolumeClaim": {"claimName": "claim-0"}}
+            for claim in claims.get(name, ())
+        ]
+        index = {"apps.kubernetes.io/pod-index": "0"} if name in claims else {}
+        yield _pod(
+            template["metadata"].get("labels", {}) | index,
+            {**template["spec"], "volumes": template["spec"].get("volumes", []) + volumes},
+        )
+    for one in of_kind(manifests, "SparkApplication"):
+        yield _spark_pod(one["spec"], "driver")
+        yield _spark_pod(one["spec"], "executor")
+
+
+def _pod(labels: Mapping[str, str], spec: Mapping[str, Any]) -> dict[str, Any]:
+    # A CronJob's and a Job's template say it themselves; the others' pods are never at an end.
+    return {"metadata": {"generateName": "pod-", "labels": dict(labels)}, "spec": dict(spec)}
+
+
+def _spark_pod(application: Mapping[str, Any], role: str) -> dict[str, Any]:
+    """What the operator and Spark make of what they are told."""
+    told = application[role]
+    container = {
+        "name": f"spark-kubernetes-{role}",
+        "image": application["image"],
+        "securityContext": told["securityContext"],
+        "volumeMounts": told["volumeMounts"],
+    }
+    spec = {
+        "restartPolicy": "Never",
+        "securityContext": told["podSecurityContext"],
+        "containers": [container],
+        "volumes": application["volumes"],
+    }
+    return _pod(
+        told["labels"], spec | ({"serviceAccountName": told["serviceAccount"]} if role == "driver" else {})
+    )

@@ -1,0 +1,134 @@
+"""A release of each feature, on a real API server: installed, upgraded, rolled back, removed; and applied.
+
+What can't be tried without a kubelet and controllers: that images start, that probes answer, that volumes are
+bound, that a rolling update waits for pods, and what the migration does. Hooks' Jobs are ended by the test.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.helm.features import BROKER_CHART, chart_of, render
+from tests.kubernetes.hooks import HookEnds
+from tests.kubernetes.objects import names, objects, workloads
+from tests.testbed.helm import CHART, RELEASE, Helm, HelmError, Manifest, parse
+from tests.testbed.kubernetes import ApiServer
+
+#: What an upgrade changes: images, labels of everything, and new objects.
+_CHANGES = (
+    "image.tag=next",
+    "rollup.image.tag=next",
+    "commonLabels.changed=yes",
+    "dashboards.configMaps.enabled=true",
+    "networkPolicy.enabled=true",
+)
+_MIGRATES = CHART / "ci" / "rollup.yaml"
+
+
+def _differences(server: ApiServer, namespace: str, manifests: str) -> str:
+    """What applying manifests would change."""
+    options = ("--namespace", namespace, "--server-side", "--force-conflicts", "--field-manager=helm")
+    return server.kubectl("diff", *options, "--filename=-", stdin=manifests, may_differ=True)
+
+
+def test_a_release_from_its_installation_to_its_end(
+    server: ApiServer, helm: Helm, namespace: str, feature: Path, tmp_path: Path
+) -> None:
+    chart, values = chart_of(feature, tmp_path)
+    prefix = f"{CHART.name}." if feature == BROKER_CHART else ""
+    changes = [f"--set={prefix}{change}" for change in _CHANGES]
+    release = (RELEASE, chart, "--namespace", namespace, "--values", values)
+    with HookEnds(server, namespace) as ends:
+        said = helm.run("install", *release)
+        assert feature == BROKER_CHART or "NOTES:" in said
+        first = helm.run("get", "manifest", RELEASE, "--namespace", namespace)
+        installed = objects(server, namespace)
+        assert installed == names(parse(first))
+        assert _differences(server, namespace, first) == ""
+
+        helm.run("upgrade", *release, *changes)
+        second = helm.run("get", "manifest", RELEASE, "--namespace", namespace)
+        assert second != first
+        assert objects(server, namespace) == names(parse(second))
+        assert _differences(server, namespace, second) == ""
+
+        helm.run("rollback", RELEASE, "1", "--namespace", namespace)
+        assert helm.run("get", "manifest", RELEASE, "--namespace", namespace) == first
+        assert objects(server, namespace) == installed
+        assert _differences(server, namespace, first) == ""
+
+        helm.run("uninstall", RELEASE, "--namespace", namespace)
+        kept = [
+            one
+            for one in parse(first)
+            if one["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
+        ]
+        assert objects(server, namespace) == names(kept)
+    migrations = [
+        one for one in render(helm, feature, tmp_path).manifests if _is_hook(one) and one["kind"] == "Job"
+    ]
+    # One for the installation, one for the upgrade.
+    assert [hook.name for hook in ends.hooks] == [one["metadata"]["name"] for one in migrations] * 2
+
+
+def _is_hook(one: Manifest) -> bool:
+    return "helm.sh/hook" in one["metadata"].get("annotations", {})
+
+
+def test_the_migration_runs_before_anything_is_installed_or_changed(
+    server: ApiServer, helm: Helm, namespace: str
+) -> None:
+    release = (RELEASE, CHART, "--namespace", namespace, "--values", _MIGRATES)
+    with HookEnds(server, namespace) as ends:
+        helm.run("install", *release)
+        installed = workloads(server, namespace)
+        helm.run("upgrade", *release, "--set=rollup.image.tag=next")
+    assert installed
+    assert [hook.workloads for hook in ends.hooks] == [frozenset(), installed]
+
+
+def test_a_failed_migration_changes_nothing(server: ApiServer, helm: Helm, namespace: str) -> None:
+    release = (RELEASE, CHART, "--namespace", namespace, "--values", _MIGRATES)
+    with HookEnds(server, namespace, succeed=False), pytest.raises(HelmError, match="pre-install"):
+        helm.run("install", *release)
+    assert workloads(server, namespace) == {"Job/telemetry-kafka-client-telemetry-rollup-migrate"}
+
+    with HookEnds(server, namespace):
+        helm.run("upgrade", "--install", *release)
+    installed = helm.run("get", "manifest", RELEASE, "--namespace", namespace)
+    with HookEnds(server, namespace, succeed=False), pytest.raises(HelmError, match="pre-upgrade"):
+        helm.run("upgrade", *release, "--set=rollup.image.tag=next")
+    assert _differences(server, namespace, installed) == ""
+
+
+def test_two_releases_live_in_one_namespace(server: ApiServer, helm: Helm, namespace: str) -> None:
+    for name in ("one", "two"):
+        helm.run("install", name, CHART, "--namespace", namespace, "--values", CHART / "ci" / "gateway.yaml")
+    both = objects(server, namespace)
+    helm.run("uninstall", "one", "--namespace", namespace)
+    left = objects(server, namespace)
+    assert left == {one for one in both if one.partition("/")[2].startswith("two-")}
+    assert len(left) == len(both) / 2
+
+
+def test_manifests_are_applied_without_conflicts_and_once(
+    server: ApiServer, helm: Helm, namespace: str, feature: Path, tmp_path: Path
+) -> None:
+    rendered = render(helm, feature, tmp_path, "--namespace", namespace)
+    apply = ("apply", "--server-side", "--namespace", namespace, "--filename=-")
+    first = server.kubectl(*apply, "--output=name", stdin=rendered.text)
+    assert len(first.split()) == len(rendered.manifests)
+    diff = ("diff", "--server-side", "--namespace", namespace, "--filename=-")
+    assert server.kubectl(*diff, stdin=rendered.text, may_differ=True) == ""
+    versions = _versions(server, namespace, first)
+    server.kubectl(*apply, stdin=rendered.text)
+    assert _versions(server, namespace, first) == versions
+
+
+def _versions(server: ApiServer, namespace: str, objects_named: str) -> str:
+    what = ("get", "--namespace", namespace, *objects_named.split())
+    return server.kubectl(
+        *what, "--output=jsonpath={.items[*].metadata.resourceVersion}{.metadata.resourceVersion}"
+    )
