@@ -44,9 +44,8 @@ _READ_ME: Final = (
     "([KIP-896](https://cwiki.apache.org/confluence/display/KAFKA/KIP-896%3A+Remove+old+client+protocol+API+"
     "versions+in+Kafka+4.0)): Java before 2.1, librdkafka before 1.8.2, KafkaJS before 1.15, Sarama before "
     "1.30.1, kafka-python before 2.0.2. A client that pushes telemetry is never that old, so look at *Open "
-    "connections by software*: there, `unknown` are clients that don't say what they are (Java before 2.4), and may be "
-    "older than 2.1. "
-    "Their addresses and client ids are in the receiver's `GET /v1/connections`."
+    "connections by software*: there, `unknown` are clients that don't say what they are (Java before 2.4), "
+    "and may be older than 2.1. Their addresses and client ids are in the receiver's `GET /v1/connections`."
 )
 
 
