@@ -124,7 +124,19 @@ def test_nothing_can_be_written_to_and_nothing_is_left_of_the_build(name: str) -
     root = engine.built(name).root
     writable = f"-user {USER} -o -group {USER} -o -perm -o=w ! -type l".split()
     # Devices are the engine's.
-    find = ["find", root, "-xdev", "-path", root / "dev", "-prune", "-o", "(", *writable, ")", "-print"]
+    find = [
+        "find",
+        str(root),
+        "-xdev",
+        "-path",
+        str(root / "dev"),
+        "-prune",
+        "-o",
+        "(",
+        *writable,
+        ")",
+        "-print",
+    ]
     found = subprocess.run(find, capture_output=True, text=True, check=True).stdout
     assert {f"/{Path(line).relative_to(root)}" for line in found.splitlines()} == {*EVERYBODYS, STATE}
     for folder in (

@@ -51,6 +51,10 @@ class Mount:
         return ["bind", str(self.source), self.target, "rw" if self.writable else "ro"]
 
 
+#: An engine gives a container both: how its own name and others' become addresses.
+_NAMES: Final = tuple(Mount(source=Path(name), target=name) for name in ("/etc/hosts", "/etc/resolv.conf"))
+
+
 @dataclass(slots=True, kw_only=True)
 class Image:
     """A root folder, and how its program runs; it changes while it is built.
@@ -86,7 +90,7 @@ class Image:
         Returns:
             The command for this machine.
         """
-        return _argv(self, "ro", arguments, mounts, {**self.environment, **env})
+        return _argv(self, "ro", arguments, [*_NAMES, *mounts], {**self.environment, **env})
 
 
 def _argv(
@@ -182,7 +186,7 @@ def _carry_out(instruction: Instruction, image: Image, stages: Mapping[str, Imag
 
 
 def _run(instruction: Instruction, image: Image, source: Path) -> None:
-    mounts = [Mount(source=Path("/etc/resolv.conf"), target="/etc/resolv.conf")]
+    mounts = list(_NAMES)
     env = dict(image.environment)
     for certificates, target, variable, value in (
         (_CERTIFICATES, "/run/certificates", "PIP_CERT", "/run/certificates"),
