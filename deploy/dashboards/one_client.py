@@ -14,6 +14,7 @@ from deploy.dashboards.metrics import standard
 from deploy.dashboards.panels import Panel, column, lines, rows
 from deploy.dashboards.queries import Sql
 from deploy.dashboards.sql import (
+    BUCKETS,
     GRAINS,
     RANGE_GRAINS,
     SLOT,
@@ -298,7 +299,7 @@ def _chosen_metric() -> Panel:
         "CASE combines\n"
         "    WHEN 'sum' THEN added / seconds\n"
         "    WHEN 'max' THEN most WHEN 'min' THEN least\n"
-        "    WHEN 'rate' THEN added * base / seconds WHEN 'last' THEN added * base / seconds\n"
+        f"    WHEN 'rate' THEN added / {BUCKETS} WHEN 'last' THEN added / {BUCKETS}\n"
         "    ELSE added / nullif(points, 0)\n  END"
     )
     return lines(
@@ -334,7 +335,8 @@ def _steps(value: str) -> str:
 
 
 def _by_instance(title: str, name: str, found: str, unit: str, description: str) -> Panel:
-    query = union([found, *(_not_sent(slot.metrics) for slot in WATCHED if slot.column == name)])
+    told = f"SELECT * FROM (\n{found}\n) AS told WHERE value IS NOT NULL"
+    query = union([told, *(_not_sent(slot.metrics) for slot in WATCHED if slot.column == name)])
     return lines(
         title,
         f"{description} A line for each instance, by the first letters of its id.",

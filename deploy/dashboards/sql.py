@@ -16,6 +16,7 @@ from textwrap import indent
 from typing import Final
 
 __all__ = [
+    "BUCKETS",
     "BY_CLIENT",
     "BY_FLEET",
     "GRAINS",
@@ -111,6 +112,9 @@ class Source:
 #: only says what is to be filled with NULL.
 SLOT: Final = "date_bin($__interval_ms * interval '1 millisecond', bucket, timestamptz 'epoch') AS slot"
 TIME: Final = "$__timeGroupAlias(slot, $__interval, NULL)"
+
+#: How many buckets a step has of which rows are shown: each is a mean over its own minutes already.
+BUCKETS: Final = f"greatest(1, floor((seconds + base - least(base, {_ENOUGH_S})) / base))"
 
 #: Dimensions that a dashboard's variables choose, by the variable's name.
 BY_FLEET: Final = {"cluster": "cluster_id", "software": "client_software_name"}
@@ -221,7 +225,7 @@ def per_second(rows: str, *, factor: float = 1.0) -> str:
 
 def per_bucket(rows: str) -> str:
     """Rows (time, metric, value) of the mean over time of what was added up over clients."""
-    return held(rows, "value * base / seconds")
+    return held(rows, f"value / {BUCKETS}")
 
 
 def as_they_are(rows: str) -> str:

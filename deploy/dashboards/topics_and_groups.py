@@ -160,9 +160,9 @@ def _groups() -> Panel:
         "such metric.",
         [Sql(query, over_time=False)],
         {
-            "group_id": column("Group", width=220, links=[_link("group_id", "kct-consumers", "group")]),
+            "group_id": column("Group", width=180, links=[_link("group_id", "kct-consumers", "group")]),
             "members": column("Live members", "short"),
-            "versions": column("Versions", width=260),
+            "versions": column("Versions", width=220),
             "consumed": column("Records", "count:records/s"),
             "consumed_bytes": column("Bytes", "binBps"),
             "behind": column("Most behind", "short"),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from deploy.dashboards.metrics import standard
@@ -66,7 +67,8 @@ def top_clients(title: str, columns: dict[str, str]) -> Panel:
     }
     for name, metric in metrics.items():
         unit, _ = unit_of(metric)
-        shown[name] = column(name.replace("_", " ").capitalize(), unit)
+        # The heading says what is counted.
+        shown[name] = column(name.replace("_", " ").capitalize(), re.sub(r"^count:\w+/", "count:/", unit))
     told = "\n".join(
         f"- *{name.replace('_', ' ')}*: {metric.description}" for name, metric in metrics.items()
     )
