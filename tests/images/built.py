@@ -239,7 +239,7 @@ def _wait_for_a_file(folder: Path) -> None:
 
 
 @pytest.fixture
-def rolled(tmp_path: Path, database: str) -> Container:
+def rolled(tmp_path: Path, database: str) -> Iterator[Container]:
     """The roll-up with three pushes to read and a database for them."""
     spool(tmp_path / "telemetry", "one", [push(ORDERS, NOW + number * MINUTE_NS) for number in range(3)])
     parts = urlsplit(database)
@@ -258,7 +258,12 @@ def rolled(tmp_path: Path, database: str) -> Container:
         "checkpoint": f"{STATE}/checkpoint",
     }
     (tmp_path / "config" / "rollup.yaml").write_text(yaml.safe_dump(settings))
-    return started
+    # The socket is in the server's own folder, which the image's user may go through meanwhile.
+    folder = Path(options["host"])
+    mode = folder.stat().st_mode
+    folder.chmod(mode | 0o011)
+    yield started
+    folder.chmod(mode)
 
 
 def _connections(database: str) -> float:
