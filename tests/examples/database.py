@@ -39,6 +39,6 @@ def server_with_roles(data: Path, secrets: Path) -> Iterator[str]:
         script = (COMPOSE / "postgres" / "telemetry.sql").read_text().replace("/run/secrets", str(secrets))
         # As docker-entrypoint.sh does it.
         command: list[str | Path] = [_PSQL, "-v", "ON_ERROR_STOP=1", "--no-psqlrc", "--dbname", server.url]
-        subprocess.run(command, input=script, text=True, check=True, capture_output=True, timeout=60)
+        subprocess.run(command, input=script, text=True, check=True, timeout=60)
         where = parse_qs(urlsplit(server.url).query)
         yield f"host={where['host'][0]}&port={where['port'][0]}"
