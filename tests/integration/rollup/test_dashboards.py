@@ -142,6 +142,29 @@ def check_series(columns: list[str], rows: list[tuple[Any, ...]], where: str) ->
     assert len(keys) == len(set(keys)), where
 
 
+@pytest.mark.parametrize("hours", [1, 24 * 3])
+def test_no_step_has_more_clients_than_there_are(filled: str, hours: int) -> None:
+    """Neither the first and last steps, of which a part is in the range or rolled up, nor a running hour."""
+    now = datetime.now(UTC)
+    window = TimeRange(start=now - timedelta(hours=hours), end=now)
+    with reading(filled) as connection:
+        there = dict(
+            connection.execute(
+                "SELECT client_software_name || ' ' || client_software_version, count(*)::float8 "
+                "FROM telemetry.client GROUP BY 1"
+            ).fetchall()
+        )
+        variables = chosen(DASHBOARDS["fleet"], connection, window, {})
+        (query,) = (
+            query
+            for query in asked(DASHBOARDS["fleet"], variables, window)
+            if query.title == "Clients by software and version"
+        )
+        found = run(connection, query)[1]
+    assert {name for _, name, _ in found} == there.keys()
+    assert [row for row in found if row[2] > there[row[1]] + 1e-9] == []
+
+
 def test_what_a_client_has_not_got_is_neither_zero_nor_nothing(filled: str) -> None:
     now = datetime.now(UTC)
     window = TimeRange(start=now - timedelta(hours=1), end=now)
@@ -202,7 +225,11 @@ def generated(postgres: Postgres) -> Iterator[str]:
         yield url
 
 
-GENERATED: tuple[dict[str, str], ...] = ({}, {"client_id": "client-1", "client": "client-1"}, {"principal": "User:team-1"})
+GENERATED: tuple[dict[str, str], ...] = (
+    {},
+    {"client_id": "client-1", "client": "client-1"},
+    {"principal": "User:team-1"},
+)
 
 
 def of_generated(connection: Connection, hours: int) -> Iterator[tuple[str, Asked]]:

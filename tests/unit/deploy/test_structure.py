@@ -66,6 +66,18 @@ def test_every_panel_has_a_title_a_description_and_a_unit(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_number_is_of_fields_with_numbers_and_what_is_not_sent_is_in_no_stack(name: str) -> None:
+    for panel in panels(name):
+        if panel["type"] == "stat":
+            assert panel["options"]["reduceOptions"]["fields"] == "", panel["title"]
+        elif panel["type"] == "timeseries":
+            (override,) = panel["fieldConfig"]["overrides"]
+            assert override["matcher"]["options"] == "/^not sent by /"
+            shown = {one["id"]: one["value"] for one in override["properties"]}
+            assert shown["custom.stacking"]["mode"] == "none", panel["title"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_panels_neither_overlap_nor_leave_the_grid(name: str) -> None:
     taken: dict[tuple[int, int], str] = {}
     for panel in DASHBOARDS[name]["panels"]:
