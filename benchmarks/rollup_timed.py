@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -23,6 +24,9 @@ from spark_streaming.batch import Batches
 from spark_streaming.contributions import settle
 from spark_streaming.postgres import Batch
 from tests.testbed.cpu import cpu_seconds
+
+#: Behind the name of a stage while which the batch's own thread does something else.
+BESIDE: Final = ", beside"
 
 #: What a batch does in the database.
 _STORE: Final = (
@@ -89,6 +93,7 @@ class _Clocks:
         self.peak_bytes = {"python": 0, "jvm": 0}
         self._jvm = 0
         self._postgres = 0
+        self._thread = 0
 
     def read(self) -> Spent:
         return Spent(
@@ -98,10 +103,19 @@ class _Clocks:
             postgres=cpu_seconds(self._postgres) if self._postgres else 0.0,
         )
 
+    def _read_here(self, *, in_store: bool) -> Spent:
+        """What this thread has spent, and PostgreSQL if it works for it: others may work beside it."""
+        return Spent(
+            wall=time.monotonic(),
+            python=time.thread_time(),
+            postgres=cpu_seconds(self._postgres) if in_store else 0.0,
+        )
+
     def at_batches(self, call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
         def timed(*arguments: Any, **options: Any) -> Any:
             self._jvm = self._jvm or _java()
+            self._thread = threading.get_ident()
             self.batches.append(TimedBatch(began=self.read()))
             result = call(*arguments, **options)
             self.batches[-1].ended = self.read()
@@ -117,14 +131,17 @@ class _Clocks:
         def timed(*arguments: Any, **options: Any) -> Any:
             if not self.batches or self.batches[-1].ended.wall:
                 return call(*arguments, **options)  # the tick's
-            if arguments and isinstance(arguments[0], Batch):
+            in_store = bool(arguments) and isinstance(arguments[0], Batch)
+            if in_store:
                 self._postgres = arguments[0].connection.info.backend_pid
-            began = self.read()
+            stage = name if threading.get_ident() == self._thread else name + BESIDE
+            began = self._read_here(in_store=in_store)
             try:
                 return call(*arguments, **options)
             finally:
                 stages = self.batches[-1].stages
-                stages[name] = stages.get(name, Spent()) + (self.read() - began)
+                spent = self._read_here(in_store=in_store) - began
+                stages[stage] = stages.get(stage, Spent()) + spent
 
         return timed
 

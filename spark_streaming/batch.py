@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from spark_streaming.catalogue import plan
-from spark_streaming.contributions import pairs_of, settle
+from spark_streaming.contributions import in_parts, pairs_of, settle
 from spark_streaming.lake import Lake
 from spark_streaming.postgres import DEAD_LETTER_ROWS, Batch, BatchStatistics, Store
 from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, ROLLUP_ROWS, SERIES_ROWS
@@ -31,6 +32,9 @@ _SECOND_NS: Final = 1_000_000_000
 #: Payloads that are kept of a batch's dead letters, and bytes of each; the others' reasons are kept.
 _MOST_PAYLOADS: Final = 100
 _MOST_PAYLOAD_BYTES: Final = 65_536
+
+#: Points that are settled at once, which takes some 200 bytes for each.
+_POINTS_AT_ONCE: Final = 400_000
 
 #: So many are picked out of all series of a batch; with more, a list of them costs more than it saves.
 _FEW_SERIES: Final = 1000
@@ -124,23 +128,14 @@ class Batches:
         dead = read.filter(pc.is_valid(read["reason"]))
         entries = _of_schema(read.filter(pc.is_valid(read["client_instance_id"])), ENTRY_ROWS)
         newest = pc.max(read["received_at_ns"]).as_py()
-        rows = self._added_up(pushes, _total(read["additive"]))
+        rows = ROLLUP_ROWS.empty_table()
         if entries.num_rows:
-            clients = batch.clients(entries["client_key"].unique().to_pylist())
-            settlement = settle(
-                entries,
-                batch.contributions(pairs_of(entries, clients)),
-                clients,
-                closed=self._closed_at(newest),
-            )
-            rows = pa.concat_tables([rows, settlement.rows])
+            rows = self._settled(batch, entries, newest)
+            histograms = _total(read["histograms"])
+            if histograms:
+                rows = pa.concat_tables([rows, self._histograms(batch, pushes, histograms)])
             self._learn_series(batch, pushes, rows)
             batch.merge(rows)
-            if _total(read["histograms"]):
-                batch.merge_buckets(self._buckets(pushes))
-            batch.put_contributions(settlement.contributions)
-            batch.put_clients(settlement.clients, entries)
-            batch.add_client_minutes(entries)
         if dead.num_rows:
             batch.dead_letters(self._dead_letters(pushes, dead))
         if self._lake is not None:
@@ -188,44 +183,53 @@ class Batches:
             *of_push,
             "reason",
             *(instead.get(name, f.col(f"entry.{name}")).alias(name) for name in names),
-            "entry.additive",
             "entry.histograms",
         ).toArrow()
 
-    def _points(self, pushes: DataFrame) -> DataFrame:
-        return pushes.select(f.inline(f.call_function("otlp_points", *self._arguments)))
+    def _settled(self, batch: Batch, entries: pa.Table, newest: int) -> pa.Table:
+        clients = batch.clients(entries["client_key"].unique().to_pylist())
+        stored = batch.contributions(pairs_of(entries, clients))
+        closed = self._closed_at(newest)
+        rows, states = [], []
+        # PostgreSQL takes one part while the next is settled. Until all are in, the batch is the writer's.
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer") as writer:
+            written = [writer.submit(batch.add_client_minutes, entries)]
+            for part in in_parts(entries, points=_POINTS_AT_ONCE):
+                keys = part["client_key"].unique().to_pylist()
+                settlement = settle(
+                    part, stored, {key: clients[key] for key in keys if key in clients}, closed=closed
+                )
+                rows.append(settlement.rows)
+                states += settlement.clients
+                written.append(writer.submit(batch.put_contributions, settlement.contributions))
+            written.append(writer.submit(batch.put_clients, states, entries))
+        for one in written:
+            one.result()
+        return pa.concat_tables(rows)
 
-    def _added_up(self, pushes: DataFrame, expected: int) -> pa.Table:
-        if not expected:
-            return ROLLUP_ROWS.empty_table()
+    def _histograms(self, batch: Batch, pushes: DataFrame, expected: int) -> pa.Table:
+        """Merges the buckets, and gives the rows of what else there is."""
+        histograms = pushes.select(f.inline(f.call_function("otlp_histograms", *self._arguments)))
         rows = (
-            self._points(pushes)
-            .groupBy("minute", "series_id", "fleet_id", "breakdown", "spread")
+            histograms.groupBy("minute", "series_id", "fleet_id", "breakdown")
             .agg(
                 f.sum("points").alias("points"),
                 f.sum("sum").alias("sum"),
                 f.min("min").alias("min"),
                 f.max("max").alias("max"),
-                f.sum("observations").alias("observations"),
+                f.count("*").alias("histograms"),
             )
+            .withColumns({"spread": f.lit(None).cast("short"), "observations": f.lit(0)})
             .toArrow()
         )
-        found = _total(rows["points"])
-        if found != expected:
-            raise BatchError(
-                f"{found} points where there were {expected} a moment ago: a file or records of the batch "
-                "are gone; it is read again"
-            )
-        return _of_schema(rows, ROLLUP_ROWS)
-
-    def _buckets(self, pushes: DataFrame) -> pa.Table:
         buckets = (
-            self._points(pushes.select("otlp", "client_instance_id", "received_at_ns"))
-            .select("minute", "series_id", f.inline("buckets"))
+            histograms.select("minute", "series_id", f.inline("buckets"))
             .groupBy("minute", "series_id", "lower", "upper")
             .agg(f.sum("count").alias("count"))
         )
-        return _of_schema(buckets.toArrow(), BUCKET_ROWS)
+        _require(_total(rows["histograms"]), expected, "histograms")
+        batch.merge_buckets(_of_schema(buckets.toArrow(), BUCKET_ROWS))
+        return _of_schema(rows, ROLLUP_ROWS)
 
     def _learn_series(self, batch: Batch, pushes: DataFrame, rows: pa.Table) -> None:
         unknown = batch.unknown_series(rows["series_id"].unique())
@@ -234,7 +238,9 @@ class Batches:
         series = pushes.select(f.inline(f.call_function("otlp_series", *self._arguments)))
         if len(unknown) <= _FEW_SERIES:
             series = series.where(f.col("series_id").isin(unknown))
-        batch.add_series(_of_schema(series.dropDuplicates(["series_id"]).toArrow(), SERIES_ROWS))
+        found = _of_schema(series.dropDuplicates(["series_id"]).toArrow(), SERIES_ROWS)
+        _require(len(unknown.intersection(found["series_id"].to_pylist())), len(unknown), "new series")
+        batch.add_series(found)
 
     def _dead_letters(self, pushes: DataFrame, dead: pa.Table) -> pa.Table:
         kept = pushes.where(f.col("position").isin(dead["position"].slice(0, _MOST_PAYLOADS).to_pylist()))
@@ -269,6 +275,14 @@ def _repeats(read: pa.Table, batch: Batch) -> tuple[int, pa.Array]:
     fresh = once.filter(pc.invert(pc.is_in(once["push_id_first"], pa.array(known, pa.string()))))
     repeated = pushes.filter(pc.invert(pc.is_in(pushes["position"], fresh["position_first"])))
     return pushes.num_rows, repeated["position"].combine_chunks()
+
+
+def _require(found: int, expected: int, what: str) -> None:
+    if found != expected:
+        raise BatchError(
+            f"{found} {what} where there were {expected} a moment ago: a file or records of the batch are "
+            "gone; it is read again"
+        )
 
 
 def _of_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:

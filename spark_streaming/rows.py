@@ -82,8 +82,10 @@ CLIENT_LABELS: Final = (
     "broker_id",
 )
 
-#: What one client instance said at one time. A push without any entry has one row, with ``points`` 0, no
-#: gauges, the time at which it was received, and of the labels only the instance.
+#: What one client instance said at one time. Of its numbers ``gauges`` has those that depend on the client's
+#: other pushes (rules rate, last, distribution), ``added`` those that are only added up or compared. A push
+#: without any entry has one row, with ``points`` 0, neither of them, the time at which it was received, and
+#: of the labels only the instance.
 ENTRY_ROWS: Final = pa.schema(
     [
         pa.field("push_id", pa.string(), nullable=False),
@@ -98,6 +100,7 @@ ENTRY_ROWS: Final = pa.schema(
         pa.field("pushes", pa.int32(), nullable=False),
         pa.field("points", pa.int32(), nullable=False),
         pa.field("gauges", pa.binary()),
+        pa.field("added", pa.binary()),
         pa.field("cumulative", pa.binary()),
         pa.field("watched", pa.list_(pa.float64())),
     ]

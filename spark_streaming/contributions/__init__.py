@@ -4,7 +4,7 @@ Pure: no input or output, no clock. What has to be remembered between batches go
 """
 
 from spark_streaming.contributions.packed import PackedError
-from spark_streaming.contributions.settle import pairs_of, settle
+from spark_streaming.contributions.settle import in_parts, pairs_of, settle
 from spark_streaming.contributions.values import ClientState, Contribution, Settlement
 
-__all__ = ["ClientState", "Contribution", "PackedError", "Settlement", "pairs_of", "settle"]
+__all__ = ["ClientState", "Contribution", "PackedError", "Settlement", "in_parts", "pairs_of", "settle"]

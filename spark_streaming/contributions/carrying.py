@@ -119,6 +119,7 @@ def carry(
         heard.add(known)
 
     def walk(first: int, until: int, counts: bytes, last_ns: int) -> int:
+        body = contents_of(counts).body
         for minute in count(first):
             held = stored.get((client_key, minute))
             wanted = minute <= until and counts != NO_COUNTS
@@ -128,7 +129,8 @@ def carry(
             if held is None or held.packed != values:
                 if held is not None:
                     carried.take_away(held)
-                carried.counts.append((minute, contents_of(values).body, 1))
+                if wanted:
+                    carried.counts.append((minute, body, 1))
                 carried.contributions.append(
                     Contribution(
                         client_key=client_key, minute=minute, entries=0, last_ns=last_ns, packed=values

@@ -1,4 +1,4 @@
-"""Owns the settling of a batch: what its entries change beside what they add up to one by one.
+"""Owns the settling of entries: what they add up to one by one, and what they change beside that.
 
 What holds, whatever entries come in which batches and in which order, with any steps of carrying in between:
 for each series and minute, the points as they are plus all corrections come to
@@ -27,6 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_streaming.contributions.adding import add_up
 from spark_streaming.contributions.carrying import Carried, Source, carry, reach_of
 from spark_streaming.contributions.combining import Parts, combine
 from spark_streaming.contributions.corrections import Corrections
@@ -44,12 +45,32 @@ from spark_streaming.contributions.packed import (
 )
 from spark_streaming.contributions.values import ClientState, Contribution, Settlement
 
-__all__ = ["pairs_of", "settle"]
+__all__ = ["in_parts", "pairs_of", "settle"]
 
 Integers = npt.NDArray[np.int64]
 
-_GAUGES: Final = ("series", "fleet")
+_POINTS: Final = ("series", "fleet")
 _ODD: Final = 0x1E3779B97F4A7C15
+
+
+def in_parts(entries: pa.Table, *, points: int) -> Iterator[pa.Table]:
+    """Gives all entries of some clients, and then those of others, so that each part can be settled alone.
+
+    Clients of one client id come together, as its series have fewer rows then.
+
+    Args:
+        entries: ``ENTRY_ROWS``.
+        points: About so many data points are in a part, as clients are whole.
+    """
+    clients = (
+        entries.group_by("client_key")
+        .aggregate([("client_id", "max"), ("points", "sum")])
+        .sort_by([("client_id_max", "ascending"), ("client_key", "ascending")])
+    )
+    part = pc.cumulative_sum(clients["points_sum"]).to_numpy() // points
+    part_of_entry = part[pc.index_in(entries["client_key"], clients["client_key"]).to_numpy()]
+    for number in np.unique(part):
+        yield entries.filter(pa.array(part_of_entry == number))
 
 
 def pairs_of(entries: pa.Table, clients: Mapping[int, ClientState]) -> set[tuple[int, int]]:
@@ -80,10 +101,10 @@ def settle(
     *,
     closed: int,
 ) -> Settlement:
-    """Settles a batch of entries; without any, carries the counts of ``clients`` into minutes that are over.
+    """Settles entries; without any, carries the counts of ``clients`` into minutes that are over.
 
     Args:
-        entries: ``ENTRY_ROWS``: each of them new, and added to the totals as if it were alone in its minute.
+        entries: ``ENTRY_ROWS``: each of them new, and all that there are at hand of their clients.
         stored: Contributions that are stored, by client and minute; at least ``pairs_of`` of the entries.
         clients: Where clients stand: all of ``entries`` that are stored, and those to carry besides.
         closed: Minutes up to and with this one are over; it doesn't fall.
@@ -93,7 +114,9 @@ def settle(
     """
     corrections, carried = Corrections(), Carried()
     told = _told(entries)
-    contributions, sources = _contributions(told.only(told.speaks), stored, corrections, carried)
+    spoken = told.only(told.speaks)
+    gauges = columns_of(spoken.gauges, _POINTS)
+    contributions, sources = _contributions(spoken, gauges, stored, corrections, carried)
     silent = np.flatnonzero(~told.speaks)
     for key, source in zip(
         told.client[silent].tolist(), told.sources(silent, [None] * len(silent)), strict=True
@@ -119,7 +142,11 @@ def settle(
         )
     _add_carried(carried, corrections)
     return Settlement(
-        rows=corrections.table(), contributions=contributions + carried.contributions, clients=carried.clients
+        rows=pa.concat_tables(
+            [add_up(spoken.minute, gauges, columns_of(spoken.added, _POINTS)), corrections.table()]
+        ),
+        contributions=contributions + carried.contributions,
+        clients=carried.clients,
     )
 
 
@@ -135,12 +162,13 @@ class _Told:
     push: Integers
     push_id: list[str]
     gauges: list[bytes]
+    added: list[bytes]
     cumulative: list[bytes]
 
     @property
     def speaks(self) -> npt.NDArray[np.bool_]:
         """Which have values: a push without any entry has none."""
-        return np.fromiter(map(len, self.gauges), np.int64, len(self.gauges)) > 0
+        return np.array([bool(x or y) for x, y in zip(self.gauges, self.added, strict=True)], np.bool_)
 
     def only(self, which: npt.NDArray[np.bool_]) -> _Told:
         if which.all():
@@ -155,6 +183,7 @@ class _Told:
             push=self.push[at],
             push_id=[self.push_id[i] for i in at],
             gauges=[self.gauges[i] for i in at],
+            added=[self.added[i] for i in at],
             cumulative=[self.cumulative[i] for i in at],
         )
 
@@ -171,7 +200,8 @@ def _told(entries: pa.Table) -> _Told:
     push = pc.rank(entries["push_id"], tiebreaker="dense").to_numpy().astype(np.int64)
     order = np.lexsort((push, time_ns, minute, client))
     at = order.tolist()
-    push_ids, gauges, cumulative = (entries[x].to_pylist() for x in ("push_id", "gauges", "cumulative"))
+    push_ids = entries["push_id"].to_pylist()
+    gauges, added, cumulative = (entries[x].to_pylist() for x in ("gauges", "added", "cumulative"))
     return _Told(
         client=client[order],
         minute=minute[order],
@@ -181,17 +211,19 @@ def _told(entries: pa.Table) -> _Told:
         push=push[order],
         push_id=[push_ids[i] for i in at],
         gauges=[gauges[i] or b"" for i in at],
+        added=[added[i] or b"" for i in at],
         cumulative=[cumulative[i] or b"" for i in at],
     )
 
 
 def _contributions(
     told: _Told,
+    points: Columns,
     stored: Mapping[tuple[int, int], Contribution],
     corrections: Corrections,
     carried: Carried,
 ) -> tuple[list[Contribution], dict[int, list[Source]]]:
-    """Settles each instance and minute on its own.
+    """Settles each instance and minute on its own; ``points`` are the gauges.
 
     Returns:
         The contributions, and by client the minutes whose newest push is in this batch.
@@ -211,7 +243,6 @@ def _contributions(
     several = entries > 1
     several[list(before)] = True
 
-    points = columns_of(told.gauges, _GAUGES)
     pair_of_point = pair[points.entry]
     alone = ~several[pair_of_point]
     outdated = np.zeros(len(starts), np.bool_)
@@ -290,7 +321,7 @@ def _held_parts(
         at = newest[i]
         outdated[i] = (contribution.last_ns, contents.push_id) > (told.time_ns[at], told.push_id[at])
         (single if contents.form == "entry" else combined)[i] = contents.body
-    points = columns_of(list(single.values()), _GAUGES)
+    points = columns_of(list(single.values()), _POINTS)
     rows = np.frombuffer(b"".join(combined.values()), COMBINED_ROW)
     sizes = [len(body) // COMBINED_ROW.itemsize for body in combined.values()]
     pair = np.concatenate(

@@ -1,7 +1,7 @@
 """Owns the buckets of a distribution's spread: eight for each doubling, as int16.
 
-The decoder has the same in Java. Both take the exponent and compare the mantissa with the same eight numbers,
-as a logarithm's last bit differs from one library to the next, and what one adds the other has to take away.
+They are taken from exponent and mantissa, as a logarithm's last bit differs from one library to the next, and
+what one machine adds another may have to take away.
 """
 
 from __future__ import annotations

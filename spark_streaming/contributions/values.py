@@ -58,10 +58,10 @@ class ClientState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
-    """What a batch changes beside what its points add up to on their own.
+    """What entries change.
 
     Attributes:
-        rows: Corrections (``ROLLUP_ROWS``), to be merged like all others.
+        rows: What their points add up to, and corrections (``ROLLUP_ROWS``), to be merged.
         contributions: To be stored; each takes the place of the stored one of its client and minute.
         clients: To be stored; each takes the place of the stored one of its client.
     """

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
 import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
 from spark_streaming.contributions import ClientState
-from spark_streaming.postgres.staging import stage
+from spark_streaming.postgres.staging import storable
 from spark_streaming.postgres.tables import Combination
 from spark_streaming.postgres.values import StoreError
 from spark_streaming.rows import CLIENT_LABELS
 from spark_streaming.watched import WATCHED
 
-__all__ = ["AGGREGATES", "by_instance", "put_labels", "put_states", "states"]
+__all__ = ["AGGREGATES", "by_instance", "put", "states"]
 
 #: Arrow's names for the ways in which values combine, over rows in order of time.
 AGGREGATES: Final[dict[Combination, str]] = {
@@ -27,17 +28,17 @@ AGGREGATES: Final[dict[Combination, str]] = {
     "any": "any",
     "newest": "last",
 }
-_STATE: Final = (
-    "client_key",
-    "minute",
-    "last_ns",
-    "push_interval_ms",
-    "terminated",
-    "covered_until",
-    "counts",
-    "cumulative",
-)
-_STATE_TYPES: Final = ("int8", "int8", "int8", "int8", "bool", "int8", "bytea", "bytea")
+_STATE_BUT_KEY: Final = {
+    "minute": "int8",
+    "last_ns": "int8",
+    "push_interval_ms": "int8",
+    "terminated": "bool",
+    "covered_until": "int8",
+    "counts": "bytea",
+    "cumulative": "bytea",
+}
+_STATE: Final = {"client_key": "int8", **_STATE_BUT_KEY}
+_WHO: Final = {"client_key": "int8", "client_instance_id": "text", **dict.fromkeys(CLIENT_LABELS, "text")}
 
 
 def states(
@@ -64,72 +65,109 @@ def states(
     }
 
 
-def put_states(cursor: psycopg.Cursor[Any], changed: Sequence[ClientState]) -> None:
-    """Keep where clients stand; see :meth:`Batch.put_clients`."""
-    if not changed:
-        return
-    cursor.execute("DROP TABLE IF EXISTS pg_temp.staged_state")
-    cursor.execute(
-        "CREATE TEMPORARY TABLE staged_state (client_key bigint, minute bigint, last_ns bigint, "
-        "push_interval_ms bigint, terminated boolean, covered_until bigint, counts bytea, cumulative bytea) "
-        "ON COMMIT DROP"
-    )
-    with cursor.copy("COPY pg_temp.staged_state FROM STDIN (FORMAT binary)") as copy:
-        copy.set_types(_STATE_TYPES)
-        for one in changed:
-            copy.write_row([getattr(one, name) for name in _STATE])
-    cursor.execute("ANALYZE pg_temp.staged_state")
-    cursor.execute(
-        "UPDATE client_state old SET minute = new.minute, last_ns = new.last_ns, "
-        "push_interval_ms = new.push_interval_ms, terminated = new.terminated, "
-        "terminated_at = CASE WHEN new.terminated THEN coalesce(old.terminated_at, old.last_seen) END, "
-        "covered_until = new.covered_until, counts = new.counts, cumulative = new.cumulative "
-        "FROM pg_temp.staged_state new WHERE new.client_key = old.client_key"
-    )
-    if cursor.rowcount != len(changed):
-        raise StoreError(
-            f"{len(changed) - cursor.rowcount} of {len(changed)} clients' states are of clients without an "
-            "entry: put_clients() needs the entries that the states were settled from"
-        )
+def put(cursor: psycopg.Cursor[Any], changed: Sequence[ClientState], entries: pa.Table) -> None:
+    """Keep where clients stand, and who they are; see :meth:`Transaction.put_clients`."""
+    states = {one.client_key: one for one in changed}
+    if entries.num_rows:
+        heard = _newest(entries)
+        _put_heard(cursor, heard, [states.pop(key, None) for key in heard["client_key"].to_pylist()])
+    if states:
+        _put_silent(cursor, list(states.values()))
 
 
-def put_labels(cursor: psycopg.Cursor[Any], entries: pa.Table) -> None:
-    """Keep who clients are, and when they were heard of; see :meth:`Batch.put_clients`."""
-    if entries.num_rows == 0:
-        return
+def _newest(entries: pa.Table) -> pa.Table:
+    """Of each client the newest entry that has labels, and from when to when it was heard of."""
+    client, received, time = (
+        entries[name].to_numpy() for name in ("client_key", "received_at_ns", "time_ns")
+    )
+    # A push without points has no labels.
+    nameless = entries["client_id"].is_null().to_numpy()
+    order = np.lexsort((-time, -received, nameless, client))
+    _, begins = np.unique(client[order], return_index=True)
+    newest = entries.select([*_WHO, "push_interval_ms"]).take(order[begins])
+    for name, extreme in (("first_ns", np.minimum), ("heard_ns", np.maximum)):
+        newest = newest.append_column(name, pa.array(extreme.reduceat(received[order], begins)))
+    return newest
+
+
+def _put_heard(cursor: psycopg.Cursor[Any], heard: pa.Table, states: Sequence[ClientState | None]) -> None:
     columns = [
-        "client_key",
-        "client_instance_id",
-        *CLIENT_LABELS,
-        "push_interval_ms",
-        "received_at_ns",
-        "time_ns",
+        (storable(column) if column.type == pa.string() else column).to_pylist() for column in heard.columns
     ]
-    stage(cursor, "staged", entries.select(columns))
-    labels = sql.SQL(", ").join(map(sql.Identifier, CLIENT_LABELS))
+    nothing = (None,) * len(_STATE_BUT_KEY)
+    _stage(
+        cursor,
+        {**_WHO, "heard_interval_ms": "int8", "first_ns": "int8", "heard_ns": "int8", **_STATE_BUT_KEY},
+        (
+            [*who, *(nothing if state is None else _values(state)[1:])]
+            for *who, state in zip(*columns, states, strict=True)
+        ),
+    )
     # A push without points has no labels: those that are known stay.
-    newest = sql.SQL(", ").join(
+    labels = sql.SQL(", ").join(
         sql.SQL(
             "{0} = CASE WHEN excluded.last_seen >= old.last_seen THEN coalesce(excluded.{0}, old.{0}) "
             "ELSE coalesce(old.{0}, excluded.{0}) END"
         ).format(sql.Identifier(name))
         for name in CLIENT_LABELS
     )
+    # One statement, as each would write the whole row anew, and all entries of its indexes.
     cursor.execute(
         sql.SQL(
-            "INSERT INTO client_state AS old (client_key, client_instance_id, {labels}, push_interval_ms, "
-            "terminated, first_seen, last_seen) "
-            "SELECT DISTINCT ON (client_key) client_key, client_instance_id, {labels}, push_interval_ms, "
-            "false, "
-            "to_timestamp(min(received_at_ns) OVER mine / 1e9), "
-            "to_timestamp(max(received_at_ns) OVER mine / 1e9) "
-            "FROM pg_temp.staged WINDOW mine AS (PARTITION BY client_key) "
-            "ORDER BY client_key, client_id IS NULL, received_at_ns DESC, time_ns DESC "
-            "ON CONFLICT (client_key) DO UPDATE SET {newest}, push_interval_ms = excluded.push_interval_ms, "
+            "INSERT INTO client_state AS old ({who}, first_seen, last_seen, push_interval_ms, minute, "
+            "last_ns, terminated, terminated_at, covered_until, counts, cumulative) "
+            "SELECT {who}, to_timestamp(first_ns / 1e9), to_timestamp(heard_ns / 1e9), "
+            "coalesce(push_interval_ms, heard_interval_ms), minute, last_ns, coalesce(terminated, false), "
+            "CASE WHEN terminated THEN to_timestamp(heard_ns / 1e9) END, covered_until, counts, cumulative "
+            "FROM pg_temp.staged_client "
+            "ON CONFLICT (client_key) DO UPDATE SET {labels}, push_interval_ms = excluded.push_interval_ms, "
             "first_seen = least(old.first_seen, excluded.first_seen), "
-            "last_seen = greatest(old.last_seen, excluded.last_seen)"
-        ).format(labels=labels, newest=newest)
+            "last_seen = greatest(old.last_seen, excluded.last_seen), "
+            "minute = coalesce(excluded.minute, old.minute), "
+            "last_ns = coalesce(excluded.last_ns, old.last_ns), "
+            "terminated = CASE WHEN excluded.minute IS NULL THEN old.terminated "
+            "ELSE excluded.terminated END, "
+            "terminated_at = CASE WHEN excluded.minute IS NULL THEN old.terminated_at "
+            "WHEN excluded.terminated "
+            "THEN coalesce(old.terminated_at, greatest(old.last_seen, excluded.last_seen)) END, "
+            "covered_until = coalesce(excluded.covered_until, old.covered_until), "
+            "counts = coalesce(excluded.counts, old.counts), "
+            "cumulative = coalesce(excluded.cumulative, old.cumulative)"
+        ).format(who=sql.SQL(", ").join(map(sql.Identifier, _WHO)), labels=labels)
     )
+
+
+def _put_silent(cursor: psycopg.Cursor[Any], states: Sequence[ClientState]) -> None:
+    _stage(cursor, _STATE, map(_values, states))
+    cursor.execute("ANALYZE pg_temp.staged_client")
+    cursor.execute(
+        "UPDATE client_state old SET minute = new.minute, last_ns = new.last_ns, "
+        "push_interval_ms = new.push_interval_ms, terminated = new.terminated, "
+        "terminated_at = CASE WHEN new.terminated THEN coalesce(old.terminated_at, old.last_seen) END, "
+        "covered_until = new.covered_until, counts = new.counts, cumulative = new.cumulative "
+        "FROM pg_temp.staged_client new WHERE new.client_key = old.client_key"
+    )
+    if cursor.rowcount != len(states):
+        raise StoreError(
+            f"{len(states) - cursor.rowcount} of {len(states)} clients' states are of clients without an "
+            "entry: put_clients() needs the entries that the states were settled from"
+        )
+
+
+def _stage(cursor: psycopg.Cursor[Any], types: Mapping[str, str], rows: Iterable[Sequence[Any]]) -> None:
+    columns = sql.SQL(", ").join(
+        sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind)) for name, kind in types.items()
+    )
+    cursor.execute("DROP TABLE IF EXISTS pg_temp.staged_client")
+    cursor.execute(sql.SQL("CREATE TEMPORARY TABLE staged_client ({}) ON COMMIT DROP").format(columns))
+    with cursor.copy("COPY pg_temp.staged_client FROM STDIN (FORMAT binary)") as copy:
+        copy.set_types(list(types.values()))
+        for row in rows:
+            copy.write_row(row)
+
+
+def _values(state: ClientState) -> list[Any]:
+    return [getattr(state, name) for name in _STATE]
 
 
 def by_instance(entries: pa.Table) -> pa.Table:

@@ -28,8 +28,12 @@ PARTITIONED: Final[dict[str, Span]] = {
 }
 _FORMATS: Final[dict[Span, str]] = {"hour": "%Y%m%d%H", "day": "%Y%m%d", "month": "%Y%m"}
 #: Rows are changed several times while they are new: room for that in their own page spares the indexes.
-_FILL_FACTORS: Final = {"push": 100, "contribution": 100}
-_FILL_FACTOR: Final = 70
+_OPTIONS: Final = "fillfactor = 70"
+#: These are only ever appended to. What a push contributed stays in its row, if that fits into a page.
+_OTHER_OPTIONS: Final = {
+    "push": "fillfactor = 100",
+    "contribution": "fillfactor = 100, toast_tuple_target = 8160",
+}
 
 
 class Partitions:
@@ -69,12 +73,12 @@ class Partitions:
                 continue
             self._cursor.execute(
                 sql.SQL(
-                    "CREATE TABLE {partition} (LIKE {table} INCLUDING ALL) WITH (fillfactor = {fill}); "
+                    "CREATE TABLE {partition} (LIKE {table} INCLUDING ALL) WITH ({options}); "
                     "ALTER TABLE {table} ATTACH PARTITION {partition} FOR VALUES FROM ({start}) TO ({end})"
                 ).format(
                     partition=sql.Identifier(name),
                     table=sql.Identifier(table),
-                    fill=sql.Literal(_FILL_FACTORS.get(table, _FILL_FACTOR)),
+                    options=sql.SQL(_OTHER_OPTIONS.get(table, _OPTIONS)),
                     start=sql.Literal(start.isoformat()),
                     end=sql.Literal(_end(span, start).isoformat()),
                 )

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from psycopg import sql
 
-__all__ = ["append", "stage", "storable"]
+__all__ = ["COPY_HEADER", "COPY_TRAILER", "append", "stage", "storable"]
 
 _TYPES: Final[dict[pa.DataType, tuple[str, str]]] = {
     pa.int64(): ("bigint", ">i8"),
@@ -26,8 +26,9 @@ _TYPES: Final[dict[pa.DataType, tuple[str, str]]] = {
     pa.timestamp("us", "UTC"): ("timestamp with time zone", ">i8"),
     pa.string(): ("text", ""),
 }
-_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-_TRAILER: Final = b"\xff\xff"
+#: What a binary COPY begins and ends with.
+COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+COPY_TRAILER: Final = b"\xff\xff"
 #: PostgreSQL counts from the year 2000.
 _EPOCH_US: Final = 946_684_800_000_000
 #: Three of them fit into one index entry, of at most 2704 bytes.
@@ -57,8 +58,6 @@ def stage(cursor: psycopg.Cursor[Any], name: str, table: pa.Table) -> None:
         sql.SQL("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DROP").format(sql.Identifier(name), columns)
     )
     append(cursor, target, table)
-    # Without it the planner takes a few thousand rows for granted, and a nested loop for a good idea.
-    cursor.execute(sql.SQL("ANALYZE {}").format(target))
 
 
 def append(cursor: psycopg.Cursor[Any], target: sql.Identifier, table: pa.Table) -> None:
@@ -126,4 +125,4 @@ def _binary(table: pa.Table) -> bytes:
             column = pc.subtract(column.cast(pa.int64()), _EPOCH_US)
         rows[f"length{index}"] = rows.dtype[f"value{index}"].itemsize
         rows[f"value{index}"] = column.to_numpy()
-    return b"".join((_HEADER, rows.tobytes(), _TRAILER))
+    return b"".join((COPY_HEADER, rows.tobytes(), COPY_TRAILER))

@@ -182,6 +182,8 @@ CREATE TABLE contribution (
     packed bytea NOT NULL,
     written_at timestamptz NOT NULL DEFAULT now()
 ) PARTITION BY RANGE (written_at);
+-- Ids and measured values: PostgreSQL would try in vain to compress them.
+ALTER TABLE contribution ALTER packed SET STORAGE EXTERNAL;
 CREATE INDEX contribution_client_minute ON contribution (client_key, minute);
 
 -- State columns are null until the client's first entry is settled, and after a rebuild began.

@@ -4,12 +4,14 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pyarrow.dataset as ds
 import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA, MetricsData
 from pyspark.sql import SparkSession
 
 from spark_streaming.job import Job, JobError, rebuild
@@ -72,6 +74,33 @@ def test_each_push_counts_once_however_often_and_late_it_comes(
     roll()
     assert query(TOTALS, CONNECTIONS) == connections
     assert query("SELECT sum(pushes), sum(repeats) FROM ledger") == [(6, 10)]
+
+
+def test_histograms_are_merged_beside_numbers(roll: Roll, folder: Path, query: Query) -> None:
+    def with_histogram(client: Client, counts: list[int], total: float) -> Spooled:
+        pushed = at(0, client)
+        data = MetricsData.FromString(pushed.otlp)
+        histogram = data.resource_metrics[0].scope_metrics[0].metrics.add(name="latency").histogram
+        histogram.aggregation_temporality = AGGREGATION_TEMPORALITY_DELTA
+        histogram.data_points.add(
+            time_unix_nano=NOW,
+            count=sum(counts),
+            sum=total,
+            max=9,
+            explicit_bounds=[1, 5],
+            bucket_counts=counts,
+        )
+        return replace(pushed, otlp=data.SerializeToString())
+
+    one, other = with_histogram(ORDERS, [2, 0, 1], 10), with_histogram(PAYMENTS, [1, 3, 0], 6)
+    spool(folder, "one", [one, other, one])
+    roll()
+    assert query(TOTALS, "latency") == [("orders", 3, 10.0, None, 9.0), ("payments", 4, 6.0, None, 9.0)]
+    assert query(TOTALS, CONNECTIONS) == [("orders", 1, 2.0, 2.0, 2.0), ("payments", 1, 2.0, 2.0, 2.0)]
+    buckets = query(
+        "SELECT upper, sum(count) FROM histogram_1m WHERE metric = 'latency' GROUP BY 1 ORDER BY 1"
+    )
+    assert buckets == [(1.0, 3), (5.0, 3), (float("inf"), 1)]
 
 
 def test_a_client_s_counts_go_on_until_it_left(roll: Roll, folder: Path, query: Query) -> None:

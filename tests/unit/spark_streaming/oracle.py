@@ -13,11 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-import numpy as np
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-
-from spark_streaming.contributions.spread import buckets_of
 
 LABELS: Final = (
     "client_instance_id",
@@ -76,9 +73,9 @@ class Entry:
     time_ns: int
     first: bool
     points: int = 0
-    additive: int = 0
     histograms: int = 0
     gauges: list[tuple[Series, float, int]] = field(default_factory=list)
+    added: list[tuple[Series, float, int]] = field(default_factory=list)
     cumulative: list[tuple[Series, tuple[Any, ...], int, int, float, int]] = field(default_factory=list)
     watched: list[float | None] = field(default_factory=list)
 
@@ -89,11 +86,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One row of ``otlp_points``."""
+    """One row of ``otlp_histograms``."""
 
     minute: int
     series: Series
-    spread: int | None
     points: int
     sum: float
     min: float | None
@@ -405,10 +401,8 @@ class _Oracle:
 
     def _add(self, entry: Entry, series: Series, rule: int, value: float) -> None:
         self._result.rules.setdefault(series, rule)
-        spread = int(buckets_of(np.array([value]))[0]) if rule == DISTRIBUTION else None
-        self._row(entry, series, spread, 1, value, value, value, None)
-        if rule in (RATE, LAST, DISTRIBUTION):
-            entry.gauges.append((series, value, rule | (16 if series.breakdown else 0)))
+        packed = entry.gauges if rule in (RATE, LAST, DISTRIBUTION) else entry.added
+        packed.append((series, value, rule | (16 if series.breakdown else 0)))
         for slot, watched in enumerate(self._plan["watched"]):
             if series.fleet.metric in watched["metrics"] and not series.breakdown:
                 before = entry.watched[slot]
@@ -418,31 +412,6 @@ class _Oracle:
                 else:
                     entry.watched[slot] = max(before, added) if watched["keeps"] == "max" else before + added
 
-    def _row(
-        self,
-        entry: Entry,
-        series: Series,
-        spread: int | None,
-        points: int,
-        total: float,
-        least: float | None,
-        greatest: float | None,
-        buckets: tuple[tuple[float, float, int], ...] | None,
-    ) -> None:
-        entry.additive += points
-        self._result.rows.append(
-            Row(
-                minute=entry.minute,
-                series=series,
-                spread=spread,
-                points=points,
-                sum=total,
-                min=least,
-                max=greatest,
-                buckets=buckets,
-            )
-        )
-
     def _histogram(self, entry: Entry, series: Series, pushed: _Pushed) -> None:
         seen = _data_point(pushed)
         if not pushed.point.count:
@@ -450,15 +419,16 @@ class _Oracle:
         entry.histograms += 1
         self._result.rules.setdefault(series, DISTRIBUTION)
         buckets = {"histogram": _explicit, "exponential_histogram": _exponential}.get(pushed.kind)
-        self._row(
-            entry,
-            series,
-            None,
-            _count(pushed.point.count),
-            _near(seen["sum"]) or 0.0,
-            _near(seen["min"]),
-            _near(seen["max"]),
-            None if buckets is None else _merged(buckets(pushed.point)),
+        self._result.rows.append(
+            Row(
+                minute=entry.minute,
+                series=series,
+                points=_count(pushed.point.count),
+                sum=_near(seen["sum"]) or 0.0,
+                min=_near(seen["min"]),
+                max=_near(seen["max"]),
+                buckets=None if buckets is None else _merged(buckets(pushed.point)),
+            )
         )
 
 

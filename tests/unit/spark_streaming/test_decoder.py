@@ -34,7 +34,7 @@ from tests.unit.spark_streaming.oracle import (
 from tests.unit.spark_streaming.pushes import PAYLOADS, RECEIVED_AT_NS, random_push
 
 PLAN = plan(max_behind_s=3600, max_ahead_s=300)
-FUNCTIONS = ("otlp_entries", "otlp_points", "otlp_series")
+FUNCTIONS = ("otlp_entries", "otlp_histograms", "otlp_series")
 
 
 def decode(
@@ -95,7 +95,7 @@ def check(decoded: Iterable[dict[str, Any]], pushes: Sequence[bytes], **argument
         except DecodeError:
             assert " at byte " in entries["error"], otlp
             assert raw["error"] == entries["error"]
-            assert [entries["entries"], row["otlp_points"], row["otlp_series"], raw["points"]] == [[]] * 4
+            assert [entries["entries"], row["otlp_histograms"], row["otlp_series"], raw["points"]] == [[]] * 4
             outcomes["refused"] += 1
             continue
         assert raw["error"] is None, (raw["error"], otlp)
@@ -109,7 +109,7 @@ def check(decoded: Iterable[dict[str, Any]], pushes: Sequence[bytes], **argument
             )
         except NoInstanceError:
             assert "client_instance_id" in entries["error"]
-            assert [entries["entries"], row["otlp_points"], row["otlp_series"]] == [[]] * 3
+            assert [entries["entries"], row["otlp_histograms"], row["otlp_series"]] == [[]] * 3
             outcomes["of nobody"] += 1
             continue
         assert entries["error"] is None, (entries["error"], otlp)
@@ -121,19 +121,20 @@ def check(decoded: Iterable[dict[str, Any]], pushes: Sequence[bytes], **argument
 
 
 def check_rolled_up(row: Mapping[str, Any], expected: RolledUp, ids: Ids, identities: dict[Any, int]) -> None:
-    rows = Counter(map(_row(ids), row["otlp_points"]))
+    rows = Counter(map(_row(ids), row["otlp_histograms"]))
     assert rows == Counter(map(_rounded, expected.rows))
     assert len(row["otlp_entries"]["entries"]) == len(expected.entries)
     for entry, other in zip(row["otlp_entries"]["entries"], expected.entries, strict=True):
         assert {label: entry[label] for label in LABELS} == other.labels
-        for name in ("minute", "time_ns", "points", "additive", "histograms", "watched"):
+        for name in ("minute", "time_ns", "points", "histograms", "watched"):
             assert entry[name] == getattr(other, name), name
         assert entry["pushes"] == other.first
-        gauges = [
-            (ids.of(series, fleet), value, flags)
-            for series, fleet, value, flags in unpack(entry["gauges"], "qqd")
-        ]
-        assert gauges == other.gauges
+        for name in ("gauges", "added"):
+            numbers = [
+                (ids.of(series, fleet), value, flags)
+                for series, fleet, value, flags in unpack(entry[name], "qqd")
+            ]
+            assert numbers == getattr(other, name), name
         cumulative = []
         for series, fleet, identity, *rest in unpack(entry["cumulative"], "qqqqqd"):
             cumulative.append((ids.of(series, fleet), *rest))
@@ -154,13 +155,11 @@ def _row(ids: Ids) -> Any:
     def row(given: Mapping[str, Any]) -> Row:
         series = ids.of(given["series_id"], given["fleet_id"])
         assert given["breakdown"] == series.breakdown
-        assert given["observations"] == (given["spread"] is not None)
         buckets = given["buckets"]
         return _rounded(
             Row(
                 minute=given["minute"],
                 series=series,
-                spread=given["spread"],
                 points=given["points"],
                 sum=given["sum"],
                 min=given["min"],
@@ -308,7 +307,8 @@ def test_parts_of_one_message_are_merged(spark: SparkSession) -> None:
     check([decoded], pushes)
     assert {row["client_id"] for row in decoded["otlp_series"]} == {"two"}
     assert {row["principal"] for row in decoded["otlp_series"]} == {"p"}
-    assert sum(row["sum"] for row in decoded["otlp_points"]) == 1 + 2 + 2  # with who spoke, and the push
+    (entry,) = decoded["otlp_entries"]["entries"]
+    assert [value for _, _, value, _ in unpack(entry["added"], "qqd")] == [1, 2, 1]  # with the push
 
 
 def test_a_client_has_only_so_many_entries_in_a_push(spark: SparkSession) -> None:
@@ -337,7 +337,6 @@ def test_metrics_that_are_stamped_one_by_one_are_one_entry_where_a_minute_ends(
     check(decoded, pushes)
     [entry] = decoded[0]["otlp_entries"]["entries"]
     assert (entry["points"], entry["minute"]) == (5, end // minute_ns - 1)
-    assert {row["minute"] for row in decoded[0]["otlp_points"]} == {entry["minute"]}
 
 
 def test_points_with_a_resource_that_would_fill_the_memory_are_refused(spark: SparkSession) -> None:
@@ -362,16 +361,16 @@ def test_a_clients_key_is_sparks_own_hash(spark: SparkSession) -> None:
 def test_no_payload_at_all_is_an_error_and_no_rows(spark: SparkSession) -> None:
     [decoded] = decode(spark, [None])
     assert decoded["otlp_entries"]["error"] == "there is no payload"
-    assert decoded["otlp_points"] == []
+    assert decoded["otlp_histograms"] == []
 
 
 @pytest.mark.parametrize(
     ("wrong", "problem"),
     [
-        ("otlp_points(X'', 'i', 1L, '{}')", "the plan is not one that .* version is not 1"),
-        ("otlp_points(X'', 'i', 1L, '{')", "the plan is not one that"),
-        ("otlp_points(X'', 'i', 1L, CAST(NULL AS STRING))", "the plan is not one that"),
-        ("otlp_points(X'')", "otlp_points takes 4 arguments, not 1"),
+        ("otlp_histograms(X'', 'i', 1L, '{}')", "the plan is not one that .* version is not 1"),
+        ("otlp_histograms(X'', 'i', 1L, '{')", "the plan is not one that"),
+        ("otlp_histograms(X'', 'i', 1L, CAST(NULL AS STRING))", "the plan is not one that"),
+        ("otlp_histograms(X'')", "otlp_histograms takes 4 arguments, not 1"),
         ("otlp_data_points(array(1))", "BINARY"),
     ],
 )

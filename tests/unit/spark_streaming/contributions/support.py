@@ -1,4 +1,4 @@
-"""Entries, and a store in memory: what a batch adds up to is what the naive sums and the corrections make."""
+"""Entries, and a store in memory."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from spark_streaming.rows import ENTRY_ROWS, RULES
 
 MINUTE_NS = 60_000_000_000
 RATE, LAST, DISTRIBUTION = (RULES.index(name) for name in ("rate", "last", "distribution"))
+#: From a series to its fleet series.
+FLEET = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,9 @@ class Entry:
 def table(entries: Sequence[Entry]) -> pa.Table:
     rows = []
     for entry in entries:
-        points, grown = entry.points, entry.grown
-        k, n = len(points), len(grown)
+        grown = entry.grown
+        n = len(grown)
+        gauges = [point for point in entry.points if point.rule in (RATE, LAST, DISTRIBUTION)]
         rows.append(
             {
                 "push_id": entry.push,
@@ -67,18 +70,13 @@ def table(entries: Sequence[Entry]) -> pa.Table:
                 "client_key": entry.client,
                 "client_instance_id": str(entry.client),
                 "pushes": 1,
-                "points": k + n,
-                "gauges": struct.pack(
-                    f"<{k}q{k}q{k}d{k}b",
-                    *(p.series for p in points),
-                    *(p.series + 1000 for p in points),
-                    *(p.value for p in points),
-                    *(p.rule | 16 * p.breakdown for p in points),
-                ),
+                "points": len(entry.points) + n,
+                "gauges": _packed(gauges),
+                "added": _packed([point for point in entry.points if point not in gauges]),
                 "cumulative": struct.pack(
                     f"<{5 * n}q{n}d{n}b",
                     *(g.series for g in grown),
-                    *(g.series + 1000 for g in grown),
+                    *(g.series + FLEET for g in grown),
                     *(g.identity for g in grown),
                     *(g.start_ns for g in grown),
                     *(entry.time_ns for _ in grown),
@@ -88,6 +86,17 @@ def table(entries: Sequence[Entry]) -> pa.Table:
             }
         )
     return pa.Table.from_pylist(rows, schema=ENTRY_ROWS)
+
+
+def _packed(points: Sequence[Point]) -> bytes:
+    k = len(points)
+    return struct.pack(
+        f"<{k}q{k}q{k}d{k}b",
+        *(p.series for p in points),
+        *(p.series + FLEET for p in points),
+        *(p.value for p in points),
+        *(p.rule | 16 * p.breakdown for p in points),
+    )
 
 
 def bucket(value: float) -> int:
@@ -117,12 +126,6 @@ class Store:
         stored = {
             pair: self.contributions[pair] for pair in pairs_of(rows, clients) & self.contributions.keys()
         }
-        for entry in entries:
-            for point in entry.points:
-                self.sums[entry.minute, point.series] += point.value  # type: ignore[assignment]
-                self.points[entry.minute, point.series] += 1
-                if point.rule == DISTRIBUTION:
-                    self.spread[entry.minute, point.series, bucket(point.value)] += 1
         return self._merge(settle(rows, stored, clients, closed=closed))
 
     def tick(self, closed: int) -> Settlement:
@@ -130,9 +133,7 @@ class Store:
 
     def _merge(self, settlement: Settlement) -> Settlement:
         for row in settlement.rows.to_pylist():
-            assert row["min"] is None
-            assert row["max"] is None
-            assert row["fleet_id"] == row["series_id"] + 1000
+            assert row["fleet_id"] == row["series_id"] + FLEET
             self.sums[row["minute"], row["series_id"]] += row["sum"]
             self.points[row["minute"], row["series_id"]] += row["points"]
             if row["spread"] is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from spark_streaming.contributions import ClientState, PackedError, pairs_of, settle
+from spark_streaming.contributions import ClientState, PackedError, in_parts, pairs_of, settle
 from spark_streaming.contributions.packed import contents_of
 from spark_streaming.rows import ENTRY_ROWS, ROLLUP_ROWS
 from tests.unit.spark_streaming.contributions.support import (
@@ -28,7 +28,10 @@ SECOND_NS = 1_000_000_000
 def test_an_entry_alone_is_kept_as_it_came_and_corrects_nothing() -> None:
     entry = Entry(time_ns=5 * MINUTE_NS, points=(Point(1, 4.0, LAST, breakdown=True), Point(2, 1.5, RATE)))
     settled = Store().batch([entry])
-    assert settled.rows.num_rows == 0
+    assert [(row["series_id"], row["points"], row["sum"]) for row in settled.rows.to_pylist()] == [
+        (1, 1, 4.0),
+        (2, 1, 1.5),
+    ]
     assert settled.rows.schema == ROLLUP_ROWS
     (contribution,) = settled.contributions
     assert contribution.entries == 1
@@ -44,8 +47,22 @@ def test_entries_of_one_minute_combine_by_rule() -> None:
     assert store.total() == {(0, 1): 6, (0, 2): 15, (0, 3): 8}
     assert store.observed() == {(0, 3, bucket(4)): 1}
     assert store.points == {(0, 1): 2, (0, 2): 2, (0, 3): 2}
-    assert {row["points"] for row in settled.rows.to_pylist()} == {0}
     assert settled.contributions[0].entries == 2
+
+
+def test_parts_have_whole_clients_and_together_every_entry() -> None:
+    entries = table([Entry(time_ns=number, client=number % 7, points=COUNT * 3) for number in range(40)])
+    entries = entries.set_column(
+        entries.schema.get_field_index("client_id"), "client_id", [["b", None, "a", "b"] * 10]
+    )
+    parts = list(in_parts(entries, points=40))
+    assert 3 <= len(parts) <= 6
+    times = [time for part in parts for time in part["time_ns"].to_pylist()]
+    assert sorted(times) == list(range(40))
+    clients = [client for part in parts for client in set(part["client_key"].to_pylist())]
+    assert len(clients) == 7
+    assert list(in_parts(entries, points=1_000)) == [entries]
+    assert list(in_parts(entries.slice(0, 0), points=40)) == []
 
 
 def test_a_series_that_the_newest_push_lacks_counts_no_more() -> None:

@@ -33,9 +33,9 @@ public final class Entries extends RollUp {
         }
         return type.add("pushes", DataTypes.IntegerType, false)
                 .add("points", DataTypes.IntegerType, false)
-                .add("additive", DataTypes.LongType, false)
                 .add("histograms", DataTypes.IntegerType, false)
                 .add("gauges", DataTypes.BinaryType, false)
+                .add("added", DataTypes.BinaryType, false)
                 .add("cumulative", DataTypes.BinaryType, false)
                 .add("watched", DataTypes.createArrayType(DataTypes.DoubleType, true), false);
     }
@@ -68,10 +68,10 @@ public final class Entries extends RollUp {
         }
         values.add(entry.isFirst ? 1 : 0);
         values.add(entry.points);
-        values.add(entry.additive);
         values.add(entry.histograms);
-        values.add(entry.gauges == null ? NOTHING : entry.gauges.toBytes());
-        values.add(entry.cumulative == null ? NOTHING : entry.cumulative.toBytes());
+        for (Packed packed : new Packed[] {entry.gauges, entry.added, entry.cumulative}) {
+            values.add(packed == null ? NOTHING : packed.toBytes());
+        }
         Object[] watched = new Object[slots];
         for (int slot = 0; entry.watched != null && slot < slots; slot++) {
             watched[slot] = Double.isNaN(entry.watched[slot]) ? null : (Object) entry.watched[slot];
@@ -82,13 +82,13 @@ public final class Entries extends RollUp {
 
     @Override
     void number(double value) {
-        entry.additive++;
+        Packed packed;
         if (rule == Rule.RATE || rule == Rule.LAST || rule == Rule.DISTRIBUTION) {
-            if (entry.gauges == null) {
-                entry.gauges = new Packed(3);
-            }
-            entry.gauges.add(flags(), seriesId(), fleetId, Double.doubleToRawLongBits(value));
+            packed = entry.gauges = entry.gauges == null ? new Packed(3) : entry.gauges;
+        } else {
+            packed = entry.added = entry.added == null ? new Packed(3) : entry.added;
         }
+        packed.add(flags(), seriesId(), fleetId, Double.doubleToRawLongBits(value));
         if (!isBreakdown) {
             for (int slot : metric.slots()) {
                 watch(slot, value);
@@ -113,7 +113,6 @@ public final class Entries extends RollUp {
 
     @Override
     void histogram(long count) {
-        entry.additive += count;
         entry.histograms++;
     }
 

@@ -11,10 +11,11 @@ final class Entry {
     final boolean isKept;
 
     int points;
-    long additive;
     int histograms;
-    /** Null until there is something in it. */
+    /** Numbers that depend on the client's other pushes; null until there is one, as the others. */
     Packed gauges;
+    /** Numbers that are only added up or compared. */
+    Packed added;
     Packed cumulative;
     double[] watched;
 

@@ -40,7 +40,7 @@ public final class OtlpFunctions extends AbstractFunction1<SparkSessionExtension
     @Override
     public BoxedUnit apply(SparkSessionExtensions extensions) {
         register(extensions, "otlp_entries", Entries.class, Entries.TYPE, PUSH);
-        register(extensions, "otlp_points", Points.class, Points.TYPE, PUSH);
+        register(extensions, "otlp_histograms", Histograms.class, Histograms.TYPE, PUSH);
         register(extensions, "otlp_series", Series.class, Series.TYPE, PUSH);
         register(extensions, "otlp_data_points", DataPoints.class, DataPoints.TYPE, List.of(DataTypes.BinaryType));
         return BoxedUnit.UNIT;

@@ -1,0 +1,84 @@
+"""Owns what points add up to, each push as if it were alone in its minute."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_streaming.contributions.corrections import codes_of
+from spark_streaming.contributions.packed import BREAKDOWN, DISTRIBUTION, Columns
+from spark_streaming.contributions.spread import buckets_of
+from spark_streaming.rows import ROLLUP_ROWS
+
+__all__ = ["add_up"]
+
+Integers = npt.NDArray[np.int64]
+
+_BUCKETS: Final = 1 << 16
+
+
+def add_up(minute: Integers, *points: Columns) -> pa.Table:
+    """Adds points up by minute and series, and counts those of distributions by bucket of the spread.
+
+    Args:
+        minute: The minute of each entry.
+        points: Points of these entries, with the columns ``series`` and ``fleet``.
+
+    Returns:
+        ``ROLLUP_ROWS``: one for each minute and series, without a spread; and one for each minute, fleet
+        series and bucket, with nothing but observations, of any one of the fleet's series. Breakdowns have
+        no spread, as their points count once more elsewhere.
+    """
+    minutes = np.concatenate([minute[one.entry] for one in points])
+    series, fleet = (np.concatenate([one.integers[name] for one in points]) for name in ("series", "fleet"))
+    value = np.concatenate([one.value for one in points])
+    flags = np.concatenate([one.flags for one in points])
+    minute_codes, _ = codes_of(minutes)
+
+    series_codes, distinct = codes_of(series)
+    group, first = codes_of(minute_codes * len(distinct) + series_codes)
+    size = len(first)
+    least, greatest = np.full(size, np.inf), np.full(size, -np.inf)
+    np.minimum.at(least, group, value)
+    np.maximum.at(greatest, group, value)
+    totals = pa.table(
+        [
+            minutes[first],
+            series[first],
+            fleet[first],
+            (flags[first] & BREAKDOWN) != 0,
+            pa.nulls(size, pa.int16()),
+            np.bincount(group, minlength=size),
+            np.bincount(group, value, size).astype(np.float64, copy=False),
+            least,
+            greatest,
+            np.zeros(size, np.int64),
+        ],
+        schema=ROLLUP_ROWS,
+    )
+
+    at = np.flatnonzero(flags & (15 | BREAKDOWN) == DISTRIBUTION)
+    bucket = buckets_of(value[at])
+    fleet_codes, distinct = codes_of(fleet[at])
+    # Exact: a bucket has 16 bits, and there never are 2 ** 47 minutes and series together.
+    group, first = codes_of((minute_codes[at] * len(distinct) + fleet_codes) * _BUCKETS + bucket)
+    size, of = len(first), at[first]
+    spreads = pa.table(
+        [
+            minutes[of],
+            series[of],
+            fleet[of],
+            np.zeros(size, np.bool_),
+            bucket[first].astype(np.int16),
+            np.zeros(size, np.int64),
+            np.zeros(size),
+            pa.nulls(size, pa.float64()),
+            pa.nulls(size, pa.float64()),
+            np.bincount(group, minlength=size),
+        ],
+        schema=ROLLUP_ROWS,
+    )
+    return pa.concat_tables([totals, spreads])

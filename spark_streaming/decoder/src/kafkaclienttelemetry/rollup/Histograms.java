@@ -1,0 +1,81 @@
+package kafkaclienttelemetry.rollup;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** {@code otlp_histograms}: what a push's histograms and summaries add to their minutes. */
+public final class Histograms extends RollUp {
+    static final DataType TYPE = DataTypes.createArrayType(
+            new StructType()
+                    .add("minute", DataTypes.LongType, false)
+                    .add("series_id", DataTypes.LongType, false)
+                    .add("fleet_id", DataTypes.LongType, false)
+                    .add("breakdown", DataTypes.BooleanType, false)
+                    .add("points", DataTypes.LongType, false)
+                    .add("sum", DataTypes.DoubleType, false)
+                    .add("min", DataTypes.DoubleType, true)
+                    .add("max", DataTypes.DoubleType, true)
+                    .add("buckets", DataTypes.createArrayType(Buckets.TYPE, false), true),
+            false);
+
+    private final List<Object> rows = new ArrayList<>();
+
+    private Histograms(byte[] otlp, UTF8String instance, long receivedAtNs, Plan plan) {
+        super(otlp, instance, receivedAtNs, plan);
+    }
+
+    /** Reads a push; one that is not sound has no histograms, and {@code otlp_entries} says why. */
+    public static ArrayData read(byte[] otlp, UTF8String instance, long receivedAtNs, UTF8String plan) {
+        if (otlp == null) {
+            return OtlpFunctions.NO_ROWS;
+        }
+        Histograms histograms = new Histograms(otlp, instance, receivedAtNs, Plan.of(plan));
+        try {
+            histograms.run();
+        } catch (MalformedException problem) {
+            return OtlpFunctions.NO_ROWS;
+        }
+        return new GenericArrayData(histograms.rows.toArray());
+    }
+
+    @Override
+    void number(double value) {
+        // It is in its entry.
+    }
+
+    @Override
+    void cumulative(double value) {
+        // So is this.
+    }
+
+    @Override
+    void histogram(long count) {
+        ArrayData buckets = switch (type) {
+            case HISTOGRAM -> Buckets.explicit(point);
+            case EXPONENTIAL_HISTOGRAM -> Buckets.exponential(point);
+            default -> null;
+        };
+        rows.add(new GenericInternalRow(new Object[] {
+            entry.minute,
+            seriesId(),
+            fleetId,
+            isBreakdown,
+            count,
+            point.hasSum && Value.counts(point.sum) ? Value.storable(point.sum) : 0.0,
+            orNull(point.hasMin, point.min),
+            orNull(point.hasMax, point.max),
+            buckets,
+        }));
+    }
+
+    private static Object orNull(boolean isThere, double value) {
+        return isThere && Value.counts(value) ? Value.storable(value) : null;
+    }
+}
