@@ -247,6 +247,13 @@ class Store:
             text = text.replace(self._password, "***")
         if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
             return StoreError(f"PostgreSQL: {text}: run `kafka-telemetry rollup migrate`")
+        if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+            # A primary that has become a standby keeps its connections; a new one may find the new primary.
+            self.close()
+            text += (
+                ": a standby? With all hosts in the URL, target_session_attrs=read-write finds the primary"
+            )
+            return StoreUnavailableError(f"PostgreSQL: {text}")
         # OperationalError is what comes of outside: connections, timeouts, shutdowns, a full disk.
         kind = StoreUnavailableError if isinstance(error, psycopg.OperationalError) else StoreError
         return kind(f"PostgreSQL: {text}")

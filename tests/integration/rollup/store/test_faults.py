@@ -74,6 +74,27 @@ def test_a_connection_that_ends_leaves_nothing_and_the_batch_is_repeated(store: 
     assert read(database, "SELECT sum FROM telemetry.metric_1m") == [(7.0,)]
 
 
+def test_a_standby_is_unavailable_and_asked_no_more_on_its_connection(store: Store, database: str) -> None:
+    def set_read_only(value: str) -> None:
+        with psycopg.connect(
+            database, autocommit=True, options="-c default_transaction_read_only=off"
+        ) as one:
+            one.execute(
+                f"ALTER DATABASE {one.info.dbname} SET default_transaction_read_only = {value}".encode()
+            )
+
+    batch_of(store, 0, (MINUTE, 1.0))
+    set_read_only("on")
+    end_connections(database)
+    with pytest.raises(StoreUnavailableError):
+        store.status()
+    with pytest.raises(StoreUnavailableError, match=r"a standby\?"):
+        batch_of(store, 1, (MINUTE, 2.0))
+    set_read_only("off")
+    batch_of(store, 1, (MINUTE, 2.0))
+    assert read(database, "SELECT sum FROM telemetry.metric_1m") == [(3.0,)]
+
+
 def test_a_connection_that_ends_at_the_commit(store: Store, database: str) -> None:
     with pytest.raises(StoreUnavailableError):
         batch_of(store, 0, (MINUTE, 2.0), then=lambda _: end_connections(database))
