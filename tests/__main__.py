@@ -48,7 +48,13 @@ class _Group:
 _GROUPS: Final = (
     _Group(
         name="compute",
-        tests=("tests/unit", "tests/property", "tests/fuzz", "tests/integration/test_prometheus.py"),
+        tests=(
+            "tests/unit",
+            "tests/property",
+            "tests/fuzz",
+            "tests/integration/test_prometheus.py",
+            "tests/integration/deploy/test_receiver_metrics.py",
+        ),
         parts="prometheus",
         computes=True,
     ),
