@@ -60,7 +60,7 @@ affinity:
 {{- define "kafka-client-telemetry.networkRules" -}}
 {{- $policy := .root.Values.networkPolicy -}}
 policyTypes: [Ingress{{ if $policy.egress.enabled }}, Egress{{ end }}]
-ingress:
+ingress:{{ if not (or .clients .monitoring .peers) }} []{{ end }}
   {{- range $who, $ports := dict "clients" .clients "monitoring" .monitoring }}
   {{- if $ports }}
   - ports:
