@@ -46,18 +46,7 @@ class _Group:
 
 
 _GROUPS: Final = (
-    _Group(
-        name="compute",
-        tests=(
-            "tests/unit",
-            "tests/property",
-            "tests/fuzz",
-            "tests/integration/test_prometheus.py",
-            "tests/integration/deploy/test_receiver_metrics.py",
-        ),
-        parts="prometheus",
-        computes=True,
-    ),
+    _Group(name="compute", tests=("tests/unit", "tests/property", "tests/fuzz"), computes=True),
     _Group(
         name="protocol",
         tests=(
@@ -70,6 +59,12 @@ _GROUPS: Final = (
         ),
     ),
     _Group(name="chart", tests=("tests/helm",), parts="helm", computes=True),
+    _Group(
+        name="prometheus",
+        tests=("tests/integration/test_prometheus.py", "tests/integration/deploy/test_receiver_metrics.py"),
+        parts="prometheus",
+        computes=True,
+    ),
     # One Spark session for both.
     _Group(name="roll-up", tests=("tests/unit/spark_streaming", "tests/integration/rollup")),
     _Group(name="the rest", tests=("tests",)),
