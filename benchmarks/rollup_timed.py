@@ -35,6 +35,7 @@ _STORE: Final = (
     "contributions",
     "unknown_series",
     "add_series",
+    "sums",
     "merge",
     "merge_buckets",
     "put_contributions",

@@ -130,12 +130,7 @@ class Batches:
         newest = pc.max(read["received_at_ns"]).as_py()
         rows = ROLLUP_ROWS.empty_table()
         if entries.num_rows:
-            rows = self._settled(batch, entries, newest)
-            histograms = _total(read["histograms"])
-            if histograms:
-                rows = pa.concat_tables([rows, self._histograms(batch, pushes, histograms)])
-            self._learn_series(batch, pushes, rows)
-            batch.merge(rows)
+            rows = self._merged(batch, pushes, entries, newest=newest, histograms=_total(read["histograms"]))
         if dead.num_rows:
             batch.dead_letters(self._dead_letters(pushes, dead))
         if self._lake is not None:
@@ -186,11 +181,14 @@ class Batches:
             "entry.histograms",
         ).toArrow()
 
-    def _settled(self, batch: Batch, entries: pa.Table, newest: int) -> pa.Table:
+    def _merged(
+        self, batch: Batch, pushes: DataFrame, entries: pa.Table, *, newest: int, histograms: int
+    ) -> pa.Table:
+        """Settles the entries and merges what they come to; gives that."""
         clients = batch.clients(entries["client_key"].unique().to_pylist())
         stored = batch.contributions(pairs_of(entries, clients))
         closed = self._closed_at(newest)
-        rows, states = [], []
+        parts, states = [], []
         # PostgreSQL takes one part while the next is settled. Until all are in, the batch is the writer's.
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer") as writer:
             written = [writer.submit(batch.add_client_minutes, entries)]
@@ -199,16 +197,25 @@ class Batches:
                 settlement = settle(
                     part, stored, {key: clients[key] for key in keys if key in clients}, closed=closed
                 )
-                rows.append(settlement.rows)
+                parts.append(settlement.rows)
                 states += settlement.clients
                 written.append(writer.submit(batch.put_contributions, settlement.contributions))
             written.append(writer.submit(batch.put_clients, states, entries))
+            buckets = BUCKET_ROWS.empty_table()
+            if histograms:
+                of_histograms, buckets = self._histograms(pushes, histograms)
+                parts.append(of_histograms)
+            rows = pa.concat_tables(parts)
+            sums = batch.sums(rows)
         for one in written:
             one.result()
-        return pa.concat_tables(rows)
+        self._learn_series(batch, pushes, rows)
+        batch.merge(sums)
+        batch.merge_buckets(buckets)
+        return rows
 
-    def _histograms(self, batch: Batch, pushes: DataFrame, expected: int) -> pa.Table:
-        """Merges the buckets, and gives the rows of what else there is."""
+    def _histograms(self, pushes: DataFrame, expected: int) -> tuple[pa.Table, pa.Table]:
+        """Gives what there is of histograms, and their buckets."""
         histograms = pushes.select(f.inline(f.call_function("otlp_histograms", *self._arguments)))
         rows = (
             histograms.groupBy("minute", "series_id", "fleet_id", "breakdown")
@@ -228,8 +235,7 @@ class Batches:
             .agg(f.sum("count").alias("count"))
         )
         _require(_total(rows["histograms"]), expected, "histograms")
-        batch.merge_buckets(_of_schema(buckets.toArrow(), BUCKET_ROWS))
-        return _of_schema(rows, ROLLUP_ROWS)
+        return _of_schema(rows, ROLLUP_ROWS), _of_schema(buckets.toArrow(), BUCKET_ROWS)
 
     def _learn_series(self, batch: Batch, pushes: DataFrame, rows: pa.Table) -> None:
         unknown = batch.unknown_series(rows["series_id"].unique())

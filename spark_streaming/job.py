@@ -218,7 +218,7 @@ class Job:
             clients = tick.clients_to_carry(closed)
             stored = tick.contributions(pairs_of(nothing, clients))
             settlement = settle(nothing, stored, clients, closed=closed)
-            tick.merge(settlement.rows)
+            tick.merge(tick.sums(settlement.rows))
             tick.put_contributions(settlement.contributions)
             tick.put_clients(settlement.clients, nothing)
             tick.compute_hours_and_days(all_of_them=self._once)

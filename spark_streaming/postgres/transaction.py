@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,6 +42,21 @@ DAYS_AHEAD: Final = 2
 DAY: Final = timedelta(days=1)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 TIME: Final = pa.timestamp("us", "UTC")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """What rows add up to, each table in the order of its key.
+
+    Attributes:
+        totals: The tables' rows, by kind and grain.
+        left_out: How many rows are in none of them.
+        series: The series that they are of.
+    """
+
+    totals: Sequence[tuple[Totals, Grain, pa.Table]]
+    left_out: int
+    series: Sequence[npt.NDArray[np.int64]]
 
 
 class Transaction:
@@ -80,34 +97,64 @@ class Transaction:
         seen.begin(self._today)
         self._seen = seen
 
-    def merge(self, rows: pa.Table) -> None:
+    def sums(self, rows: pa.Table) -> Sums:
         """Add rows up into minutes, by series, by fleet and by spread.
+
+        The database is not asked, so that another thread may use it meanwhile.
+
+        Args:
+            rows: ``ROLLUP_ROWS``, in any order and number a key.
+
+        Returns:
+            What is to be merged.
+        """
+        statistics = [("points", "sum"), ("sum", "sum"), ("min", "min"), ("max", "max")]
+        parts, left_out = self._by_grain(rows)
+        totals = []
+        for grain, part in parts:
+            of_fleets = part.filter(pc.invert(part["breakdown"]))
+            spreads = of_fleets.filter(of_fleets["spread"].is_valid())
+            totals += [
+                (SERIES, grain, _summed(SERIES, part, statistics)),
+                (FLEETS, grain, _summed(FLEETS, of_fleets, statistics)),
+                (SPREADS, grain, _summed(SPREADS, spreads, [("observations", "sum")])),
+            ]
+        return Sums(
+            totals=totals, left_out=left_out, series=[part["series_id"].to_numpy() for _, part in parts]
+        )
+
+    def merge(self, sums: Sums) -> None:
+        """Add sums to what the database has.
 
         What is older than minutes are kept goes to hours, what is older than those to days. What is older
         than days are kept, or more than two days ahead, is left out and counted in the ledger.
 
         Args:
-            rows: ``ROLLUP_ROWS``, in any order and number a key.
+            sums: Of this transaction's :meth:`sums`.
         """
-        statistics = [("points", "sum"), ("sum", "sum"), ("min", "min"), ("max", "max")]
-        for grain, part in self._by_grain(rows):
-            self._add(SERIES, grain, part, statistics)
-            of_fleets = part.filter(pc.invert(part["breakdown"]))
-            self._add(FLEETS, grain, of_fleets, statistics)
-            self._add(
-                SPREADS, grain, of_fleets.filter(of_fleets["spread"].is_valid()), [("observations", "sum")]
-            )
-            self._seen.need(part["series_id"].to_numpy())
+        for totals, grain, table in sums.totals:
+            self._add(totals, grain, table)
+        for series in sums.series:
+            self._seen.need(series)
+        self._left_out += sums.left_out
 
     def merge_buckets(self, rows: pa.Table) -> None:
-        """Add buckets of histograms up, as :meth:`merge` does.
+        """Add buckets of histograms up, and to what the database has, as :meth:`merge` does.
 
         Args:
             rows: ``BUCKET_ROWS``, in any order and number a key.
         """
-        for grain, part in self._by_grain(rows):
-            self._add(HISTOGRAMS, grain, part, [("count", "sum")])
-            self._seen.need(part["series_id"].to_numpy())
+        parts, left_out = self._by_grain(rows)
+        self.merge(
+            Sums(
+                totals=[
+                    (HISTOGRAMS, grain, _summed(HISTOGRAMS, part, [("count", "sum")]))
+                    for grain, part in parts
+                ],
+                left_out=left_out,
+                series=[part["series_id"].to_numpy() for _, part in parts],
+            )
+        )
 
     def unknown_series(self, ids: pa.Array) -> set[int]:
         """Which of these series have to be added before the transaction ends.
@@ -205,9 +252,12 @@ class Transaction:
         Args:
             entries: ``ENTRY_ROWS``.
         """
-        for grain, part in self._by_grain(clients.by_instance(entries), GRAINS[:2]):
-            sums = [(name, clients.AGGREGATES[how]) for name, how in CLIENTS.values.items()]
-            self._add(CLIENTS, grain, part, sums, in_order=True)
+        values = [(name, clients.AGGREGATES[how]) for name, how in CLIENTS.values.items()]
+        parts, left_out = self._by_grain(clients.by_instance(entries), GRAINS[:2])
+        for grain, part in parts:
+            # Threads would take rows in any order, in which "last" means nothing.
+            self._add(CLIENTS, grain, _summed(CLIENTS, part, values, use_threads=False))
+        self._left_out += left_out
 
     def finish(self) -> None:
         """Make sure that what was merged can be read; the last thing before the commit.
@@ -226,10 +276,14 @@ class Transaction:
                 "UPDATE horizon SET newest_minute = greatest(newest_minute, %s)", [max(self._newest.values())]
             )
 
-    def _by_grain(self, rows: pa.Table, grains: Sequence[Grain] = GRAINS) -> Iterable[tuple[Grain, pa.Table]]:
+    def _by_grain(
+        self, rows: pa.Table, grains: Sequence[Grain] = GRAINS
+    ) -> tuple[list[tuple[Grain, pa.Table]], int]:
+        """Gives the rows of each grain with their bucket, and how many rows are of none."""
         minutes = rows["minute"].to_numpy()
         end = _minute(self._today + (DAYS_AHEAD + 1) * DAY)
         kept = np.zeros(len(minutes), dtype=bool)
+        parts = []
         for grain in grains:
             since = _minute(self._horizons[grain.name])
             mine = (minutes >= since) & (minutes < end)
@@ -238,24 +292,12 @@ class Transaction:
             if mine.any():
                 part = rows if mine.all() else rows.filter(pa.array(mine))
                 bucket = part["minute"].to_numpy() // grain.minutes * grain.minutes
-                yield grain, part.append_column("bucket", pa.array(bucket * 60_000_000).cast(TIME))
-        self._left_out += len(minutes) - int(kept.sum())
+                parts.append((grain, part.append_column("bucket", pa.array(bucket * 60_000_000).cast(TIME))))
+        return parts, len(minutes) - int(kept.sum())
 
-    def _add(
-        self,
-        totals: Totals,
-        grain: Grain,
-        rows: pa.Table,
-        values: list[tuple[str, str]],
-        *,
-        in_order: bool = False,
-    ) -> None:
-        if rows.num_rows == 0:
+    def _add(self, totals: Totals, grain: Grain, sums: pa.Table) -> None:
+        if sums.num_rows == 0:
             return
-        key = [totals.key[0], "bucket", *totals.key[1:]]
-        # Threads would take rows in any order, in which "last" means nothing.
-        sums = rows.group_by(key, use_threads=not in_order).aggregate(values)
-        sums = sums.rename_columns([*key, *(name for name, _ in values)])
         buckets = sorted(pc.unique(sums["bucket"]).to_pylist())
         table = totals.table(grain)
         self._partitions.ensure(table, buckets)
@@ -264,9 +306,7 @@ class Transaction:
             # Hours and days are computed in between, so that only of minutes it is known.
             newest = self._newest.get(table, self._newest_minute)
             self._newest[table] = max(newest, buckets[-1])
-        # In the order of the index, whose pages are then met one after the other.
-        rows = sums.sort_by([(name, "ascending") for name in key])
-        totals.merge(self._cursor, grain, rows, newest=newest)
+        totals.merge(self._cursor, grain, sums, newest=newest)
         self._mark_coarser(grain, buckets)
 
     def _mark_coarser(self, grain: Grain, buckets: Iterable[datetime]) -> None:
@@ -277,6 +317,16 @@ class Transaction:
                 "ON CONFLICT (grain, bucket) DO UPDATE SET dirty = true WHERE NOT coarse.dirty",
                 (coarser.name, sorted(starts)),
             )
+
+
+def _summed(
+    totals: Totals, rows: pa.Table, values: list[tuple[str, str]], *, use_threads: bool = True
+) -> pa.Table:
+    key = [totals.key[0], "bucket", *totals.key[1:]]
+    sums = rows.group_by(key, use_threads=use_threads).aggregate(values)
+    sums = sums.rename_columns([*key, *(name for name, _ in values)])
+    # In the order of the index, whose pages are then met one after the other.
+    return sums.sort_by([(name, "ascending") for name in key])
 
 
 def _minute(time: datetime) -> int:

@@ -63,12 +63,12 @@ def take_in(
         if batch is None:
             assert fate == "repeat"
             return
-        batch.merge(table.slice(0, 2))
+        batch.merge(batch.sums(table.slice(0, 2)))
         if fate == "raise":
             raise DriverDiedError
         if fate == "kill":
             end_connections(url)
-        batch.merge(table.slice(2))
+        batch.merge(batch.sums(table.slice(2)))
         unknown = batch.unknown_series(table["series_id"].unique())
         batch.add_series(
             pa.Table.from_pylist(

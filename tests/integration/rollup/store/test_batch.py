@@ -15,11 +15,14 @@ def test_everything_once(store: Store, database: str) -> None:
         ids = pa.array(["aa" * 16, "bb" * 16])
         assert batch.known(ids, pa.array([NOW_NS, NOW_NS])) == set()
         batch.merge(
-            rows(
-                (MINUTE, 1, 7, False, None, 2, 3.0, 1.0, 2.0, 0), (MINUTE, 2, 8, True, 5, 1, 4.0, 4.0, 4.0, 1)
+            batch.sums(
+                rows(
+                    (MINUTE, 1, 7, False, None, 2, 3.0, 1.0, 2.0, 0),
+                    (MINUTE, 2, 8, True, 5, 1, 4.0, 4.0, 4.0, 1),
+                )
             )
         )
-        batch.merge(rows((MINUTE, 1, 7, False, 5, 0, -1.0, None, None, 1)))
+        batch.merge(batch.sums(rows((MINUTE, 1, 7, False, 5, 0, -1.0, None, None, 1))))
         batch.merge_buckets(buckets((MINUTE, 1, float("-inf"), 3.0, 4)))
         assert batch.unknown_series(pa.array([1, 2])) == {1, 2}
         batch.add_series(series((1, 7, "m", False), (2, 8, "m", True)))

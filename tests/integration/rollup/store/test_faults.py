@@ -28,7 +28,11 @@ class DriverDiedError(Exception):
 
 
 def take_in(batch: Batch, *points: tuple[int, float]) -> None:
-    batch.merge(rows(*((minute, 1, 7, False, None, 1, value, value, value, 0) for minute, value in points)))
+    batch.merge(
+        batch.sums(
+            rows(*((minute, 1, 7, False, None, 1, value, value, value, 0) for minute, value in points))
+        )
+    )
     if batch.unknown_series(pa.array([1])):
         batch.add_series(series((1, 7, "m", False)))
 
@@ -115,7 +119,7 @@ def test_a_batch_that_is_in_is_passed_over_also_by_another_process(store: Store,
 def test_totals_without_their_series_are_refused(store: Store, database: str) -> None:
     stray = rows((MINUTE, 3, 7, False, None, 1, 1.0, 1.0, 1.0, 0))
     with pytest.raises(StoreError, match="1 series that were not added, one of them 3"):
-        batch_of(store, 0, (MINUTE, 1.0), then=lambda batch: batch.merge(stray))
+        batch_of(store, 0, (MINUTE, 1.0), then=lambda batch: batch.merge(batch.sums(stray)))
     assert read(database, "SELECT count(*) FROM telemetry.rollup_1m") == [(0,)]
 
 
@@ -162,7 +166,7 @@ def test_labels_of_any_bytes(store: Store, database: str) -> None:
     label = "\0" + "ü" * 5000
     with store.batch("q", 0) as batch:
         assert batch is not None
-        batch.merge(rows((MINUTE, 1, 7, False, None, 1, 1.0, 1.0, 1.0, 0)))
+        batch.merge(batch.sums(rows((MINUTE, 1, 7, False, None, 1, 1.0, 1.0, 1.0, 0))))
         batch.add_series(series((1, 7, "m" * 9000, False), client_id=label, principal="", group_id=label))
         batch.add_client_minutes(entries((1, MINUTE, label)))
         batch.put_clients([], entries((1, MINUTE, label)))

@@ -125,7 +125,9 @@ def test_filters_reach_the_indexes_and_the_partitions_in_range(store: Store, dat
         for day in range(days):
             minute = MINUTE - day * 1440
             batch.merge(
-                rows(*((minute, one, one % 50, False, None, 1, 1.0, 1.0, 1.0, 0) for one in range(many)))
+                batch.sums(
+                    rows(*((minute, one, one % 50, False, None, 1, 1.0, 1.0, 1.0, 0) for one in range(many)))
+                )
             )
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("ANALYZE")

@@ -23,7 +23,7 @@ def take_in(store: Store, number: int, *points: tuple[object, ...], rule: int = 
     with store.batch("q", number) as batch:
         assert batch is not None
         table = rows(*points)
-        batch.merge(table)
+        batch.merge(batch.sums(table))
         ids = batch.unknown_series(table["series_id"].unique())
         batch.add_series(series(*((one, one, f"m{one}", False) for one in ids), rule=rule))
 
@@ -149,7 +149,7 @@ def test_forgetting_makes_room_for_reading_again(store: Store, database: str) ->
             )
             table = rows(*(one for one in points if one[0] >= since))  # type: ignore[operator]
             if "push" not in known:
-                batch.merge(table)
+                batch.merge(batch.sums(table))
                 batch.add_series(series((1, 1, "m", False)))
                 state = ClientState(
                     client_key=5, minute=YESTERDAY + 90, last_ns=0, push_interval_ms=1, terminated=False,
