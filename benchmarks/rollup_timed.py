@@ -35,7 +35,6 @@ _STORE: Final = (
     "contributions",
     "unknown_series",
     "add_series",
-    "sums",
     "merge",
     "merge_buckets",
     "put_contributions",
@@ -127,12 +126,11 @@ class _Clocks:
 
         return timed
 
-    def at_stage(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def at_stage(self, name: str, call: Callable[..., Any], *, in_store: bool) -> Callable[..., Any]:
         @functools.wraps(call)
         def timed(*arguments: Any, **options: Any) -> Any:
             if not self.batches or self.batches[-1].ended.wall:
                 return call(*arguments, **options)  # the tick's
-            in_store = bool(arguments) and isinstance(arguments[0], Batch)
             if in_store:
                 self._postgres = arguments[0].connection.info.backend_pid
             stage = name if threading.get_ident() == self._thread else name + BESIDE
@@ -159,9 +157,11 @@ def main() -> None:
     clocks = _Clocks()
     batches: Any = Batches
     batches.roll_up = clocks.at_batches(Batches.roll_up)
-    vars(batch_module)["settle"] = clocks.at_stage("settle", settle)
+    vars(batch_module)["settle"] = clocks.at_stage("settle", settle, in_store=False)
+    store: Any = Batch
+    store.sums = clocks.at_stage("sums", Batch.sums, in_store=False)
     for name in _STORE:
-        setattr(Batch, name, clocks.at_stage(name, getattr(Batch, name)))
+        setattr(Batch, name, clocks.at_stage(name, getattr(Batch, name), in_store=True))
     try:
         cli.app(arguments, standalone_mode=False)
     finally:
