@@ -1,12 +1,14 @@
 """``python -m tests``: all tests, in a few processes side by side, as most of them wait most of the time.
 
-Owns which tests share a process; what is in no other group is in the last, so that none is left out but
-what has a target of its own. A line of output is shown when it is whole, behind its group's name. The exit
-status is 0 only if every group's is.
+Owns which tests share a process, and which processes run at once: no more than two processors can serve, as
+many tests measure time. What is in no other group is in the last, so that none is left out but what has a
+target of its own. A line of output is shown when it is whole, behind its group's name. The exit status is 0
+only if every group's is.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -17,8 +19,8 @@ from typing import Final
 
 _SETUP: Final = (sys.executable, "-m", "tests.testbed", "setup", "--parts")
 _PYTEST: Final = (sys.executable, "-m", "pytest")
-#: What computes gives way to what waits, and so may measure time.
-_NICENESS: Final = "10"
+#: What is built, and what keeps processors busy without measuring time, gives way to what does measure it.
+_GIVES_WAY: Final = ("nice", "-n", "5")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,46 +31,58 @@ class _Group:
         name: What its lines begin with.
         tests: Files and folders of tests.
         parts: Parts of the testbed that nobody else needs, to be built first.
-        computes: Whether it keeps a processor busy.
+        gives_way: Whether it keeps processors busy and measures no time.
     """
 
     name: str
     tests: tuple[str, ...]
     parts: str = ""
-    computes: bool = False
+    gives_way: bool = False
 
     def commands(self, others: Sequence[str]) -> list[list[str]]:
         """What to run, one after the other; ``others`` are the tests of other groups."""
         ignored = [f"--ignore={path}" for path in others if path.startswith(self.tests)]
         pytest = [*_PYTEST, *self.tests, *ignored]
-        commands = [[*_SETUP, self.parts], pytest] if self.parts else [pytest]
-        return [["nice", "-n", _NICENESS, *command] for command in commands] if self.computes else commands
+        tests = [*_GIVES_WAY, *pytest] if self.gives_way else pytest
+        return [[*_GIVES_WAY, *_SETUP, self.parts], tests] if self.parts else [tests]
 
 
-_GROUPS: Final = (
-    _Group(name="compute", tests=("tests/unit", "tests/property", "tests/fuzz"), computes=True),
-    _Group(
-        name="protocol",
-        tests=(
-            "tests/conformance",
-            "tests/integration/gateway",
-            "tests/integration/kip1313",
-            "tests/integration/security",
-            "tests/integration/test_delivery.py",
-            "tests/integration/test_kafka_topic.py",
+#: Those of a lane run one after the other, the lanes side by side.
+_LANES: Final = (
+    (
+        _Group(name="compute", tests=("tests/unit", "tests/property", "tests/fuzz")),
+        _Group(name="chart", tests=("tests/helm",), parts="helm"),
+    ),
+    (
+        _Group(
+            name="protocol",
+            tests=(
+                "tests/conformance",
+                "tests/integration/gateway",
+                "tests/integration/kip1313",
+                "tests/integration/security",
+                "tests/integration/test_delivery.py",
+                "tests/integration/test_kafka_topic.py",
+            ),
+        ),
+        _Group(
+            name="prometheus",
+            tests=(
+                "tests/integration/test_prometheus.py",
+                "tests/integration/deploy/test_receiver_metrics.py",
+            ),
+            parts="prometheus",
         ),
     ),
-    _Group(name="chart", tests=("tests/helm",), parts="helm", computes=True),
-    _Group(
-        name="prometheus",
-        tests=("tests/integration/test_prometheus.py", "tests/integration/deploy/test_receiver_metrics.py"),
-        parts="prometheus",
-        computes=True,
-    ),
     # One Spark session for both.
-    _Group(name="roll-up", tests=("tests/unit/spark_streaming", "tests/integration/rollup")),
-    _Group(name="the rest", tests=("tests",)),
+    (
+        _Group(
+            name="roll-up", tests=("tests/unit/spark_streaming", "tests/integration/rollup"), gives_way=True
+        ),
+    ),
+    (_Group(name="the rest", tests=("tests",)),),
 )
+_GROUPS: Final = tuple(group for lane in _LANES for group in lane)
 #: Have a target of their own, as what they need takes minutes to build: `make test-kubernetes`.
 _ON_THEIR_OWN: Final = ("tests/kubernetes",)
 
@@ -77,6 +91,7 @@ def _run(group: _Group, failed: list[str]) -> None:
     others = [path for other in _GROUPS if other is not group for path in other.tests]
     others += _ON_THEIR_OWN
     start = time.monotonic()
+    cpu_s = 0.0
     for command in group.commands(others):
         # A child does not outlive this process, and its own children don't outlive it.
         with subprocess.Popen(
@@ -90,16 +105,27 @@ def _run(group: _Group, failed: list[str]) -> None:
             for line in process.stdout:
                 sys.stdout.write(f"[{group.name}] {line}")
                 sys.stdout.flush()
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        cpu_s += used.ru_utime + used.ru_stime
         if process.returncode:
             failed.append(group.name)
-            return
-    sys.stdout.write(f"[{group.name}] passed in {time.monotonic() - start:.0f} s\n")
+            break
+    outcome = "failed" if group.name in failed else "passed"
+    sys.stdout.write(
+        f"[{group.name}] {outcome} in {time.monotonic() - start:.0f} s ({cpu_s:.0f} CPU seconds)\n"
+    )
+
+
+def _run_lane(lane: Sequence[_Group], failed: list[str]) -> None:
+    for group in lane:
+        _run(group, failed)
 
 
 def main() -> int:
     """Run all tests; the result is the exit status."""
     failed: list[str] = []
-    threads = [threading.Thread(target=_run, args=(group, failed)) for group in _GROUPS]
+    threads = [threading.Thread(target=_run_lane, args=(lane, failed)) for lane in _LANES]
     for thread in threads:
         thread.start()
     for thread in threads:

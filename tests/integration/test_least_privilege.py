@@ -82,7 +82,7 @@ def test_it_serves_without_any_privilege(
     command = confined(folder / "root", folder / "state", [*readable, folder / "config"], program)
     sidecar = ChildProcess("sidecar", command, log=folder / "sidecar.log")
     try:
-        with httpx.Client(base_url=f"http://{config['rest']['bind']}", trust_env=False) as rest:
+        with httpx.Client(base_url=f"http://{config['rest']['bind']}", trust_env=False, timeout=30) as rest:
 
             def ready() -> bool:
                 try:

@@ -113,11 +113,7 @@ def finished(setup: Setup) -> Finished:
 def test_a_counter_is_what_the_client_did(setup: Setup, finished: Finished, job: str) -> None:
     series = f'{SENT}{{instance="{finished.instance}", job="{job}"}}'
     # The last push comes with the client's end: it is scraped within a scrape interval.
-    wait_until(
-        lambda: setup.prometheus.value(f"last_over_time({series}[5m])") == finished.records,
-        timeout_s=LINGER_S,
-        what=f"the {finished.records} records of {series}",
-    )
+    setup.wait_for(f"last_over_time({series}[5m]) == {finished.records}")
 
 
 @pytest.mark.parametrize("job", ["scraped", "written_2"])

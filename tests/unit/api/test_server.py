@@ -27,7 +27,7 @@ def test_it_serves_on_the_running_loop_and_leaves_signals_alone() -> None:
         await server.start()
         assert server.address.port != 0
         assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
             answer = await client.get(f"http://{server.address}/")
         assert answer.text == "hello"
         assert "server" not in answer.headers
@@ -49,7 +49,7 @@ def test_what_is_in_flight_finishes() -> None:
 
         server = RestServer(slow, LOOPBACK)
         await server.start()
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
             request = asyncio.create_task(client.get(f"http://{server.address}/"))
             await asked.wait()
             stopping = asyncio.create_task(server.stop())
@@ -72,7 +72,7 @@ def test_what_does_not_finish_is_cut_off() -> None:
 
         server = RestServer(stuck, LOOPBACK)
         await server.start()
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
             request = asyncio.create_task(client.get(f"http://{server.address}/"))
             await asked.wait()
             await asyncio.wait_for(server.stop(timeout_s=0.3), 3)

@@ -33,7 +33,7 @@ def serving(**settings: Any) -> Iterator[tuple[PrometheusReceiver, httpx.Client]
     assert isinstance(plugin, Receiver)
     plugin.start()
     try:
-        with httpx.Client(base_url=f"http://{bind}", trust_env=False) as client:
+        with httpx.Client(base_url=f"http://{bind}", trust_env=False, timeout=30) as client:
             yield plugin, client
     finally:
         plugin.stop()
