@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import ssl
 import subprocess
@@ -50,8 +49,7 @@ def command(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]
 
 
 def audit(sidecar: Sidecar) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in sidecar.log_text().splitlines() if line.startswith("{")]
-    return [line for line in lines if line.get("logger") == "receiver.audit"]
+    return [line for line in sidecar.logged_objects() if line.get("logger") == "receiver.audit"]
 
 
 def test_off_loopback_it_does_not_start_without_authentication(broker: ScriptedBroker) -> None:

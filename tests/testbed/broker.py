@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 import signal
 from collections.abc import Mapping, Sequence
@@ -277,8 +276,7 @@ class KafkaBroker(Server):
 
     def pushes(self) -> list[dict[str, object]]:
         """The pushes that the telemetry plugin got: its lines in the log, parsed, in order."""
-        lines = (line for line in self.log_text().splitlines() if line.startswith('{"telemetry_push"'))
-        return [json.loads(line) for line in lines]
+        return self.logged_objects('{"telemetry_push"')
 
     def wait_for_log(self, text: str, *, timeout_s: float = 10.0) -> None:
         """Wait until the log holds ``text``.

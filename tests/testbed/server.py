@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tests.testbed.process import ChildProcess, ScratchFolder
 
@@ -71,6 +72,12 @@ class Server(ABC):
     def log_text(self) -> str:
         """Everything it logged so far."""
         return self._started().log_text()
+
+    def logged_objects(self, beginning: str = "{") -> list[dict[str, Any]]:
+        """The lines of its log that begin so, which are JSON; one that is still being written is left out."""
+        text = self.log_text()
+        whole = text[: text.rfind("\n") + 1]
+        return [json.loads(line) for line in whole.splitlines() if line.startswith(beginning)]
 
     def log_tail(self) -> str:
         """The last lines of its log."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -62,8 +61,7 @@ class GatewaySidecar(Sidecar):
 
     def logged(self, event: str) -> list[dict[str, Any]]:
         """The lines of its log (JSON) that say this happened."""
-        lines = [json.loads(line) for line in self.log_text().splitlines() if line.startswith("{")]
-        return [line for line in lines if line.get("event") == event]
+        return [line for line in self.logged_objects() if line.get("event") == event]
 
     def readiness(self) -> tuple[int, str]:
         """What ``/readyz`` says: its status, and why it isn't ready."""

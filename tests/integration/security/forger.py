@@ -5,11 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import itertools
 import json
 import struct
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -222,7 +221,7 @@ class Watch:
         self._sidecar = sidecar
         self._listener = listener
         self._before = self._now()
-        self._logged = sum(1 for _ in logged(sidecar))  # ports are used again: what was before is another's
+        self._logged = len(sidecar.logged_objects())  # ports are used again: what was before is another's
 
     def connect(self) -> Forger:
         return Forger(self._sidecar.port(self._listener))
@@ -258,8 +257,8 @@ class Watch:
         LET_IN.append(raw.source)
         return principal
 
-    def _since(self) -> Iterator[dict[str, Any]]:
-        return itertools.islice(logged(self._sidecar), self._logged, None)
+    def _since(self) -> list[dict[str, Any]]:
+        return self._sidecar.logged_objects()[self._logged :]
 
     def _now(self) -> dict[str, float]:
         counted: dict[str, float] = {}
@@ -274,11 +273,6 @@ class Watch:
                     key = f"{name.split('_')[0]} {found[label]}"
                     counted[key] = counted.get(key, 0) + value
         return counted
-
-
-def logged(sidecar: GatewaySidecar) -> Iterator[dict[str, Any]]:
-    """Its log, and what its console plugin printed of pushes."""
-    return (json.loads(line) for line in sidecar.log_text().splitlines() if line.startswith("{"))
 
 
 def came(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -47,7 +47,6 @@ from tests.integration.security.forger import (
     creates,
     describes,
     handshake,
-    logged,
     plain,
     pushes,
     read_created,
@@ -347,7 +346,7 @@ def test_nothing_came_out_but_what_was_let_in(sidecar: GatewaySidecar, telemetry
     with watch.connect() as raw:
         assert raw.says(handshake(), plain("alice"), *telemetry) == [OK, OK, OK, OK]
         assert watch.pushed_by(raw) == ALICE
-    pushes = came(logged(sidecar))
+    pushes = came(sidecar.logged_objects())
     assert sorted(push["source"] for push in pushes) == sorted(LET_IN)
     accepted = sum(
         value for labels, value in sidecar.series("pushes_total").items() if ("outcome", "NONE") in labels
