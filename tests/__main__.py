@@ -17,10 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-_SETUP: Final = (sys.executable, "-m", "tests.testbed", "setup", "--parts")
+#: What is built gives way to tests, of which many measure time.
+_SETUP: Final = ("nice", "-n", "5", sys.executable, "-m", "tests.testbed", "setup", "--parts")
 _PYTEST: Final = (sys.executable, "-m", "pytest")
-#: What is built, and what keeps processors busy without measuring time, gives way to what does measure it.
-_GIVES_WAY: Final = ("nice", "-n", "5")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,20 +30,17 @@ class _Group:
         name: What its lines begin with.
         tests: Files and folders of tests.
         parts: Parts of the testbed that nobody else needs, to be built first.
-        gives_way: Whether it keeps processors busy and measures no time.
     """
 
     name: str
     tests: tuple[str, ...]
     parts: str = ""
-    gives_way: bool = False
 
     def commands(self, others: Sequence[str]) -> list[list[str]]:
         """What to run, one after the other; ``others`` are the tests of other groups."""
         ignored = [f"--ignore={path}" for path in others if path.startswith(self.tests)]
         pytest = [*_PYTEST, *self.tests, *ignored]
-        tests = [*_GIVES_WAY, *pytest] if self.gives_way else pytest
-        return [[*_GIVES_WAY, *_SETUP, self.parts], tests] if self.parts else [tests]
+        return [[*_SETUP, self.parts], pytest] if self.parts else [pytest]
 
 
 #: Those of a lane run one after the other, the lanes side by side.
@@ -75,11 +71,7 @@ _LANES: Final = (
         ),
     ),
     # One Spark session for both.
-    (
-        _Group(
-            name="roll-up", tests=("tests/unit/spark_streaming", "tests/integration/rollup"), gives_way=True
-        ),
-    ),
+    (_Group(name="roll-up", tests=("tests/unit/spark_streaming", "tests/integration/rollup")),),
     (_Group(name="the rest", tests=("tests",)),),
 )
 _GROUPS: Final = tuple(group for lane in _LANES for group in lane)
