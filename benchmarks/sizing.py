@@ -37,8 +37,8 @@ class Quoted:
 
 
 CONNECTION_KIB: Final = Quoted(text="3.0", line="sidecar 5,000 52.1 57.2 64.6 64.8 3.0 13.2")
-ROLLUP_US: Final = Quoted(text="10.40", line="5.0 M 2 81.2 61.4 130,993 10.40 0.38 1475 1193")
-ROLLUP_RATE: Final = Quoted(text="130,993", line="5.0 M 2 81.2 61.4 130,993 10.40 0.38 1475 1193")
+ROLLUP_US: Final = Quoted(text="4.48", line="20.0 M 2 102.5 79.8 278,749 4.48 0.33 1550 1136")
+ROLLUP_RATE: Final = Quoted(text="278,749", line="20.0 M 2 102.5 79.8 278,749 4.48 0.33 1550 1136")
 QUOTED: Final = (CONNECTION_KIB, ROLLUP_US, ROLLUP_RATE)
 
 _FLEETS: Final = (1_000, 10_000, 100_000)
