@@ -79,11 +79,12 @@ _GROUPS: Final = tuple(group for lane in _LANES for group in lane)
 _ON_THEIR_OWN: Final = ("tests/kubernetes",)
 
 
-def _run(group: _Group, failed: list[str]) -> None:
+def _run(group: _Group) -> bool:
     others = [path for other in _GROUPS if other is not group for path in other.tests]
     others += _ON_THEIR_OWN
     start = time.monotonic()
     cpu_s = 0.0
+    passed = True
     for command in group.commands(others):
         # A child does not outlive this process, and its own children don't outlive it.
         with subprocess.Popen(
@@ -92,6 +93,7 @@ def _run(group: _Group, failed: list[str]) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            errors="replace",
         ) as process:
             assert process.stdout is not None
             for line in process.stdout:
@@ -100,30 +102,32 @@ def _run(group: _Group, failed: list[str]) -> None:
             _, status, used = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
         cpu_s += used.ru_utime + used.ru_stime
-        if process.returncode:
-            failed.append(group.name)
+        passed = process.returncode == 0
+        if not passed:
             break
-    outcome = "failed" if group.name in failed else "passed"
+    outcome = "passed" if passed else "failed"
     sys.stdout.write(
         f"[{group.name}] {outcome} in {time.monotonic() - start:.0f} s ({cpu_s:.0f} CPU seconds)\n"
     )
+    return passed
 
 
-def _run_lane(lane: Sequence[_Group], failed: list[str]) -> None:
-    for group in lane:
-        _run(group, failed)
+def _run_lane(lane: Sequence[_Group], passed: list[str]) -> None:
+    passed.extend(group.name for group in lane if _run(group))
 
 
 def main() -> int:
     """Run all tests; the result is the exit status."""
-    failed: list[str] = []
-    threads = [threading.Thread(target=_run_lane, args=(lane, failed)) for lane in _LANES]
+    passed: list[str] = []
+    threads = [threading.Thread(target=_run_lane, args=(lane, passed)) for lane in _LANES]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    # Also a group whose thread ended early has not passed.
+    failed = [group.name for group in _GROUPS if group.name not in passed]
     if failed:
-        sys.stdout.write(f"failed: {', '.join(sorted(failed))}\n")
+        sys.stdout.write(f"failed: {', '.join(failed)}\n")
     return 1 if failed else 0
 
 
