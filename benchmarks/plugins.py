@@ -23,20 +23,17 @@ from typing import Any
 
 import structlog
 
-from benchmarks.captured import JAVA_PRODUCER, Captured
+from benchmarks.captured import JAVA_PRODUCER, Captured, push_of
 from benchmarks.figures import Figure, Results, table
 from receiver.app import GC_THRESHOLDS
 from receiver.host import PluginHost, PluginStatistics, load_plugins
 from receiver.plugin import Push
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
-from receiver.telemetry.compression import CODECS
 from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.limits import Limits
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
-from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
-from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.uuid import Uuid
 from tests.testbed.broker import KafkaBroker
 from tests.testbed.collector import Collector
@@ -190,7 +187,6 @@ def _varied(data: bytes, number: int, seconds: int) -> bytes:
 
 
 def _push_of(telemetry: ClientTelemetry, number: int, captured: Captured) -> Push:
-    instance = Uuid(number.to_bytes(16, "big"))
     connection = Connection(
         id=str(number),
         listener="CLIENT",
@@ -200,20 +196,7 @@ def _push_of(telemetry: ClientTelemetry, number: int, captured: Captured) -> Pus
         since=0.0,
     )
     connection.client_id = f"producer-{number}"
-    asked = telemetry.get_telemetry_subscriptions(
-        connection, GetTelemetrySubscriptionsRequest(client_instance_id=instance), now=0.0
-    )
-    request = PushTelemetryRequest(
-        client_instance_id=instance,
-        subscription_id=asked.response.subscription_id,
-        terminating=False,
-        compression_type=CODECS["none"],
-        metrics=captured.inflated(),
-    )
-    outcome = telemetry.push_telemetry(connection, request, now=0.0, received_at_ns=1)
-    if outcome.push is None:
-        raise PluginBenchmarkError(f"a captured push was refused: {outcome.problem}")
-    return outcome.push
+    return push_of(telemetry, connection, Uuid(number.to_bytes(16, "big")), captured)
 
 
 def _once(contender: Contender, pushes: Sequence[Push]) -> tuple[float, float]:

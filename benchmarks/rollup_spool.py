@@ -29,17 +29,15 @@ from benchmarks.captured import (
     LIBRDKAFKA_CONSUMER,
     LIBRDKAFKA_PRODUCER,
     Captured,
+    push_of,
 )
 from plugins.spool_files.columns import SCHEMA
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
-from receiver.telemetry.compression import CODECS
 from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.limits import Limits
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
-from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
-from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.uuid import Uuid, uuid_to_text
 
 CLIENT_IDS: Final = 500
@@ -294,16 +292,4 @@ def _labelled(kind: _Kind, version: str) -> bytes:
         principal=_PRINCIPAL,
         sasl_mechanism="SCRAM-SHA-256",
     )
-    asked = telemetry.get_telemetry_subscriptions(
-        connection, GetTelemetrySubscriptionsRequest(client_instance_id=_INSTANCE), now=0.0
-    )
-    request = PushTelemetryRequest(
-        client_instance_id=_INSTANCE,
-        subscription_id=asked.response.subscription_id,
-        terminating=False,
-        compression_type=CODECS["none"],
-        metrics=kind.captured.inflated(),
-    )
-    push = telemetry.push_telemetry(connection, request, now=0.0, received_at_ns=1).push
-    assert push is not None
-    return push.payload.data
+    return push_of(telemetry, connection, _INSTANCE, kind.captured).payload.data
