@@ -1,4 +1,6 @@
-"""Owns how a command that builds a part is run: with a bound on its time, and its words when it fails."""
+"""Owns how commands are run that build a part or say something: with a bound on their time, and their words
+when they fail.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,10 @@ _COMMAND_TIMEOUT_S = 1800.0
 
 class BuildError(Exception):
     """A part could not be built; the message has the command and the end of what it printed."""
+
+
+class CommandError(Exception):
+    """A command failed; the message is what it said."""
 
 
 def run(
@@ -39,3 +45,30 @@ def run(
         raise BuildError(f"`{words[0]}` still ran after {_COMMAND_TIMEOUT_S:g} s and was ended") from None
     if done.returncode:
         raise BuildError(f"`{' '.join(words)[:300]}` ended with {done.returncode}:\n{done.stdout[-3000:]}")
+
+
+def output(
+    command: Sequence[str | Path],
+    *,
+    env: Mapping[str, str],
+    timeout_s: float,
+    error: type[CommandError],
+    stdin: str = "",
+    highest_status: int = 0,
+) -> str:
+    """Return what a command prints on standard output, for one that a test asks.
+
+    Raises:
+        CommandError: An ``error``: its status is above ``highest_status``, or it took too long.
+    """
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(
+            words, env=env, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        what = " ".join([Path(words[0]).name, *words[1:2]])
+        raise error(f"`{what}` still ran after {timeout_s:g} s") from None
+    if done.returncode > highest_status or done.returncode < 0:
+        raise error(f"{done.stderr}{done.stdout}".strip())
+    return done.stdout

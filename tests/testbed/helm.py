@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +14,7 @@ from typing import Any, Final
 import yaml
 
 from tests.testbed import kubernetes_schemas, parts
+from tests.testbed.commands import CommandError, output
 
 CHART: Final = Path(__file__).parents[2] / "deploy" / "helm" / "kafka-client-telemetry"
 #: What the chart is tried with: a file for each of its features.
@@ -27,7 +27,7 @@ _TIMEOUT_S: Final = 60.0
 Manifest = Mapping[str, Any]
 
 
-class HelmError(Exception):
+class HelmError(CommandError):
     """Helm or one of its companions failed; the message is what it said."""
 
 
@@ -54,21 +54,7 @@ class Helm:
             HelmError: It failed, or took too long.
         """
         command = [parts.HELM.require() / program, *arguments]
-        try:
-            done = subprocess.run(
-                command,
-                env=self._environment,
-                input=stdin,
-                capture_output=True,
-                text=True,
-                timeout=_TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise HelmError(f"`{program} {arguments[0]}` still ran after {_TIMEOUT_S:g} s") from None
-        if done.returncode:
-            raise HelmError(f"{done.stderr}{done.stdout}".strip())
-        return done.stdout
+        return output(command, env=self._environment, stdin=stdin, timeout_s=_TIMEOUT_S, error=HelmError)
 
     def template(self, values: Path | Mapping[str, Any], *arguments: str, chart: Path = CHART) -> str:
         """The chart's manifests with ``values`` over its own, as one text.

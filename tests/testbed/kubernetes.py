@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import secrets
 import ssl
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +18,7 @@ import yaml
 
 from tests.testbed import parts
 from tests.testbed.certificates import CertificateAuthority
+from tests.testbed.commands import CommandError, output
 from tests.testbed.kubernetes_schemas import CRDS
 from tests.testbed.ports import LOOPBACK, free_port, is_open
 from tests.testbed.process import ChildProcess
@@ -31,7 +31,7 @@ _COMMAND_TIMEOUT_S: Final = 60.0
 _ADMINISTRATORS: Final = "system:masters"
 
 
-class KubectlError(Exception):
+class KubectlError(CommandError):
     """kubectl failed; the message is what it said."""
 
 
@@ -145,22 +145,14 @@ class ApiServer(Server):
             KubectlError: It failed, or took too long.
         """
         command = [parts.KUBERNETES.require() / "kubectl", *arguments]
-        environment = {"KUBECONFIG": str(self.kubeconfig), "HOME": str(self._folder())}
-        try:
-            done = subprocess.run(
-                command,
-                env={**os.environ, **environment},
-                input=stdin,
-                capture_output=True,
-                text=True,
-                timeout=_COMMAND_TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise KubectlError(f"`kubectl {arguments[0]}` still ran after {_COMMAND_TIMEOUT_S:g} s") from None
-        if done.returncode > may_differ:
-            raise KubectlError(f"{done.stderr}{done.stdout}".strip())
-        return done.stdout
+        return output(
+            command,
+            env={**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self._folder())},
+            stdin=stdin,
+            timeout_s=_COMMAND_TIMEOUT_S,
+            error=KubectlError,
+            highest_status=int(may_differ),
+        )
 
     def get(self, path: str, **parameters: str) -> dict[str, Any]:
         """An object or a list of objects by its path.
