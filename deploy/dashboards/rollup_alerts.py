@@ -49,7 +49,9 @@ _LABELS: Final = (
     "coalesce(group_id, '') AS group_id, coalesce(principal, '') AS principal, "
     "concat_ws(' ', client_software_name, client_software_version) AS software"
 )
-#: What people are woken for, by kind of finding: the least severity, the title, what it means.
+#: What people are told of, by kind of finding: the least severity, the title, what it means. Of versions that
+#: are merely old and of silent clients nobody is: each client that was killed, and each idle Java producer that
+#: was closed, falls silent, and nothing tells them from one that hangs.
 _FINDINGS: Final = {
     "throttled": ("warning", "Clients are throttled", "A quota of the brokers slows the client down."),
     "rebalance_storm": (
@@ -68,7 +70,6 @@ _FINDINGS: Final = {
         "warning", "Consumers are bound by their application", "They hardly ever wait for records: a "
         "little more and they fall behind.",
     ),
-    "silent": ("warning", "Clients fell silent", "They pushed, did not say goodbye, and push no more."),
     "known_bad_version": ("critical", "A version is known to be bad", "The finding's evidence says what "
     "is wrong with it."),
 }  # fmt: skip
