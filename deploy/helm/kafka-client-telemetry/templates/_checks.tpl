@@ -40,6 +40,20 @@
 {{- $_ := set .ports .port .field -}}
 {{- end -}}
 
+{{/* Fails where the plugins' bounds are more than the data volume has room for: (dict "root" $ "field" "gateway.persistence.size" "size" "5Gi"). */}}
+{{- define "kafka-client-telemetry.checks.data" -}}
+{{- range $index, $plugin := .root.Values.config.plugins -}}
+{{- if and (eq .type "spool_files") (not .max_bytes) (include "kafka-client-telemetry.onData" (dict "root" $.root "path" .path)) -}}
+{{- fail (printf "config.plugins[%d].max_bytes: null: without a bound its files fill the data volume; give one, or a path on a volume of extraVolumes" $index) -}}
+{{- end -}}
+{{- end -}}
+{{- /* 64 MiB for subscriptions and the file that spool_files is writing. */ -}}
+{{- $least := include "kafka-client-telemetry.dataBytes" .root | int64 | add 67108864 -}}
+{{- if lt (include "kafka-client-telemetry.bytes" .size | int64) $least -}}
+{{- fail (printf "%s: %s: config.plugins may need %dMi: spool.max_bytes of each (1Gi by default), max_bytes of spool_files, and 64Mi; give so much, smaller bounds, or delivery: memory" .field (toString .size) (div (add $least 1048575) 1048576)) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Fails where a secret stands as text: it would land in a ConfigMap. (dict "field" "config.plugins[0]" "value" {}). */}}
 {{- define "kafka-client-telemetry.checks.secrets" -}}
 {{- $field := .field -}}
@@ -71,6 +85,10 @@
 {{- if not .Values.config.listeners -}}
 {{- fail "config.listeners: []: a sidecar needs one for each advertised listener of its broker; give name, bind and upstream" -}}
 {{- end -}}
+{{- /* A volume of another chart's has the size that it gives it. */ -}}
+{{- if or .Values.exampleBroker.enabled (not .Values.sidecar.data.volume) -}}
+{{- include "kafka-client-telemetry.checks.data" (dict "root" . "field" "sidecar.data.sizeLimit" "size" .Values.sidecar.data.sizeLimit) -}}
+{{- end -}}
 {{- end -}}
 {{- if .Values.exampleBroker.enabled -}}
 {{- if not .Values.sidecar.enabled -}}
@@ -98,6 +116,7 @@
 {{- fail (printf "extraEnv: %s: it would be the same for every broker of the gateway; leave it out, and give gateway.brokers" .name) -}}
 {{- end -}}
 {{- end -}}
+{{- include "kafka-client-telemetry.checks.data" (dict "root" . "field" "gateway.persistence.size" "size" .Values.gateway.persistence.size) -}}
 {{- $ids := dict -}}
 {{- $ports := dict (include "kafka-client-telemetry.restPort" .) "config.rest.bind" -}}
 {{- with include "kafka-client-telemetry.prometheusPort" . }}{{ $_ := set $ports . "config.plugins: bind of type prometheus" }}{{ end -}}

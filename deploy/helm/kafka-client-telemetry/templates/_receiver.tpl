@@ -24,6 +24,43 @@
 {{- (.Values.config.drain | default dict).timeout_s | default 10 | ceil | int -}}
 {{- end -}}
 
+{{/* Bytes of a quantity, such as `2Gi`, `1.5G` or a number. */}}
+{{- define "kafka-client-telemetry.bytes" -}}
+{{- $text := kindIs "string" . | ternary . (int64 . | toString) -}}
+{{- $number := regexFind "^[0-9.]+" $text -}}
+{{- $unit := trimPrefix $number $text -}}
+{{- $power := index (dict "" 0 "m" -1 "k" 1 "M" 2 "G" 3 "T" 4 "P" 5 "E" 6) (trimSuffix "i" $unit) -}}
+{{- $bytes := float64 $number -}}
+{{- range until (int $power) }}{{ $bytes = mulf $bytes (hasSuffix "i" $unit | ternary 1024 1000) }}{{ end -}}
+{{- if eq $power -1 }}{{ $bytes = divf $bytes 1000 }}{{ end -}}
+{{- int64 $bytes -}}
+{{- end -}}
+
+{{/* Bytes that the plugins may take of the data volume, by their bounds: a spool for each that has one, and what spool_files keeps there. */}}
+{{- define "kafka-client-telemetry.dataBytes" -}}
+{{- $sum := 0 -}}
+{{- range .Values.config.plugins -}}
+{{- $spool := .spool | default dict -}}
+{{- if and (ne (.delivery | default "spool_when_behind") "memory") (include "kafka-client-telemetry.onData" (dict "root" $ "path" ($spool.path | default "spool"))) -}}
+{{- $sum = add $sum ($spool.max_bytes | default 1073741824 | int64) -}}
+{{- end -}}
+{{- if and (eq .type "spool_files") (include "kafka-client-telemetry.onData" (dict "root" $ "path" .path)) -}}
+{{- $sum = add $sum (int64 .max_bytes) -}}
+{{- end -}}
+{{- end -}}
+{{- $sum -}}
+{{- end -}}
+
+{{/* Whether a path is on the data volume, and not on a further one: (dict "root" $ "path" "spool"); empty if not. */}}
+{{- define "kafka-client-telemetry.onData" -}}
+{{- $path := clean (isAbs .path | ternary .path (printf "/var/lib/kafka-telemetry/%s" .path)) -}}
+{{- $on := hasPrefix "/var/lib/kafka-telemetry/" $path -}}
+{{- range .root.Values.extraVolumeMounts -}}
+{{- if hasPrefix (printf "%s/" (clean (.mountPath | default "/"))) (printf "%s/" $path) }}{{ $on = false }}{{ end -}}
+{{- end -}}
+{{- if $on }}true{{ end -}}
+{{- end -}}
+
 {{/* What the receiver reads: (dict "root" $), and "broker" and "listeners" in place of those in `config`. */}}
 {{- define "kafka-client-telemetry.receiverConfig" -}}
 {{- $config := deepCopy .root.Values.config -}}
