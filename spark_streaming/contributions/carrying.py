@@ -1,8 +1,9 @@
 """Owns how a client's counts go on in minutes in which it says nothing, until it left.
 
 A minute without an entry of its own has the counts of the nearest minute before it that has one (its
-*source*), up to three push intervals after the source's newest push; none after a terminating push. Minutes
-between two known ones are carried at once, those after the newest one when they are over.
+*source*), up to the minute in which three push intervals after the source's newest push end; none after a
+terminating push. Minutes between two known ones are carried at once, those after the newest one when they are
+over.
 
 A late entry changes the minutes after it too: those that were carried from an older source are carried from
 it now, or no more. That reaches as far as three push intervals (the longer one of the late entry's and the
@@ -21,10 +22,9 @@ from spark_streaming.contributions.values import ClientState, Contribution
 
 __all__ = ["Carried", "Source", "carry", "reach_of"]
 
-_MINUTE_NS: Final = 60_000_000_000
+_MINUTE_MS: Final = 60_000
+_MS_NS: Final = 1_000_000
 _INTERVALS: Final = 3
-#: A broken interval in a push's headers would carry forever. Receivers clamp theirs to less.
-_MAX_PUSH_INTERVAL_MS: Final = 3_600_000
 
 
 class Source(NamedTuple):
@@ -57,11 +57,14 @@ class Carried:
 
 
 def reach_of(minute: int, time_ns: int, push_interval_ms: int, *, terminating: bool = False) -> int:
-    """Gives the last minute to which an entry's counts go on."""
+    """Gives the last minute to which an entry's counts go on.
+
+    It is what PostgreSQL computes as ``client_state.carry_to``: were it less, the client would be waited for
+    without end.
+    """
     if terminating:
         return minute
-    silence_ns = _INTERVALS * min(push_interval_ms, _MAX_PUSH_INTERVAL_MS) * 1_000_000
-    return max(minute, -(-(time_ns + silence_ns) // _MINUTE_NS) - 1)
+    return max(minute, (time_ns // _MS_NS + _INTERVALS * push_interval_ms) // _MINUTE_MS)
 
 
 def carry(
@@ -123,8 +126,10 @@ def carry(
         for minute in count(first):
             held = stored.get((client_key, minute))
             wanted = minute <= until and counts != NO_COUNTS
-            if minute in heard or (held.entries > 0 if held is not None else not wanted):
+            if minute in heard or (held is not None and held.entries > 0):
                 return max(first - 1, min(minute - 1, until))
+            if held is None and not wanted:
+                return max(first - 1, until)
             values = counts if wanted else NO_COUNTS
             if held is None or held.packed != values:
                 if held is not None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pyarrow as pa
 
-from spark_streaming.contributions import ClientState, Contribution
+from spark_streaming.contributions import ClientState, Contribution, settle
+from spark_streaming.contributions.carrying import reach_of
+from spark_streaming.contributions.packed import NO_COUNTS
 from spark_streaming.postgres import Retention, Store
-from tests.integration.rollup.store.rows import NOW_NS, buckets, entries, read, rows, series
+from tests.integration.rollup.store.rows import MINUTE, NOW_NS, buckets, entries, read, rows, series
 
 TODAY = NOW_NS // 60_000_000_000 // 1440 * 1440
 YESTERDAY = TODAY - 1440
@@ -174,6 +177,32 @@ def test_forgetting_makes_room_for_reading_again(store: Store, database: str) ->
     assert store.forget_since(TODAY - 20 * 1440 + 5) == TODAY - 20 * 1440 + 60
     assert store.forget_since(TODAY - 200 * 1440 + 5) == TODAY - 199 * 1440
     assert read(database, "SELECT count(*) FROM telemetry.metric_1d") == [(0,)]
+
+
+def test_every_client_is_carried_as_far_as_it_is_waited_for(store: Store, database: str) -> None:
+    """Also where three intervals end with a minute, and where there is nothing to carry."""
+    times_ns, intervals_ms = (0, 1, 1_000_000, 60 * 10**9 - 1), (100, 20_000, 20_001, 3_600_000)
+    ends = dict(enumerate(itertools.product(times_ns, intervals_ms)))
+    first = MINUTE - 1000
+    states = [
+        ClientState(
+            client_key=key, minute=first, last_ns=first * 60 * 10**9 + ns, push_interval_ms=ms,
+            terminated=False, covered_until=first, counts=NO_COUNTS, cumulative=b"",
+        )
+        for key, (ns, ms) in ends.items()
+    ]  # fmt: skip
+    with store.batch("q", 0) as batch:
+        assert batch is not None
+        batch.put_clients(states, entries(*((key, first, "c") for key in ends)))
+    found = dict(read(database, "SELECT client_key, carry_to FROM telemetry.client_state"))
+    assert found == {one.client_key: reach_of(first, one.last_ns, one.push_interval_ms) for one in states}
+    nothing = entries()
+    with store.tick(NOW_NS) as tick:
+        waited_for = tick.clients_to_carry(MINUTE)
+        assert waited_for.keys() == {key for key, carry_to in found.items() if carry_to > first}
+        settlement = settle(nothing, {}, waited_for, closed=MINUTE)
+        tick.put_clients(settlement.clients, nothing)
+        assert tick.clients_to_carry(MINUTE) == {}
 
 
 def test_where_clients_stand(store: Store, database: str) -> None:
