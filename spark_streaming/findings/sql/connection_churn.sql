@@ -50,6 +50,7 @@ judged AS (
 explained AS (
     SELECT
         *,
+        connections / greatest(median, 1) AS score,
         much
         AND (
             level = 'instance'
@@ -57,10 +58,13 @@ explained AS (
         ) AS holds
     FROM judged
 )
-SELECT
+-- A client id with producers and with consumers of no group has peers of both, and is one subject.
+SELECT DISTINCT ON (
+    cluster_id, client_software_name, client_software_version, client_id, client_instance_id, principal, group_id
+)
     'connection_churn',
     holds,
-    connections / greatest(median, 1),
+    score,
     'warning',
     cluster_id, client_software_name, client_software_version, client_id, client_instance_id, principal,
     group_id,
@@ -83,3 +87,6 @@ SELECT
     ) END
 FROM explained
 WHERE level = 'instance' OR instances > 1
+ORDER BY
+    cluster_id, client_software_name, client_software_version, client_id, client_instance_id, principal, group_id,
+    holds DESC, score DESC

@@ -165,6 +165,32 @@ def test_connection_churn_of_instances_that_live_shortly(fleet: Fleet) -> None:
     assert finding["evidence"]["connections"] == 40
 
 
+@pytest.mark.parametrize("consumers_open", [1.0, 4.0])
+def test_a_client_id_that_produces_and_consumes_is_judged_once(fleet: Fleet, consumers_open: float) -> None:
+    began = NOW - minutes(5)
+    for consumes, opened in ((False, 4.0), (True, consumers_open)):
+        told = {"poll_idle_ratio_sum": 0.5 if consumes else None}
+        for number in range(5):
+            fleet.client(f"steady-{consumes}-{number}", connections_created=1.0, **told)
+        for number in range(10):
+            fleet.client(
+                f"brief-{consumes}-{number}",
+                client_id="crasher",
+                first_seen=began,
+                last_seen=began,
+                pushes=1,
+                terminated=True,
+                connections_created=opened,
+                **told,
+            )
+    assert fleet.look().opened == {"connection_churn": 1}
+    fleet.look()
+    finding = fleet.one("connection_churn")
+    assert (finding["client_id"], finding["client_instance_id"]) == ("crasher", None)
+    assert finding["evidence"]["connections"] == 40
+    assert "untrue_since" not in finding["evidence"]
+
+
 def test_a_client_id_is_not_found_beside_the_instance_that_explains_it(fleet: Fleet) -> None:
     for number in range(5):
         fleet.client(f"steady-{number}", group_id="g", connections_created=1.0)
