@@ -49,9 +49,9 @@ _LABELS: Final = (
     "coalesce(group_id, '') AS group_id, coalesce(principal, '') AS principal, "
     "concat_ws(' ', client_software_name, client_software_version) AS software"
 )
-#: What people are told of, by kind of finding: the least severity, the title, what it means. Of versions that
-#: are merely old and of silent clients nobody is: each client that was killed, and each idle Java producer that
-#: was closed, falls silent, and nothing tells them from one that hangs.
+#: What people are told of, by kind of finding: the least severity, the title, what it means. Not of versions
+#: that are merely old, nor of silent clients: so is each that was killed, and each Java producer that was
+#: closed while idle, and nothing tells them from one that hangs.
 _FINDINGS: Final = {
     "throttled": ("warning", "Clients are throttled", "A quota of the brokers slows the client down."),
     "rebalance_storm": (

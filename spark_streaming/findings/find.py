@@ -111,6 +111,7 @@ def _judge_software(cursor: _Cursor, settings: FindingSettings, common: dict[str
 
 
 def _keep(cursor: _Cursor, settings: FindingSettings, now: datetime) -> FindingCounts:
+    cursor.execute(_statement("matched"))
     cursor.execute(_statement("moved_on"), {"now": now})
     new = cursor.execute(_statement("opened"), {"now": now, "max_open": settings.max_open}).fetchall()
     untrue = cursor.execute(

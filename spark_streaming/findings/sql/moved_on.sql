@@ -6,12 +6,4 @@ SET
     summary = judged.summary,
     evidence = judged.evidence
 FROM finding_judged AS judged
-WHERE
-    judged.holds
-    AND finding.resolved_at IS NULL
-    AND finding.kind = judged.kind
-    AND coalesce(finding.client_instance_id, '') = coalesce(judged.client_instance_id, '')
-    AND (finding.cluster_id, finding.client_software_name, finding.client_software_version,
-        finding.client_id, finding.principal, finding.group_id)
-    IS NOT DISTINCT FROM (judged.cluster_id, judged.client_software_name,
-        judged.client_software_version, judged.client_id, judged.principal, judged.group_id)
+WHERE judged.holds AND finding.finding_id = judged.finding_id

@@ -5,16 +5,8 @@ WITH open AS (
 held AS (
     SELECT judged.*, coalesce(open.findings, 0) AS findings
     FROM finding_judged AS judged
-    LEFT JOIN telemetry.finding
-        ON finding.resolved_at IS NULL
-        AND finding.kind = judged.kind
-        AND coalesce(finding.client_instance_id, '') = coalesce(judged.client_instance_id, '')
-        AND (finding.cluster_id, finding.client_software_name, finding.client_software_version,
-            finding.client_id, finding.principal, finding.group_id)
-        IS NOT DISTINCT FROM (judged.cluster_id, judged.client_software_name,
-            judged.client_software_version, judged.client_id, judged.principal, judged.group_id)
     LEFT JOIN open ON open.kind = judged.kind
-    WHERE judged.holds AND finding.finding_id IS NULL
+    WHERE judged.holds AND judged.finding_id IS NULL
 ),
 ranked AS (
     SELECT

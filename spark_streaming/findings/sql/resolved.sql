@@ -6,13 +6,7 @@ WITH untrue AS (
         coalesce((finding.evidence ->> 'untrue_since')::timestamptz, %(now)s) AS since
     FROM telemetry.finding
     JOIN finding_cluster ON finding_cluster.cluster_id IS NOT DISTINCT FROM finding.cluster_id
-    LEFT JOIN finding_judged AS judged
-        ON judged.kind = finding.kind
-        AND coalesce(finding.client_instance_id, '') = coalesce(judged.client_instance_id, '')
-        AND (finding.cluster_id, finding.client_software_name, finding.client_software_version,
-            finding.client_id, finding.principal, finding.group_id)
-        IS NOT DISTINCT FROM (judged.cluster_id, judged.client_software_name,
-            judged.client_software_version, judged.client_id, judged.principal, judged.group_id)
+    LEFT JOIN finding_judged AS judged ON judged.finding_id = finding.finding_id
     WHERE
         finding.resolved_at IS NULL
         AND CASE

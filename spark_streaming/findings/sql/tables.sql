@@ -29,7 +29,8 @@ CREATE TEMPORARY TABLE IF NOT EXISTS finding_instance (
     rebalance_ms double precision
 ) ON COMMIT DELETE ROWS;
 
--- Every subject that could be judged, whether or not it is a finding; score says which ones are worse.
+-- Every subject that could be judged, whether or not it is a finding; score says which ones are worse, and
+-- finding_id which one is open of it.
 CREATE TEMPORARY TABLE IF NOT EXISTS finding_judged (
     kind text NOT NULL,
     holds boolean NOT NULL,
@@ -43,7 +44,8 @@ CREATE TEMPORARY TABLE IF NOT EXISTS finding_judged (
     principal text,
     group_id text,
     summary text,
-    evidence jsonb
+    evidence jsonb,
+    finding_id bigint
 ) ON COMMIT DELETE ROWS;
 
 TRUNCATE finding_cluster, finding_instance, finding_judged;
