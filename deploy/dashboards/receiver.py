@@ -74,7 +74,9 @@ def receiver() -> Dashboard:
         "Connections",
         _lines("Open connections by listener", "Of clients.", "short", {
             "{{listener}}": f"sum by (listener) (kafka_telemetry_connections{{{_WHERE}}})"}, stacked=True),
-        _rates("Connections refused", "upstream: the broker can't be reached; limit: too many; out_of_files.",
+        _rates("Connections refused", "upstream: the broker can't be reached; out_of_files; limit, "
+               "limit_source_address, limit_principal: too many; proxy_protocol, tls_handshake, "
+               "handshake_timeout, principal: not let in; gone: it went first, as health checks do.",
                "kafka_telemetry_connections_refused_total", "reason", "count:connections/s"),
         _rates("Connections closed", "Why connections ended.",
                "kafka_telemetry_connections_closed_total", "reason", "count:connections/s"),

@@ -46,13 +46,18 @@ _PROMETHEUS: Final = (
     _PrometheusRule(
         name="KafkaTelemetryConnectionsRefused",
         expression="sum by (job, instance, listener, reason) "
-        "(rate(kafka_telemetry_connections_refused_total[5m])) > 0",
+        '(rate(kafka_telemetry_connections_refused_total{reason!="gone"}[5m])) > 0',
         lasts="5m",
         severity="warning",
         summary="Receiver {{ .Labels.instance }} refuses connections ({{ .Labels.reason }})",
-        description="upstream: the broker can't be reached. limit: max_connections is too low, or "
-        "somebody floods. "
-        "out_of_files: raise the limit on open files (two for each connection).",
+        description="upstream: the broker can't be reached. "
+        "out_of_files: raise the limit on open files (two for each connection). "
+        "limit: max_connections is too low, or somebody floods. "
+        "limit_source_address, limit_principal: a peer is over its limits. "
+        "proxy_protocol: a PROXY header is missing, wrong, or from somebody who may send none. "
+        "tls_handshake: a client without TLS, or one side does not trust the other. "
+        "handshake_timeout: somebody connects and goes no further. "
+        "principal: no principal can be made of a client's certificate.",
     ),
     _PrometheusRule(
         name="KafkaTelemetryInternalError",

@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import Mapping
+from enum import StrEnum
 from ipaddress import ip_address, ip_network
+from typing import Final
 
 from receiver.gateway.handshake import handshake
 from receiver.gateway.proxy_protocol import MAX_HEADER_BYTES, ProxyProtocolError, may_begin, parse
@@ -21,21 +24,43 @@ from receiver.principal.distinguished_name import MalformedCertificateError, sub
 from receiver.principal.mapping_rules import MappingRules, NoMatchingRuleError
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.connection import Connection
-from receiver.telemetry.limits import Exceeded, Limits
+from receiver.telemetry.limits import Exceeded, Limits, Scope
 from receiver.tls import tls_problem
 
-__all__ = ["Admission", "RefusedError"]
+__all__ = ["Admission", "RefusalReason", "RefusedError"]
+
+
+class RefusalReason(StrEnum):
+    """Why a client was closed at once; a label of the metrics and a word of the log."""
+
+    UPSTREAM = "upstream"
+    OUT_OF_FILES = "out_of_files"
+    LIMIT = "limit"
+    LIMIT_SOURCE_ADDRESS = "limit_source_address"
+    LIMIT_PRINCIPAL = "limit_principal"
+    PROXY_PROTOCOL = "proxy_protocol"
+    TLS_HANDSHAKE = "tls_handshake"
+    HANDSHAKE_TIMEOUT = "handshake_timeout"
+    PRINCIPAL = "principal"
+    #: It went before it was let in, as a health check that only connects does, all the time.
+    GONE = "gone"
+
+
+_OVER_LIMIT: Final[Mapping[Scope, RefusalReason]] = {
+    "source_address": RefusalReason.LIMIT_SOURCE_ADDRESS,
+    "principal": RefusalReason.LIMIT_PRINCIPAL,
+}
 
 
 class RefusedError(Exception):
     """A client is not let in; ``str()`` says why.
 
     Attributes:
-        reason: A word for the metrics.
+        reason: Why, in a word.
         exceeded: The limit that it is over; None where it is none of those.
     """
 
-    def __init__(self, reason: str, problem: str, exceeded: Exceeded | None = None) -> None:
+    def __init__(self, reason: RefusalReason, problem: str, exceeded: Exceeded | None = None) -> None:
         super().__init__(problem)
         self.reason = reason
         self.exceeded = exceeded
@@ -124,7 +149,7 @@ class Admission:
         if not any(peer in network for network in self._load_balancers):
             if may_begin(await _peek(client, MAX_HEADER_BYTES)):
                 raise RefusedError(
-                    "proxy_protocol",
+                    RefusalReason.PROXY_PROTOCOL,
                     f"a PROXY header from {peer}, which is in no network of listeners[].proxy_protocol.from",
                 )
             return
@@ -134,7 +159,8 @@ class Admission:
             try:
                 header = parse(taken + ahead)
             except ProxyProtocolError as error:
-                raise RefusedError("proxy_protocol", f"from the load balancer {peer}: {error}") from None
+                problem = f"from the load balancer {peer}: {error}"
+                raise RefusedError(RefusalReason.PROXY_PROTOCOL, problem) from None
             # What comes behind it is the stream's, or TLS's.
             taken += client.recv(len(ahead) if header is None else header.size - len(taken))
             if header is not None:
@@ -150,21 +176,21 @@ class Admission:
         try:
             name = self._rules.principal_name(subject_of(certificate))
         except (MalformedCertificateError, NoMatchingRuleError) as error:
-            raise RefusedError("principal", str(error)) from None
+            raise RefusedError(RefusalReason.PRINCIPAL, str(error)) from None
         connection.principal = f"User:{name}"
         self._check(self._limits.authenticated(connection, asyncio.get_running_loop().time()))
 
     def _check(self, exceeded: Exceeded | None) -> None:
         if exceeded is not None:
-            raise RefusedError(f"limit_{exceeded.scope}", str(exceeded), exceeded)
+            raise RefusedError(_OVER_LIMIT[exceeded.scope], str(exceeded), exceeded)
 
     def _refusal(self, error: OSError, side: socket.socket) -> RefusedError:
         if isinstance(error, ssl.SSLError):
-            return RefusedError("tls_handshake", tls_problem(error))
+            return RefusedError(RefusalReason.TLS_HANDSHAKE, tls_problem(error))
         if isinstance(error, TimeoutError) and error.errno is None:
-            timeout_ms = self._settings.handshake_timeout_ms
-            return RefusedError("handshake_timeout", f"listeners[].handshake_timeout_ms is {timeout_ms}")
-        reason = "tls_handshake" if isinstance(side, TlsSocket) else "gone"
+            problem = f"listeners[].handshake_timeout_ms is {self._settings.handshake_timeout_ms}"
+            return RefusedError(RefusalReason.HANDSHAKE_TIMEOUT, problem)
+        reason = RefusalReason.TLS_HANDSHAKE if isinstance(side, TlsSocket) else RefusalReason.GONE
         return RefusedError(reason, error.strerror or str(error))
 
 

@@ -17,7 +17,7 @@ from typing import Final
 
 import structlog
 
-from receiver.gateway.admission import Admission, RefusedError
+from receiver.gateway.admission import Admission, RefusalReason, RefusedError
 from receiver.gateway.connecting import UpstreamAddress, reason_of
 from receiver.gateway.event_loop import running_loop
 from receiver.gateway.events import connection_fields
@@ -203,7 +203,7 @@ class Listener:
         if listening is None:
             return
         loop.remove_reader(listening)
-        self._refuse("out_of_files", reason_of(error))
+        self._refuse(RefusalReason.OUT_OF_FILES, reason_of(error))
 
         def resume() -> None:
             if self._socket is not None:
@@ -214,7 +214,8 @@ class Listener:
     def _admit(self, client: socket.socket, source_address: str, source_port: int) -> None:
         if len(self._relays) + len(self._connecting) >= self.settings.max_connections:
             close_with_reset(client)
-            self._refuse("limit", f"listeners[].max_connections is {self.settings.max_connections}")
+            problem = f"listeners[].max_connections is {self.settings.max_connections}"
+            self._refuse(RefusalReason.LIMIT, problem)
             return
         source_address = plain_address(source_address)
         if self._admission.knows_sources:
@@ -269,7 +270,7 @@ class Listener:
             client.close()
             broker.close()
             self._limits.connection_closed(connection)
-            self._refuse("gone", reason_of(error))
+            self._refuse(RefusalReason.GONE, reason_of(error))
             return
         session = self._make_session(connection, self._upstream)
         relay = Relay(running_loop(), connection, client, broker, session, self._held, self._closed)
@@ -288,16 +289,16 @@ class Listener:
     def _refuse_at_admission(self, error: RefusedError) -> None:
         if error.exceeded is not None:
             self._metrics.limit_exceeded(error.exceeded)
-        if error.reason == "principal":
+        if error.reason is RefusalReason.PRINCIPAL:
             self._metrics.authentication(self.settings.name, "TLS", LoginOutcome.FAILED)
         self._refuse(error.reason, str(error))
 
     def _refuse_for_upstream(self, error: OSError) -> None:
         if error.errno in _OUT_OF_FILES:
-            self._refuse("out_of_files", reason_of(error))
+            self._refuse(RefusalReason.OUT_OF_FILES, reason_of(error))
             return
         reason = "no answer in time" if isinstance(error, TimeoutError) else reason_of(error)
-        self._refuse("upstream", f"{self.settings.upstream}: {reason}")
+        self._refuse(RefusalReason.UPSTREAM, f"{self.settings.upstream}: {reason}")
         if self._socket is not None:
             self._watch.failed(reason)
 
@@ -329,9 +330,9 @@ class Listener:
                 "closed at a limit", kind=reason, limit=_LIMITS[reason], **connection_fields(connection)
             )
 
-    def _refuse(self, reason: str, problem: str) -> None:
+    def _refuse(self, reason: RefusalReason, problem: str) -> None:
         self._metrics.connection_refused(self.settings.name, reason)
-        if reason == "gone":  # as a health check that only connects does, all the time
+        if reason is RefusalReason.GONE:
             return
         self._warnings.warning(
             "connection refused", kind=reason, listener=self.settings.name, reason=reason, problem=problem

@@ -10,10 +10,12 @@ import pytest
 import yaml
 
 from deploy.dashboards.runbooks import RUNBOOKS
+from receiver.gateway.admission import RefusalReason
 from spark_streaming.findings.settings import FindingSettings
-from tests.testbed.dashboard_queries import CHART
+from tests.testbed.dashboard_queries import CHART, DASHBOARDS
 
 DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "receiver-metrics.md").read_text()
 RUNBOOK_SECTIONS = {
     re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-"): text
     for heading, text in re.findall(
@@ -66,3 +68,20 @@ def test_findings_that_exist_are_alerted_on_but_for_what_is_only_worth_knowing()
     }
     asked = " ".join(str(rule["data"]) for rule in RULES if "data" in rule).replace("\\'", "'")
     assert set(re.findall(r"kind = '(\w+)'", asked)) == kinds - {"old_version", "silent"}
+
+
+def test_every_reason_to_refuse_a_connection_is_explained() -> None:
+    name = "KafkaTelemetryConnectionsRefused"
+    (rule,) = (rule for rule in RULES if name_of(rule) == name)
+    (panel,) = (one for one in DASHBOARDS["receiver"]["panels"] if one["title"] == "Connections refused")
+    (row,) = re.findall(r"^.*_connections_refused_total` \|.*$", PAGE, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", row.split("|")[3])) == set(RefusalReason)
+    assert set(re.findall(r"\w+", panel["description"])) >= set(RefusalReason)
+    # Health checks are no reason to do anything.
+    to_do = set(RefusalReason) - {RefusalReason.GONE}
+    assert f'reason!="{RefusalReason.GONE}"' in rule["expr"]
+    for explained in (
+        re.findall(r"(?:^|\. )([a-z_, ]+):", rule["annotations"]["description"]),
+        re.findall(r"^  - (`.*?): ", RUNBOOK_SECTIONS[name.lower()], re.MULTILINE),
+    ):
+        assert set(re.findall(r"\w+", " ".join(explained))) == to_do
