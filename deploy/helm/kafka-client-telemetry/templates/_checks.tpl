@@ -117,6 +117,11 @@
 {{- end -}}
 {{- end -}}
 {{- include "kafka-client-telemetry.checks.data" (dict "root" . "field" "gateway.persistence.size" "size" .Values.gateway.persistence.size) -}}
+{{- with .Values.gateway.service -}}
+{{- if and (eq .type "LoadBalancer") (eq .externalTrafficPolicy "Local") (gt (len $.Values.gateway.brokers) 1) -}}
+{{- fail "gateway.service.externalTrafficPolicy: Local: a load balancer asks nodes for pods of the Service, not of a broker's port, and with several brokers sends clients where their broker has no pod; set Cluster, with listener.proxy_protocol where clients' addresses matter" -}}
+{{- end -}}
+{{- end -}}
 {{- $ids := dict -}}
 {{- $ports := dict (include "kafka-client-telemetry.restPort" .) "config.rest.bind" -}}
 {{- with include "kafka-client-telemetry.prometheusPort" . }}{{ $_ := set $ports . "config.plugins: bind of type prometheus" }}{{ end -}}
