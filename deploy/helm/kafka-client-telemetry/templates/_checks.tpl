@@ -166,6 +166,9 @@
 {{- if and (not $rollup.persistence.enabled) (not (regexMatch "^[a-z0-9]+://" $config.checkpoint)) (not $rollup.extraVolumeMounts) -}}
 {{- fail (printf "rollup.persistence.enabled: false: the checkpoint %s would be lost with the pod; set it to true, or give rollup.config.checkpoint as a URL such as s3a://bucket/checkpoint" $config.checkpoint) -}}
 {{- end -}}
+{{- if and $rollup.submit.enabled (hasPrefix "k8s://" $rollup.submit.master) -}}
+{{- fail (printf "rollup.submit.master: %s: the pod has no right to start executors, and no image for them; take rollup.kind SparkApplication" $rollup.submit.master) -}}
+{{- end -}}
 {{- if and $rollup.submit.enabled (eq $rollup.kind "SparkApplication") -}}
 {{- fail "rollup.submit.enabled: true: the Spark operator submits by itself; leave it out with rollup.kind SparkApplication" -}}
 {{- end -}}

@@ -22,6 +22,12 @@
 {{- join ":" $paths -}}
 {{- end -}}
 
+{{/* Ports of the driver that a standalone Spark's executors connect to: its own and its block manager's; empty without such a Spark. */}}
+{{- define "kafka-client-telemetry.rollup.driverPorts" -}}
+{{- $submit := .Values.rollup.submit -}}
+{{- if and $submit.enabled (hasPrefix "spark://" $submit.master) }}[7078, 7079]{{ end -}}
+{{- end -}}
+
 {{/* What runs, of Deployment, Job and CronJob: (dict "root" $ "once" true). */}}
 {{- define "kafka-client-telemetry.rollup.command" -}}
 {{- $submit := .root.Values.rollup.submit -}}
@@ -37,6 +43,15 @@ args:
   - {{ printf "spark.driver.extraClassPath=%s" $classPath | quote }}
   - --conf
   - {{ printf "spark.executor.extraClassPath=%s" $classPath | quote }}
+  {{- with include "kafka-client-telemetry.rollup.driverPorts" .root | fromYamlArray }}
+  {{- /* Executors are on other machines, where a pod's name says nothing. */}}
+  - --conf
+  - spark.driver.host=$(POD_IP)
+  - --conf
+  - spark.driver.port={{ index . 0 }}
+  - --conf
+  - spark.driver.blockManager.port={{ index . 1 }}
+  {{- end }}
   {{- range $submit.arguments }}
   - {{ . | quote }}
   {{- end }}
@@ -54,6 +69,9 @@ args:
 {{- end -}}
 
 {{- define "kafka-client-telemetry.rollup.env" -}}
+{{- if include "kafka-client-telemetry.rollup.driverPorts" . }}
+- {name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
+{{- end }}
 {{ toYaml (concat (list (dict "name" "KAFKA_TELEMETRY_JARS" "value" .Values.rollup.image.jars)) .Values.rollup.extraEnv) }}
 {{- end -}}
 
@@ -131,7 +149,7 @@ spec:
       {{- include "kafka-client-telemetry.rollup.command" . | nindent 6 }}
       workingDir: /var/lib/kafka-telemetry
       env:
-        {{- include "kafka-client-telemetry.rollup.env" .root | nindent 8 }}
+        {{- include "kafka-client-telemetry.rollup.env" .root | trim | nindent 8 }}
       {{- with $rollup.envFrom }}
       envFrom:
         {{- toYaml . | nindent 8 }}
