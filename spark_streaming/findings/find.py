@@ -65,6 +65,8 @@ def find(connection: psycopg.Connection[Any], settings: FindingSettings, now: da
     common = {"now": now, "longest": longest}
     with connection.cursor(row_factory=tuple_row) as cursor:
         cursor.execute(_statement("tables"))
+        cursor.execute(_statement("clients"), common | settings.silent.model_dump())
+        cursor.execute("ANALYZE finding_client")
         cursor.execute(_statement("clusters"), common)
         cursor.execute(
             _statement("instances"),

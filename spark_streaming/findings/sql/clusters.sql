@@ -10,12 +10,17 @@ WITH clients AS (
             WHEN state <> 'left' AND last_seen > %(now)s - make_interval(mins => %(longest)s)
                 THEN nullif(push_interval_ms, 0)
         END AS interval_ms
-    FROM telemetry.client
+    FROM finding_client
 ),
 clusters AS (
     SELECT
         cluster_id,
-        bool_or(began_before) AS began_before,
+        bool_or(began_before) OR EXISTS (
+            SELECT FROM telemetry.client AS earlier
+            WHERE
+                earlier.cluster_id IS NOT DISTINCT FROM clients.cluster_id
+                AND earlier.first_seen <= %(now)s - make_interval(mins => %(longest)s)
+        ) AS began_before,
         2 * coalesce(min(interval_ms) FILTER (WHERE began_before), min(interval_ms))
             * interval '1 millisecond' + interval '2 minutes' AS tolerated
     FROM clients

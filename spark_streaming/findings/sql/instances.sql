@@ -60,5 +60,5 @@ SELECT
     measured.rebalances,
     measured.rebalance_ms
 FROM measured
-JOIN telemetry.client USING (client_instance_id)
+JOIN finding_client AS client USING (client_instance_id)
 JOIN finding_cluster ON finding_cluster.cluster_id IS NOT DISTINCT FROM client.cluster_id

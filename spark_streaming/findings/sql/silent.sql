@@ -9,12 +9,8 @@ WITH clients AS (
         client.*,
         last_seen + %(intervals)s * push_interval_ms * interval '1 millisecond' AS due,
         max(last_seen) OVER (PARTITION BY client.cluster_id) AS newest
-    FROM telemetry.client
-    WHERE
-        -- A quarter of an hour more than can hold, to see that it no longer does.
-        last_seen > %(now)s - make_interval(mins => %(max_minutes)s + 15)
-            - %(intervals)s * push_interval_ms * interval '1 millisecond'
-        AND push_interval_ms > 0
+    FROM finding_client AS client
+    WHERE push_interval_ms > 0
 )
 SELECT
     'silent',

@@ -1,5 +1,5 @@
 SELECT client_software_name, client_software_version
-FROM telemetry.client
+FROM finding_client
 WHERE
     last_seen > %(now)s - make_interval(mins => %(longest)s)
     AND state <> 'left'

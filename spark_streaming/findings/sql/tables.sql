@@ -1,5 +1,20 @@
 -- What one look at the clients needs; private to the session, empty after the transaction.
 
+-- Clients that were seen lately.
+CREATE TEMPORARY TABLE IF NOT EXISTS finding_client (
+    client_instance_id text NOT NULL,
+    cluster_id text,
+    client_software_name text,
+    client_software_version text,
+    client_id text,
+    principal text,
+    group_id text,
+    first_seen timestamptz NOT NULL,
+    last_seen timestamptz NOT NULL,
+    push_interval_ms bigint NOT NULL,
+    state text NOT NULL
+) ON COMMIT DELETE ROWS;
+
 -- Clusters whose data is there: without a gap since whole_since, which is never in the future.
 CREATE TEMPORARY TABLE IF NOT EXISTS finding_cluster (
     cluster_id text,
@@ -48,4 +63,4 @@ CREATE TEMPORARY TABLE IF NOT EXISTS finding_judged (
     finding_id bigint
 ) ON COMMIT DELETE ROWS;
 
-TRUNCATE finding_cluster, finding_instance, finding_judged;
+TRUNCATE finding_client, finding_cluster, finding_instance, finding_judged;

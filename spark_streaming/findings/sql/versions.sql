@@ -15,7 +15,7 @@ used AS (
         count(*) AS clients,
         count(DISTINCT client_id) AS client_ids,
         (array_agg(DISTINCT client_id ORDER BY client_id))[1:10] AS some_client_ids
-    FROM telemetry.client
+    FROM finding_client AS client
     JOIN finding_cluster ON finding_cluster.cluster_id IS NOT DISTINCT FROM client.cluster_id
     WHERE last_seen > %(now)s - make_interval(mins => %(longest)s) AND state <> 'left'
     GROUP BY client.cluster_id, client_software_name, client_software_version

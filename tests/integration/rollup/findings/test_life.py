@@ -118,6 +118,14 @@ def test_before_a_clusters_first_client_nothing_is_missing(fleet: Fleet) -> None
     assert fleet.look().opened == {"throttled": 1}
 
 
+def test_between_a_clusters_clients_of_before_and_new_ones_data_is_missing(fleet: Fleet) -> None:
+    fleet.client("before", last_seen=NOW - minutes(180))
+    fleet.client(
+        "new", first_seen=NOW - minutes(4), last_seen=NOW, pushes=5, interval_ms=60_000, throttle_ms_max=500.0
+    )
+    assert fleet.look().opened == {}
+
+
 def test_a_client_that_left_is_forgotten_while_others_go_on(fleet: Fleet) -> None:
     others = peers(fleet)
     fleet.client("app", throttle_ms_max=500.0)
