@@ -72,6 +72,7 @@ class Batches:
         self._source = settings.source
         self._lake = None if settings.lake is None else Lake(spark, settings.lake)
         self._closed_at = closed_at
+        self._min_minute = min_minute
         text = plan(
             min_minute=min_minute, max_behind_s=settings.max_behind_s, max_ahead_s=settings.max_ahead_s
         )
@@ -126,8 +127,10 @@ class Batches:
             positions = self._spark.createDataFrame(pa.table({"position": repeated}))
             pushes = pushes.join(f.broadcast(positions), "position", "left_anti")
         dead = read.filter(pc.is_valid(read["reason"]))
-        entries = _of_schema(read.filter(pc.is_valid(read["client_instance_id"])), ENTRY_ROWS)
         newest = pc.max(read["received_at_ns"]).as_py()
+        if self._min_minute is not None:
+            read = read.filter(pc.greater_equal(read["minute"], self._min_minute))
+        entries = _of_schema(read.filter(pc.is_valid(read["client_instance_id"])), ENTRY_ROWS)
         rows = ROLLUP_ROWS.empty_table()
         if entries.num_rows:
             rows = self._merged(batch, pushes, entries, newest=newest, histograms=_total(read["histograms"]))

@@ -80,7 +80,8 @@ def plan(*, min_minute: int | None = None, max_behind_s: float, max_ahead_s: flo
     """Write what the decoder's functions have to know of the roll-up, as their argument ``plan``.
 
     Args:
-        min_minute: What clients said before this minute (since the epoch) is left out; None for nothing.
+        min_minute: What clients said before this minute (since the epoch) is left out, and only that they
+            spoke is told, so that such a push isn't taken for an empty one; None for nothing.
         max_behind_s: How long before a push was received its data points may be; the time of older ones is
             taken for wrong, and the time of receipt counts.
         max_ahead_s: The same for data points after it.

@@ -152,16 +152,20 @@ def test_a_rebuild_comes_to_the_same_and_a_job_goes_on_after_it(
     store: Store,
     settings: Callable[..., RollupSettings],
 ) -> None:
-    spool(folder, "one", [at(minute, client) for minute in range(12) for client in (ORDERS, PAYMENTS)])
+    pushes = [at(minute, client) for minute in range(12) for client in (ORDERS, PAYMENTS)]
+    # One that was said before the minute in which the rebuild begins and received in it, and an empty one.
+    late, empty = push(ORDERS, NOW + 8 * MINUTE_NS - 5 * SECOND_NS - SECOND_NS // 2), at(9, PAYMENTS)
+    spool(folder, "one", [*pushes, late, replace(empty, push_id="empty", otlp=b"")])
     roll()
     by_minute = "SELECT bucket, metric, client_id, points, sum, min, max FROM metric_1m ORDER BY 1, 2, 3"
-    before = query(by_minute)
+    by_client = "SELECT bucket, client_id, pushes, points FROM client_1m ORDER BY 1, 2"
+    before = query(by_minute), query(by_client)
     since = NOW // MINUTE_NS + 8
     assert rebuild(spark, store, settings(), threading.Event(), since=since) == since
-    assert query(by_minute) == before
+    assert (query(by_minute), query(by_client)) == before
     spool(folder, "two", [at(12)])
     roll()
-    assert query(TOTALS, CONNECTIONS)[0] == ("orders", 13, 26.0, 2.0, 2.0)
+    assert query(TOTALS, CONNECTIONS)[0] == ("orders", 14, 27.0, 1.0, 2.0)
 
 
 def test_a_rebuild_forgets_nothing_that_the_source_lacks(

@@ -301,11 +301,11 @@ class _Oracle:
     def run(self, otlp: bytes) -> RolledUp:
         for pushed in _pushed(otlp):
             self._point(pushed)
+        self._result.entries.extend(self._entries)
         for entry in filter(self._is_kept, self._entries):
             self._add(entry, self._series(_CLIENTS, entry.labels, ()), LAST, 1.0)
             if entry.first:
                 self._add(entry, self._series(_PUSHES, entry.labels, ()), SUM, 1.0)
-            self._result.entries.append(entry)
         return self._result
 
     def _is_kept(self, entry: Entry) -> bool:

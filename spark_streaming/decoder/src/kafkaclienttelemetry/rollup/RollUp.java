@@ -74,16 +74,19 @@ abstract class RollUp extends PushWalk {
     /** A histogram of deltas, or a summary, of at least one value. */
     abstract void histogram(long count);
 
-    /** All entries that are wanted, in the order in which they first came. */
-    final Iterable<Entry> entries() {
-        return entries.stream().filter(each -> each.isKept)::iterator;
+    /** All entries, in the order in which they first came; those that are not wanted have no values. */
+    final List<Entry> entries() {
+        return entries;
     }
 
     /** Goes through the push, and then through what is added to each one: who spoke, and how often. */
     final void run() throws MalformedException {
         walk();
         point.startNs = 0;
-        for (Entry each : entries()) {
+        for (Entry each : entries) {
+            if (!each.isKept) {
+                continue;
+            }
             entry = each;
             labels = each.labels;
             synthetic(CLIENTS, Rule.LAST);
