@@ -2,9 +2,9 @@
 
 Owns the reading of both forms and the limits of a batch. It decodes no payload. Columns of every source:
 
-- ``push_id`` string: the same for a push that is repeated; ``client_instance_id`` string: whose push it is if
-  its bytes don't say, may be null;
-- ``received_at_ns`` long; ``terminating`` boolean; ``push_interval_ms`` long;
+- ``push_id`` string: the same for a push that is repeated, short and ASCII; ``client_instance_id`` string:
+  whose push it is if its bytes don't say, may be null;
+- ``received_at_ns`` long; ``terminating`` boolean; ``push_interval_ms`` long, 100 ms to an hour;
 - ``otlp`` binary, null where a record has no value;
 - ``position`` string: where it stands in the source, unique; ``file`` string: its file, null in Kafka.
 """
@@ -33,6 +33,10 @@ SPOOL_COLUMNS: Final = StructType(
     ]
 )
 
+#: What no receiver writes is taken for missing: anybody may write to a topic or a folder.
+_PUSH_ID: Final = r"\A[0-9A-Za-z_-]{1,64}\z"
+#: The intervals that a receiver asks for, in milliseconds.
+_SHORTEST_MS, _LONGEST_MS = 100, 3_600_000
 #: A file that is older than this beside the newest would be passed over without a word.
 _FOR_EVER: Final = "36500d"
 
@@ -137,12 +141,13 @@ def _header(name: str) -> Column:
 
 def _pushes(raw: DataFrame, settings: RollupSettings, **columns: Column) -> DataFrame:
     columns["push_id"] = f.coalesce(
-        columns["push_id"], f.md5(columns["otlp"]), f.md5(columns["position"].cast("binary"))
+        f.when(columns["push_id"].rlike(_PUSH_ID), columns["push_id"]),
+        f.md5(columns["otlp"]),
+        f.md5(columns["position"].cast("binary")),
     )
     columns["terminating"] = f.coalesce(columns["terminating"], f.lit(False))  # noqa: FBT003 -- a value
-    columns["push_interval_ms"] = f.coalesce(
-        columns["push_interval_ms"], f.lit(round(settings.push_interval_s * 1000)).cast("long")
-    )
+    interval_ms = f.coalesce(columns["push_interval_ms"], f.lit(round(settings.push_interval_s * 1000)))
+    columns["push_interval_ms"] = f.greatest(f.lit(_SHORTEST_MS), f.least(interval_ms, f.lit(_LONGEST_MS)))
     return raw.select(*(column.alias(name) for name, column in columns.items()))
 
 

@@ -104,10 +104,40 @@ def test_records_of_the_plugin_and_of_a_collector_count_alike(
     ) == [(12.0,)]
 
 
+@pytest.mark.parametrize(
+    ("push_id", "interval_ms", "expected_ms"),
+    [
+        (b"\xff no UTF-8", b"3000000000000000000", 3_600_000),
+        (b"0" * 65_536, b"1000000000000000", 3_600_000),
+        (b"a line\n", b"-1", 100),
+        (b"", b"soon", 300_000),
+    ],
+)
+def test_headers_that_no_receiver_writes_stop_nothing(
+    roll: Roll,
+    query: Query,
+    broker: KafkaBroker,
+    topic: str,
+    push_id: bytes,
+    interval_ms: bytes,
+    expected_ms: int,
+) -> None:
+    producer = Producer({"bootstrap.servers": broker.internal_bootstrap})
+    for minute in range(2):
+        payload = otlp(NOW + minute * MINUTE_NS, {ORDERS: Values(sums={CONNECTIONS: 2})})
+        odd: list[tuple[str, str | bytes | None]] = [("push_id", push_id), ("push_interval_ms", interval_ms)]
+        producer.produce(topic, payload, headers=odd)
+    producer.flush(20)
+    roll(source="kafka", kafka={"bootstrap_servers": broker.internal_bootstrap, "topic": topic})
+    assert query("SELECT sum(sum) FROM metric_1m WHERE metric = %s", CONNECTIONS) == [(4.0,)]
+    assert query("SELECT push_interval_ms, state FROM client")[0][0] == expected_ms
+
+
 def test_a_folder_of_somebody_s_own_files_is_read_by_names(roll: Roll, query: Query, folder: Path) -> None:
     folder.mkdir()
     payload = otlp(NOW, {ORDERS: Values(sums={CONNECTIONS: 2})})
-    pq.write_table(pa.table({"added_later": [1], "otlp": [payload]}), folder / "some.parquet")
+    somebodys = {"added_later": [1], "push_id": ["a b"], "push_interval_ms": [10**15], "otlp": [payload]}
+    pq.write_table(pa.table(somebodys), folder / "some.parquet")
     (folder / "_journal").mkdir()
     (folder / "_journal" / "other.parquet").write_bytes(b"not yet")
     (folder / "notes.txt").write_text("no pushes")
@@ -115,6 +145,7 @@ def test_a_folder_of_somebody_s_own_files_is_read_by_names(roll: Roll, query: Qu
     assert query("SELECT client_id, points, sum FROM metric_1m WHERE metric = %s", CONNECTIONS) == [
         ("orders", 1, 2.0)
     ]
+    assert query("SELECT push_interval_ms FROM client") == [(3_600_000,)]
 
 
 def test_a_damaged_file_is_told_and_passed_over(roll: Roll, query: Query, folder: Path) -> None:
