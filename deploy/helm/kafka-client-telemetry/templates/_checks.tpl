@@ -24,9 +24,7 @@
 {{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" . "field" "config.plugins: bind of type prometheus") -}}
 {{- end -}}
 {{- end -}}
-{{- range $index, $plugin := $config.plugins -}}
-{{- include "kafka-client-telemetry.checks.secrets" (dict "field" (printf "config.plugins[%d]" $index) "value" $plugin) -}}
-{{- end -}}
+{{- include "kafka-client-telemetry.checks.secrets" (dict "field" "config" "key" "" "value" $config "fix" "give {file: PATH}, and mount its Secret by secretMounts") -}}
 {{- end -}}
 
 {{/* Remembers a port, and fails if another field has it: (dict "ports" {} "port" "8642" "field" "..."). */}}
@@ -54,14 +52,21 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Fails where a secret stands as text: it would land in a ConfigMap. (dict "field" "config.plugins[0]" "value" {}). */}}
+{{/* Fails where a secret stands as text, at any depth: it would land in a ConfigMap. (dict "field" "config" "value" .Values.config "fix" "give ..."); "key" is that of the value. */}}
 {{- define "kafka-client-telemetry.checks.secrets" -}}
-{{- $field := .field -}}
+{{- if kindIs "map" .value -}}
 {{- range $key, $value := .value -}}
-{{- if kindIs "map" $value -}}
-{{- include "kafka-client-telemetry.checks.secrets" (dict "field" (printf "%s.%s" $field $key) "value" $value) -}}
-{{- else if and (kindIs "string" $value) (regexMatch "(?i)(password|secret|token$|authorization|cookie|api.?key|jaas|credential)" $key) -}}
-{{- fail (printf "%s.%s: a secret as text would land in a ConfigMap; give {file: PATH}, and mount its Secret by secretMounts" $field $key) -}}
+{{- include "kafka-client-telemetry.checks.secrets" (dict "field" (printf "%s.%s" $.field $key) "key" $key "value" $value "fix" $.fix) -}}
+{{- end -}}
+{{- else if kindIs "slice" .value -}}
+{{- range $index, $value := .value -}}
+{{- include "kafka-client-telemetry.checks.secrets" (dict "field" (printf "%s[%d]" $.field $index) "key" $.key "value" $value "fix" $.fix) -}}
+{{- end -}}
+{{- else if kindIs "string" .value -}}
+{{- /* Where Hadoop finds its credentials, and Spark its Secrets, is none. */ -}}
+{{- $named := and (regexMatch "(?i)(password|secret|token$|authorization|cookie|api.?key|jaas|credential|\\.key$)" .key) (not (regexMatch "(?i)provider(\\.path)?$|^spark\\.kubernetes\\.(driver|executor)\\.secret" .key)) -}}
+{{- if or $named (regexMatch "://[^/\\s:@]*:[^/\\s@]+@|PRIVATE KEY-----" .value) -}}
+{{- fail (printf "%s: a secret as text would land in a ConfigMap; %s" .field .fix) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -150,7 +155,10 @@
 {{- if not $rollup.postgres.secretName -}}
 {{- fail "rollup.postgres.secretName: \"\": required: the Secret that has PostgreSQL's URL; kubectl create secret generic telemetry-postgres --from-literal=url=postgresql://..." -}}
 {{- end -}}
-{{- include "kafka-client-telemetry.checks.secrets" (dict "field" "rollup.config.kafka.options" "value" (($config.kafka | default dict).options | default dict)) -}}
+{{- include "kafka-client-telemetry.checks.secrets" (dict "field" "rollup.config" "key" "" "value" (omit $config "spark") "fix" "give {file: PATH}, and mount its Secret by rollup.secretMounts") -}}
+{{- range $field, $conf := dict "rollup.config.spark" ($config.spark | default dict) "rollup.sparkApplication.sparkConf" $rollup.sparkApplication.sparkConf -}}
+{{- include "kafka-client-telemetry.checks.secrets" (dict "field" $field "key" "" "value" $conf "fix" "give it as a variable of a Secret, by rollup.envFrom or rollup.extraEnv") -}}
+{{- end -}}
 {{- if eq $config.source "kafka" -}}
 {{- range list "bootstrap_servers" "topic" -}}
 {{- if not (get ($config.kafka | default dict) .) -}}
