@@ -26,6 +26,8 @@ from tests.testbed.grafana_sql import TimeRange
 ROOT = EXAMPLES.parent
 #: Has no shell, has its image's own, ends by itself, or is a load that nothing waits for.
 WITHOUT_HEALTH = {"collector", "subscribe", "producer", "consumer", "rollup"}
+#: Anybody may write there in the images, which a tmpfs takes over; its owner it does not.
+EVERYBODYS = {"/tmp", "/var/run/postgresql"}
 #: Of Grafana's documentation, "Provision Grafana".
 DATA_SOURCE_FIELDS = {
     "name", "uid", "type", "access", "orgId", "url", "user", "database", "basicAuth", "basicAuthUser",
@@ -66,6 +68,25 @@ def test_services_are_confined(model: dict[str, Any]) -> None:
         assert ("healthcheck" in service) == (name not in WITHOUT_HEALTH), name
         for port in service.get("ports", ()):
             assert port["host_ip"] == "127.0.0.1", name
+
+
+def test_a_tmpfs_over_a_folder_of_somebody_s_says_whose_it_is(model: dict[str, Any]) -> None:
+    seen = 0
+    for name, service in model["services"].items():
+        for mount in service.get("tmpfs", ()):
+            path, _, options = mount.partition(":")
+            if path not in EVERYBODYS:
+                seen += 1
+                assert {"uid", "mode"} & {option.partition("=")[0] for option in options.split(",")}, name
+    assert seen
+
+
+def test_what_the_broker_logs_does_not_fill_its_memory(model: dict[str, Any]) -> None:
+    kafka = model["services"]["kafka"]
+    assert all("size=" in mount for mount in kafka["tmpfs"])
+    # kafka-server-start.sh adds -loggc, and the configuration that writes files, where these are not set.
+    assert "-loggc" not in kafka["environment"]["EXTRA_ARGS"]
+    assert "configurationFile" not in kafka["environment"]["KAFKA_LOG4J_OPTS"]
 
 
 def test_images_are_pinned(model: dict[str, Any]) -> None:

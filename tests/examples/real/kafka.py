@@ -18,15 +18,19 @@ _CLASSES: Final = {
 }
 
 
-def java() -> list[str | Path]:
+def java(environment: Mapping[str, str] | None = None) -> list[str | Path]:
     """The command that runs a class of Kafka's.
+
+    Args:
+        environment: As the container has it; of its variables, KAFKA_LOG4J_OPTS is an argument.
 
     Raises:
         NotSetUpError: Kafka is not fetched.
     """
     jars = parts.EXAMPLES_KAFKA.require() / "jars"
     logging = parts.HERE / "kafka" / "log4j2.properties"
-    return ["java", *jvm.QUICK_START, f"-Dlog4j2.configurationFile={logging}", "-cp", f"{jars}/*"]
+    options = (environment or {}).get("KAFKA_LOG4J_OPTS", f"-Dlog4j2.configurationFile={logging}")
+    return ["java", *jvm.QUICK_START, *options.split(), "-cp", f"{jars}/*"]
 
 
 def class_of(word: str) -> str:

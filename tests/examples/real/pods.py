@@ -110,7 +110,7 @@ class Pods:
     def _start_broker(self, number: int, folder: Path) -> None:
         environment = self._environment(number, "containers", folder)
         properties = kafka.set_up(folder / "kafka", environment)
-        self._start(number, "kafka", [*kafka.java(), "kafka.Kafka", properties], folder)
+        self._start(number, "kafka", [*kafka.java(environment), "kafka.Kafka", properties], folder)
 
     def _start(self, number: int, name: str, command: list[str | Path], folder: Path) -> None:
         group = "initContainers" if name == "sidecar" else "containers"

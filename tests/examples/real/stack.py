@@ -118,7 +118,7 @@ class Stack:
     def _run_kafka(self) -> None:
         environment = self._files.environment("kafka")
         properties = kafka.set_up(self._folder / "kafka", environment)
-        command = [*kafka.java(), "kafka.Kafka", properties]
+        command = [*kafka.java(environment), "kafka.Kafka", properties]
         self._child("kafka", command, environment)
 
     def _run(

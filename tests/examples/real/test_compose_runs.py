@@ -43,6 +43,10 @@ def test_clients_meet_the_sidecar_alone(stack: Stack, entrance: str) -> None:
     assert [f"{broker.host}:{broker.port}" for broker in brokers.values()] == [where]
 
 
+def test_the_broker_says_on_its_console_what_it_does(stack: Stack) -> None:
+    assert " INFO " in stack.processes["kafka"].log_text()
+
+
 def test_clients_of_this_machine_push_too(stack: Stack) -> None:
     with LibrdkafkaClient(
         Mode.PRODUCER, bootstrap=stack.outside, topic="orders", client_id="outside"
