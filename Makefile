@@ -1,7 +1,7 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each target sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples lint bench soak fuzz audit docs pictures lock clean dist images test-images
+.PHONY: help setup demo test test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples lint bench soak fuzz audit docs pictures lock lock-jars clean dist images test-images
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -119,3 +119,7 @@ lock: ## Lock the dependencies of pyproject.toml anew, with hashes: all, for dev
 	@$(IMAGE_LOCK) pyproject.toml --extra kafka-topic --extra spool-files --output-file deploy/images/receiver/requirements.lock
 	@$(IMAGE_LOCK) pyproject.toml --extra rollup --output-file deploy/images/rollup/requirements.lock
 	@$(LOCK) --no-annotate deploy/images/build.in --output-file deploy/images/build.lock
+	@$(MAKE) --no-print-directory lock-jars
+
+lock-jars: $(STAMP) ## Lock the jars of spark_streaming/decoder/pom.xml anew, for the pyspark that is locked; part of `make lock`
+	@$(BIN)/python -m spark_streaming.jars --lock

@@ -2,8 +2,9 @@
 
 They are looked for in the folder that ``KAFKA_TELEMETRY_JARS`` names, then in ``jars/`` beside this module
 (an image has them in one of the two), then in the user's cache; what is in none is built into the cache, from
-the Java sources and the ``pom.xml`` of ``decoder/``. A folder of the cache is named by a hash of what it is
-made from, so that one which is there is complete and up to date. It must not start Spark.
+the Java sources and the ``pom.xml`` of ``decoder/``. What is fetched must have the sums that ``jars.sha256``
+has there. A folder of the cache is named by a hash of what it is made from, so that one which is there is
+complete and up to date. It must not start Spark.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ __all__ = ["JarsError", "jars"]
 _HERE: Final = Path(__file__).parent
 _DECODER: Final = _HERE / "decoder"
 _POM: Final = _DECODER / "pom.xml"
+#: As of ``sha256sum``, of each jar that is fetched, below the folder of its set.
+_LOCK: Final = _DECODER / "jars.sha256"
 _VARIABLE: Final = "KAFKA_TELEMETRY_JARS"
 _TIMEOUT_S: Final = 900.0
 _TOOLS: Final = {
@@ -96,7 +99,7 @@ def _built(name: str) -> Path:
 def _hash(name: str) -> str:
     """The first 16 hexadecimal digits of the SHA-256 over what a set is made from."""
     digest = hashlib.sha256(pyspark.__version__.encode())
-    for source in _sources() if name == "decoder" else (_POM,):
+    for source in _sources() if name == "decoder" else (_POM, _LOCK):
         content = source.read_bytes()
         digest.update(f"\0{source.name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()[:16]
@@ -119,8 +122,14 @@ def _exclusive(path: Path, name: str) -> Iterator[None]:
 
 
 def _build_atomically(folder: Path, build: Callable[[Path], None]) -> None:
-    """Let ``build`` fill a new folder, then give it its name: it is there whole or not at all."""
-    work = Path(tempfile.mkdtemp(prefix=f".building-{folder.name}-", dir=folder.parent))
+    """Let ``build`` fill a new folder, then give it its name: it is there whole or not at all.
+
+    The lock is held, so what is half built was left behind by somebody who was killed.
+    """
+    name = folder.name.rsplit("-", 1)[0]
+    for left_over in folder.parent.glob(f".building-{name}-*"):
+        shutil.rmtree(left_over)
+    work = Path(tempfile.mkdtemp(prefix=f".building-{name}-", dir=folder.parent))
     try:
         build(work)
         work.chmod(0o755)
@@ -138,6 +147,44 @@ def _build_decoder(folder: Path) -> None:
         _run(["jar", "--create", "--file", str(folder / "decoder.jar"), "-C", classes, "."])
 
 
+def _fetch_locked(profile: str, folder: Path) -> None:
+    _fetch(profile, folder)
+    locked = {jar: digest for jar, digest in _locked().items() if jar.startswith(f"{profile}/")}
+    fetched = _sums(profile, folder)
+    for jar in sorted(locked.keys() | fetched.keys()):
+        expected, found = locked.get(jar, "none"), fetched.get(jar, "none")
+        if found != expected:
+            raise JarsError(
+                f"{jar} was fetched with the SHA-256 {found}, but {_LOCK} says {expected}. After a change of "
+                "pom.xml or pyspark, `python -m spark_streaming.jars --lock` writes the sums anew. Otherwise "
+                "it is not the file that was tested: delete it from Maven's repository (~/.m2/repository), "
+                "try again, and if that is no help, don't use it"
+            )
+
+
+def _locked() -> dict[str, str]:
+    lines = (line.split() for line in _LOCK.read_text("utf-8").splitlines())
+    return {jar: digest for digest, jar in lines}
+
+
+def _sums(profile: str, folder: Path) -> dict[str, str]:
+    """The SHA-256 of each jar of a folder."""
+    return {
+        f"{profile}/{jar.name}": hashlib.sha256(jar.read_bytes()).hexdigest()
+        for jar in sorted(folder.glob("*.jar"))
+    }
+
+
+def _lock() -> None:
+    """Fetch all anew and write down what their sums are."""
+    found: dict[str, str] = {}
+    for profile in _PROFILES:
+        with tempfile.TemporaryDirectory(prefix=f"{profile}-") as folder:
+            _fetch(profile, Path(folder))
+            found |= _sums(profile, Path(folder))
+    _LOCK.write_text("".join(f"{digest}  {jar}\n" for jar, digest in found.items()), "utf-8")
+
+
 def _fetch(profile: str, folder: Path) -> None:
     flags = ("--batch-mode", "--quiet", "--strict-checksums", "--activate-profiles", profile)
     _run(
@@ -152,10 +199,11 @@ def _fetch(profile: str, folder: Path) -> None:
     )
 
 
+#: Of pom.xml.
+_PROFILES: Final = ("kafka", "delta")
 _BUILD: Final[Mapping[str, Callable[[Path], None]]] = {
     "decoder": _build_decoder,
-    "kafka": functools.partial(_fetch, "kafka"),
-    "delta": functools.partial(_fetch, "delta"),
+    **{profile: functools.partial(_fetch_locked, profile) for profile in _PROFILES},
 }
 
 
@@ -195,8 +243,15 @@ def _main() -> None:
     parser.add_argument(
         "folder", nargs="?", type=Path, help=f"also copy them there, for an image; {_VARIABLE} then names it"
     )
-    folder = parser.parse_args().folder
+    parser.add_argument(
+        "--lock", action="store_true", help=f"only write the sums of what is fetched into {_LOCK.name} anew"
+    )
+    arguments = parser.parse_args()
+    folder: Path | None = arguments.folder
     try:
+        if arguments.lock:
+            _lock()
+            return
         for name in _BUILD:
             built = _built(name)
             if folder is not None:

@@ -18,6 +18,7 @@ DATA = (
     "spark_streaming/standard_metrics.json",
     "spark_streaming/log4j2.properties",
     "spark_streaming/decoder/pom.xml",
+    "spark_streaming/decoder/jars.sha256",
     "spark_streaming/findings/software_versions.json",
     *(f"{package}/py.typed" for package in PACKAGES),
 )

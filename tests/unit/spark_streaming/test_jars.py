@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
+import spark_streaming.jars
 from spark_streaming.jars import JarsError, jars
+
+#: In Maven's place: gives what is in the folder of the profile.
+MAVEN = """#!/bin/sh
+for word; do
+    case "$before" in --activate-profiles) profile=$word ;; esac
+    case "$word" in -DoutputDirectory=*) folder=${word#*=} ;; esac
+    before=$word
+done
+cp SERVED/"$profile"/* "$folder"
+"""
 
 
 def test_the_decoder_is_there_by_itself_and_the_others_where_they_are_needed() -> None:
@@ -44,3 +58,58 @@ def test_a_cache_that_cant_be_written_is_told(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(JarsError, match="can't be put into"):
         jars(kafka=False)
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What Maven fetches, a folder for each profile; the cache is empty."""
+    served = tmp_path / "served"
+    for jar in jars(kafka=True, delta=True)[1:]:
+        folder = served / ("delta" if jar.name.startswith("delta-") else "kafka")
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(jar, folder)
+    (tmp_path / "bin").mkdir()
+    maven = tmp_path / "bin" / "mvn"
+    maven.write_text(MAVEN.replace("SERVED", str(served)))
+    maven.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return served
+
+
+def test_what_is_fetched_is_kept_and_what_somebody_left_half_built_is_removed(
+    served: Path, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache" / "kafka-client-telemetry"
+    left_over = cache / ".building-spark-kafka-0123456789abcdef-abcd"
+    left_over.mkdir(parents=True)
+    (left_over / "half.jar").touch()
+    assert {jar.name for jar in jars(kafka=True)[1:]} == {jar.name for jar in (served / "kafka").iterdir()}
+    assert not left_over.exists()
+
+
+@pytest.mark.parametrize("change", ["changed", "added", "missing"])
+def test_a_jar_that_is_not_the_locked_one_is_refused(served: Path, tmp_path: Path, change: str) -> None:
+    (jar,) = served.glob("kafka/kafka-clients-*.jar")
+    if change == "changed":
+        jar.write_bytes(jar.read_bytes() + b"\0")
+    elif change == "added":
+        jar = jar.with_name("another-1.jar")
+        jar.touch()
+    else:
+        jar.unlink()
+    found = "none" if change == "missing" else "[0-9a-f]{64}"
+    locked = "none" if change == "added" else "[0-9a-f]{64}"
+    said = rf"^kafka/{jar.name} was .* SHA-256 {found}, but .*jars\.sha256 says {locked}\. .*--lock"
+    with pytest.raises(JarsError, match=said):
+        jars(kafka=True)
+    assert not list((tmp_path / "cache" / "kafka-client-telemetry").glob("*spark-kafka-*"))
+
+
+@pytest.mark.usefixtures("served")
+def test_the_sums_are_those_that_the_command_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    committed = spark_streaming.jars._LOCK.read_text()
+    monkeypatch.setattr(spark_streaming.jars, "_LOCK", tmp_path / "jars.sha256")
+    monkeypatch.setattr(sys, "argv", ["jars", "--lock"])
+    spark_streaming.jars._main()
+    assert (tmp_path / "jars.sha256").read_text() == committed
