@@ -170,7 +170,7 @@ class PollBoundSettings(_WindowedKind):
 
 
 class SilentSettings(_Kind):
-    """Clients that pushed, did not say goodbye and push no more."""
+    """Clients that pushed, sent no terminating push and push no more."""
 
     intervals: float = Field(
         default=3, ge=2, description="Push intervals without a push; clients spread pushes over half of one."
