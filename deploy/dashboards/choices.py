@@ -6,11 +6,9 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders.dashboard import QueryVariable
 
 from deploy.dashboards.grafana import choice
-from deploy.dashboards.sql import BY_CLIENT, BY_FLEET, chosen, everybody, quoted
+from deploy.dashboards.sql import BY_CLIENT, BY_FLEET, SEEN, chosen, everybody, quoted
 
 __all__ = ["client_variables", "cluster", "sending", "software"]
-
-_SEEN = "last_seen >= $__timeFrom() AND first_seen <= $__timeTo()"
 
 
 def cluster() -> QueryVariable:
@@ -64,6 +62,6 @@ def sending(metrics: tuple[str, ...], who: str, *, by_client: bool = True) -> Qu
 def _values(column: str, above: dict[str, str]) -> str:
     narrowed = f" AND {chosen(above)}" if above else ""
     return (
-        f"SELECT DISTINCT {column} FROM telemetry.client\nWHERE {column} IS NOT NULL AND {_SEEN}{narrowed}\n"
+        f"SELECT DISTINCT {column} FROM telemetry.client\nWHERE {column} IS NOT NULL AND {SEEN}{narrowed}\n"
         "ORDER BY 1 LIMIT 5000"
     )

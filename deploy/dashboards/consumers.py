@@ -54,7 +54,7 @@ def consumers() -> Dashboard:
         "In this time",
         total("Records consumed", f"{_FETCH}.records.consumed.total"),
         total("Bytes consumed", f"{_FETCH}.bytes.consumed.total"),
-        total("Most behind", f"{_FETCH}.records.lag.max"),
+        total("Records lag, maximum", f"{_FETCH}.records.lag.max"),
         total("Partitions assigned", f"{_COORDINATOR}.assigned.partitions"),
         total("Members rebalancing", f"{_COORDINATOR}.rebalance.latency.total"),
         total("Longest throttling", f"{_FETCH}.fetch.throttle.time.max", warn_from=1),
@@ -64,7 +64,7 @@ def consumers() -> Dashboard:
         metric_lines("Records consumed", f"{_FETCH}.records.consumed.total"),
         metric_lines("Bytes consumed", f"{_FETCH}.bytes.consumed.total"),
         metric_lines(
-            "Most records behind",
+            "Records lag, maximum",
             f"{_FETCH}.records.lag.max",
             advice="Of the worst partition of any client; a line that only rises is a consumer too slow.",
             stacked=False,

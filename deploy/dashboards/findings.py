@@ -7,6 +7,7 @@ from typing import Final
 
 from deploy.dashboards.panels import Panel, column, lines, link_to_client, rows
 from deploy.dashboards.queries import Sql
+from deploy.dashboards.sql import SEEN
 
 __all__ = ["OF_CHOSEN", "SEVERITY_COLOURS", "findings", "findings_over_time"]
 
@@ -32,8 +33,7 @@ def findings(title: str, condition: str, *, height: int = 9) -> Panel:
         "  principal, group_id, cluster_id, client_instance_id, first_seen, last_seen, resolved_at,\n"
         "  evidence::text AS evidence\n"
         "FROM telemetry.finding\n"
-        "WHERE last_seen >= $__timeFrom() AND first_seen <= $__timeTo()\n"
-        f"  AND {condition}\n"
+        f"WHERE {SEEN}\n  AND {condition}\n"
         "ORDER BY (resolved_at IS NULL) DESC,\n"
         "  array_position(ARRAY['critical', 'warning', 'info'], severity), last_seen DESC\n"
         "LIMIT 200"
@@ -79,8 +79,7 @@ def findings_over_time(condition: str, *, width: int = 24) -> Panel:
         "JOIN telemetry.finding\n"
         "  ON first_seen < step + $__interval_ms * interval '1 millisecond'\n"
         "  AND coalesce(resolved_at, 'infinity') > step\n"
-        "  AND last_seen >= $__timeFrom() AND first_seen <= $__timeTo()\n"
-        f"WHERE {condition}\n"
+        f"  AND {SEEN}\nWHERE {condition}\n"
         "GROUP BY 1, 2\nORDER BY 1, 2"
     )
     return lines(

@@ -8,10 +8,11 @@ from typing import Final
 from deploy.dashboards.choices import cluster, software
 from deploy.dashboards.findings import OF_CHOSEN, findings, findings_over_time
 from deploy.dashboards.grafana import Dashboard
-from deploy.dashboards.panels import column, lines, link_to_client, number, rows
+from deploy.dashboards.panels import Panel, column, lines, link_to_client, number, rows
 from deploy.dashboards.queries import Sql
 from deploy.dashboards.sql import (
     BY_FLEET,
+    SEEN,
     Source,
     chosen,
     name_of_software,
@@ -21,7 +22,7 @@ from deploy.dashboards.sql import (
     per_second,
 )
 
-__all__ = ["fleet"]
+__all__ = ["clients_by_version", "fleet"]
 
 _CHOSEN: Final = chosen(BY_FLEET)
 _FLEET: Final = Source(view="fleet", condition=_CHOSEN)
@@ -41,14 +42,14 @@ def fleet() -> Dashboard:
         "Now",
         number(
             "Live clients",
-            "Client instances that pushed within three of their push intervals and did not say goodbye.",
+            "Client instances that pushed within three of their push intervals and sent no terminating push.",
             "short",
             _count("state = 'live'"),
         ),
         number(
             "Silent clients",
-            "Client instances that pushed in this time, did not say goodbye, and have pushed nothing for "
-            "three push intervals: killed, cut off, or stuck.",
+            "Client instances that pushed in this time, sent no terminating push, and have pushed nothing "
+            "for three push intervals: killed, cut off, or stuck.",
             "short",
             _count("state = 'silent' AND last_seen >= $__timeFrom()"),
             warn_from=1,
@@ -91,13 +92,7 @@ def fleet() -> Dashboard:
     )
     board.row(
         "Clients over time",
-        lines(
-            "Clients by software and version",
-            f"`{_CLIENTS}`: client instances, each until its goodbye or three push intervals of silence.",
-            "short",
-            [_ordered(per_bucket(_rolled_up(_CLIENTS, _VERSION)))],
-            stacked=True,
-        ),
+        clients_by_version(),
         lines(
             "Pushes per second by software",
             f"`{_PUSHES}`: pushes that were taken, each counted once however often it was delivered.",
@@ -112,14 +107,13 @@ def fleet() -> Dashboard:
         findings_over_time(OF_CHOSEN),
         rows(
             "Silent clients",
-            "Client instances that stopped pushing without goodbye in this time, the latest first.",
+            "Client instances that fell silent without a terminating push in this time, the latest first.",
             [
                 Sql(
                     "SELECT client_id, client_instance_id, client_software_name, client_software_version,\n"
                     "  client_source_address, cluster_id, last_seen, push_interval_ms\n"
                     "FROM telemetry.client\n"
-                    "WHERE state = 'silent' AND last_seen >= $__timeFrom() AND first_seen <= $__timeTo()\n"
-                    f"  AND {_CHOSEN}\n"
+                    f"WHERE state = 'silent' AND {SEEN}\n  AND {_CHOSEN}\n"
                     "ORDER BY last_seen DESC LIMIT 200",
                     over_time=False,
                 )
@@ -138,6 +132,23 @@ def fleet() -> Dashboard:
         ),
     )
     return board
+
+
+def clients_by_version(*, width: int = 12) -> Panel:
+    """Client instances over time by software and version, of the chosen clusters and software.
+
+    Args:
+        width: In 24ths of the window.
+    """
+    return lines(
+        "Clients by software and version",
+        f"`{_CLIENTS}`: client instances, each until its terminating push or three push intervals of "
+        "silence.",
+        "short",
+        [_ordered(per_bucket(_rolled_up(_CLIENTS, _VERSION)))],
+        width=width,
+        stacked=True,
+    )
 
 
 def _rolled_up(metric: str, series: str) -> str:

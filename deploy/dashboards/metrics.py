@@ -17,31 +17,25 @@ from deploy.dashboards.sql import (
     BY_FLEET,
     GRAINS,
     MANY_GRAINS,
-    RANGE_GRAINS,
     Source,
     as_they_are,
-    buckets,
     chosen,
     either,
     everybody,
     name_of_software,
     of_metrics,
+    over_range,
     over_time,
     per_bucket,
     per_second,
     quantiles,
     quoted,
-    seconds,
     union,
-    whole,
 )
 from deploy.dashboards.units import unit_of
 from receiver.catalogue import CATALOGUE, Combination, StandardMetric
 
 __all__ = [
-    "FILTERED",
-    "SOURCES",
-    "UNFILTERED",
     "metric_lines",
     "spread_lines",
     "standard",
@@ -49,12 +43,12 @@ __all__ = [
     "total",
 ]
 
-UNFILTERED: Final = f"{everybody(list(BY_CLIENT))} AND {chosen(BY_FLEET)}"
-FILTERED: Final = f"NOT {everybody(list(BY_CLIENT))} AND {chosen(BY_FLEET | BY_CLIENT)}"
+_UNFILTERED: Final = f"{everybody(list(BY_CLIENT))} AND {chosen(BY_FLEET)}"
+_FILTERED: Final = f"NOT {everybody(list(BY_CLIENT))} AND {chosen(BY_FLEET | BY_CLIENT)}"
 #: The views to read, each with the condition under which it is the one; a principal or group may be of many.
-SOURCES: Final = (
-    Source(view="fleet", condition=UNFILTERED),
-    Source(view="metric", condition=FILTERED, grains=either(everybody(["client_id"]), MANY_GRAINS, GRAINS)),
+_SOURCES: Final = (
+    Source(view="fleet", condition=_UNFILTERED),
+    Source(view="metric", condition=_FILTERED, grains=either(everybody(["client_id"]), MANY_GRAINS, GRAINS)),
 )
 
 _SENDING: Final = "unnest(ARRAY[${sending:sqlstring}]::text[]) AS sending (client_software_name)"
@@ -111,12 +105,14 @@ def spread_lines(
     mean = over_time(
         series="'mean'",
         value="sum(sum) / nullif(sum(points), 0)",
-        sources=of_metrics([metrics[0].name], SOURCES),
+        sources=of_metrics([metrics[0].name], _SOURCES),
     )
-    extreme = over_time(series="'maximum'", value="max(max)", sources=of_metrics([metrics[-1].name], SOURCES))
+    extreme = over_time(
+        series="'maximum'", value="max(max)", sources=of_metrics([metrics[-1].name], _SOURCES)
+    )
     query = union(
         [
-            quantiles(metric=metrics[0].name, shares=_SHARES, condition=UNFILTERED),
+            quantiles(metric=metrics[0].name, shares=_SHARES, condition=_UNFILTERED),
             as_they_are(mean),
             as_they_are(extreme),
             _not_sent(metrics),
@@ -138,21 +134,11 @@ def total(title: str, name: str, *, width: int = 4, warn_from: float | None = No
     """
     metric = standard(name)
     unit, factor = unit_of(metric)
-    aggregate = "max(max)" if metric.combines is Combination.MAX else "sum(sum)"
-    found = union(
-        [
-            f"SELECT {aggregate} AS value, {buckets(grain)} AS buckets, {seconds(grain)} AS seconds\n"
-            f"FROM telemetry.{source.view}_{grain.name}\n"
-            f"WHERE {grain.when} AND $__timeFilter(bucket) AND {whole(grain)}\n"
-            f"  AND metric = '{metric.name}' AND {source.condition}"
-            for source in SOURCES
-            for grain in RANGE_GRAINS
-        ]
-    )
+    found = over_range(by=[], sources=of_metrics([metric.name], _SOURCES))
     value = {
-        Combination.SUM: f"max(value * {factor!r} / seconds)",
-        Combination.MAX: "max(value)",
-    }.get(metric.combines, "max(value / buckets)")
+        Combination.SUM: f"max(added * {factor!r} / seconds)",
+        Combination.MAX: "max(most)",
+    }.get(metric.combines, "max(added / buckets)")
     query = (
         f"SELECT CASE WHEN {_sent_by_some(metric)} THEN {value} ELSE 'NaN' END AS value\n"
         f"FROM (\n{found}\n) AS found"
@@ -212,7 +198,7 @@ def support(names: Sequence[str]) -> Panel:
 
 def _combined(metric: StandardMetric) -> str:
     _, factor = unit_of(metric)
-    sources = of_metrics([metric.name], SOURCES)
+    sources = of_metrics([metric.name], _SOURCES)
     if metric.combines is Combination.MAX:
         extremes = over_time(series=name_of_software, value="max(max)", sources=sources)
         return as_they_are(extremes)

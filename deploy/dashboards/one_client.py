@@ -16,18 +16,17 @@ from deploy.dashboards.queries import Sql
 from deploy.dashboards.sql import (
     BUCKETS,
     GRAINS,
-    RANGE_GRAINS,
+    SEEN,
     SLOT,
     TIME,
     Source,
     as_they_are,
-    buckets,
     chosen,
     held,
+    over_range,
     over_time,
     per_second,
     quoted,
-    seconds,
     union,
     whole,
 )
@@ -50,6 +49,16 @@ _SIGNS: Final = tuple(
     for name in ("connection.creation.total", "node.request.latency.avg")
 )
 _SHORT_ID: Final = "left(client_instance_id, 8)"
+#: Those of the client id, of its groups, and of its versions.
+_FINDINGS: Final = (
+    f"{_CLUSTER}\n"
+    "  AND (client_id = ${client:sqlstring} OR client_id IS NULL AND client_instance_id IS NULL AND (\n"
+    "    (coalesce(cluster_id, ''), group_id) IN (\n"
+    f"      SELECT coalesce(cluster_id, ''), group_id FROM telemetry.client WHERE {_CLIENT} AND {SEEN})\n"
+    "    OR (coalesce(cluster_id, ''), client_software_name, client_software_version) IN (\n"
+    "      SELECT coalesce(cluster_id, ''), client_software_name, client_software_version\n"
+    f"      FROM telemetry.client WHERE {_CLIENT} AND {SEEN})))"
+)
 _ALL_METRICS: Final = "SELECT DISTINCT metric FROM telemetry.metric_1d"
 
 
@@ -68,8 +77,7 @@ def one_client() -> Dashboard:
             "Client id",
             "The client id to look at",
             "SELECT DISTINCT client_id FROM telemetry.client\n"
-            "WHERE client_id IS NOT NULL AND last_seen >= $__timeFrom() AND first_seen <= $__timeTo()\n"
-            f"  AND {_CLUSTER}\nORDER BY 1 LIMIT 5000",
+            f"WHERE client_id IS NOT NULL AND {SEEN}\n  AND {_CLUSTER}\nORDER BY 1 LIMIT 5000",
             several=False,
         ),
         choice(
@@ -77,7 +85,7 @@ def one_client() -> Dashboard:
             "Instance",
             "Instances of it: one for each time that a client was started",
             "SELECT client_instance_id FROM telemetry.client\n"
-            f"WHERE last_seen >= $__timeFrom() AND first_seen <= $__timeTo() AND {_CLIENT}\n"
+            f"WHERE {SEEN} AND {_CLIENT}\n"
             "ORDER BY last_seen DESC LIMIT 1000",
         ),
         choice(
@@ -89,7 +97,7 @@ def one_client() -> Dashboard:
             several=False,
         ),
     ).resolution()
-    board.row("Who it is", _instances(), _versions_and_addresses(), findings("Findings", _CLIENT, height=7))
+    board.row("Who it is", _instances(), _versions_and_addresses(), findings("Findings", _FINDINGS, height=7))
     board.row(
         "What its instances do",
         _per_minute(
@@ -136,7 +144,8 @@ def one_client() -> Dashboard:
 def _instances() -> Panel:
     return rows(
         "Instances",
-        "The client's instances in this time. *silent*: no push for three push intervals, and no goodbye.",
+        "The client's instances in this time. *silent*: no push for three push intervals, and no terminating "
+        "push.",
         [
             Sql(
                 "SELECT client_instance_id, state, client_software_name, client_software_version,\n"
@@ -144,8 +153,7 @@ def _instances() -> Panel:
                 "  client_rack, broker_id, cluster_id, first_seen, last_seen, terminated_at, "
                 "push_interval_ms\n"
                 "FROM telemetry.client\n"
-                "WHERE last_seen >= $__timeFrom() AND first_seen <= $__timeTo()\n"
-                f"  AND {_INSTANCE}\nORDER BY last_seen DESC LIMIT 500",
+                f"WHERE {SEEN}\n  AND {_INSTANCE}\nORDER BY last_seen DESC LIMIT 500",
                 over_time=False,
             )
         ],
@@ -164,7 +172,7 @@ def _instances() -> Panel:
             "cluster_id": column("Cluster"),
             "first_seen": column("First push", "dateTimeAsIso"),
             "last_seen": column("Last push", "dateTimeAsIso"),
-            "terminated_at": column("Said goodbye", "dateTimeAsIso"),
+            "terminated_at": column("Terminated at", "dateTimeAsIso"),
             "push_interval_ms": column("Push interval", "ms"),
         },
         height=7,
@@ -202,16 +210,7 @@ def _versions_and_addresses() -> Panel:
 
 
 def _every_metric() -> Panel:
-    found = union(
-        [
-            "SELECT metric, sum(sum) AS added, sum(points) AS points, min(min) AS least, max(max) AS most,\n"
-            f"  {buckets(grain)} AS buckets, {seconds(grain)} AS seconds\n"
-            f"FROM telemetry.metric_{grain.name}\n"
-            f"WHERE {grain.when} AND $__timeFilter(bucket) AND {whole(grain)} AND {_CLIENT}\n"
-            "GROUP BY 1"
-            for grain in RANGE_GRAINS
-        ]
-    )
+    found = over_range(by=["metric"], sources=[Source(view="metric", condition=_CLIENT)])
     query = (
         f"WITH found AS (\n{found}\n), kinds AS (\n"
         "  SELECT DISTINCT s.client FROM telemetry.client LEFT JOIN telemetry.software s\n"

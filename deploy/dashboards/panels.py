@@ -17,11 +17,10 @@ from grafana_foundation_sdk.models import text as text_models
 
 from deploy.dashboards.queries import POSTGRES
 
-__all__ = ["NOT_SENT", "Panel", "column", "lines", "link_to_client", "note", "number", "rows"]
+__all__ = ["Panel", "column", "lines", "link", "link_to_client", "note", "number", "rows"]
 
-#: What a panel says of a metric that the clients in view have not got.
-NOT_SENT: Final = "not sent by these clients"
-#: The same in a cell.
+#: What a number says of a metric that the clients in view have not got, and a cell.
+_NOT_SENT_BY_THESE: Final = "not sent by these clients"
 _NOT_SENT: Final = "not sent"
 
 _NO_DATA: Final = "no data"
@@ -147,7 +146,7 @@ def number(
         .thresholds(dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps))
         .mappings(
             [
-                _special(models.SpecialValueMatch.NA_N, NOT_SENT),
+                _special(models.SpecialValueMatch.NA_N, _NOT_SENT_BY_THESE),
                 _special(models.SpecialValueMatch.NULL, _NO_DATA),
             ]
         )
@@ -215,7 +214,7 @@ def column(
         heading: What stands above it.
         unit: Grafana's id of its unit; None for words, where nothing is a dash and no lack of data.
         width: In pixels, at least what the heading needs.
-        links: Where its cells lead, see :func:`link_to_client`.
+        links: Where its cells lead, see :func:`link`.
         colours: Colours of cells by their text.
         hidden: Whether it is only for the rows' order.
     """
@@ -243,17 +242,25 @@ def column(
     return properties
 
 
-def link_to_client(field: str = "client_id") -> list[dict[str, object]]:
-    """The link from a client id in a table to its own dashboard.
+def link_to_client() -> list[dict[str, object]]:
+    """The link from a client id in a table, in the column ``client_id``, to its own dashboard."""
+    return link("client_id", "kct-one-client", "client", title="One client")
+
+
+def link(field: str, uid: str, variable: str, *, title: str = "Look at it alone") -> list[dict[str, object]]:
+    """The link from a cell of a table to a dashboard where what is in it is chosen.
 
     Args:
-        field: The column with the client id.
+        field: The column.
+        uid: The dashboard's.
+        variable: The dashboard's variable that takes it.
+        title: What the link says.
     """
     url = (
-        f"/d/kct-one-client?${{__url_time_range}}&${{postgres:queryparam}}&${{cluster:queryparam}}"
-        f"&var-client=${{__data.fields.{field}:percentencode}}"
+        f"/d/{uid}?${{__url_time_range}}&${{postgres:queryparam}}&${{cluster:queryparam}}"
+        f"&var-{variable}=${{__data.fields.{field}:percentencode}}"
     )
-    return [{"title": "One client", "url": url, "targetBlank": False}]
+    return [{"title": title, "url": url, "targetBlank": False}]
 
 
 def note(title: str, markdown: str, *, width: int = 24, height: int = 4) -> Panel:

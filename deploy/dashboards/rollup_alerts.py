@@ -89,7 +89,8 @@ _SQL: Final = (
             severity=severity,
             summary=f"{title}: "
             "{{ .Labels.client_id }} {{ .Labels.group_id }} {{ .Labels.software }} {{ .Labels.cluster_id }}",
-            description=f"{meaning} The dashboards Fleet and One client have the evidence.",
+            description=f"{meaning} The dashboard Fleet has the evidence, and so has One client of "
+            "each client that it is about.",
         )
         for kind, (severity, title, meaning) in _FINDINGS.items()
         for severities in ["'critical'" if severity == "critical" else "'warning', 'critical'"]

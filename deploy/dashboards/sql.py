@@ -21,24 +21,23 @@ __all__ = [
     "BY_FLEET",
     "GRAINS",
     "MANY_GRAINS",
-    "RANGE_GRAINS",
+    "SEEN",
     "SLOT",
     "TIME",
     "Source",
     "as_they_are",
-    "buckets",
     "chosen",
     "either",
     "everybody",
     "held",
     "name_of_software",
     "of_metrics",
+    "over_range",
     "over_time",
     "per_bucket",
     "per_second",
     "quantiles",
     "quoted",
-    "seconds",
     "union",
     "whole",
 ]
@@ -116,6 +115,9 @@ TIME: Final = "$__timeGroupAlias(slot, $__interval, NULL)"
 #: How many buckets a step has of which rows are shown: each is a mean over its own minutes already.
 BUCKETS: Final = f"greatest(1, floor((seconds + base - least(base, {_ENOUGH_S})) / base))"
 
+#: The condition that a client or finding was there at any time of the range.
+SEEN: Final = "last_seen >= $__timeFrom() AND first_seen <= $__timeTo()"
+
 #: Dimensions that a dashboard's variables choose, by the variable's name.
 BY_FLEET: Final = {"cluster": "cluster_id", "software": "client_software_name"}
 BY_CLIENT: Final = {"principal": "principal", "group": "group_id", "client_id": "client_id"}
@@ -130,23 +132,6 @@ def either(condition: str, some: Sequence[Grain], others: Sequence[Grain]) -> tu
         replace(one, when=f"CASE WHEN {condition} THEN {one.when}\n  ELSE {other.when} END")
         for one, other in zip(some, others, strict=True)
     )
-
-
-def buckets(grain: Grain) -> str:
-    """How many buckets there are from the first to the last of a group's rows, as an aggregate."""
-    return f"extract(epoch FROM max(bucket) - min(bucket)) / {grain.seconds} + 1"
-
-
-def seconds(grain: Grain) -> str:
-    """How much time a total of a group's rows is of, as an aggregate.
-
-    Minutes without a push belong to it as well; an hour or day may not be over.
-    """
-    now = f"extract(epoch FROM {_WHOLE_UNTIL})"
-    if grain.seconds == 60:
-        return f"greatest(60, least($__to / 1000, {now}) - $__from / 1000)"
-    end = f"least(extract(epoch FROM max(bucket)) + {grain.seconds}, {now})"
-    return f"greatest(60, {end} - extract(epoch FROM min(bucket)))"
 
 
 def whole(grain: Grain) -> str:
@@ -205,6 +190,33 @@ def over_time(*, series: str, value: str, sources: Sequence[Source]) -> str:
             "  GROUP BY 1, 2\n) AS slots"
             for source in sources
             for grain in source.grains
+        ]
+    )
+
+
+def over_range(*, by: Sequence[str], sources: Sequence[Source]) -> str:
+    """Rows (by..., added, points, least, most, buckets, seconds) out of the whole range.
+
+    ``buckets`` are how many there are from the first to the last of a group's rows, ``seconds`` how much time
+    their total is of. PostgreSQL leaves out the columns that a query doesn't ask for.
+
+    Args:
+        by: The columns of a group; none for one row of each source.
+        sources: Which rows; of which grain, the range alone says.
+    """
+    grouped = f"\nGROUP BY {', '.join(by)}" if by else ""
+    columns = "".join(f"{column}, " for column in by)
+    return union(
+        [
+            f"SELECT {columns}sum(sum) AS added, sum(points) AS points,\n"
+            "  min(min) AS least, max(max) AS most,\n"
+            f"  extract(epoch FROM max(bucket) - min(bucket)) / {grain.seconds} + 1 AS buckets,\n"
+            f"  {_seconds(grain)} AS seconds\n"
+            f"FROM telemetry.{source.view}_{grain.name}\n"
+            f"WHERE {grain.when} AND $__timeFilter(bucket) AND {whole(grain)}\n"
+            f"  AND {source.condition}{grouped}"
+            for source in sources
+            for grain in RANGE_GRAINS
         ]
     )
 
@@ -290,3 +302,12 @@ def quantiles(*, metric: str, shares: dict[str, float], condition: str) -> str:
         f"CROSS JOIN (VALUES {wanted}) AS wanted (name, share)\n"
         "GROUP BY 1, 2, 3"
     )
+
+
+def _seconds(grain: Grain) -> str:
+    # Minutes without a push belong to it as well; an hour or day may not be over.
+    now = f"extract(epoch FROM {_WHOLE_UNTIL})"
+    if grain.seconds == 60:
+        return f"greatest(60, least($__to / 1000, {now}) - $__from / 1000)"
+    end = f"least(extract(epoch FROM max(bucket)) + {grain.seconds}, {now})"
+    return f"greatest(60, {end} - extract(epoch FROM min(bucket)))"

@@ -9,7 +9,7 @@ from typing import Final
 from deploy.dashboards.choices import client_variables
 from deploy.dashboards.grafana import Dashboard, choice
 from deploy.dashboards.metrics import standard
-from deploy.dashboards.panels import Panel, column, lines, rows
+from deploy.dashboards.panels import Panel, column, lines, link, link_to_client, rows
 from deploy.dashboards.queries import Sql
 from deploy.dashboards.sql import (
     BY_CLIENT,
@@ -17,19 +17,17 @@ from deploy.dashboards.sql import (
     GRAINS,
     MANY_GRAINS,
     RANGE_GRAINS,
+    SEEN,
     Source,
     as_they_are,
-    buckets,
     chosen,
     either,
     everybody,
     of_metrics,
+    over_range,
     over_time,
     per_second,
     quoted,
-    seconds,
-    union,
-    whole,
 )
 from deploy.dashboards.units import unit_of
 
@@ -89,18 +87,18 @@ def topics_and_groups() -> Dashboard:
         _top(
             "Records that failed by topic", _FAILED, "topic", f"The {_TOP} topics with the most. {_ONLY_JAVA}"
         ),
-        _worst("Most records behind by topic", _LAG, "topic", f"Of the worst partition. {_ONLY_JAVA}"),
+        _worst("Records lag, maximum, by topic", _LAG, "topic", f"Of the worst partition. {_ONLY_JAVA}"),
     )
     board.row(
         "Groups",
         _groups(),
         _top("Records consumed by group", _CONSUMED, "group_id", "Java clients alone count records."),
-        _worst("Most records behind by group", _LAG, "group_id", "Of the worst partition of any member."),
+        _worst("Records lag, maximum, by group", _LAG, "group_id", "Of the worst partition of any member."),
         _top(
             "Rebalances by group",
             _REBALANCES,
             "group_id",
-            "Rebalances of all members added up; librdkafka does not count them.",
+            "Each member counts its own: divide by members. librdkafka does not count them.",
             width=24,
         ),
         _members(),
@@ -113,14 +111,14 @@ def _topics() -> Panel:
         "sent": _SENT, "sent_bytes": _SENT_BYTES, "failed": _FAILED, "retried": _RETRIED,
         "consumed": _CONSUMED, "consumed_bytes": _CONSUMED_BYTES,
     }  # fmt: skip
-    found = _found("topic", "topic", [*metrics.values(), _LAG], _TOPICS)
+    found = _found("topic", [*metrics.values(), _LAG])
     cells = ",\n  ".join(f"{_rate(metric)} AS {name}" for name, metric in metrics.items())
     query = (
-        f"SELECT topic,\n  {cells},\n  max(most) FILTER (WHERE metric = '{_LAG}') AS behind\n"
+        f"SELECT topic,\n  {cells},\n  max(most) FILTER (WHERE metric = '{_LAG}') AS lag_max\n"
         f"FROM (\n{found}\n) AS found\nGROUP BY topic\n"
         "ORDER BY sent DESC NULLS LAST, consumed DESC NULLS LAST, topic LIMIT 200"
     )
-    shown = {"topic": column("Topic", width=260, links=[_link("topic", "kct-topics-and-groups", "topic")])}
+    shown = {"topic": column("Topic", width=260, links=link("topic", "kct-topics-and-groups", "topic"))}
     for name in metrics:
         shown[name] = column(
             name.replace("_", " ").capitalize(), "binBps" if "bytes" in name else "count:records/s"
@@ -129,19 +127,16 @@ def _topics() -> Panel:
         "Topics",
         f"What clients tell of topics, per second, the most first. {_ONLY_JAVA} An empty cell: nothing came.",
         [Sql(query, over_time=False)],
-        {**shown, "behind": column("Most behind", "short")},
+        {**shown, "lag_max": column("Records lag, maximum", "short")},
     )
 
 
 def _groups() -> Panel:
-    found = _found(
-        "metric", "group_id", [_CONSUMED, _CONSUMED_BYTES, _LAG, _ASSIGNED, _REBALANCES, _IDLE],
-        f"group_id IS NOT NULL AND {_CLIENTS}",
-    )  # fmt: skip
+    found = _found("group_id", [_CONSUMED, _CONSUMED_BYTES, _LAG, _ASSIGNED, _REBALANCES, _IDLE])
     query = (
         "SELECT group_id, members, versions,\n"
         f"  {_rate(_CONSUMED)} AS consumed,\n  {_rate(_CONSUMED_BYTES)} AS consumed_bytes,\n"
-        f"  max(most) FILTER (WHERE metric = '{_LAG}') AS behind,\n"
+        f"  max(most) FILTER (WHERE metric = '{_LAG}') AS lag_max,\n"
         f"  max(added / buckets) FILTER (WHERE metric = '{_ASSIGNED}') AS partitions,\n"
         f"  {_rate(_REBALANCES)} * 3600 AS rebalances,\n"
         f"  max(added / nullif(points, 0)) FILTER (WHERE metric = '{_IDLE}') AS idle\n"
@@ -156,18 +151,18 @@ def _groups() -> Panel:
     )
     return rows(
         "Groups",
-        "Consumer groups with their live members. An empty cell: nothing came, as from clients that have no "
-        "such metric.",
+        "Consumer groups with their live members. Each member counts each rebalance of its group: divide by "
+        "members. An empty cell: nothing came, as from clients that have no such metric.",
         [Sql(query, over_time=False)],
         {
-            "group_id": column("Group", width=180, links=[_link("group_id", "kct-consumers", "group")]),
+            "group_id": column("Group", width=180, links=link("group_id", "kct-consumers", "group")),
             "members": column("Live members", "short"),
             "versions": column("Versions", width=220),
             "consumed": column("Records", "count:records/s"),
             "consumed_bytes": column("Bytes", "binBps"),
-            "behind": column("Most behind", "short"),
+            "lag_max": column("Records lag, maximum", "short"),
             "partitions": column("Partitions", "short"),
-            "rebalances": column("Rebalances an hour", "short"),
+            "rebalances": column("Rebalances an hour, all members", "short"),
             "idle": column("Poll idle ratio", "percentunit"),
         },
     )
@@ -182,14 +177,13 @@ def _members() -> Panel:
                 "SELECT group_id, client_id, client_instance_id, group_instance_id, state,\n"
                 "  client_software_name, client_software_version, client_source_address, last_seen\n"
                 "FROM telemetry.client\n"
-                "WHERE group_id IS NOT NULL AND last_seen >= $__timeFrom() AND first_seen <= $__timeTo()\n"
-                f"  AND {_CLIENTS}\nORDER BY last_seen DESC LIMIT 200",
+                f"WHERE group_id IS NOT NULL AND {SEEN}\n  AND {_CLIENTS}\nORDER BY last_seen DESC LIMIT 200",
                 over_time=False,
             )
         ],
         {
             "group_id": column("Group"),
-            "client_id": column("Client id", links=[_link("client_id", "kct-one-client", "client")]),
+            "client_id": column("Client id", links=link_to_client()),
             "client_instance_id": column("Instance"),
             "group_instance_id": column("Static member"),
             "state": column("State", colours={"live": "green", "silent": "orange", "left": "text"}),
@@ -202,17 +196,8 @@ def _members() -> Panel:
     )
 
 
-def _found(view: str, by: str, metrics: Sequence[str], condition: str) -> str:
-    return union(
-        [
-            f"SELECT {by}, metric, sum(sum) AS added, sum(points) AS points, max(max) AS most,\n"
-            f"  {buckets(grain)} AS buckets, {seconds(grain)} AS seconds\n"
-            f"FROM telemetry.{view}_{grain.name}\n"
-            f"WHERE {grain.when} AND $__timeFilter(bucket) AND {whole(grain)}\n"
-            f"  AND metric IN ({quoted(metrics)}) AND {condition}\nGROUP BY 1, 2"
-            for grain in RANGE_GRAINS
-        ]
-    )
+def _found(by: str, metrics: Sequence[str]) -> str:
+    return over_range(by=[by, "metric"], sources=of_metrics(metrics, [_BY[by]]))
 
 
 def _rate(metric: str) -> str:
@@ -238,11 +223,3 @@ def _most(title: str, metric: str, series: str, description: str, width: int) ->
     )
     unit, _ = unit_of(standard(metric.removeprefix(_PREFIX)))
     return lines(title, f"`{metric}`: {description}", unit, [Sql(query, over_time=True)], width=width)
-
-
-def _link(field: str, uid: str, variable: str) -> dict[str, object]:
-    url = (
-        f"/d/{uid}?${{__url_time_range}}&${{postgres:queryparam}}&${{cluster:queryparam}}"
-        f"&var-{variable}=${{__data.fields.{field}:percentencode}}"
-    )
-    return {"title": "Look at it alone", "url": url, "targetBlank": False}

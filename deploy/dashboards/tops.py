@@ -9,17 +9,7 @@ from typing import Final
 from deploy.dashboards.metrics import standard
 from deploy.dashboards.panels import Panel, column, link_to_client, rows
 from deploy.dashboards.queries import Sql
-from deploy.dashboards.sql import (
-    BY_CLIENT,
-    BY_FLEET,
-    RANGE_GRAINS,
-    buckets,
-    chosen,
-    quoted,
-    seconds,
-    union,
-    whole,
-)
+from deploy.dashboards.sql import BY_CLIENT, BY_FLEET, Source, chosen, of_metrics, over_range, quoted
 from deploy.dashboards.units import unit_of
 from receiver.catalogue import Combination, StandardMetric
 
@@ -38,17 +28,10 @@ def top_clients(title: str, columns: dict[str, str]) -> Panel:
         columns: The metrics, without ``org.apache.kafka.``, by column.
     """
     metrics = {name: standard(metric) for name, metric in columns.items()}
-    names = quoted([metric.name for metric in metrics.values()])
-    found = union(
-        [
-            "SELECT client_id, client_software_name, metric, sum(sum) AS added, sum(points) AS points,\n"
-            f"  max(max) AS most, {buckets(grain)} AS buckets, {seconds(grain)} AS seconds\n"
-            f"FROM telemetry.metric_{grain.name}\n"
-            f"WHERE {grain.when} AND $__timeFilter(bucket) AND {whole(grain)} AND metric IN ({names})\n"
-            f"  AND {chosen(BY_FLEET | BY_CLIENT)}\n"
-            "GROUP BY 1, 2, 3"
-            for grain in RANGE_GRAINS
-        ]
+    clients = Source(view="metric", condition=chosen(BY_FLEET | BY_CLIENT))
+    found = over_range(
+        by=["client_id", "client_software_name", "metric"],
+        sources=of_metrics([metric.name for metric in metrics.values()], [clients]),
     )
     cells = ",\n  ".join(f"{_cell(metric)} AS {name}" for name, metric in metrics.items())
     query = (

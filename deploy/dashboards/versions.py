@@ -9,25 +9,17 @@ from grafana_foundation_sdk.models.dashboard import DataTransformerConfig
 
 from deploy.dashboards.choices import cluster, sending, software
 from deploy.dashboards.findings import OF_CHOSEN, SEVERITY_COLOURS, findings
+from deploy.dashboards.fleet import clients_by_version
 from deploy.dashboards.grafana import Dashboard
 from deploy.dashboards.metrics import support
 from deploy.dashboards.panels import Panel, column, lines, link_to_client, note, rows
 from deploy.dashboards.queries import PROMETHEUS, Sql, promql
-from deploy.dashboards.sql import (
-    BY_FLEET,
-    Source,
-    chosen,
-    name_of_software,
-    of_metrics,
-    over_time,
-    per_bucket,
-)
+from deploy.dashboards.sql import BY_FLEET, SEEN, chosen
 from receiver.catalogue import CATALOGUE
 
 __all__ = ["versions"]
 
 _CHOSEN: Final = chosen(BY_FLEET)
-_CLIENTS: Final = "kafka.client.telemetry.clients"
 #: The oldest versions that KIP-896 counts on to speak what Kafka 4.0 left of the protocol.
 _KAFKA_4: Final = {
     "apache-kafka-java": (2, 1),
@@ -66,7 +58,7 @@ def versions() -> Dashboard:
     board.row(
         "Versions that push",
         _table(),
-        _over_time(),
+        clients_by_version(width=24),
         _who(),
     )
     board.row(
@@ -140,8 +132,7 @@ def _table() -> Panel:
         "    count(DISTINCT client_id)::float8 AS client_ids,\n"
         "    count(DISTINCT principal)::float8 AS principals, max(last_seen) AS last_seen\n"
         "  FROM telemetry.client\n"
-        "  WHERE last_seen >= $__timeFrom() AND first_seen <= $__timeTo()\n"
-        f"    AND {_CHOSEN}\n"
+        f"  WHERE {SEEN}\n    AND {_CHOSEN}\n"
         "  GROUP BY 1, 2\n"
         ") AS v\n"
         f"LEFT JOIN (VALUES {oldest}) AS oldest (client_software_name, numbers)\n"
@@ -182,29 +173,12 @@ def _table() -> Panel:
     )
 
 
-def _over_time() -> Panel:
-    found = over_time(
-        series=f"{name_of_software} || ' ' || coalesce(client_software_version, '')",
-        value="sum(sum)",
-        sources=of_metrics([_CLIENTS], [Source(view="fleet", condition=_CHOSEN)]),
-    )
-    return lines(
-        "Clients by version",
-        f"`{_CLIENTS}`: how far an upgrade has come.",
-        "short",
-        [Sql(f"{per_bucket(found)}\nORDER BY 1, 2", over_time=True)],
-        width=24,
-        stacked=True,
-    )
-
-
 def _who() -> Panel:
     query = (
         "SELECT client_software_name, client_software_version, client_id, principal,\n"
         "  count(*)::float8 AS instances, max(last_seen) AS last_seen\n"
         "FROM telemetry.client\n"
-        "WHERE last_seen >= $__timeFrom() AND first_seen <= $__timeTo()\n"
-        f"  AND {_CHOSEN}\n"
+        f"WHERE {SEEN}\n  AND {_CHOSEN}\n"
         "GROUP BY 1, 2, 3, 4\n"
         f"ORDER BY 1, {_numbers('client_software_version')} NULLS FIRST, 3, 4\nLIMIT 500"
     )

@@ -1,14 +1,17 @@
-"""Grafana's alert rules, over findings as the roll-up writes them: each finds its kind."""
+"""Grafana's alert rules over findings as the roll-up writes them, and the dashboard that they lead to."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+import psycopg
 import yaml
 
 from deploy.dashboards.written import CHART
 from tests.integration.rollup.findings.fleet import NOW, Fleet, minutes, peers
+from tests.testbed.dashboard_queries import DASHBOARDS
+from tests.testbed.grafana_sql import TimeRange, Variable, expand
 
 RULES: dict[str, str] = {
     kind: sql
@@ -22,7 +25,7 @@ RULES: dict[str, str] = {
 def everything_wrong(fleet: Fleet) -> None:
     """Make one finding of each kind, as bad as it can be."""
     steady: dict[str, Any] = {"connections_created": 1.0, "request_latency_ms_sum": 10.0}
-    bad = {
+    bad: dict[str, Any] = {
         "connections_created": 100.0,
         "request_latency_ms_sum": 5000.0,
         "throttle_ms_max": 5000.0,
@@ -63,3 +66,32 @@ def test_an_alert_says_whom_it_is_about(fleet: Fleet) -> None:
         "poll_bound": {"cluster_id": "c1", "group_id": "g"},
         "known_bad_version": {"cluster_id": "c1", "software": java},
     }
+
+
+def on_one_client(fleet: Fleet, client_id: str) -> set[str]:
+    """The kinds of finding that the dashboard *One client* shows of a client id."""
+    (sql,) = (
+        panel["targets"][0]["rawSql"]
+        for panel in DASHBOARDS["one-client"]["panels"]
+        if panel["title"] == "Findings"
+    )
+    asked = expand(
+        sql,
+        window=TimeRange(start=NOW - minutes(60), end=NOW),
+        interval=60,
+        variables=[
+            Variable(name="client", values=(client_id,)),
+            Variable(name="cluster", values=(), several=True, all_value="NULL", all_chosen=True),
+        ],
+    )
+    return {row["kind"] for row in psycopg.RawCursor(fleet.connection).execute(asked.encode())}
+
+
+def test_the_dashboard_of_a_client_has_the_findings_of_its_group_and_version_too(fleet: Fleet) -> None:
+    everything_wrong(fleet)
+    fleet.client("elsewhere", cluster_id="c2", group_id="g")
+    fleet.look()
+    assert on_one_client(fleet, "bad") == RULES.keys() | {"old_version"}
+    assert on_one_client(fleet, "peer-0") == {"rebalance_storm", "poll_bound"}
+    assert on_one_client(fleet, "silent") == {"silent"}
+    assert on_one_client(fleet, "elsewhere") == set()
