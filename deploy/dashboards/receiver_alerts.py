@@ -34,6 +34,27 @@ class _PrometheusRule:
     description: str
 
 
+def _grew(counter: str, minutes: int, *by: str) -> str:
+    """PromQL that finds a counter that grew within some minutes, if only once.
+
+    ``increase`` sees no step from no series to 1, as the first event of its labels makes it. So these grew
+    too: a series with fewer samples than ``kafka_telemetry_ready``, which is in every scrape, and what a
+    process counted that is younger than that. A hole in the scrapes makes nothing new of what is old.
+
+    Args:
+        counter: The counter.
+        minutes: How far back to look.
+        by: Labels by which it is told, beside job and instance.
+    """
+    return (
+        f"sum by ({', '.join(('job', 'instance', *by))}) (increase({counter}[{minutes}m]) > 0 "
+        f"or {counter} > 0 and count_over_time({counter}[{minutes}m])"
+        f" < on (job, instance) group_left max by (job, instance) "
+        f"(count_over_time(kafka_telemetry_ready[{minutes}m])) "
+        f"or {counter} > 0 and on (job, instance) process_start_time_seconds > time() - {minutes} * 60)"
+    )
+
+
 _PROMETHEUS: Final = (
     _PrometheusRule(
         name="KafkaTelemetryNotReady",
@@ -42,6 +63,15 @@ _PROMETHEUS: Final = (
         severity="critical",
         summary="Receiver {{ .Labels.instance }} takes no clients",
         description="The broker behind a listener does not answer. GET /readyz says which; the log says why.",
+    ),
+    _PrometheusRule(
+        name="KafkaTelemetryDown",
+        expression="up == 0 and on (job, instance) last_over_time(kafka_telemetry_ready[1d])",
+        lasts="2m",
+        severity="critical",
+        summary="Receiver {{ .Labels.instance }} does not answer",
+        description="It is dead, hangs, or does not let Prometheus in: clients may not reach their broker. "
+        "Look for its process, its log and the target's error in Prometheus.",
     ),
     _PrometheusRule(
         name="KafkaTelemetryConnectionsRefused",
@@ -61,7 +91,7 @@ _PROMETHEUS: Final = (
     ),
     _PrometheusRule(
         name="KafkaTelemetryInternalError",
-        expression='increase(kafka_telemetry_connections_closed_total{reason="internal_error"}[15m]) > 0',
+        expression=_grew('kafka_telemetry_connections_closed_total{reason="internal_error"}', 15, "listener"),
         lasts="0m",
         severity="critical",
         summary="Receiver {{ .Labels.instance }} closed connections for a mistake of its own",
@@ -79,8 +109,9 @@ _PROMETHEUS: Final = (
     ),
     _PrometheusRule(
         name="KafkaTelemetryInvalidPushes",
-        expression="sum by (job, instance, client_software_name) "
-        '(increase(kafka_telemetry_pushes_total{outcome="INVALID_RECORD"}[1h])) > 0',
+        expression=_grew(
+            'kafka_telemetry_pushes_total{outcome="INVALID_RECORD"}', 60, "client_software_name"
+        ),
         lasts="0m",
         severity="warning",
         summary="{{ .Labels.client_software_name }} pushes what is no OTLP",
@@ -88,8 +119,9 @@ _PROMETHEUS: Final = (
     ),
     _PrometheusRule(
         name="KafkaTelemetryPushesTooLarge",
-        expression="sum by (job, instance, client_software_name) "
-        '(increase(kafka_telemetry_pushes_total{outcome="TELEMETRY_TOO_LARGE"}[1h])) > 0',
+        expression=_grew(
+            'kafka_telemetry_pushes_total{outcome="TELEMETRY_TOO_LARGE"}', 60, "client_software_name"
+        ),
         lasts="0m",
         severity="warning",
         summary="{{ .Labels.client_software_name }} pushes more than telemetry.max_bytes",
@@ -97,9 +129,8 @@ _PROMETHEUS: Final = (
     ),
     _PrometheusRule(
         name="KafkaTelemetryPushesDropped",
-        expression="sum by (job, instance, plugin, reason) "
-        "(rate(kafka_telemetry_plugin_dropped_pushes_total[5m])) > 0",
-        lasts="5m",
+        expression=_grew("kafka_telemetry_plugin_dropped_pushes_total", 15, "plugin", "reason"),
+        lasts="0m",
         severity="critical",
         summary="Plugin {{ .Labels.plugin }} of {{ .Labels.instance }} loses pushes ({{ .Labels.reason }})",
         description="Its destination is away or too slow, and there is no room left. GET /v1/plugins "
@@ -141,8 +172,8 @@ _PROMETHEUS: Final = (
     ),
     _PrometheusRule(
         name="KafkaTelemetryAnsweredBeforeStored",
-        expression="rate(kafka_telemetry_pushes_answered_before_stored_total[5m]) > 0",
-        lasts="5m",
+        expression=_grew("kafka_telemetry_pushes_answered_before_stored_total", 15),
+        lasts="0m",
         severity="warning",
         summary="Receiver {{ .Labels.instance }} answers pushes before they are on disk",
         description="The disk of a plugin with delivery: spool_always is too slow.",

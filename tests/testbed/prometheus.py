@@ -120,6 +120,28 @@ class Prometheus(Server):
             for one in response.json()["data"]["result"]
         ]
 
+    def times(
+        self, promql: str, *, start_s: float, end_s: float, step_s: float
+    ) -> list[tuple[Mapping[str, str], list[float]]]:
+        """Evaluate a query at each step: each series' labels, and when it was in the result.
+
+        Args:
+            promql: The query; its result is a vector.
+            start_s: The first time, in seconds since the epoch.
+            end_s: The last one.
+            step_s: From one to the next, in seconds.
+
+        Raises:
+            httpx.HTTPStatusError: It refused the query.
+        """
+        parameters = {"query": promql, "start": repr(start_s), "end": repr(end_s), "step": repr(step_s)}
+        response = self._http.get("/api/v1/query_range", params=parameters)
+        response.raise_for_status()
+        return [
+            (one["metric"], [float(time_s) for time_s, _ in one["values"]])
+            for one in response.json()["data"]["result"]
+        ]
+
     def value(self, promql: str, *, at_s: float | None = None) -> float | None:
         """The value of a query with one series in its result; None where there is none.
 

@@ -1,0 +1,294 @@
+"""Each alert of the receiver fires for what it is about, and for nothing else, in a real Prometheus."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from plugins.prometheus.config import RemoteWriteConfig
+from plugins.prometheus.lines import LabelSet
+from plugins.prometheus.messages import Sample, number_sample, stale_sample, time_field
+from plugins.prometheus.names import MetricName, MetricType
+from plugins.prometheus.remote_write import RemoteWriter
+from receiver.gateway.admission import RefusalReason
+from tests.testbed.dashboard_queries import CHART
+from tests.testbed.prometheus import Prometheus
+
+RULES: Final[dict[str, dict[str, Any]]] = {
+    rule["alert"]: rule
+    for group in yaml.safe_load((CHART / "alerts" / "prometheus-rules.yaml").read_text())["groups"]
+    for rule in group["rules"]
+}
+
+#: Scrapes and evaluations come once a minute. Alerts are asked for once their longest look back has samples.
+MINUTES: Final = range(150)
+ASKED: Final = MINUTES[70:]
+#: When something happens: it is over an hour later, before the end.
+EVENT: Final = 80
+NOW_S: Final = time.time() // 60 * 60
+
+
+def at_s(minute: int) -> float:
+    return NOW_S - 60 * (MINUTES[-1] - minute)
+
+
+#: A series' value in a minute; None: it is not there.
+Value = Callable[[int], float | None]
+#: What a sidecar shows, by series as PromQL writes them.
+Shown = Mapping[str, Value]
+
+
+def always(value: float) -> Value:
+    return lambda _: value
+
+
+def changes(before: float | None, after: float | None) -> Value:
+    return lambda minute: before if minute < EVENT else after
+
+
+def grows(minute: int) -> float:
+    """A counter that counts something each minute."""
+    return minute
+
+
+def grows_from_then_on(minute: int) -> float:
+    return max(0, minute - EVENT)
+
+
+def but_at(gone: range, value: Value) -> Value:
+    """A series that is not there in some minutes."""
+    return lambda minute: None if minute in gone else value(minute)
+
+
+DAY_S: Final = 86400
+READY: Final = "kafka_telemetry_ready"
+STARTED: Final = "process_start_time_seconds"
+REFUSED: Final = 'kafka_telemetry_connections_refused_total{listener="CLIENT",reason="%s"}'
+CLOSED: Final = 'kafka_telemetry_connections_closed_total{listener="CLIENT",reason="%s"}'
+MALFORMED: Final = 'kafka_telemetry_protocol_errors_total{listener="CLIENT",reason="client_protocol_error"}'
+PUSHES: Final = 'kafka_telemetry_pushes_total{client_software_name="%s",outcome="%s"}'
+DROPPED: Final = 'kafka_telemetry_plugin_dropped_pushes_total{plugin="otlp",reason="%s",type="otlp"}'
+PLUGIN: Final = 'kafka_telemetry_plugin_%s{plugin="otlp",type="otlp"}'
+ANSWERED_BEFORE_STORED: Final = "kafka_telemetry_pushes_answered_before_stored_total"
+OVERFLOWED: Final = "kafka_telemetry_overflowed_points_total"
+EVICTED: Final = "kafka_telemetry_instances_evicted_total"
+CERTIFICATE: Final = 'kafka_telemetry_tls_certificate_expiry_seconds{listener="CLIENT",side="client"}'
+
+#: A sidecar that is well, is asked by a health check, and to which all kinds of things happened long ago.
+WELL: Final[Shown] = {
+    "up": always(1),
+    STARTED: always(NOW_S - 30 * DAY_S),
+    READY: always(1),
+    "kafka_telemetry_draining": always(0),
+    REFUSED % "gone": grows,
+    REFUSED % "limit": always(3),
+    CLOSED % "client_closed": grows,
+    CLOSED % "internal_error": always(1),
+    MALFORMED: always(1),
+    PUSHES % ("java", "NONE"): grows,
+    PUSHES % ("java", "INVALID_RECORD"): always(2),
+    PUSHES % ("java", "TELEMETRY_TOO_LARGE"): always(2),
+    DROPPED % "queue_full": always(0),
+    DROPPED % "permanent": always(7),
+    PLUGIN % "lag_seconds": always(1),
+    PLUGIN % "spool_bytes": always(10),
+    PLUGIN % "spool_max_bytes": always(100),
+    'kafka_telemetry_plugin_spool_bytes{plugin="console",type="console"}': always(0),
+    'kafka_telemetry_plugin_spool_max_bytes{plugin="console",type="console"}': always(0),
+    PLUGIN % "spool_problem": always(0),
+    PLUGIN % "call_seconds": always(0.1),
+    ANSWERED_BEFORE_STORED: always(4),
+    OVERFLOWED: always(5),
+    EVICTED: always(6),
+    CERTIFICATE: always(NOW_S + 60 * DAY_S),
+}
+
+
+def unscraped(gone: range, shown: Shown = WELL) -> Shown:
+    """Scrapes fail in these minutes."""
+    return {name: but_at(gone, value) for name, value in shown.items()} | {
+        "up": lambda minute: float(minute not in gone)
+    }
+
+
+#: What nobody needs to hear of.
+QUIET: Final[dict[str, Shown]] = {
+    "all is well": WELL,
+    "it stops": WELL | {READY: changes(1, 0), "kafka_telemetry_draining": changes(0, 1)},
+    "one scrape fails": unscraped(MINUTES[EVENT : EVENT + 1]),
+    "Prometheus was away": {name: but_at(MINUTES[EVENT : EVENT + 20], value) for name, value in WELL.items()},
+    "Prometheus is new": {name: but_at(MINUTES[:EVENT], value) for name, value in WELL.items()},
+    "it is started again": unscraped(MINUTES[EVENT : EVENT + 1])
+    | {
+        STARTED: but_at(MINUTES[EVENT : EVENT + 1], changes(NOW_S - 30 * DAY_S, at_s(EVENT))),
+        CLOSED % "internal_error": changes(1, None),
+        PUSHES % ("java", "INVALID_RECORD"): changes(2, None),
+        PUSHES % ("java", "TELEMETRY_TOO_LARGE"): changes(2, None),
+        ANSWERED_BEFORE_STORED: but_at(MINUTES[EVENT : EVENT + 1], changes(4, 0)),
+        DROPPED % "permanent": but_at(MINUTES[EVENT : EVENT + 1], changes(7, 0)),
+    },
+    "another program's target is down": {"up": always(0)},
+    "one client is refused": WELL | {REFUSED % "tls_handshake": changes(None, 1)},
+    "one push is in time for the next call": WELL | {PLUGIN % "lag_seconds": always(299)},
+}
+
+#: What lasts, with the alert for it.
+LASTS: Final[dict[str, tuple[str, Shown]]] = {
+    "the broker is away": ("KafkaTelemetryNotReady", WELL | {READY: changes(1, 0)}),
+    "it is dead": ("KafkaTelemetryDown", unscraped(MINUTES[EVENT:])),
+    **{
+        f"clients are refused: {reason}": (
+            "KafkaTelemetryConnectionsRefused",
+            WELL | {REFUSED % reason: grows_from_then_on},
+        )
+        for reason in RefusalReason
+        if reason != RefusalReason.GONE
+    },
+    "a listener is scanned": ("KafkaTelemetryProtocolErrors", WELL | {MALFORMED: grows_from_then_on}),
+    "a destination is away": (
+        "KafkaTelemetryDeliveryLags",
+        WELL | {PLUGIN % "lag_seconds": lambda minute: 60 * grows_from_then_on(minute)},
+    ),
+    "a spool fills": ("KafkaTelemetrySpoolNearlyFull", WELL | {PLUGIN % "spool_bytes": changes(10, 81)}),
+    "a disk is read-only": ("KafkaTelemetrySpoolProblem", WELL | {PLUGIN % "spool_problem": changes(0, 1)}),
+    "a plugin hangs": (
+        "KafkaTelemetryPluginHangs",
+        WELL | {PLUGIN % "call_seconds": lambda minute: 60 * grows_from_then_on(minute)},
+    ),
+    "a client is over budget": ("KafkaTelemetryOverBudget", WELL | {OVERFLOWED: grows_from_then_on}),
+    "there are too many instances": (
+        "KafkaTelemetryInstancesEvicted",
+        WELL | {EVICTED: grows_from_then_on},
+    ),
+    "a certificate ends": (
+        "KafkaTelemetryCertificateEnds",
+        WELL | {CERTIFICATE: always(NOW_S + 13 * DAY_S)},
+    ),
+}
+
+#: What happens once, with the alert for it, which is over again at the end.
+ONCE: Final[dict[str, tuple[str, Shown]]] = {
+    "the first internal error": (
+        "KafkaTelemetryInternalError",
+        WELL | {CLOSED % "internal_error": changes(None, 1)},
+    ),
+    "another internal error": (
+        "KafkaTelemetryInternalError",
+        WELL | {CLOSED % "internal_error": changes(1, 2)},
+    ),
+    "the first invalid push": (
+        "KafkaTelemetryInvalidPushes",
+        WELL | {PUSHES % ("librdkafka", "INVALID_RECORD"): changes(None, 1)},
+    ),
+    "another invalid push": (
+        "KafkaTelemetryInvalidPushes",
+        WELL | {PUSHES % ("java", "INVALID_RECORD"): changes(2, 3)},
+    ),
+    "an invalid push after a start": (
+        "KafkaTelemetryInvalidPushes",
+        WELL | {PUSHES % ("java", "INVALID_RECORD"): but_at(MINUTES[EVENT - 70 : EVENT], changes(2, 1))},
+    ),
+    "the first push that is too large": (
+        "KafkaTelemetryPushesTooLarge",
+        WELL | {PUSHES % ("librdkafka", "TELEMETRY_TOO_LARGE"): changes(None, 1)},
+    ),
+    "a burst that is dropped": (
+        "KafkaTelemetryPushesDropped",
+        WELL | {DROPPED % "queue_full": changes(0, 50)},
+    ),
+    "a spool that was found damaged at the start": (
+        "KafkaTelemetryPushesDropped",
+        {
+            "up": changes(0, 1),
+            STARTED: changes(None, at_s(EVENT)),
+            READY: changes(None, 1),
+            DROPPED % "spool_damaged": changes(None, 9),
+        },
+    ),
+    "a disk that was slow for a moment": (
+        "KafkaTelemetryAnsweredBeforeStored",
+        WELL | {ANSWERED_BEFORE_STORED: changes(4, 5)},
+    ),
+}
+
+CASES: Final[dict[str, Shown]] = (
+    QUIET
+    | {what: shown for what, (_, shown) in LASTS.items()}
+    | {what: shown for what, (_, shown) in ONCE.items()}
+)
+
+
+def samples() -> Iterator[Sample]:
+    """All cases' samples, each case as a job, in the order of time."""
+    unit = MetricName(name="", type=MetricType.GAUGE, unit="")
+    series = []
+    for what, shown in CASES.items():
+        for name, value in shown.items():
+            labels = [*re.findall(r'(\w+)="([^"]*)"', name), ("job", what), ("instance", "sidecar:8080")]
+            series.append((name.partition("{")[0], LabelSet(tuple(sorted(labels))), value))
+    for minute in MINUTES:
+        time_ms = round(1000 * at_s(minute))
+        for name, label_set, value in series:
+            if (now := value(minute)) is not None:
+                sample = number_sample(now, time_field(time_ms))
+            elif minute and value(minute - 1) is not None:
+                sample = stale_sample("1.0", time_ms=time_ms, native=False)
+            else:
+                continue
+            yield (name, label_set, unit, ""), sample
+
+
+def minutes(duration: str) -> int:
+    """Minutes of a duration of Prometheus's, of one unit."""
+    return int(duration[:-1]) * {"m": 1, "h": 60}[duration[-1]]
+
+
+@pytest.fixture(scope="module")
+def fired() -> dict[str, dict[str, set[int]]]:
+    """By case and alert: the minutes in which it fired."""
+    found: dict[str, dict[str, set[int]]] = {what: {} for what in CASES}
+    with Prometheus() as prometheus:
+        writer = RemoteWriter(RemoteWriteConfig(url=prometheus.write_url, version="1.0"))
+        writer.open()
+        assert writer.write(list(samples())) is None
+        writer.close()
+        for name, rule in RULES.items():
+            lasts = minutes(rule["for"])
+            series = prometheus.times(rule["expr"], start_s=at_s(ASKED[0]), end_s=at_s(ASKED[-1]), step_s=60)
+            for labels, times_s in series:
+                there = {round((one - at_s(0)) / 60) for one in times_s}
+                fires = {one for one in there if there.issuperset(range(one - lasts, one))}
+                if fires:
+                    found[labels["job"]].setdefault(name, set()).update(fires)
+    return found
+
+
+def test_every_alert_has_something_to_fire_for() -> None:
+    assert {alert for alert, _ in (LASTS | ONCE).values()} == RULES.keys()
+    asked = " ".join(rule["expr"] for rule in RULES.values())
+    assert set(re.findall(r"kafka_telemetry_\w+", asked)) <= {name.partition("{")[0] for name in WELL}
+
+
+@pytest.mark.parametrize("what", QUIET)
+def test_nothing_fires_for(fired: dict[str, dict[str, set[int]]], what: str) -> None:
+    assert fired[what] == {}
+
+
+@pytest.mark.parametrize("what", LASTS)
+def test_an_alert_fires_for(fired: dict[str, dict[str, set[int]]], what: str) -> None:
+    alert, _ = LASTS[what]
+    assert fired[what].keys() == {alert}
+    assert ASKED[-1] in fired[what][alert]
+
+
+@pytest.mark.parametrize("what", ONCE)
+def test_an_alert_fires_at_once_and_ends_after(fired: dict[str, dict[str, set[int]]], what: str) -> None:
+    alert, _ = ONCE[what]
+    assert fired[what].keys() == {alert}
+    assert EVENT in fired[what][alert]
+    assert ASKED[-1] not in fired[what][alert]
