@@ -26,7 +26,7 @@ from spark_streaming import sources
 from spark_streaming.batch import Batches
 from spark_streaming.contributions import pairs_of, settle
 from spark_streaming.findings import find
-from spark_streaming.postgres import Store, StoreError, StoreUnavailableError
+from spark_streaming.postgres import Store, StoreError, StoreUnavailableError, read_again_since
 from spark_streaming.rows import ENTRY_ROWS
 from spark_streaming.settings import RollupSettings
 
@@ -95,7 +95,8 @@ class Job:
 
         Args:
             checkpoint: Another one than the settings', for a rebuild.
-            min_minute: Leave out what is older, for a rebuild; pushes from the day before on are read again.
+            min_minute: Leave out what is older, for a rebuild; pushes are read again from
+                :func:`read_again_since` on.
 
         Raises:
             JobError: A batch failed several times.
@@ -107,7 +108,7 @@ class Job:
         batches = Batches(
             self._spark, self._store, self._settings, closed_at=self._closed_with, min_minute=min_minute
         )
-        since = None if min_minute is None else (min_minute - 24 * 60) * _MINUTE_NS
+        since = None if min_minute is None else int(read_again_since(min_minute).timestamp()) * _SECOND_NS
         pause, tries, committed, migrated = _FIRST_PAUSE_S, 0, 0, False
         while not self._stop.is_set():
             try:

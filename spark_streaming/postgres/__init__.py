@@ -13,6 +13,7 @@ from spark_streaming.postgres.values import (
     Status,
     StoreError,
     StoreUnavailableError,
+    read_again_since,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "StoreError",
     "StoreUnavailableError",
     "Tick",
+    "read_again_since",
 ]

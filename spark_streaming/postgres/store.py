@@ -17,12 +17,18 @@ from psycopg.conninfo import conninfo_to_dict
 
 from spark_streaming.postgres import migrations
 from spark_streaming.postgres.batch import Batch
-from spark_streaming.postgres.partitions import Partitions, beginning
+from spark_streaming.postgres.partitions import Partitions
 from spark_streaming.postgres.seen import SeenSeries
 from spark_streaming.postgres.status import status
 from spark_streaming.postgres.tables import GRAINS, TOTALS
 from spark_streaming.postgres.tick import Tick
-from spark_streaming.postgres.values import Retention, Status, StoreError, StoreUnavailableError
+from spark_streaming.postgres.values import (
+    Retention,
+    Status,
+    StoreError,
+    StoreUnavailableError,
+    read_again_since,
+)
 
 __all__ = ["Store"]
 
@@ -157,8 +163,8 @@ class Store:
         """Forget what is derived from pushes since a minute, so that they can be read once more.
 
         Totals from then on go, and what clients added to them, and the ids of pushes that were received from
-        a day before. Where only hours or days are kept, it begins with the next whole hour or day, as nothing
-        must go that is not read again.
+        :func:`read_again_since` on. Where only hours or days are kept, it begins with the next whole hour or
+        day, as nothing must go that is not read again.
 
         Args:
             minute: Whole minutes since the epoch.
@@ -196,7 +202,7 @@ class Store:
                     (grain.name, start),
                 )
             since_minute = (since - _EPOCH) // timedelta(minutes=1)
-            partitions.drop("push", since=beginning("day", since - timedelta(days=1)))
+            partitions.drop("push", since=read_again_since(since_minute))
             cursor.execute("DELETE FROM contribution WHERE minute >= %s", [since_minute])
             cursor.execute(
                 "UPDATE client_state SET minute = NULL, last_ns = NULL, covered_until = NULL, counts = NULL, "

@@ -3,9 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
-__all__ = ["BatchStatistics", "LastBatch", "Retention", "Status", "StoreError", "StoreUnavailableError"]
+__all__ = [
+    "BatchStatistics",
+    "LastBatch",
+    "Retention",
+    "Status",
+    "StoreError",
+    "StoreUnavailableError",
+    "read_again_since",
+]
+
+_DAY_MINUTES: Final = 24 * 60
+
+
+def read_again_since(minute: int) -> datetime:
+    """From when on pushes are read again where what clients said since a minute is forgotten.
+
+    Their ids are forgotten by whole days, and one that is forgotten must be learned again, or the push would
+    count once more when it comes another time.
+
+    Args:
+        minute: Whole minutes since the epoch.
+
+    Returns:
+        The beginning of the day before (UTC), by the time of receipt.
+    """
+    return datetime.fromtimestamp(0, UTC) + timedelta(days=minute // _DAY_MINUTES - 1)
 
 
 class StoreError(Exception):

@@ -168,6 +168,26 @@ def test_a_rebuild_comes_to_the_same_and_a_job_goes_on_after_it(
     assert query(TOTALS, CONNECTIONS)[0] == ("orders", 14, 27.0, 1.0, 2.0)
 
 
+def test_a_rebuild_knows_again_every_push_that_it_forgot(
+    roll: Roll,
+    folder: Path,
+    query: Query,
+    spark: SparkSession,
+    store: Store,
+    settings: Callable[..., RollupSettings],
+    tmp_path: Path,
+) -> None:
+    # Ids are forgotten by days: more than a day before, and of the first day of which they are forgotten.
+    since = NOW // MINUTE_NS // 1440 * 1440 - 1440 + 600
+    first = (since // 1440 - 1) * 1440 * MINUTE_NS
+    spool(folder, "one", [push(ORDERS, first + n * 300 * MINUTE_NS) for n in range(6)])
+    roll()
+    assert rebuild(spark, store, settings(), threading.Event(), since=since) == since
+    shutil.rmtree(tmp_path / "checkpoint")
+    roll()
+    assert query(TOTALS, CONNECTIONS) == [("orders", 6, 6.0, 1.0, 1.0)]
+
+
 def test_a_rebuild_forgets_nothing_that_the_source_lacks(
     roll: Roll,
     folder: Path,
