@@ -1,7 +1,7 @@
 {{/* The example's broker: Apache Kafka's image, configured by its variables. */}}
 
 {{- define "kafka-client-telemetry.example.name" -}}
-{{- include "kafka-client-telemetry.partName" (dict "root" . "suffix" "broker") -}}
+{{- include "kafka-client-telemetry.ownerName" (dict "root" . "suffix" "broker") -}}
 {{- end -}}
 
 {{/* The domain of the pods: what listeners are advertised under. */}}

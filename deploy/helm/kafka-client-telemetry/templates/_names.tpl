@@ -15,10 +15,25 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The name of a part: (dict "root" $ "suffix" "gateway-1"). At most 52 long: StatefulSets and CronJobs add to theirs. */}}
+{{/* The name of a part: (dict "root" $ "suffix" "gateway-1"), and "most" where it may not have 63 characters. One that is cut ends with a hash, so that two releases never share it. */}}
 {{- define "kafka-client-telemetry.partName" -}}
-{{- $room := sub 51 (len .suffix) | int -}}
-{{- printf "%s-%s" (include "kafka-client-telemetry.fullname" .root | trunc $room | trimSuffix "-") .suffix -}}
+{{- $name := include "kafka-client-telemetry.fullname" .root -}}
+{{- $room := sub (.most | default 63) (len .suffix | add 1) | int -}}
+{{- if gt (len $name) $room -}}
+{{- $name = printf "%s-%s" (trunc (sub $room 9 | int) $name | trimSuffix "-") (sha256sum $name | trunc 8) -}}
+{{- end -}}
+{{- printf "%s-%s" $name .suffix -}}
+{{- end -}}
+
+{{/* The same for what Kubernetes or an operator makes names of by adding to it: StatefulSets, CronJobs and SparkApplications. */}}
+{{- define "kafka-client-telemetry.ownerName" -}}
+{{- include "kafka-client-telemetry.partName" (merge (dict "most" 52) .) -}}
+{{- end -}}
+
+{{/* The name of a dashboard's ConfigMap, which may be in a namespace that several releases put theirs into: (dict "root" $ "path" "dashboards/fleet.json"). */}}
+{{- define "kafka-client-telemetry.dashboardName" -}}
+{{- $of := .root.Values.dashboards.configMaps.namespace | empty | ternary "" (printf "%s." .root.Release.Namespace) -}}
+{{- printf "%s%s-dashboard-%s" $of (include "kafka-client-telemetry.fullname" .root) (base .path | trimSuffix ".json") -}}
 {{- end -}}
 
 {{- define "kafka-client-telemetry.selectorLabels" -}}
