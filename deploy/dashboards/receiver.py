@@ -64,11 +64,14 @@ def receiver() -> Dashboard:
         }),
         _rates("Data points left out", "not_finite, known_bad, privacy, over_budget.",
                "kafka_telemetry_dropped_points_total", "reason", "count:points/s"),
-        _lines("Back-pressure and budgets", "How many times as long as asked push intervals are; instances "
-               "that are asked for less; series that clients pushed last.", "short", {
+        _lines("Back-pressure", "How many times as long as asked push intervals are; instances that are "
+               "asked for less.", "short", {
             "interval factor": f"max(kafka_telemetry_interval_factor{{{_WHERE}}})",
             "narrowed instances": f"sum(kafka_telemetry_narrowed_instances{{{_WHERE}}})",
         }),
+        _lines("Series", "Data points of all client instances' last pushes: the bound is "
+               "telemetry.series.max_total for each receiver.", "short", {
+            "{{instance}}": f"sum by (instance) (kafka_telemetry_series{{{_WHERE}}})"}),
     )  # fmt: skip
     board.row(
         "Connections",
