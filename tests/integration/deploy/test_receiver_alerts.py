@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
@@ -40,7 +40,7 @@ def at_s(minute: int) -> float:
 #: A series' value in a minute; None: it is not there.
 Value = Callable[[int], float | None]
 #: What a sidecar shows, by series as PromQL writes them.
-Shown = Mapping[str, Value]
+Shown = dict[str, Value]
 
 
 def always(value: float) -> Value:
