@@ -42,7 +42,8 @@ def configurations() -> dict[str, dict[str, Any]]:
     """Make the definitions.
 
     Returns:
-        ``receiverConfig``, ``listenerDefaults``, ``rollupConfig`` and what these refer to, by name.
+        ``receiverConfig``, ``listenerDefaults``, ``listenerOverrides``, ``rollupConfig`` and what these refer
+        to, by name.
     """
     shapes: dict[str, dict[str, Any]] = {}
     receiver = _shape(ReceiverSettings, "receiver", shapes)
@@ -58,7 +59,12 @@ def configurations() -> dict[str, dict[str, Any]]:
     for key in ("bind", "upstream"):
         del listener["properties"][key]
     rollup = _shape(RollupSettings, "rollup", shapes)
-    return shapes | {"receiverConfig": receiver, "listenerDefaults": listener, "rollupConfig": rollup}
+    return shapes | {
+        "receiverConfig": receiver,
+        "listenerDefaults": listener,
+        "listenerOverrides": {key: value for key, value in listener.items() if key != "required"},
+        "rollupConfig": rollup,
+    }
 
 
 def _plugin(shapes: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -31,6 +31,8 @@ SHAPES: Final[dict[str, dict[str, Any]]] = {
     "secretReference": _object({"name": _NAME}, "name"),
     "pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
     "dnsLabel": {"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"},
+    # What names of Services begin with.
+    "namePrefix": {"type": "string", "pattern": "^([a-z]([a-z0-9-]{0,61}[a-z0-9])?)?$"},
     "quantity": _QUANTITY,
     "duration": {"type": "string", "pattern": "^([0-9]+(ms|s|m|h))+$"},
     "sparkMemory": {"type": "string", "pattern": "^[0-9]+[kmgt]$"},
@@ -81,7 +83,7 @@ SHAPES: Final[dict[str, dict[str, Any]]] = {
             "upstream": {"type": "string", "pattern": "^.+:[0-9]{1,5}$"},
             "port": _PORT,
             "nodePort": {"type": "integer", "minimum": 1, "maximum": 65_535},
-            "listener": {"type": "object"},
+            "listener": {"$ref": "listenerOverrides"},
         },
         "id",
         "upstream",

@@ -3,7 +3,8 @@
 {{- define "kafka-client-telemetry.checks.receiver" -}}
 {{- $config := .Values.config -}}
 {{- if or .Values.sidecar.enabled .Values.gateway.enabled -}}
-{{- if regexMatch "^(127\\.|localhost:|\\[::1\\])" $config.rest.bind -}}
+{{- $loopback := "^(127\\.|localhost:|\\[::1\\])" -}}
+{{- if regexMatch $loopback $config.rest.bind -}}
 {{- fail (printf "config.rest.bind: %s: the kubelet and Prometheus ask from outside of the pod; bind 0.0.0.0:8642, or [::]:8642 with IPv6" $config.rest.bind) -}}
 {{- end -}}
 {{- range list "livez" "readyz" -}}
@@ -20,6 +21,11 @@
 {{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" $port "field" (printf "config.listeners[%d].bind" $index)) -}}
 {{- end -}}
 {{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" (include "kafka-client-telemetry.restPort" .) "field" "config.rest.bind") -}}
+{{- range $index, $plugin := $config.plugins -}}
+{{- if and (eq .type "prometheus") (regexMatch $loopback (.bind | default "")) -}}
+{{- fail (printf "config.plugins[%d].bind: %s: Prometheus asks from outside of the pod; bind 0.0.0.0:9464, or [::]:9464 with IPv6" $index .bind) -}}
+{{- end -}}
+{{- end -}}
 {{- with include "kafka-client-telemetry.prometheusPort" . -}}
 {{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" . "field" "config.plugins: bind of type prometheus") -}}
 {{- end -}}
@@ -132,6 +138,9 @@
 {{- with include "kafka-client-telemetry.prometheusPort" . }}{{ $_ := set $ports . "config.plugins: bind of type prometheus" }}{{ end -}}
 {{- range $index, $broker := .Values.gateway.brokers -}}
 {{- $field := printf "gateway.brokers[%d]" $index -}}
+{{- if and .nodePort (eq $.Values.gateway.service.type "ClusterIP") -}}
+{{- fail (printf "%s.nodePort: %d: a Service of type ClusterIP has none; leave it out, or set gateway.service.type to NodePort or LoadBalancer" $field (int .nodePort)) -}}
+{{- end -}}
 {{- with get $ids (int .id | toString) -}}
 {{- fail (printf "%s.id: %d: the id of %s too; give each broker's own node.id" $field (int $broker.id) .) -}}
 {{- end -}}
