@@ -36,6 +36,9 @@ of them. *Combines* says how values become one over clients and time:
 | max, min | the greatest value, the least |
 | distribution | quantiles over clients, never a sum; histograms merge by bucket |
 | none | not at all: the value names something or is a time |
+
+Where clients push less than once a minute, the roll-up shows a *rate* too small, and the sum beside it is
+exact: each `.rate` has a `.total` ([rollup-tables.md](rollup-tables.md#rates-and-how-often-clients-push)).
 """
 
 

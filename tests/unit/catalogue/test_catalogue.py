@@ -143,6 +143,20 @@ def test_a_metric_given_twice_is_refused() -> None:
         Catalogue({"version": 1, "metrics": [entry, entry]})
 
 
+def test_each_rate_has_its_sum() -> None:
+    """As docs/rollup-tables.md says, where rates of clients that push seldom are too small."""
+    found = {metric.name: metric for metric in CATALOGUE}
+    rates = [metric for metric in CATALOGUE if metric.combines is Combination.RATE]
+    assert rates
+    for rate in rates:
+        total = found[f"{rate.name.removesuffix('.per.hour').removesuffix('.rate')}.total"]
+        assert (total.combines, total.by) == (Combination.SUM, rate.by)
+        assert set(rate.clients) <= set(total.clients)
+    others = {rate.name for rate in rates if not rate.name.endswith(".rate")}
+    page = (Path(__file__).parents[3] / "docs" / "rollup-tables.md").read_text()
+    assert others == {name for name in others if f"`{name.removeprefix(PREFIX)}`" in page}
+
+
 def test_the_page_in_docs_is_the_one_that_is_made() -> None:
     page = Path(__file__).parents[3] / "docs" / "metrics.md"
     assert page.read_text() == reference(CATALOGUE), (
