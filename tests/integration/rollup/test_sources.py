@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,9 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined] # its stubs don't export it
+from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
 from plugins.kafka_topic.record import headers, key
+from spark_streaming.settings import RollupSettings
+from spark_streaming.sources import whole_since
 from tests.integration.rollup.conftest import Query, Roll
 from tests.integration.rollup.pushes import (
     CONNECTIONS,
@@ -102,6 +106,27 @@ def test_records_of_the_plugin_and_of_a_collector_count_alike(
     assert query(
         "SELECT sum(sum) FROM metric_1m WHERE metric = %s AND client_id = 'payments'", CONNECTIONS
     ) == [(12.0,)]
+
+
+def test_a_topic_is_whole_from_where_the_last_partition_begins_that_lost_records(
+    spark: SparkSession, settings: Callable[..., RollupSettings], broker: KafkaBroker, topic: str
+) -> None:
+    producer = Producer({"bootstrap.servers": broker.internal_bootstrap})
+    for partition, minutes in enumerate(((1, 4, 8), (2, 3, 5))):
+        for minute in minutes:
+            received: list[tuple[str, str | bytes | None]] = [
+                ("received_at_ns", b"%d" % (minute * MINUTE_NS))
+            ]
+            producer.produce(topic, b"", headers=received, partition=partition)
+    producer.flush(20)
+    admin = AdminClient({"bootstrap.servers": broker.internal_bootstrap})
+    kafka = settings(source="kafka", kafka={"bootstrap_servers": broker.internal_bootstrap, "topic": topic})
+    assert whole_since(spark, kafka) == MINUTE_NS
+    # Of those that lost records the one that begins later counts.
+    for partition, expired, since in ((1, 1, 3), (0, 1, 4), (1, 2, 5), (0, 2, 8)):
+        for deleted in admin.delete_records([TopicPartition(topic, partition, expired)]).values():
+            deleted.result(20)
+        assert whole_since(spark, kafka) == since * MINUTE_NS
 
 
 @pytest.mark.parametrize(
