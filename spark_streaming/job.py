@@ -19,6 +19,7 @@ import structlog
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_streaming import sources
@@ -27,6 +28,7 @@ from spark_streaming.contributions import pairs_of, settle
 from spark_streaming.findings import find
 from spark_streaming.postgres import Store, StoreError, StoreUnavailableError, read_again_since
 from spark_streaming.rows import ENTRY_ROWS
+from spark_streaming.session import has_ended
 from spark_streaming.settings import RollupSettings
 
 __all__ = ["Job", "JobError", "rebuild"]
@@ -86,7 +88,12 @@ class Job:
         self._damaged: dict[str, str] = {}
 
     def run(self) -> None:
-        """Take pushes in until told to stop."""
+        """Take pushes in until told to stop.
+
+        Raises:
+            JobError: What is stored is another version's, or Spark has ended.
+            StoreError: PostgreSQL can't be used.
+        """
         self._run(self._settings.checkpoint_path)
 
     def run_once(self, *, checkpoint: str | None = None, min_minute: int | None = None) -> None:
@@ -98,7 +105,8 @@ class Job:
                 :func:`read_again_since` on.
 
         Raises:
-            JobError: A batch failed several times.
+            JobError: A batch failed several times, or can't be taken in, or Spark has ended.
+            StoreError: PostgreSQL can't be used.
         """
         self._once = True
         self._run(checkpoint or self._settings.checkpoint_path, min_minute)
@@ -126,6 +134,8 @@ class Job:
                     return
                 if self._failure is not None and _lasting(self._failure):
                     raise self._failure from None
+                if has_ended(self._spark):
+                    raise JobError("Spark's process has ended, or Spark was stopped: start again") from None
                 problem = _first_line(self._failure or error)
             if self._committed > committed:
                 pause, tries, committed = _FIRST_PAUSE_S, 0, self._committed
@@ -304,11 +314,11 @@ def rebuild(
         JobError: It was stopped or failed half-way: do it again.
     """
     store.migrate()
-    whole_ns = sources.whole_since(spark, settings)
-    if whole_ns is None:
+    row = sources.read(spark, settings).agg(f.min("received_at_ns")).first()
+    if row is None or row[0] is None:
         return None
     # The minute of the oldest push may have had others, and a client's clock may be ahead.
-    minute = max(since, int(whole_ns + settings.max_ahead_s * _SECOND_NS) // _MINUTE_NS + 1)
+    minute = max(since, int(row[0] + settings.max_ahead_s * _SECOND_NS) // _MINUTE_NS + 1)
     # Where only hours or days are kept, the whole of the first one goes.
     minute = store.forget_since(minute)
     with tempfile.TemporaryDirectory() as scratch:

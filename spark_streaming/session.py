@@ -5,6 +5,7 @@ Owns Spark's configuration and what must be there for it: Java and the jars. It 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
@@ -21,7 +23,7 @@ from pyspark.sql import SparkSession
 from spark_streaming.jars import JarsError, jars
 from spark_streaming.settings import RollupSettings
 
-__all__ = ["SessionError", "end", "spark_session"]
+__all__ = ["SessionError", "end", "has_ended", "spark_session"]
 
 _OLDEST_JAVA: Final = 17
 _EXTENSION: Final = "kafkaclienttelemetry.rollup.OtlpFunctions"
@@ -69,10 +71,19 @@ def spark_session(settings: RollupSettings) -> SparkSession:
         raise SessionError(f"Spark did not start: {error.getCondition()}; the lines above say why") from None
 
 
+def has_ended(spark: SparkSession) -> bool:
+    """Whether Spark's process is gone, or its context was stopped: no query runs in it any more."""
+    try:
+        return bool(spark.sparkContext._jsc.sc().isStopped())  # noqa: SLF001 -- there is no public way to it
+    except (Py4JError, OSError):
+        return True
+
+
 def end(spark: SparkSession) -> None:
-    """Stop Spark, and wait for its process if this one has started it."""
+    """Stop Spark, and wait for its process if this one has started it; it may have ended before."""
     gateway = SparkContext._gateway  # noqa: SLF001 -- there is no public way to it
-    spark.stop()
+    with contextlib.suppress(Py4JError, OSError):
+        spark.stop()
     process = getattr(gateway, "proc", None)
     if gateway is not None and process is not None:
         gateway.shutdown()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -136,6 +137,25 @@ def test_it_goes_on_until_sigterm_and_leaves_no_process(
     assert running.wait(30) == 0, running.log_tail()
     assert in_group(running.pid) == []
     assert "Traceback" not in running.log_text()
+
+
+@pytest.mark.timeout(300)
+def test_it_ends_when_spark_s_process_does(rollup: Rollup, tmp_path: Path, database: str) -> None:
+    (tmp_path / "rollup.yaml").write_text("trigger_seconds: 0.2\n")
+    spool(tmp_path / "telemetry", "one", [push(ORDERS, NOW)])
+    running = rollup.start(
+        *("run", "--path", tmp_path / "telemetry", "--config", "rollup.yaml"),
+        *("--checkpoint", tmp_path / "checkpoint"),
+        KAFKA_TELEMETRY_ROLLUP_POSTGRES=database,
+    )
+    wait_until(
+        lambda: "batch=0" in (tmp_path / "err.txt").read_text(), timeout_s=SPARK_S, what="the first batch"
+    )
+    (java,) = (name for name in in_group(running.pid) if "java" in name)
+    os.kill(int(java.split()[0]), signal.SIGKILL)
+    assert running.wait(30) == 1, running.log_tail()
+    said = "kafka-telemetry: Spark's process has ended, or Spark was stopped: start again"
+    assert running.log_text().splitlines()[-1] == said
 
 
 def test_migrate_says_what_it_did(database: str) -> None:
