@@ -158,7 +158,6 @@ class Job:
             assert query_id is not None  # noqa: S101 -- Spark sets it for each batch
             try:
                 with self._turn:
-                    self._require_all_before(query_id, batch_id)
                     read = batches.roll_up(pushes, query_id, batch_id, damaged=self._damaged)
             except BaseException as error:
                 # Spark makes one long text of it.
@@ -180,18 +179,6 @@ class Job:
         return writer.trigger(
             processingTime=f"{round(self._settings.trigger_seconds * 1000)} milliseconds"
         ).start()
-
-    def _require_all_before(self, query_id: str, batch_id: int) -> None:
-        """Notice a checkpoint that is ahead of the database, before its pushes are passed over."""
-        if self._committed or not batch_id:
-            return
-        last = next((one.batch_id for one in self._store.status().queries if one.query_id == query_id), -1)
-        if last < batch_id - 1:
-            raise JobError(
-                f"the checkpoint goes on with batch {batch_id}, and the database has none after {last}: it "
-                "is another database, or one from a backup. Give an empty --checkpoint: everything is read "
-                "again, and pushes that are in count once"
-            )
 
     def _watch(self, query: StreamingQuery) -> None:
         """Return when the query has ended by itself or was stopped; raise what it failed with."""

@@ -106,18 +106,29 @@ class Store:
             The batch; None when it was committed before.
 
         Raises:
-            StoreError: What the block did can't be kept.
+            StoreError: What the block did can't be kept, or the ledger does not go on with this batch.
             StoreUnavailableError: Repeat the batch. Should it have been committed after all, None comes.
         """
         with self._transaction() as connection:
-            fresh = connection.execute(
-                "INSERT INTO ledger (query_id, batch_id) VALUES (%s, %s) "
-                "ON CONFLICT DO NOTHING RETURNING true",
-                (query_id, batch_id),
-            ).fetchone()
-            if fresh is None:
+            ((last,),) = connection.execute(
+                "SELECT coalesce(max(batch_id), -1) FROM ledger WHERE query_id = %s", [query_id]
+            )
+            if last == batch_id:
                 yield None
                 return
+            if last != batch_id - 1:
+                # Spark takes those between for done and brings them no more; those that are in, as they
+                # were cut by an older checkpoint, would be passed over with other pushes in them.
+                has = "none of it" if last < 0 else f"those up to {last}"
+                raise StoreError(
+                    f"the checkpoint goes on with batch {batch_id}, and the database has {has}: one of both "
+                    "is another one or from a backup, or the database is a standby that had not got all when "
+                    "it took over. Give an empty --checkpoint: everything is read again, and pushes that are "
+                    "in count once"
+                )
+            connection.execute(
+                "INSERT INTO ledger (query_id, batch_id) VALUES (%s, %s)", [query_id, batch_id]
+            )
             batch = Batch(
                 connection,
                 retention=self._retention,
@@ -236,6 +247,8 @@ class Store:
 
     def _connected(self) -> psycopg.Connection[Any]:
         if self._connection is None or self._connection.closed:
+            # It may be to another server, which has not got all that this one had.
+            self._seen = SeenSeries()
             # Nothing is prepared: a plan that fits one day's partitions does not fit the next day's.
             self._connection = psycopg.connect(
                 self._url,

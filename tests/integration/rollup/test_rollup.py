@@ -14,8 +14,8 @@ import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA, MetricsData
 from pyspark.sql import SparkSession
 
-from spark_streaming.job import Job, JobError, rebuild
-from spark_streaming.postgres import Store
+from spark_streaming.job import Job, rebuild
+from spark_streaming.postgres import Store, StoreError
 from spark_streaming.settings import RollupSettings
 from tests.integration.rollup.conftest import Query, Roll
 from tests.integration.rollup.pushes import (
@@ -218,7 +218,7 @@ def test_a_checkpoint_of_another_database_is_refused(
     roll()
     spool(folder, "two", [at(1)])
     query("DELETE FROM ledger")
-    with pytest.raises(JobError, match=r"the checkpoint goes on with batch 1, and the database has none"):
+    with pytest.raises(StoreError, match=r"the checkpoint goes on with batch 1, and the database has none"):
         roll()
     assert query(TOTALS, CONNECTIONS) == [("orders", 1, 2.0, 2.0, 2.0)]
 

@@ -155,7 +155,7 @@ def test_pushes_of_wild_clocks_count_once_in_few_partitions(store: Store, databa
         [day * 86_400_000_000_000 for day in (*range(0, 20_000, 100), *range(40_000, 60_000, 100))]
     )
     for expected in (set(), set(ids.to_pylist())):
-        with store.batch("q", len(expected)) as batch:
+        with store.batch("q", min(len(expected), 1)) as batch:
             assert batch is not None
             assert batch.known(ids, times) == expected
     found = read(database, "SELECT count(*) FROM pg_class WHERE relname LIKE 'push_p%' AND relkind = 'r'")
