@@ -11,6 +11,8 @@ import re
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +26,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_streaming import sources
 from spark_streaming.batch import Batches
-from spark_streaming.contributions import pairs_of, settle
+from spark_streaming.contributions import PackedError, pairs_of, settle
 from spark_streaming.findings import find
 from spark_streaming.postgres import Store, StoreError, StoreUnavailableError, read_again_since
 from spark_streaming.rows import ENTRY_ROWS
@@ -157,7 +159,7 @@ class Job:
             query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
             assert query_id is not None  # noqa: S101 -- Spark sets it for each batch
             try:
-                with self._turn:
+                with self._in_turn():
                     read = batches.roll_up(pushes, query_id, batch_id, damaged=self._damaged)
             except BaseException as error:
                 # Spark makes one long text of it.
@@ -179,6 +181,15 @@ class Job:
         return writer.trigger(
             processingTime=f"{round(self._settings.trigger_seconds * 1000)} milliseconds"
         ).start()
+
+    @contextmanager
+    def _in_turn(self) -> Iterator[None]:
+        with self._turn:
+            try:
+                yield
+            except PackedError as error:
+                # The next try would find the same bytes.
+                raise JobError(str(error)) from None
 
     def _watch(self, query: StreamingQuery) -> None:
         """Return when the query has ended by itself or was stopped; raise what it failed with."""
@@ -210,7 +221,7 @@ class Job:
         began = time.monotonic()
         now_ns = time.time_ns()
         closed = self._closed(now_ns)
-        with self._turn, self._store.tick(now_ns) as tick:
+        with self._in_turn(), self._store.tick(now_ns) as tick:
             nothing = ENTRY_ROWS.empty_table()
             clients = tick.clients_to_carry(closed)
             stored = tick.contributions(pairs_of(nothing, clients))
