@@ -46,6 +46,7 @@ _MOST_SHOWN: Final = 400
 #: What a file system can't give now it may give later; after so many tries the file is taken for damaged.
 _TRIES_TO_READ: Final = 3
 _UNREADABLE: Final = re.compile(r"\[FAILED_READ_FILE\.\w+\] Encountered error while reading file (\S+)\.\s")
+_LOCAL: Final = re.compile("^file:/+")
 _CONDITION: Final = re.compile(r"\[[A-Z][A-Z0-9_.]+\] [^\n]+")
 
 _log = structlog.get_logger()
@@ -82,12 +83,12 @@ class Job:
         self._newest_ns: int | None = None
         self._once = False
         self._caught_up = False
-        self._mended = False
         self._failure: BaseException | None = None
         self._committed = 0
         # By batch, until Spark tells its offsets. It counts rows once for each pass over them.
         self._read: dict[int, int] = {}
-        self._damaged: dict[str, str] = {}
+        # What was said of files of the batch under way that can't be read, once for each try.
+        self._unreadable: dict[str, list[str]] = {}
 
     def run(self) -> None:
         """Take pushes in until told to stop.
@@ -126,8 +127,6 @@ class Job:
                         _log.info("migrated", migration=name)
                     migrated = True
                 self._watch(self._begin(batches, checkpoint, since))
-                if self._mended:
-                    continue
                 if self._once and not self._stop.is_set():
                     self._tick()
                 return
@@ -138,29 +137,48 @@ class Job:
                     raise self._failure from None
                 if has_ended(self._spark):
                     raise JobError("Spark's process has ended, or Spark was stopped: start again") from None
-                problem = _first_line(self._failure or error)
+                failure = self._failure or error
             if self._committed > committed:
                 pause, tries, committed = _FIRST_PAUSE_S, 0, self._committed
-            tries += 1
-            unreadable = _UNREADABLE.search(problem)
-            if unreadable is not None and tries >= _TRIES_TO_READ:
-                self._damaged[unreadable[1]] = problem
+            problem, wait = _first_line(failure), _FIRST_PAUSE_S
+            if not self._is_of_a_file(failure):
+                tries, wait, pause = tries + 1, pause, min(2 * pause, _LONGEST_PAUSE_S)
             if self._once and tries >= _TRIES_ONCE:
                 raise JobError(f"a batch failed {tries} times, nothing of it is in: {problem}")
-            _log.warning("batch failed, it is tried again", problem=problem, in_s=pause)
-            self._stop.wait(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            _log.warning("batch failed, it is tried again", problem=problem, in_s=wait)
+            self._stop.wait(wait)
+
+    def _is_of_a_file(self, failure: BaseException) -> bool:
+        """Whether a file can't be read that isn't left out yet; it is after some tries."""
+        found = _UNREADABLE.search(str(failure))
+        if found is None:
+            return False
+        # As Hadoop writes it into the rows' column.
+        file = _LOCAL.sub("file:/", found[1])
+        if file in self._damaged():
+            return False
+        self._unreadable.setdefault(file, []).append(_first_line(failure))
+        return True
+
+    def _damaged(self) -> dict[str, str]:
+        """The files of the batch under way that are left out, with the reasons."""
+        return {
+            file: problems[-1]
+            for file, problems in self._unreadable.items()
+            if len(problems) >= _TRIES_TO_READ
+        }
 
     def _begin(self, batches: Batches, checkpoint: str, since_ns: int | None) -> StreamingQuery:
         self._failure = None
-        self._caught_up = self._mended = False
+        self._caught_up = False
 
         def take_in(pushes: DataFrame, batch_id: int) -> None:
             query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
             assert query_id is not None  # noqa: S101 -- Spark sets it for each batch
+            damaged = self._damaged()
             try:
                 with self._in_turn():
-                    read = batches.roll_up(pushes, query_id, batch_id, damaged=self._damaged)
+                    read = batches.roll_up(pushes, query_id, batch_id, damaged=damaged)
             except BaseException as error:
                 # Spark makes one long text of it.
                 self._failure = error
@@ -168,13 +186,14 @@ class Job:
             self._committed += 1
             if read is not None and self._settings.source == "kafka":
                 self._read[batch_id] = read
-            if self._damaged:
-                _log.warning("damaged files are passed over", files=sorted(self._damaged))
-                self._damaged.clear()
-                self._mended = True
+            if damaged:
+                _log.warning("damaged files are passed over", files=sorted(damaged))
+            self._unreadable.clear()
 
-        damaged = bool(self._damaged)
-        pushes = sources.stream(self._spark, self._settings, since_ns=since_ns, pass_over_damage=damaged)
+        pushes = sources.stream(self._spark, self._settings, since_ns=since_ns)
+        if damaged := sorted(self._damaged()):
+            # Spark then does not open them.
+            pushes = pushes.where(~f.col("file").isin(damaged))
         writer = pushes.writeStream.foreachBatch(take_in).option("checkpointLocation", checkpoint)
         if self._once:
             return writer.trigger(availableNow=True).start()
@@ -195,8 +214,7 @@ class Job:
         """Return when the query has ended by itself or was stopped; raise what it failed with."""
         due = time.monotonic() + _TICK_S
         try:
-            # Once a damaged file is passed over, the next ones are read strictly again.
-            while query.isActive and not self._mended and not self._stop.wait(_POLL_S):
+            while query.isActive and not self._stop.wait(_POLL_S):
                 self._tell_lost(query)
                 if not self._once and time.monotonic() >= due:
                     due = time.monotonic() + _TICK_S

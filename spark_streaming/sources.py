@@ -19,7 +19,7 @@ from pyspark.sql.types import BinaryType, BooleanType, LongType, StringType, Str
 
 from spark_streaming.settings import KafkaSettings, RollupSettings, SpoolFilesSettings
 
-__all__ = ["SPOOL_COLUMNS", "read", "stream", "whole_since"]
+__all__ = ["SPOOL_COLUMNS", "read", "stream"]
 
 #: The columns of the receiver's files that the roll-up needs; docs/spool-files.md is their contract.
 SPOOL_COLUMNS: Final = StructType(
@@ -46,7 +46,6 @@ def stream(
     settings: RollupSettings,
     *,
     since_ns: int | None = None,
-    pass_over_damage: bool = False,
 ) -> DataFrame:
     """Pushes as they come, from the oldest on.
 
@@ -54,7 +53,6 @@ def stream(
         spark: The session.
         settings: Which source, and its limits.
         since_ns: Leave out what was received before.
-        pass_over_damage: Leave out what can't be read of a file.
 
     Returns:
         A streaming DataFrame of the module's columns.
@@ -71,42 +69,16 @@ def stream(
         else {"maxFilesPerTrigger": str(spool.max_files)}
     )
     reader = spark.readStream.schema(SPOOL_COLUMNS).options(**_SPOOL_OPTIONS, **limit, maxFileAge=_FOR_EVER)
-    reader = reader.option("ignoreCorruptFiles", pass_over_damage)
     return _since(_of_spool(reader.parquet(_folder(spool)), settings), since_ns)
 
 
 def read(spark: SparkSession, settings: RollupSettings) -> DataFrame:
     """All pushes that the source holds now, in the same shape."""
     if settings.source == "kafka":
-        return _of_kafka(_records(spark, settings.kafka), settings)
+        raw = spark.read.format("kafka").options(**_kafka_options(settings.kafka, None)).load()
+        return _of_kafka(raw, settings)
     reader = spark.read.schema(SPOOL_COLUMNS).options(**_SPOOL_OPTIONS)
     return _of_spool(reader.parquet(_folder(settings.spool_files)), settings)
-
-
-def whole_since(spark: SparkSession, settings: RollupSettings) -> int | None:
-    """From when on the source holds all pushes.
-
-    Partitions of a topic expire apart, a busy one sooner: all are there where the last one begins, of those
-    that no longer begin with their first record.
-
-    Returns:
-        By the time of receipt, nanoseconds since the epoch; None when the source holds nothing.
-    """
-    if settings.source == "kafka":
-        begins = (
-            _records(spark, settings.kafka)
-            .groupBy("topic", "partition")
-            .agg(f.min("offset").alias("offset"), f.min(_received_at_ns()).alias("since_ns"))
-        )
-        expired = f.max(f.when(f.col("offset") > 0, f.col("since_ns")))
-        first = begins.agg(f.coalesce(expired, f.min("since_ns"))).first()
-    else:
-        first = read(spark, settings).agg(f.min("received_at_ns")).first()
-    return None if first is None else first[0]
-
-
-def _records(spark: SparkSession, kafka: KafkaSettings) -> DataFrame:
-    return spark.read.format("kafka").options(**_kafka_options(kafka, None)).load()
 
 
 _SPOOL_OPTIONS: Final = {
@@ -148,17 +120,15 @@ def _of_kafka(raw: DataFrame, settings: RollupSettings) -> DataFrame:
         settings,
         push_id=_header("push_id"),
         client_instance_id=f.when(_header("format_version").isNotNull(), f.col("key").cast("string")),
-        received_at_ns=_received_at_ns(),
+        received_at_ns=f.coalesce(
+            _header("received_at_ns").try_cast("long"), f.unix_micros("timestamp") * 1000
+        ),
         terminating=_header("terminating") == "true",
         push_interval_ms=_header("push_interval_ms").try_cast("long"),
         otlp=f.col("value"),
         position=f.concat_ws("/", "topic", "partition", "offset"),
         file=f.lit(None).cast("string"),
     )
-
-
-def _received_at_ns() -> Column:
-    return f.coalesce(_header("received_at_ns").try_cast("long"), f.unix_micros("timestamp") * 1000)
 
 
 def _header(name: str) -> Column:

@@ -6,7 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
+from spark_streaming import job
 from spark_streaming.job import JobError
 from tests.integration.rollup.conftest import Query, Roll
 from tests.integration.rollup.pushes import ASSIGNED, MINUTE_NS, Client, Spooled, Values, push, spool
@@ -18,6 +20,30 @@ NOW = (time.time_ns() // MINUTE_NS - 30) * MINUTE_NS
 
 def at(minute: int, client: Client = ORDERS) -> Spooled:
     return push(client, NOW + minute * MINUTE_NS, Values(gauges={ASSIGNED: 3.0}))
+
+
+def test_every_damaged_file_is_told_and_all_others_are_in(
+    roll: Roll, query: Query, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "_FIRST_PAUSE_S", 0.01)
+    folder = tmp_path / "mes données" / "100 %"
+    damaged = set()
+    for number, name in enumerate("abcdef"):
+        file = spool(folder, name, [at(number)])
+        if name in "bce":
+            whole = file.read_bytes()
+            # Without its end, or with some of its middle overwritten.
+            file.write_bytes(whole[:-9] if name == "b" else whole[:40] + b"\xff" * 400 + whole[440:])
+            damaged.add(f"{name}.parquet")
+    with capture_logs() as log:
+        roll(spool_files={"path": str(folder), "max_files": 4})
+    assert query("SELECT count(*), sum(pushes) FROM ledger") == [(2, 3)]
+    letters = query("SELECT batch_id, position, reason FROM dead_letter ORDER BY seen_at")
+    assert {position.rpartition("/")[2] for _, position, _ in letters} == damaged
+    assert [batch for batch, _, _ in letters] == [0, 0, 1]
+    assert all("FAILED_READ_FILE" in reason for _, _, reason in letters)
+    told = [line["files"] for line in log if "files" in line]
+    assert [len(files) for files in told] == [2, 1]
 
 
 def test_bytes_of_another_version_end_a_batch_and_a_tick(roll: Roll, query: Query, folder: Path) -> None:
