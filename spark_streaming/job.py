@@ -171,6 +171,8 @@ class Job:
     def _begin(self, batches: Batches, checkpoint: str, since_ns: int | None) -> StreamingQuery:
         self._failure = None
         self._caught_up = False
+        # Of batches before.
+        self._read.clear()
 
         def take_in(pushes: DataFrame, batch_id: int) -> None:
             query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
@@ -284,7 +286,7 @@ class Job:
         return int(behind) // _MINUTE_NS - 1
 
     def _tell_lost(self, query: StreamingQuery) -> None:
-        if self._settings.source != "kafka":
+        if not self._read:
             return
         for progress in query.recentProgress:
             read = self._read.pop(progress["batchId"], None)

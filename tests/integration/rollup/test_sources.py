@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined] # its stubs don't export it
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from structlog.testing import capture_logs
 
 from plugins.kafka_topic.record import headers, key
@@ -48,7 +49,7 @@ def topic(broker: KafkaBroker) -> str:
 
 
 def test_records_of_the_plugin_and_of_a_collector_count_alike(
-    roll: Roll, query: Query, broker: KafkaBroker, topic: str
+    roll: Roll, query: Query, broker: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer = Producer({"bootstrap.servers": broker.internal_bootstrap})
     template = plugin_push()
@@ -106,6 +107,12 @@ def test_records_of_the_plugin_and_of_a_collector_count_alike(
     assert query(
         "SELECT sum(sum) FROM metric_1m WHERE metric = %s AND client_id = 'payments'", CONNECTIONS
     ) == [(12.0,)]
+
+    # With nothing to read, Spark is not asked what it read.
+    asked: list[StreamingQuery] = []
+    monkeypatch.setattr(StreamingQuery, "recentProgress", property(asked.append))
+    roll(**kafka)
+    assert not asked
 
 
 def test_a_topic_is_whole_from_where_the_last_partition_begins_that_lost_records(
