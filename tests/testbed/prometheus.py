@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 import yaml
@@ -40,18 +41,24 @@ class Prometheus(Server):
     Args:
         scrape: ``host:port`` of what it scrapes every second; labels that are told there stay as they are.
         scrape_protocols: What it asks for, in Prometheus's own words.
+        config: A configuration file in the place of both.
 
     Attributes:
         port: Where it is.
     """
 
     def __init__(
-        self, *, scrape: Sequence[str] = (), scrape_protocols: Sequence[str] = ("OpenMetricsText1.0.0",)
+        self,
+        *,
+        scrape: Sequence[str] = (),
+        scrape_protocols: Sequence[str] = ("OpenMetricsText1.0.0",),
+        config: Path | None = None,
     ) -> None:
         super().__init__("prometheus")
         self.port = free_port()
         self._scrape = list(scrape)
         self._scrape_protocols = list(scrape_protocols)
+        self._config = config
         self._http = httpx.Client(base_url=self.url, timeout=_REQUEST_TIMEOUT_S, trust_env=False)
 
     @property
@@ -71,8 +78,7 @@ class Prometheus(Server):
             StartError: It did not come up; shows the tail of its log.
         """
         folder = self._folder()
-        config = folder / "prometheus.yaml"
-        config.write_text(yaml.safe_dump(self._config()))
+        config = self._config or self._write_config(folder / "prometheus.yaml")
         self._process = ChildProcess(
             "Prometheus",
             [
@@ -175,7 +181,7 @@ class Prometheus(Server):
         except httpx.TransportError:
             return False
 
-    def _config(self) -> dict[str, object]:
+    def _write_config(self, file: Path) -> Path:
         jobs = {
             "job_name": "clients",
             "honor_labels": True,
@@ -184,7 +190,9 @@ class Prometheus(Server):
             "scrape_protocols": self._scrape_protocols,
             "static_configs": [{"targets": self._scrape}],
         }
-        return {
+        config = {
             "scrape_configs": [jobs] if self._scrape else [],
             "otlp": {"translation_strategy": "UnderscoreEscapingWithSuffixes"},
         }
+        file.write_text(yaml.safe_dump(config))
+        return file

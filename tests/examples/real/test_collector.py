@@ -6,10 +6,9 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import httpx
 import psycopg
 import pytest
 import yaml
@@ -20,11 +19,11 @@ from tests.testbed.broker import KafkaBroker
 from tests.testbed.clients import JavaClient, LibrdkafkaClient, Mode
 from tests.testbed.ports import LOOPBACK, free_port, is_open
 from tests.testbed.process import ChildProcess
+from tests.testbed.prometheus import Prometheus
 from tests.testbed.sidecar import Sidecar
 
 EXAMPLE = EXAMPLES / "collector"
 TOPIC = "client-telemetry"
-OURS = '{job="kafka-clients"}'
 #: What README.md says of names in Prometheus.
 NAMES = re.compile(r"^\| `org\.apache[^`]+` \| `[^`]+` \| `(\w+)` \|$", re.MULTILINE)
 #: What Prometheus adds, and what tells a client's own series apart.
@@ -38,7 +37,6 @@ class Running:
 
     def __init__(self, broker: KafkaBroker, folder: Path) -> None:
         otlp, exporter, http, health, rest = (free_port() for _ in range(5))
-        self.prometheus_port = free_port()
         places = {
             "0.0.0.0:4317": f"{LOOPBACK}:{otlp}",
             "collector:4317": f"{LOOPBACK}:{otlp}",
@@ -62,26 +60,13 @@ class Running:
         self.collector.wait_until_ready(
             lambda: all(map(is_open, (otlp, http, exporter, health))), timeout_s=30
         )
-        self.prometheus = ChildProcess(
-            "prometheus",
-            [
-                parts.PROMETHEUS.require() / "prometheus",
-                f"--config.file={folder / 'prometheus.yaml'}",
-                f"--storage.tsdb.path={folder / 'prometheus'}",
-                f"--web.listen-address={LOOPBACK}:{self.prometheus_port}",
-            ],
-            log=folder / "prometheus.log",
-            cwd=folder,
-        )
+        self.prometheus = Prometheus(config=folder / "prometheus.yaml")
         config = yaml.safe_load((folder / "receiver.yaml").read_text())
         self.sidecar = Sidecar(config | {"rest": {"bind": f"{LOOPBACK}:{rest}"}})
 
-    def series(self, selector: str) -> list[dict[str, str]]:
-        """The series that Prometheus has, by their labels."""
-        url = f"http://{LOOPBACK}:{self.prometheus_port}/api/v1/series"
-        answer = httpx.get(url, params={"match[]": selector}, timeout=10, trust_env=False)
-        found: list[dict[str, str]] = answer.raise_for_status().json()["data"]
-        return found
+    def series(self) -> list[Mapping[str, str]]:
+        """The clients' series that Prometheus has, by their labels."""
+        return [one.labels for one in self.prometheus.query('{job="kafka-clients"}')]
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +74,7 @@ def running(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> It
     broker.create_topic("orders")
     broker.create_topic(TOPIC)
     started = Running(broker, tmp_path_factory.mktemp("collector"))
-    with started.sidecar as sidecar:
+    with started.prometheus, started.sidecar as sidecar:
         sidecar.put_subscription("everything", ["*"], 1000)
         bootstrap = sidecar.bootstrap()
         with (
@@ -99,7 +84,6 @@ def running(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> It
             for client in (java, librdkafka):
                 client.wait_for_records(20)
             yield started
-    started.prometheus.terminate()
     started.collector.terminate()
 
 
@@ -107,14 +91,12 @@ def test_prometheus_has_clients_by_the_names_that_the_readme_tells(running: Runn
     told = set(NAMES.findall((EXAMPLE / "README.md").read_text()))
     assert len(told) >= 5
     deadline = time.monotonic() + 60
-    while (
-        missing := told - {one["__name__"] for one in running.series(OURS)}
-    ) and time.monotonic() < deadline:
+    while (missing := told - {one["__name__"] for one in running.series()}) and time.monotonic() < deadline:
         time.sleep(1)
     assert missing == set()
     kept = re.search(r"keep_keys\(resource\.attributes, (\[.*\])\)", (EXAMPLE / "collector.yaml").read_text())
     assert kept is not None
-    clients = [one for one in running.series(OURS) if one["__name__"].startswith("org_apache")]
+    clients = [one for one in running.series() if one["__name__"].startswith("org_apache")]
     labels = {label for one in clients for label in one}
     assert labels <= OF_POINTS | set(yaml.safe_load(kept[1]))
     assert {one["client_software_name"] for one in clients} == {"apache-kafka-java", "confluent-kafka-python"}
