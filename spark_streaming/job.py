@@ -332,11 +332,11 @@ def rebuild(
         JobError: It was stopped or failed half-way: do it again.
     """
     store.migrate()
-    row = sources.read(spark, settings).agg(f.min("received_at_ns")).first()
-    if row is None or row[0] is None:
+    whole_ns = sources.whole_since(spark, settings)
+    if whole_ns is None:
         return None
     # The minute of the oldest push may have had others, and a client's clock may be ahead.
-    minute = max(since, int(row[0] + settings.max_ahead_s * _SECOND_NS) // _MINUTE_NS + 1)
+    minute = max(since, int(whole_ns + settings.max_ahead_s * _SECOND_NS) // _MINUTE_NS + 1)
     # Where only hours or days are kept, the whole of the first one goes.
     minute = store.forget_since(minute)
     with tempfile.TemporaryDirectory() as scratch:

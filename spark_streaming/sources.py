@@ -19,7 +19,7 @@ from pyspark.sql.types import BinaryType, BooleanType, LongType, StringType, Str
 
 from spark_streaming.settings import KafkaSettings, RollupSettings, SpoolFilesSettings
 
-__all__ = ["SPOOL_COLUMNS", "read", "stream"]
+__all__ = ["SPOOL_COLUMNS", "read", "stream", "whole_since"]
 
 #: The columns of the receiver's files that the roll-up needs; docs/spool-files.md is their contract.
 SPOOL_COLUMNS: Final = StructType(
@@ -75,10 +75,35 @@ def stream(
 def read(spark: SparkSession, settings: RollupSettings) -> DataFrame:
     """All pushes that the source holds now, in the same shape."""
     if settings.source == "kafka":
-        raw = spark.read.format("kafka").options(**_kafka_options(settings.kafka, None)).load()
-        return _of_kafka(raw, settings)
+        return _of_kafka(_records(spark, settings.kafka), settings)
     reader = spark.read.schema(SPOOL_COLUMNS).options(**_SPOOL_OPTIONS)
     return _of_spool(reader.parquet(_folder(settings.spool_files)), settings)
+
+
+def whole_since(spark: SparkSession, settings: RollupSettings) -> int | None:
+    """From when on the source holds all pushes.
+
+    Partitions of a topic expire apart, a busy one sooner: all are there where the last one begins, of those
+    that no longer begin with their first record.
+
+    Returns:
+        By the time of receipt, nanoseconds since the epoch; None when the source holds nothing.
+    """
+    if settings.source == "kafka":
+        begins = (
+            _records(spark, settings.kafka)
+            .groupBy("topic", "partition")
+            .agg(f.min("offset").alias("offset"), f.min(_received_at_ns()).alias("since_ns"))
+        )
+        expired = f.max(f.when(f.col("offset") > 0, f.col("since_ns")))
+        first = begins.agg(f.coalesce(expired, f.min("since_ns"))).first()
+    else:
+        first = read(spark, settings).agg(f.min("received_at_ns")).first()
+    return None if first is None else first[0]
+
+
+def _records(spark: SparkSession, kafka: KafkaSettings) -> DataFrame:
+    return spark.read.format("kafka").options(**_kafka_options(kafka, None)).load()
 
 
 _SPOOL_OPTIONS: Final = {
@@ -120,15 +145,17 @@ def _of_kafka(raw: DataFrame, settings: RollupSettings) -> DataFrame:
         settings,
         push_id=_header("push_id"),
         client_instance_id=f.when(_header("format_version").isNotNull(), f.col("key").cast("string")),
-        received_at_ns=f.coalesce(
-            _header("received_at_ns").try_cast("long"), f.unix_micros("timestamp") * 1000
-        ),
+        received_at_ns=_received_at_ns(),
         terminating=_header("terminating") == "true",
         push_interval_ms=_header("push_interval_ms").try_cast("long"),
         otlp=f.col("value"),
         position=f.concat_ws("/", "topic", "partition", "offset"),
         file=f.lit(None).cast("string"),
     )
+
+
+def _received_at_ns() -> Column:
+    return f.coalesce(_header("received_at_ns").try_cast("long"), f.unix_micros("timestamp") * 1000)
 
 
 def _header(name: str) -> Column:
