@@ -30,10 +30,14 @@
 {{- include "kafka-client-telemetry.partName" (merge (dict "most" 52) .) -}}
 {{- end -}}
 
-{{/* The name of a dashboard's ConfigMap, which may be in a namespace that several releases put theirs into: (dict "root" $ "path" "dashboards/fleet.json"). */}}
+{{/* The name of what Grafana reads, whose namespace several releases may put theirs into: (dict "root" $ "namespace" "" "suffix" "grafana-rules"). */}}
+{{- define "kafka-client-telemetry.grafanaName" -}}
+{{- $of := empty .namespace | ternary "" (printf "%s." .root.Release.Namespace) -}}
+{{- printf "%s%s-%s" $of (include "kafka-client-telemetry.fullname" .root) .suffix -}}
+{{- end -}}
+
 {{- define "kafka-client-telemetry.dashboardName" -}}
-{{- $of := .root.Values.dashboards.configMaps.namespace | empty | ternary "" (printf "%s." .root.Release.Namespace) -}}
-{{- printf "%s%s-dashboard-%s" $of (include "kafka-client-telemetry.fullname" .root) (base .path | trimSuffix ".json") -}}
+{{- include "kafka-client-telemetry.grafanaName" (dict "root" .root "namespace" .root.Values.dashboards.configMaps.namespace "suffix" (printf "dashboard-%s" (base .path | trimSuffix ".json"))) -}}
 {{- end -}}
 
 {{- define "kafka-client-telemetry.selectorLabels" -}}

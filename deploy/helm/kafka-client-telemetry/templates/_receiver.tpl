@@ -20,6 +20,13 @@
 {{- if .Values.config.rest.tls }}HTTPS{{ else }}HTTP{{ end -}}
 {{- end -}}
 
+{{/* Where the container's own command line finds the REST API; a certificate is for no address. */}}
+{{- define "kafka-client-telemetry.restUrl" -}}
+{{- $host := trimSuffix (printf ":%s" (include "kafka-client-telemetry.restPort" .)) .Values.config.rest.bind -}}
+{{- $near := .Values.config.rest.tls | empty | ternary (get (dict "0.0.0.0" "127.0.0.1" "[::]" "[::1]") $host | default $host) "localhost" -}}
+{{- printf "%s://%s:%s" (include "kafka-client-telemetry.restScheme" . | lower) $near (include "kafka-client-telemetry.restPort" .) -}}
+{{- end -}}
+
 {{- define "kafka-client-telemetry.drainSeconds" -}}
 {{- (.Values.config.drain | default dict).timeout_s | default 10 | ceil | int -}}
 {{- end -}}
@@ -85,7 +92,9 @@ image: {{ include "kafka-client-telemetry.image" (dict "root" .root "image" $val
 imagePullPolicy: {{ $values.image.pullPolicy }}
 args: [serve, --config, /etc/kafka-telemetry/config.yaml]
 workingDir: /var/lib/kafka-telemetry
-{{- with concat (.env | default list) $values.extraEnv }}
+{{- $url := list (dict "name" "KAFKA_TELEMETRY_URL" "value" (include "kafka-client-telemetry.restUrl" .root)) }}
+{{- if eq (index $url 0).value "http://127.0.0.1:8642" }}{{ $url = list }}{{ end }}
+{{- with concat (.env | default list) $url $values.extraEnv }}
 env:
   {{- toYaml . | nindent 2 }}
 {{- end }}
