@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
@@ -102,7 +103,8 @@ class Batches:
                 return None
             statistics = self._taken_in(batch, pushes, query_id, batch_id, began)
             for file, reason in (damaged or {}).items():
-                batch.dead_letters(self._letters([file], [reason], [b""]))
+                letter = [[self._source], [file], [reason], [0], [b""]]
+                batch.dead_letters(pa.table(letter, schema=DEAD_LETTER_ROWS))
         newest = statistics.newest_received_at_ns
         _log.info(
             "batch",
@@ -252,19 +254,23 @@ class Batches:
         batch.add_series(found)
 
     def _dead_letters(self, pushes: DataFrame, dead: pa.Table) -> pa.Table:
-        kept = pushes.where(f.col("position").isin(dead["position"].slice(0, _MOST_PAYLOADS).to_pylist()))
-        payloads = kept.select("position", f.substring("otlp", 1, _MOST_PAYLOAD_BYTES)).toArrow()
-        payload_at = dict(zip(*(column.to_pylist() for column in payloads.columns), strict=True))
-        positions = dead["position"].to_pylist()
-        return self._letters(
-            positions,
-            dead["reason"].to_pylist(),
-            [payload_at.get(position) or b"" for position in positions],
+        wanted = dead.select(["position", "reason"]).append_column(
+            "kept", pa.array(np.arange(dead.num_rows) < _MOST_PAYLOADS)
         )
-
-    def _letters(self, positions: list[str], reasons: list[str], payloads: list[bytes]) -> pa.Table:
-        sources = [self._source] * len(positions)
-        return pa.table([sources, positions, reasons, payloads], schema=DEAD_LETTER_ROWS)
+        payload = f.when(f.col("kept"), f.substring("otlp", 1, _MOST_PAYLOAD_BYTES))
+        found = (
+            pushes.join(f.broadcast(self._spark.createDataFrame(wanted)), "position")
+            .select(
+                f.lit(self._source).alias("source"),
+                "position",
+                "reason",
+                f.coalesce(f.octet_length("otlp"), f.lit(0)).alias("bytes"),
+                f.coalesce(payload, f.lit(b"")).alias("payload"),
+            )
+            .toArrow()
+        )
+        _require(found.num_rows, dead.num_rows, "payloads that can't be read")
+        return _of_schema(found, DEAD_LETTER_ROWS)
 
 
 def _repeats(read: pa.Table, batch: Batch) -> tuple[int, pa.Array]:

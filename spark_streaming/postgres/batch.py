@@ -20,17 +20,16 @@ from spark_streaming.postgres.values import BatchStatistics, Retention
 
 __all__ = ["DEAD_LETTER_ROWS", "Batch"]
 
-#: What could not be read: where it came from, why not, and the payload.
+#: What could not be read: where it came from, why not, how long it was, and what is kept of it.
 DEAD_LETTER_ROWS: Final = pa.schema(
     [
         pa.field("source", pa.string(), nullable=False),
         pa.field("position", pa.string(), nullable=False),
         pa.field("reason", pa.string(), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
         pa.field("payload", pa.binary(), nullable=False),
     ]
 )
-_KEPT_PAYLOADS: Final = 1000
-_KEPT_PAYLOAD_BYTES: Final = 65_536
 _DAY_NS: Final = 86_400_000_000_000
 
 
@@ -105,22 +104,20 @@ class Batch(Transaction):
         return found
 
     def dead_letters(self, letters: pa.Table) -> None:
-        """Keep payloads that could not be read: 64 KiB each of the first 1000, of others only why.
+        """Keep what could not be read.
 
         Args:
             letters: ``DEAD_LETTER_ROWS``.
         """
         texts = [storable(letters[name]).to_pylist() for name in ("source", "position", "reason")]
+        others = [letters[name].to_pylist() for name in ("bytes", "payload")]
         with self._cursor.copy(
             "COPY dead_letter (query_id, batch_id, source, position, reason, bytes, payload) "
             "FROM STDIN (FORMAT binary)"
         ) as copy:
             copy.set_types(["text", "int8", "text", "text", "text", "int8", "bytea"])
-            for number, (*where, payload) in enumerate(
-                zip(*texts, letters["payload"].to_pylist(), strict=True)
-            ):
-                kept = payload[:_KEPT_PAYLOAD_BYTES] if number < _KEPT_PAYLOADS else b""
-                copy.write_row((*self._id, *where, len(payload), kept))
+            for letter in zip(*texts, *others, strict=True):
+                copy.write_row((*self._id, *letter))
 
     def record(self, statistics: BatchStatistics) -> None:
         """Write what the batch was made of into its row of the ledger."""

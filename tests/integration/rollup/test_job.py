@@ -59,3 +59,15 @@ def test_bytes_of_another_version_end_a_batch_and_a_tick(roll: Roll, query: Quer
     with pytest.raises(JobError, match=r"contribution\.packed: 4 bytes .* `kafka-telemetry rollup rebuild`"):
         roll()
     assert query("SELECT sum(pushes) FROM ledger") == [(4,)]
+
+
+def test_payloads_are_cut_and_said_how_long_they_were(roll: Roll, query: Query, folder: Path) -> None:
+    broken = [
+        Spooled(client=ORDERS, received_at_ns=NOW, otlp=b"\xff" * size) for size in range(70_000, 70_102)
+    ]
+    spool(folder, "one", [at(0), *broken])
+    roll()
+    assert query(
+        "SELECT count(*), min(bytes), max(bytes), count(DISTINCT bytes), sum(length(payload)) "
+        "FROM dead_letter"
+    ) == [(102, 70_000, 70_101, 102, 100 * 65_536)]

@@ -42,7 +42,7 @@ def test_everything_once(store: Store, database: str) -> None:
             cumulative=b"",
         )
         batch.put_clients([state], entries((5, MINUTE, "a\0b")))
-        batch.dead_letters(pa.table([["s"], ["p"], ["why"], [b"\xff"]], schema=DEAD_LETTER_ROWS))
+        batch.dead_letters(pa.table([["s"], ["p"], ["why"], [1], [b"\xff"]], schema=DEAD_LETTER_ROWS))
         batch.record(
             BatchStatistics(
                 pushes=2,

@@ -170,7 +170,7 @@ def test_labels_of_any_bytes(store: Store, database: str) -> None:
         batch.add_series(series((1, 7, "m" * 9000, False), client_id=label, principal="", group_id=label))
         batch.add_client_minutes(entries((1, MINUTE, label)))
         batch.put_clients([], entries((1, MINUTE, label)))
-        letters = [["s"], [label], [label], [b"\0" * 100_000]]
+        letters = [["s"], [label], [label], [100_000], [b"\0" * 65_536]]
         batch.dead_letters(pa.table(letters, schema=DEAD_LETTER_ROWS))
     ((client_id, principal, topic),) = read(
         database, "SELECT client_id, principal, topic FROM telemetry.metric_1m"
