@@ -284,7 +284,11 @@ def main(words: Sequence[str]) -> int:
             now=(arguments.at or datetime.now(UTC)).astimezone(UTC),
         )
         files = [
-            file for file in sorted(DASHBOARDS.glob("*.json")) if file.stem in (arguments.only or [file.stem])
+            file
+            for file in sorted(DASHBOARDS.glob("*.json"))
+            if file.stem in (arguments.only or [file.stem])
+            # Without a Prometheus the receiver's dashboard has nothing to show: its old picture says more.
+            and (prometheus is not None or file.stem != "receiver" or arguments.only)
         ]
         scenes = {
             arguments.out / f"{file.stem}.png": scene(
