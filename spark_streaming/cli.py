@@ -271,14 +271,13 @@ def _settings(options: Mapping[str, Any]) -> RollupSettings:
 @contextlib.contextmanager
 def _store(settings: RollupSettings) -> Iterator[Store]:
     postgres = _module("postgres")
-    retention = postgres.Retention(**settings.retention.model_dump())
     with contextlib.ExitStack() as stack:
         url = settings.postgres.get_secret_value()
         if settings.embedded is not None:
             server = _module("embedded").EmbeddedPostgres(settings.embedded)
             url = stack.enter_context(server).url
             typer.echo(f"PostgreSQL runs as long as this command: {url}", err=True)
-        store = postgres.Store(url, retention=retention, reader_role=settings.reader_role)
+        store = postgres.Store(url, retention=settings.retention, reader_role=settings.reader_role)
         yield stack.enter_context(contextlib.closing(store))
 
 

@@ -9,7 +9,6 @@ from spark_streaming.postgres.tick import Tick
 from spark_streaming.postgres.values import (
     BatchStatistics,
     LastBatch,
-    Retention,
     Status,
     StoreError,
     StoreUnavailableError,
@@ -21,7 +20,6 @@ __all__ = [
     "Batch",
     "BatchStatistics",
     "LastBatch",
-    "Retention",
     "Status",
     "Store",
     "StoreError",

@@ -16,7 +16,8 @@ from psycopg import sql
 from spark_streaming.postgres.seen import SeenSeries
 from spark_streaming.postgres.staging import stage, storable
 from spark_streaming.postgres.transaction import DAY, DAYS_AHEAD, EPOCH, TIME, Transaction
-from spark_streaming.postgres.values import BatchStatistics, Retention
+from spark_streaming.postgres.values import BatchStatistics
+from spark_streaming.settings import RetentionSettings
 
 __all__ = ["DEAD_LETTER_ROWS", "Batch"]
 
@@ -48,7 +49,7 @@ class Batch(Transaction):
         self,
         connection: psycopg.Connection[Any],
         *,
-        retention: Retention,
+        retention: RetentionSettings,
         seen: SeenSeries,
         query_id: str,
         batch_id: int,

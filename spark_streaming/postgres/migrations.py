@@ -11,7 +11,8 @@ import psycopg
 from psycopg import sql
 
 from spark_streaming.catalogue import metrics
-from spark_streaming.postgres.values import Retention, StoreError
+from spark_streaming.postgres.values import StoreError
+from spark_streaming.settings import RetentionSettings
 
 __all__ = ["migrate"]
 
@@ -43,7 +44,7 @@ _SOFTWARE: Final = (
 
 
 def migrate(
-    connection: psycopg.Connection[Any], *, retention: Retention, reader_role: str | None
+    connection: psycopg.Connection[Any], *, retention: RetentionSettings, reader_role: str | None
 ) -> list[str]:
     """Bring the schema to what this version knows.
 

@@ -23,12 +23,12 @@ from spark_streaming.postgres.status import status
 from spark_streaming.postgres.tables import GRAINS, TOTALS
 from spark_streaming.postgres.tick import Tick
 from spark_streaming.postgres.values import (
-    Retention,
     Status,
     StoreError,
     StoreUnavailableError,
     read_again_since,
 )
+from spark_streaming.settings import RetentionSettings
 
 __all__ = ["Store"]
 
@@ -57,7 +57,7 @@ class Store:
         StoreError: The URL can't be read.
     """
 
-    def __init__(self, url: str, *, retention: Retention, reader_role: str | None = None) -> None:
+    def __init__(self, url: str, *, retention: RetentionSettings, reader_role: str | None = None) -> None:
         try:
             parameters = conninfo_to_dict(url)
         except psycopg.Error:

@@ -16,7 +16,7 @@ from spark_streaming.postgres.partitions import PARTITIONED, beginning
 from spark_streaming.postgres.seen import SeenSeries
 from spark_streaming.postgres.tables import GRAINS, TOTALS, Grain
 from spark_streaming.postgres.transaction import Transaction
-from spark_streaming.postgres.values import Retention
+from spark_streaming.settings import RetentionSettings
 
 __all__ = ["Tick"]
 
@@ -38,7 +38,12 @@ class Tick(Transaction):
     """
 
     def __init__(
-        self, connection: psycopg.Connection[Any], *, retention: Retention, seen: SeenSeries, now_ns: int
+        self,
+        connection: psycopg.Connection[Any],
+        *,
+        retention: RetentionSettings,
+        seen: SeenSeries,
+        now_ns: int,
     ) -> None:
         super().__init__(connection, retention=retention, seen=seen)
         # A clock that is ahead must not expire anything: the earlier of two counts.

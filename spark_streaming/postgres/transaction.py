@@ -33,7 +33,8 @@ from spark_streaming.postgres.tables import (
     Grain,
     Totals,
 )
-from spark_streaming.postgres.values import Retention, StoreError
+from spark_streaming.postgres.values import StoreError
+from spark_streaming.settings import RetentionSettings
 
 __all__ = ["DAY", "DAYS_AHEAD", "EPOCH", "TIME", "Transaction"]
 
@@ -77,7 +78,7 @@ class Transaction:
         self,
         connection: psycopg.Connection[Any],
         *,
-        retention: Retention,
+        retention: RetentionSettings,
         seen: SeenSeries,
     ) -> None:
         #: For who reads and writes further tables in the same transaction.

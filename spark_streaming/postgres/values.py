@@ -1,15 +1,14 @@
-"""Owns the values of the store: what is kept how long, what is told of a batch and of the whole, errors."""
+"""Owns the values of the store: what is told of a batch and of the whole, errors."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 __all__ = [
     "BatchStatistics",
     "LastBatch",
-    "Retention",
     "Status",
     "StoreError",
     "StoreUnavailableError",
@@ -40,45 +39,6 @@ class StoreError(Exception):
 
 class StoreUnavailableError(StoreError):
     """PostgreSQL is away, busy or ended the connection. Nothing of the transaction counts: repeat it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
-    """How long things are kept, in whole days (UTC) or hours.
-
-    Attributes:
-        minute_days: Minutes. Later points are added to hours and days only.
-        hour_days: Hours, and clients that were not heard of since.
-        day_days: Days. What is older than this is not kept at all.
-        push_days: Ids of pushes, by when they were received: a push repeated later counts twice.
-        contribution_hours: What a client added to a minute, by when it was written: a further entry for the
-            same minute that comes later is added up as if it were the first.
-        dead_letter_days: Payloads that could not be read.
-        finding_days: Findings, since they were last seen.
-        ledger_days: Which batches are in; the last one of each query stays.
-
-    Raises:
-        ValueError: One is below 1, or a finer table would be kept longer than a coarser one.
-    """
-
-    minute_days: int = 7
-    hour_days: int = 90
-    day_days: int = 1095
-    push_days: int = 3
-    contribution_hours: int = 6
-    dead_letter_days: int = 14
-    finding_days: int = 90
-    ledger_days: int = 30
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            if getattr(self, field.name) < 1:
-                raise ValueError(f"{field.name} is {getattr(self, field.name)}: give at least 1")
-        if not self.minute_days <= self.hour_days <= self.day_days:
-            raise ValueError(
-                f"minute_days {self.minute_days}, hour_days {self.hour_days} and day_days {self.day_days} "
-                "must not decrease: the coarser a table, the longer it is kept"
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,8 @@ import pytest
 import yaml
 
 from spark_streaming.load import load
-from spark_streaming.postgres import Retention, Store
+from spark_streaming.postgres import Store
+from spark_streaming.settings import RetentionSettings
 from tests.examples.compose import COMPOSE, EXAMPLES, InvalidComposeError, resolve
 from tests.examples.database import server_with_roles
 from tests.testbed.dashboard_queries import CHART, DASHBOARDS, asked, chosen
@@ -198,7 +199,7 @@ def test_grafana_reads_what_the_roll_up_owns_and_nothing_else(server: str, secre
     owner = passwords["rollup_url"].replace("@postgres:5432/telemetry", f"@/telemetry?{server}")
     assert owner != passwords["rollup_url"]
     settings = load(COMPOSE / "rollup.yaml", {"postgres": owner})
-    with Store(owner, retention=Retention(), reader_role=settings.reader_role) as store:
+    with Store(owner, retention=RetentionSettings(), reader_role=settings.reader_role) as store:
         store.migrate()
 
     source = next(

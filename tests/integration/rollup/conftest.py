@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from spark_streaming.job import Job
 from spark_streaming.load import load
-from spark_streaming.postgres import Retention, Store
-from spark_streaming.settings import RollupSettings
+from spark_streaming.postgres import Store
+from spark_streaming.settings import RetentionSettings, RollupSettings
 from tests.integration.rollup import fleet
 
 Query = Callable[..., list[tuple[Any, ...]]]
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def store(database: str) -> Iterator[Store]:
     """The store in the test's database."""
-    with Store(database, retention=Retention()) as opened:
+    with Store(database, retention=RetentionSettings()) as opened:
         yield opened
 
 

@@ -25,7 +25,8 @@ from pyspark.sql import SparkSession
 
 from spark_streaming.job import Job
 from spark_streaming.load import load
-from spark_streaming.postgres import Retention, Store
+from spark_streaming.postgres import Store
+from spark_streaming.settings import RetentionSettings
 from tests.integration.rollup.pushes import MINUTE_NS, Client, Spooled, spool
 from tests.testbed.cpu import cpu_seconds
 from tests.testbed.dashboard_queries import DASHBOARDS, Asked, asked, chosen
@@ -105,7 +106,7 @@ def filled(
         {"spool_files": {"path": str(folder / "telemetry")}, "checkpoint": str(folder / "checkpoint")},
     )
     with postgres.database() as url:
-        with Store(url, retention=Retention(), reader_role=READER) as store:
+        with Store(url, retention=RetentionSettings(), reader_role=READER) as store:
             store.migrate()
             Job(spark, store, settings, threading.Event()).run_once()
         yield url
@@ -219,7 +220,7 @@ def generated(postgres: Postgres) -> Iterator[str]:
         else GeneratedStore(clients=50, days=10, minutes_for=timedelta(hours=2))
     )  # fmt: skip
     with postgres.database() as url:
-        with Store(url, retention=Retention(), reader_role=READER) as store:
+        with Store(url, retention=RetentionSettings(), reader_role=READER) as store:
             store.migrate()
         size.fill(url, now=datetime.now(UTC))
         yield url

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_streaming.postgres import Retention, Store, StoreUnavailableError
+from spark_streaming.postgres import Store, StoreUnavailableError
 from spark_streaming.rows import SERIES_ROWS
+from spark_streaming.settings import RetentionSettings
 from tests.integration.rollup.store.rows import NOW_NS, rows
 from tests.testbed.postgres import Postgres
 
@@ -43,7 +44,7 @@ def url(postgres: Postgres) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def store(url: str) -> Iterator[Store]:
-    with Store(url, retention=Retention(minute_days=2, hour_days=4)) as store:
+    with Store(url, retention=RetentionSettings(minute_days=2, hour_days=4)) as store:
         store.migrate()
         yield store
 

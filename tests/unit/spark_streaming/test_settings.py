@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from spark_streaming.load import SettingsError, load
+from spark_streaming.settings import RetentionSettings
 
 
 def problem(tmp_path: Path, text: str, options: dict[str, Any] | None = None) -> str:
@@ -87,3 +88,9 @@ def test_a_secret_s_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert "cannot read the secret's file /nowhere/url: No such file" in problem(
         tmp_path, "postgres: {file: /nowhere/url}"
     )
+
+
+def test_the_page_on_tables_says_how_long_each_is_kept() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "rollup-tables.md").read_text()
+    said = {name: f"`{name}`, {field.default}" for name, field in RetentionSettings.model_fields.items()}
+    assert [name for name, text in said.items() if text not in page] == []

@@ -9,14 +9,15 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from spark_streaming.postgres import Retention, Store
+from spark_streaming.postgres import Store
+from spark_streaming.settings import RetentionSettings
 from tests.integration.rollup.findings.fleet import Fleet
 from tests.testbed.postgres import Postgres
 
 
 @contextmanager
 def fleet_of(url: str) -> Iterator[Fleet]:
-    with Store(url, retention=Retention()) as store:
+    with Store(url, retention=RetentionSettings()) as store:
         store.migrate()
     with psycopg.connect(url, autocommit=True, row_factory=dict_row) as connection:
         connection.execute(

@@ -13,11 +13,11 @@ from spark_streaming.postgres import (
     DEAD_LETTER_ROWS,
     Batch,
     BatchStatistics,
-    Retention,
     Store,
     StoreError,
     StoreUnavailableError,
 )
+from spark_streaming.settings import RetentionSettings
 from tests.integration.rollup.store.rows import MINUTE, NOW_NS, entries, read, rows, series
 
 DAY_MINUTES = 24 * 60
@@ -107,9 +107,9 @@ def test_a_connection_that_ends_at_the_commit(store: Store, database: str) -> No
 
 def test_a_batch_that_is_in_is_passed_over_also_by_another_process(store: Store, database: str) -> None:
     batch_of(store, 0, (MINUTE, 1.0))
-    with Store(database, retention=Retention()) as another, another.batch("q", 0) as batch:
+    with Store(database, retention=RetentionSettings()) as another, another.batch("q", 0) as batch:
         assert batch is None
-    with Store(database, retention=Retention()) as another:
+    with Store(database, retention=RetentionSettings()) as another:
         batch_of(another, 1, (MINUTE, 1.0))
         with another.batch("another query", 0) as batch:
             assert batch is not None
@@ -188,7 +188,7 @@ def test_no_error_has_the_password() -> None:
         "postgresql://user:s3cret@127.0.0.1:1/db",
         "postgresql://user:s3cret@127.0.0.1:s3cret/db",
     ):
-        with pytest.raises(StoreError) as raised, Store(url, retention=Retention()) as store:
+        with pytest.raises(StoreError) as raised, Store(url, retention=RetentionSettings()) as store:
             store.migrate()
         assert "s3cret" not in str(raised.value)
         assert raised.value.__suppress_context__
@@ -198,8 +198,11 @@ def test_a_database_that_is_not_there_is_unavailable(database: str) -> None:
     nowhere = urlunsplit(urlsplit(database)._replace(path="/nowhere"))
     with (
         pytest.raises(StoreUnavailableError, match="nowhere"),
-        Store(nowhere, retention=Retention()) as store,
+        Store(nowhere, retention=RetentionSettings()) as store,
     ):
         store.migrate()
-    with pytest.raises(StoreError, match="rollup migrate"), Store(database, retention=Retention()) as store:
+    with (
+        pytest.raises(StoreError, match="rollup migrate"),
+        Store(database, retention=RetentionSettings()) as store,
+    ):
         store.status()

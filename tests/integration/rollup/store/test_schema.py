@@ -10,7 +10,8 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from spark_streaming.postgres import Retention, Store, StoreError
+from spark_streaming.postgres import Store, StoreError
+from spark_streaming.settings import RetentionSettings
 from spark_streaming.watched import WATCHED
 from tests.integration.rollup.store.rows import MINUTE, NOW_NS, SERIES_ROWS, read, rows
 
@@ -18,7 +19,7 @@ READER = f"telemetry_reader_{os.getpid()}"
 
 
 def test_migrations_are_done_once_and_newer_ones_refused(database: str) -> None:
-    with Store(database, retention=Retention()) as store:
+    with Store(database, retention=RetentionSettings()) as store:
         assert store.migrate() == ["0001_tables", "0002_views"]
         assert store.migrate() == []
         with psycopg.connect(database) as connection:
@@ -50,7 +51,7 @@ def test_the_catalogue_and_the_names_of_software(store: Store, database: str) ->
 
 
 def test_the_reader_reads_the_interface_only(database: str) -> None:
-    with Store(database, retention=Retention(), reader_role=READER) as store:
+    with Store(database, retention=RetentionSettings(), reader_role=READER) as store:
         store.migrate()
         store.migrate()
     with psycopg.connect(database, autocommit=True) as connection:
@@ -89,7 +90,7 @@ def test_rights_that_are_missing_are_named(database: str) -> None:
         host = parts.netloc.rpartition("@")[2]
         url = urlunsplit(parts._replace(netloc=f"{role}:s3cret@{host}"))
         try:
-            with Store(url, retention=Retention(), reader_role=READER) as store:
+            with Store(url, retention=RetentionSettings(), reader_role=READER) as store:
                 with pytest.raises(StoreError, match=f'CREATE SCHEMA telemetry AUTHORIZATION "{role}"'):
                     store.migrate()
                 connection.execute(f"CREATE SCHEMA telemetry AUTHORIZATION {role}".encode())

@@ -11,7 +11,8 @@ import pyarrow as pa
 from spark_streaming.contributions import ClientState, Contribution, settle
 from spark_streaming.contributions.carrying import reach_of
 from spark_streaming.contributions.packed import NO_COUNTS
-from spark_streaming.postgres import Retention, Store
+from spark_streaming.postgres import Store
+from spark_streaming.settings import RetentionSettings
 from tests.integration.rollup.store.rows import MINUTE, NOW_NS, buckets, entries, read, rows, series
 
 TODAY = NOW_NS // 60_000_000_000 // 1440 * 1440
@@ -97,12 +98,12 @@ def test_a_running_hour_is_computed_again_only_when_it_is_its_turn(store: Store,
 
 
 def test_retention(database: str) -> None:
-    with Store(database, retention=Retention()) as store:
+    with Store(database, retention=RetentionSettings()) as store:
         store.migrate()
         old = TODAY - 5 * 1440
         take_in(store, 0, point(old, 1.0), point(old + 1, 2.0), point(TODAY, 4.0))
     # Kept shorter from now on: what was not computed yet must not get lost with its minutes.
-    with Store(database, retention=Retention(minute_days=2, hour_days=4)) as store:
+    with Store(database, retention=RetentionSettings(minute_days=2, hour_days=4)) as store:
         upkeep(store)
         assert read(database, "SELECT sum FROM telemetry.metric_1m") == [(4.0,)]
         assert read(database, "SELECT sum FROM telemetry.metric_1h") == [(4.0,)]
@@ -124,7 +125,7 @@ def test_what_is_old_goes_and_what_is_needed_stays(store: Store, database: str) 
     day_ns = 86_400_000_000_000
     with store.batch("q", 0) as batch:
         assert batch is not None
-        days = pa.array([NOW_NS, NOW_NS - 2 * day_ns, NOW_NS - 5 * day_ns])
+        days = pa.array([NOW_NS, NOW_NS - 7 * day_ns, NOW_NS - 10 * day_ns])
         batch.known(pa.array(["a", "b", "c"]), days)
         batch.put_contributions([Contribution(client_key=1, minute=2, entries=1, last_ns=3, packed=b"x")])
         batch.put_contributions([Contribution(client_key=1, minute=2, entries=2, last_ns=3, packed=b"y")])
