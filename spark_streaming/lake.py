@@ -1,7 +1,8 @@
 """The second sink: raw data points and roll-up rows as Parquet or Delta, for whoever asks other questions.
 
-Owns the folders and their repetition: a batch that is written again replaces what it wrote. Who reads
-Parquet sees whole batches only, as one is written under a hidden name and renamed.
+Owns the folders and their repetition: a batch that is written again replaces what it wrote in Parquet, and
+is left out in Delta. Who reads Parquet sees whole batches only, as one is written under a hidden name and
+renamed.
 """
 
 from __future__ import annotations
