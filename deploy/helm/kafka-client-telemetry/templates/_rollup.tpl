@@ -154,6 +154,11 @@ spec:
       envFrom:
         {{- toYaml . | nindent 8 }}
       {{- end }}
+      {{- with include "kafka-client-telemetry.rollup.driverPorts" .root | fromYamlArray }}
+      ports:
+        - {name: driver, containerPort: {{ index . 0 }}, protocol: TCP}
+        - {name: block-manager, containerPort: {{ index . 1 }}, protocol: TCP}
+      {{- end }}
       resources:
         {{- toYaml $rollup.resources | nindent 8 }}
       securityContext:
