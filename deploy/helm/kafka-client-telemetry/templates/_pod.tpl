@@ -60,7 +60,8 @@ affinity:
 {{- define "kafka-client-telemetry.networkRules" -}}
 {{- $policy := .root.Values.networkPolicy -}}
 policyTypes: [Ingress{{ if $policy.egress.enabled }}, Egress{{ end }}]
-ingress:{{ if not (or .clients .monitoring .peers) }} []{{ end }}
+{{- if or .clients .monitoring .peers }}
+ingress:
   {{- range $who, $ports := dict "clients" .clients "monitoring" .monitoring }}
   {{- if $ports }}
   - ports:
@@ -76,6 +77,7 @@ ingress:{{ if not (or .clients .monitoring .peers) }} []{{ end }}
   {{- with .peers }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
+{{- end }}
 {{- if $policy.egress.enabled }}
 egress:
   - ports:
