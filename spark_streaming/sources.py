@@ -34,7 +34,7 @@ SPOOL_COLUMNS: Final = StructType(
 )
 
 #: What no receiver writes is taken for missing: anybody may write to a topic or a folder.
-_PUSH_ID: Final = r"\A[0-9A-Za-z_-]{1,64}\z"
+_PUSH_ID: Final = r"\A[!-~]{1,128}\z"
 #: The intervals that a receiver asks for, in milliseconds.
 _SHORTEST_MS, _LONGEST_MS = 100, 3_600_000
 #: A file that is older than this beside the newest would be passed over without a word.
