@@ -63,10 +63,7 @@ _LANES: Final = (
         ),
         _Group(
             name="prometheus",
-            tests=(
-                "tests/integration/test_prometheus.py",
-                "tests/integration/deploy/test_receiver_metrics.py",
-            ),
+            tests=("tests/integration/test_prometheus.py", "tests/integration/deploy"),
             parts="prometheus",
         ),
     ),

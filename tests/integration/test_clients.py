@@ -218,6 +218,8 @@ def test_the_last_push_of_a_client_that_closes_arrives(
                     bootstrap=gateway.bootstrap(),
                     topic=TOPIC,
                     client_id=f"closing-{kind.language}",
+                    # Of a Java producer something has to be under way when it closes: else it says no more.
+                    rate=500,
                 )
             )
             for kind in KINDS
