@@ -69,7 +69,13 @@ _LANES: Final = (
     ),
     # One Spark session for both.
     (_Group(name="roll-up", tests=("tests/unit/spark_streaming", "tests/integration/rollup")),),
-    (_Group(name="the rest", tests=("tests",)),),
+    (
+        _Group(name="the rest", tests=("tests",)),
+        # Without Spark.
+        _Group(
+            name="database", tests=("tests/integration/rollup/findings", "tests/integration/rollup/store")
+        ),
+    ),
 )
 _GROUPS: Final = tuple(group for lane in _LANES for group in lane)
 #: Have a target of their own, as what they need takes minutes to build: `make test-kubernetes`.

@@ -69,9 +69,10 @@ def test_too_much_memory_is_found() -> None:
         if b"magic" in data:
             bytearray(much)[::4096] = bytes(much // 4096)
 
-    (finding,) = found(run)
-    assert finding.data == b"magic"
-    assert "memory: it raised the peak" in finding.problem
+    findings = found(run)
+    assert {finding.data for finding in findings} == {b"magic"}
+    # On a busy machine so much memory takes too much CPU as well.
+    assert any("memory: it raised the peak" in finding.problem for finding in findings)
 
 
 def crash(data: bytes) -> None:
