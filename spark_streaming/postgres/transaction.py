@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,12 +51,10 @@ class Sums:
     Attributes:
         totals: The tables' rows, by kind and grain.
         left_out: How many rows are in none of them.
-        series: The series that they are of.
     """
 
     totals: Sequence[tuple[Totals, Grain, pa.Table]]
     left_out: int
-    series: Sequence[npt.NDArray[np.int64]]
 
 
 class Transaction:
@@ -120,9 +117,7 @@ class Transaction:
                 (FLEETS, grain, _summed(FLEETS, of_fleets, statistics)),
                 (SPREADS, grain, _summed(SPREADS, spreads, [("observations", "sum")])),
             ]
-        return Sums(
-            totals=totals, left_out=left_out, series=[part["series_id"].to_numpy() for _, part in parts]
-        )
+        return Sums(totals=totals, left_out=left_out)
 
     def merge(self, sums: Sums) -> None:
         """Add sums to what the database has.
@@ -135,8 +130,8 @@ class Transaction:
         """
         for totals, grain, table in sums.totals:
             self._add(totals, grain, table)
-        for series in sums.series:
-            self._seen.need(series)
+            if "series_id" in totals.key:
+                self._seen.need(table["series_id"].to_numpy())
         self._left_out += sums.left_out
 
     def merge_buckets(self, rows: pa.Table) -> None:
@@ -146,16 +141,8 @@ class Transaction:
             rows: ``BUCKET_ROWS``, in any order and number a key.
         """
         parts, left_out = self._by_grain(rows)
-        self.merge(
-            Sums(
-                totals=[
-                    (HISTOGRAMS, grain, _summed(HISTOGRAMS, part, [("count", "sum")]))
-                    for grain, part in parts
-                ],
-                left_out=left_out,
-                series=[part["series_id"].to_numpy() for _, part in parts],
-            )
-        )
+        totals = [(HISTOGRAMS, grain, _summed(HISTOGRAMS, part, [("count", "sum")])) for grain, part in parts]
+        self.merge(Sums(totals=totals, left_out=left_out))
 
     def unknown_series(self, ids: pa.Array) -> set[int]:
         """Which of these series have to be added before the transaction ends.
