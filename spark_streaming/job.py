@@ -141,15 +141,15 @@ class Job:
             if self._committed > committed:
                 pause, tries, committed = _FIRST_PAUSE_S, 0, self._committed
             problem, wait = _first_line(failure), _FIRST_PAUSE_S
-            if not self._is_of_a_file(failure):
+            if not self._count_unreadable(failure):
                 tries, wait, pause = tries + 1, pause, min(2 * pause, _LONGEST_PAUSE_S)
             if self._once and tries >= _TRIES_ONCE:
                 raise JobError(f"a batch failed {tries} times, nothing of it is in: {problem}")
             _log.warning("batch failed, it is tried again", problem=problem, in_s=wait)
             self._stop.wait(wait)
 
-    def _is_of_a_file(self, failure: BaseException) -> bool:
-        """Whether a file can't be read that isn't left out yet; it is after some tries."""
+    def _count_unreadable(self, failure: BaseException) -> bool:
+        """Count a try of a file that can't be read; false if it is of none, or of one that is left out already."""
         found = _UNREADABLE.search(str(failure))
         if found is None:
             return False

@@ -1,4 +1,5 @@
--- The only reading of all clients: the view has no index on last_seen, as each push would have to change it.
+-- The only reading of all clients; clusters.sql looks for any one that is older. The view has no index on
+-- last_seen, as each push would have to change it.
 INSERT INTO finding_client
 SELECT
     client_instance_id, cluster_id, client_software_name, client_software_version, client_id, principal,
