@@ -144,13 +144,20 @@ def test_what_is_no_otlp_is_kept_with_its_reason_and_stops_nothing(
     assert query("SELECT pushes, repeats, dead_letters FROM ledger") == [(3, 1, 1)]
 
 
+@pytest.fixture
+def rebuilt(
+    spark: SparkSession, store: Store, settings: Callable[..., RollupSettings]
+) -> Callable[..., int | None]:
+    """Rebuilds since a minute, with further settings; gives the minute from which on it was done."""
+
+    def run(since: int, **further: Any) -> int | None:
+        return rebuild(spark, store, settings(**further), threading.Event(), since=since)
+
+    return run
+
+
 def test_a_rebuild_comes_to_the_same_and_a_job_goes_on_after_it(
-    roll: Roll,
-    folder: Path,
-    query: Query,
-    spark: SparkSession,
-    store: Store,
-    settings: Callable[..., RollupSettings],
+    roll: Roll, folder: Path, query: Query, rebuilt: Callable[..., int | None]
 ) -> None:
     pushes = [at(minute, client) for minute in range(12) for client in (ORDERS, PAYMENTS)]
     # One that was said before the minute in which the rebuild begins and received in it, and an empty one.
@@ -161,7 +168,7 @@ def test_a_rebuild_comes_to_the_same_and_a_job_goes_on_after_it(
     by_client = "SELECT bucket, client_id, pushes, points FROM client_1m ORDER BY 1, 2"
     before = query(by_minute), query(by_client)
     since = NOW // MINUTE_NS + 8
-    assert rebuild(spark, store, settings(), threading.Event(), since=since) == since
+    assert rebuilt(since) == since
     assert (query(by_minute), query(by_client)) == before
     spool(folder, "two", [at(12)])
     roll()
@@ -169,39 +176,27 @@ def test_a_rebuild_comes_to_the_same_and_a_job_goes_on_after_it(
 
 
 def test_a_rebuild_knows_again_every_push_that_it_forgot(
-    roll: Roll,
-    folder: Path,
-    query: Query,
-    spark: SparkSession,
-    store: Store,
-    settings: Callable[..., RollupSettings],
-    tmp_path: Path,
+    roll: Roll, folder: Path, query: Query, rebuilt: Callable[..., int | None], tmp_path: Path
 ) -> None:
     # Ids are forgotten by days: more than a day before, and of the first day of which they are forgotten.
     since = NOW // MINUTE_NS // 1440 * 1440 - 1440 + 600
     first = (since // 1440 - 1) * 1440 * MINUTE_NS
     spool(folder, "one", [push(ORDERS, first + n * 300 * MINUTE_NS) for n in range(6)])
     roll()
-    assert rebuild(spark, store, settings(), threading.Event(), since=since) == since
+    assert rebuilt(since) == since
     shutil.rmtree(tmp_path / "checkpoint")
     roll()
     assert query(TOTALS, CONNECTIONS) == [("orders", 6, 6.0, 1.0, 1.0)]
 
 
 def test_a_rebuild_forgets_nothing_that_the_source_lacks(
-    roll: Roll,
-    folder: Path,
-    query: Query,
-    spark: SparkSession,
-    store: Store,
-    settings: Callable[..., RollupSettings],
+    roll: Roll, folder: Path, query: Query, rebuilt: Callable[..., int | None]
 ) -> None:
     expired = spool(folder, "one", [at(0), at(1)])
     spool(folder, "two", [at(minute) for minute in range(10, 14)])
     roll()
     expired.unlink()
-    began = rebuild(spark, store, settings(max_ahead_s=0), threading.Event(), since=NOW // MINUTE_NS)
-    assert began == NOW // MINUTE_NS + 11
+    assert rebuilt(NOW // MINUTE_NS, max_ahead_s=0) == NOW // MINUTE_NS + 11
     assert query(TOTALS, CONNECTIONS) == [("orders", 6, 12.0, 2.0, 2.0)]
 
 
