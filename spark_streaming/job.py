@@ -149,7 +149,7 @@ class Job:
             self._stop.wait(wait)
 
     def _count_unreadable(self, failure: BaseException) -> bool:
-        """Count a try of a file that can't be read; false if it is of none, or of one that is left out already."""
+        """Count a try of a file that can't be read; false if it is of none, or of one left out already."""
         found = _UNREADABLE.search(str(failure))
         if found is None:
             return False
