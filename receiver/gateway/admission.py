@@ -14,7 +14,7 @@ from enum import StrEnum
 from ipaddress import ip_address, ip_network
 from typing import Final
 
-from receiver.gateway.handshake import handshake
+from receiver.gateway.handshake import HandshakeTurns, handshake
 from receiver.gateway.proxy_protocol import MAX_HEADER_BYTES, ProxyProtocolError, may_begin, parse
 from receiver.gateway.relay import close_with_reset
 from receiver.gateway.tls import server_context
@@ -24,7 +24,7 @@ from receiver.principal.distinguished_name import MalformedCertificateError, sub
 from receiver.principal.mapping_rules import MappingRules, NoMatchingRuleError
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.connection import Connection
-from receiver.telemetry.limits import Exceeded, Limits, Scope
+from receiver.telemetry.limits import Exceeded, Limits, Scope, source_of
 from receiver.tls import tls_problem
 
 __all__ = ["Admission", "RefusalReason", "RefusedError"]
@@ -72,7 +72,7 @@ class Admission:
     Args:
         settings: The listener's.
         limits: What one peer may take.
-        turn: Held for each step of a TLS handshake.
+        turns: Who goes on with a TLS handshake.
 
     Raises:
         TlsFilesError: A file of the listener's TLS can't be used.
@@ -83,10 +83,10 @@ class Admission:
         knows_sources: Whether a client's address is known as soon as it is accepted: nobody else tells it.
     """
 
-    def __init__(self, settings: ListenerSettings, limits: Limits, turn: asyncio.Lock) -> None:
+    def __init__(self, settings: ListenerSettings, limits: Limits, turns: HandshakeTurns) -> None:
         self._settings = settings
         self._limits = limits
-        self._turn = turn
+        self._turns = turns
         self.tls = None if settings.tls is None else server_context(settings.name, settings.tls)
         self._rules = MappingRules.parse(settings.principal_mapping_rules)
         proxy_protocol = settings.proxy_protocol
@@ -128,7 +128,7 @@ class Admission:
                 if self.tls is not None:
                     await _peek(client, 1)
                     side = tls = wrap(self.tls.current(), client, server_side=True)
-                    await handshake(tls, self._turn)
+                    await handshake(tls, self._turns, source_of(connection.source_address))
                     if self._settings.security_protocol == "SSL":
                         self._identify(tls, connection)
         except BaseException as error:
@@ -170,7 +170,7 @@ class Admission:
 
     def _identify(self, tls: TlsSocket, connection: Connection) -> None:
         """Name the principal by the client's certificate, as Kafka's DefaultKafkaPrincipalBuilder does."""
-        certificate = tls.getpeercert(binary_form=True)
+        certificate = tls.certificate()
         if certificate is None:
             return
         try:

@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from receiver.gateway.handshake import handshake
+from receiver.gateway.handshake import HandshakeTurns, handshake
 from receiver.gateway.tls import client_context
 from receiver.gateway.tls_socket import wrap
 from receiver.gateway.waiting import writable
@@ -74,7 +74,7 @@ class UpstreamAddress:
 
     Args:
         settings: The listener's.
-        turn: Held for each step of a TLS handshake.
+        turns: Who goes on with a TLS handshake.
 
     Raises:
         TlsFilesError: A file of the upstream's TLS can't be used.
@@ -85,18 +85,21 @@ class UpstreamAddress:
         tls: What is spoken to the broker; None without TLS.
     """
 
-    def __init__(self, settings: ListenerSettings, turn: asyncio.Lock) -> None:
+    def __init__(self, settings: ListenerSettings, turns: HandshakeTurns) -> None:
         tls = settings.upstream_tls
         self.address = settings.upstream
         self.server_name = None if tls is None else tls.server_name or settings.upstream.host
-        self._turn = turn
+        self._turns = turns
         self._literal = _literal(settings.upstream)
         self._looking_up: asyncio.Task[Sequence[_Address] | OSError] | None = None
         self._look_up_at = 0.0
         self.tls = None if tls is None else client_context(settings.name, tls)
 
-    async def connect(self) -> socket.socket:
+    async def connect(self, peer: str = "") -> socket.socket:
         """Connect, and shake hands.
+
+        Args:
+            peer: The peer that the connection is for; empty where it is the receiver's own.
 
         Returns:
             The socket, non-blocking.
@@ -109,7 +112,7 @@ class UpstreamAddress:
             return plain
         broker = wrap(self.tls.current(), plain, server_side=False, server_name=self.server_name)
         try:
-            await handshake(broker, self._turn)
+            await handshake(broker, self._turns, peer)
         except BaseException as error:
             broker.close()
             if isinstance(error, ConnectionResetError):  # as Kafka does, to which TLS is too long a request

@@ -1,11 +1,17 @@
 """The event loop: asyncio's own, with a short way from the kernel to whoever moves a connection's bytes.
 
-Owns the choice of loop and what is polled. A *direct* callback is called from within the poll itself, without
-a handle, a queue or another turn of the loop between; everything else (the REST API, timers, tasks, signals)
-is asyncio's as usual. The poll returns to asyncio when something of asyncio's is due, and only then.
+Owns the choice of loop, what is polled, and whose turn it is. A *direct* callback is called from within the
+poll itself, without a handle, a queue or another turn of the loop between. Everything else (the REST API,
+timers, tasks, signals) is asyncio's. The poll returns to asyncio when something of asyncio's is due.
+
+**Turns.** One poll and the callbacks that follow it are a turn. A callback does a bounded piece of
+work and returns whether it has more. The rest waits for the next turn, behind everything else that
+is ready. Each peer has a :class:`Share` of a turn. When the share is used up, the peer's other
+sockets wait too. So a peer slows down only itself, however many connections it opens and whatever
+it sends.
 
 Direct sockets are polled edge-triggered, which spares the kernel a second look at each socket after its
-event. So a callback that leaves something behind says so, and is called again.
+event. The queue of sockets that have more to do is therefore the loop's own.
 
 Why not uvloop: libuv stops watching a socket at its first error event. Data and a reset that arrive together
 are then one event; the data is read, the reset is never seen, and its peer waits for ever.
@@ -19,15 +25,18 @@ import math
 import os
 import select
 import selectors
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar, TypeVarTuple
+from time import perf_counter
+from typing import Any, Final, TypeVar, TypeVarTuple, cast
+from weakref import WeakValueDictionary
 
-__all__ = ["DirectCallback", "DirectEventLoop", "run", "running_loop"]
+__all__ = ["SHARE_S", "DirectCallback", "DirectEventLoop", "Share", "run", "running_loop"]
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 
-#: Does what can be done now; returns whether there may be more to do at once.
+#: Does a bounded piece of what can be done now; returns whether there may be more to do at once.
 DirectCallback = Callable[[], bool]
 
 #: Events taken from the kernel at a time.
@@ -40,11 +49,36 @@ _WRITABLE: Final = select.EPOLLOUT | select.EPOLLET
 _ENDING: Final = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
 
+#: How long one peer's callbacks may take in a turn while others wait, in seconds. A callback is not cut
+#: short, so a turn can be longer by the one that was under way. Long enough for sixteen chunks of bulk data,
+#: short enough that ten busy peers delay a request by no more than a hundredth of a second.
+SHARE_S: Final = 1e-3
+
+
+class Share:
+    """What one peer has used of the current turn, and which of its sockets wait for the next one.
+
+    Attributes:
+        turn: The number of the turn that ``left_s`` is about.
+        left_s: How much of that turn is left, in seconds; below zero where the last callback took longer.
+        waiting: The sockets, by descriptor, in the order of their next call; whether a socket's end has been
+            seen by the kernel, in which case it is called until it finds nothing more.
+    """
+
+    __slots__ = ("__weakref__", "left_s", "turn", "waiting")
+
+    def __init__(self) -> None:
+        self.turn = -1
+        self.left_s = 0.0
+        self.waiting: OrderedDict[int, bool] = OrderedDict()
+
+
 class _DirectSelector(selectors.EpollSelector):
     """epoll, with direct callbacks beside the file objects that asyncio registers.
 
     Attributes:
         interrupted: Set when asyncio has got something to do meanwhile: the poll then returns to it.
+        deferred: How often a socket had to wait for another turn because its peer's share was used up.
         on_error: Told of an exception of a direct callback.
     """
 
@@ -54,7 +88,10 @@ class _DirectSelector(selectors.EpollSelector):
         self._epoll = select.epoll.fromfd(os.dup(self.fileno()))
         self._readers: dict[int, DirectCallback] = {}
         self._writers: dict[int, DirectCallback] = {}
-        self._direct: dict[int, DirectCallback] = {}
+        self._direct: dict[int, tuple[DirectCallback, Share]] = {}
+        self._waiting: dict[Share, None] = {}
+        self._turn = 0
+        self.deferred = 0
         self.interrupted = False
         self.on_error = on_error
 
@@ -67,27 +104,80 @@ class _DirectSelector(selectors.EpollSelector):
         """Call direct callbacks as their sockets become ready, until something of asyncio's is due."""
         # Rounded up to a millisecond, as epoll does it: rounded down, the loop would spin before a timer.
         seconds = -1.0 if timeout is None else math.ceil(max(timeout, 0.0) * 1e3) * 1e-3
-        poll, direct = self._epoll.poll, self._direct.get
+        poll, direct, waiting, clock = self._epoll.poll, self._direct.get, self._waiting, perf_counter
         self.interrupted = False
         due: list[tuple[selectors.SelectorKey, int]] = []
         while True:
-            for fd, events in poll(seconds, _MAX_EVENTS):
-                callback = direct(fd)
-                if callback is None:
+            self._turn = turn = self._turn + 1
+            ready = poll(0.0 if waiting else seconds, _MAX_EVENTS)
+            started = clock()
+            for fd, events in ready:
+                entry = direct(fd)
+                if entry is None:
                     self._add_due(fd, events, due)
                     continue
+                callback, share = entry
+                if share.waiting:  # in the order of asking
+                    share.waiting[fd] = bool(events & _ENDING) or share.waiting.get(fd, False)
+                    continue
+                if share.turn != turn:
+                    share.turn, share.left_s = turn, SHARE_S
+                elif share.left_s <= 0.0:
+                    self.deferred += 1
+                    self._wait(fd, share, ending=bool(events & _ENDING))
+                    continue
                 try:
-                    if callback() or events & _ENDING:
-                        self._poll_again(fd)
+                    again = callback()
                 except Exception as error:
                     self.on_error(error)
+                    again = False
+                now = clock()
+                share.left_s -= now - started
+                started = now
+                if again or events & _ENDING:
+                    self._wait(fd, share, ending=False)
+            if waiting:
+                self._serve_waiting(started)
             if due or self.interrupted or timeout is not None:
                 return due
 
-    def _poll_again(self, fd: int) -> None:
-        """Have the kernel look at the socket anew, unless nobody wants it any more."""
+    def _wait(self, fd: int, share: Share, *, ending: bool) -> None:
+        """Call the socket's callback in the next turn, unless nobody wants it any more."""
         if fd in self._direct:
-            self._epoll.modify(fd, self._mask(fd))
+            share.waiting[fd] = ending
+            self._waiting[share] = None
+
+    def _serve_waiting(self, started: float) -> None:
+        """Call the callbacks of sockets that wait, each once, as far as the shares of their peers go."""
+        for share in tuple(self._waiting):
+            if share.turn != self._turn:
+                share.turn, share.left_s = self._turn, SHARE_S
+            for _ in range(len(share.waiting)):
+                if share.left_s <= 0.0:
+                    self.deferred += len(share.waiting)
+                    break
+                fd, ending = share.waiting.popitem(last=False)
+                entry = self._direct.get(fd)
+                if entry is None or entry[1] is not share:
+                    continue
+                try:
+                    again = entry[0]()
+                except Exception as error:
+                    self.on_error(error)
+                    again = False
+                now = perf_counter()
+                share.left_s -= now - started
+                started = now
+                if again or ending:
+                    self._wait(fd, share, ending=False)
+            if not share.waiting:
+                del self._waiting[share]
+
+    def call_again(self, fd: int) -> None:
+        """Call the callback of a socket in the next turn, whatever the kernel says."""
+        entry = self._direct.get(fd)
+        if entry is not None:
+            self._wait(fd, entry[1], ending=False)
 
     def _add_due(self, fd: int, events: int, due: list[tuple[selectors.SelectorKey, int]]) -> None:
         try:
@@ -101,10 +191,12 @@ class _DirectSelector(selectors.EpollSelector):
             due.append((key, ready & key.events))
 
     def set_direct(
-        self, callbacks: dict[int, DirectCallback], fd: int, callback: DirectCallback | None
+        self, callbacks: dict[int, DirectCallback], fd: int, callback: DirectCallback | None, share: Share
     ) -> None:
         """Set or remove one of the callbacks of a socket, and poll it for what is left."""
         before = self._mask(fd)
+        if before:
+            share = self._direct[fd][1]
         if callback is None:
             callbacks.pop(fd, None)
         else:
@@ -117,9 +209,12 @@ class _DirectSelector(selectors.EpollSelector):
             return
         reader, writer = self._readers.get(fd), self._writers.get(fd)
         if reader is None or writer is None:
-            self._direct[fd] = reader or writer  # type: ignore[assignment]  # the mask says that one is there
+            self._direct[fd] = (
+                cast("DirectCallback", reader or writer),
+                share,
+            )  # the mask says that one is there
         else:
-            self._direct[fd] = _both(writer, reader)
+            self._direct[fd] = _both(writer, reader), share
         if not before:
             self._epoll.register(fd, after)
         elif before != after:
@@ -128,13 +223,13 @@ class _DirectSelector(selectors.EpollSelector):
     def _mask(self, fd: int) -> int:
         return (_READABLE if fd in self._readers else 0) | (_WRITABLE if fd in self._writers else 0)
 
-    def set_reader(self, fd: int, callback: DirectCallback | None) -> None:
+    def set_reader(self, fd: int, callback: DirectCallback | None, share: Share) -> None:
         """Call back when the socket can be read from; None: no longer."""
-        self.set_direct(self._readers, fd, callback)
+        self.set_direct(self._readers, fd, callback, share)
 
-    def set_writer(self, fd: int, callback: DirectCallback | None) -> None:
+    def set_writer(self, fd: int, callback: DirectCallback | None, share: Share) -> None:
         """Call back when the socket can be written to; None: no longer."""
-        self.set_direct(self._writers, fd, callback)
+        self.set_direct(self._writers, fd, callback, share)
 
 
 def _both(first: DirectCallback, second: DirectCallback) -> DirectCallback:
@@ -150,21 +245,47 @@ def _both(first: DirectCallback, second: DirectCallback) -> DirectCallback:
 class DirectEventLoop(asyncio.SelectorEventLoop):
     """asyncio's event loop, with direct callbacks for sockets.
 
-    A direct callback must neither block nor raise, and must bear being called where there is nothing to do,
-    or after it was removed. A socket that has one must not be given to any other method of the loop.
+    A direct callback must neither block nor raise, and must do a bounded piece of work. It may be called
+    where there is nothing to do, or after it was removed. A socket that has one must not be given to
+    any other method of the loop.
     """
 
     def __init__(self) -> None:
         self._direct = _DirectSelector(self._direct_callback_failed)
+        self._common_share = Share()
+        self._shares: WeakValueDictionary[str, Share] = WeakValueDictionary()
         super().__init__(self._direct)
 
-    def set_direct_reader(self, fd: int, callback: DirectCallback | None) -> None:
-        """Call ``callback`` whenever ``fd`` can be read from, has ended or failed; None: no longer."""
-        self._direct.set_reader(fd, callback)
+    @property
+    def deferred(self) -> int:
+        """How often a socket had to wait for another turn because its peer's share was used up."""
+        return self._direct.deferred
 
-    def set_direct_writer(self, fd: int, callback: DirectCallback | None) -> None:
-        """Call ``callback`` whenever ``fd`` can be written to or has failed; None: no longer."""
-        self._direct.set_writer(fd, callback)
+    def share_of(self, peer: str) -> Share:
+        """Return the share of a peer; it is forgotten with the last connection that has it."""
+        share = self._shares.get(peer)
+        if share is None:
+            share = self._shares[peer] = Share()
+        return share
+
+    def set_direct_reader(self, fd: int, callback: DirectCallback | None, share: Share | None = None) -> None:
+        """Call ``callback`` whenever ``fd`` can be read from, has ended or failed; None: no longer.
+
+        Args:
+            fd: The socket's descriptor.
+            callback: What to call.
+            share: That of the peer whose work it is; None for one that all such sockets have in common. A
+                socket keeps the share of its first callback.
+        """
+        self._direct.set_reader(fd, callback, share or self._common_share)
+
+    def set_direct_writer(self, fd: int, callback: DirectCallback | None, share: Share | None = None) -> None:
+        """Call ``callback`` whenever ``fd`` can be written to or has failed; arguments as above."""
+        self._direct.set_writer(fd, callback, share or self._common_share)
+
+    def call_direct_again(self, fd: int) -> None:
+        """Call the callback of ``fd`` in the next turn: there is work that the kernel does not tell of."""
+        self._direct.call_again(fd)
 
     def call_soon(
         self,

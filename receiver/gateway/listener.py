@@ -21,6 +21,7 @@ from receiver.gateway.admission import Admission, RefusalReason, RefusedError
 from receiver.gateway.connecting import UpstreamAddress, reason_of
 from receiver.gateway.event_loop import running_loop
 from receiver.gateway.events import connection_fields
+from receiver.gateway.handshake import HandshakeTurns
 from receiver.gateway.held import HeldRequests
 from receiver.gateway.proxy_protocol import plain_address
 from receiver.gateway.registry import ConnectionRegistry
@@ -33,7 +34,7 @@ from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.connection import ANONYMOUS, Broker, Connection
-from receiver.telemetry.limits import Limits
+from receiver.telemetry.limits import Limits, source_of
 from receiver.tls import TlsFilesError
 
 __all__ = ["Listener", "ListenerError", "SessionFactory"]
@@ -100,10 +101,10 @@ class Listener:
         self._held = held
         self._make_session = make_session
         self._on_disconnect = on_disconnect
-        turn = asyncio.Lock()
+        turns = HandshakeTurns()
         try:
-            self._admission = Admission(settings, limits, turn)
-            self._address = UpstreamAddress(settings, turn)
+            self._admission = Admission(settings, limits, turns)
+            self._address = UpstreamAddress(settings, turns)
         except TlsFilesError as error:
             raise ListenerError(f"listener {settings.name}: {error}") from None
         self._watch = UpstreamWatch(settings, self._address, broker, upstream)
@@ -251,7 +252,7 @@ class Listener:
         if connection.principal != ANONYMOUS:
             self._metrics.authentication(self.settings.name, "TLS", LoginOutcome.SUCCEEDED)
         try:
-            broker = await self._connect()
+            broker = await self._connect(connection)
         except BaseException as error:
             close_with_reset(client)
             self._limits.connection_closed(connection)
@@ -273,16 +274,18 @@ class Listener:
             self._refuse(RefusalReason.GONE, reason_of(error))
             return
         session = self._make_session(connection, self._upstream)
-        relay = Relay(running_loop(), connection, client, broker, session, self._held, self._closed)
+        loop = running_loop()
+        share = loop.share_of(source_of(connection.source_address))
+        relay = Relay(loop, connection, client, broker, session, self._held, share, self._closed)
         self._relays.add(relay)
         self._registry.add(connection)
         self._metrics.connection_opened(self.settings.name)
         relay.start()
 
-    async def _connect(self) -> socket.socket:
+    async def _connect(self, connection: Connection) -> socket.socket:
         started = running_loop().time()
         async with asyncio.timeout(self.settings.connect_timeout_ms / 1000):
-            broker = await self._address.connect()
+            broker = await self._address.connect(source_of(connection.source_address))
         self._metrics.upstream_connected(self.settings.name, running_loop().time() - started)
         return broker
 

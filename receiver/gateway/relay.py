@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Final
 
 from receiver.gateway.direction import Direction
-from receiver.gateway.event_loop import DirectEventLoop
+from receiver.gateway.event_loop import DirectEventLoop, Share
 from receiver.gateway.held import HeldRequests
 from receiver.gateway.tls_direction import TlsDirection
 from receiver.gateway.tls_socket import TlsSocket
@@ -81,7 +81,8 @@ class Relay:
         client: The client's socket, non-blocking; owned from here on.
         broker: The broker's socket, non-blocking; owned from here on.
         session: What rewrites the bytes.
-        held: The bounds on requests that are kept.
+        held: The bounds on what is kept.
+        share: What the client's peer may use of a turn of the event loop.
         on_close: Called once, when both sockets are closed, with the reason and the error behind it.
 
     Attributes:
@@ -103,6 +104,7 @@ class Relay:
         "_on_close",
         "_refused",
         "_session",
+        "_share",
         "_storing",
         "_up",
         "connection",
@@ -116,6 +118,7 @@ class Relay:
         broker: socket.socket,
         session: Session,
         held: HeldRequests,
+        share: Share,
         on_close: Callable[[Relay, CloseReason, Exception | None], None],
     ) -> None:
         self._loop = loop
@@ -123,6 +126,7 @@ class Relay:
         self._broker = broker
         self._session = session
         self._held = held
+        self._share = share
         self._on_close = on_close
         self._half_closed: TimerHandle | None = None
         self._muted: TimerHandle | None = None
@@ -135,6 +139,7 @@ class Relay:
         self.connection = connection
         self._up = self._direction(client, broker, session.requests)
         self._down = self._direction(broker, client, session.responses)
+        self._up.limit = session.bytes_in_a_turn  # until the first request has been seen
         session.watch_storing(self._heed_storing)
 
     def start(self) -> None:
@@ -170,8 +175,8 @@ class Relay:
         self._draining = True
         self._last_moved = self._loop.time()
         requests = self._session.requests
-        self._up.read_at_most(lambda: requests.due or 1)
-        self._down.supervised = True
+        self._up.limit = lambda: requests.due or 1
+        self._up.supervised = self._down.supervised = True
         self._pause_as_needed()
 
     @property
@@ -216,9 +221,21 @@ class Relay:
             self._mute(seconds)
         if self._draining:
             self._last_moved = self._loop.time()
+        else:
+            self._up.limit = session.bytes_in_a_turn if session.looks_at_headers else None
+            self._down.limit = session.answer_bytes_in_a_turn if session.decides_later else None
         self._pause_as_needed()
-        requests = session.requests
-        self._held.note(self, session.held_bytes, requests.frames if requests.held else None)
+        self._note_held()
+
+    def backed_up(self) -> None:
+        """Take note of bytes that wait for a slow reader."""
+        if not self._closed:
+            self._note_held()
+
+    def _note_held(self) -> None:
+        requests = self._session.requests
+        held_bytes = self._session.held_bytes + self._up.held_bytes + self._down.held_bytes
+        self._held.note(self, held_bytes, requests.frames if requests.held else None)
 
     def _pause_as_needed(self) -> None:
         # While draining, reading stops where a request ends, so that none is cut; a client that was paused in
@@ -333,8 +350,8 @@ class Relay:
 
     def _direction(self, source: socket.socket, sink: socket.socket, rewriter: FrameRewriter) -> Direction:
         if isinstance(source, TlsSocket):
-            return TlsDirection(self, self._loop, source, sink, rewriter)
-        return Direction(self, self._loop, source, sink, rewriter)
+            return TlsDirection(self, self._loop, source, sink, rewriter, self._share)
+        return Direction(self, self._loop, source, sink, rewriter, self._share)
 
     def _reason_of(self, direction: Direction, client: CloseReason, broker: CloseReason) -> CloseReason:
         return client if direction is self._up else broker

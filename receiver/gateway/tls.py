@@ -8,7 +8,6 @@ from __future__ import annotations
 import ssl
 
 from receiver import tls
-from receiver.gateway.tls_socket import TlsSocket
 from receiver.settings.listeners import TlsSettings, UpstreamTlsSettings
 from receiver.tls import TlsContext
 
@@ -34,6 +33,5 @@ def client_context(listener: str, settings: UpstreamTlsSettings) -> TlsContext:
 
 
 def _prepare(context: ssl.SSLContext) -> None:
-    context.sslsocket_class = TlsSocket
     # So that an end without close_notify can be told from a reset; see receiver.gateway.tls_socket.
     context.options |= ssl.OP_IGNORE_UNEXPECTED_EOF

@@ -1,8 +1,8 @@
 """A direction whose source is a TLS connection.
 
-Owns the one thing that is different about it: OpenSSL may hold bytes, or an end, of which the system tells
-nothing any more, as it has handed them over. So whoever begins to read, or could not take everything, has to
-ask for them itself.
+Owns the one thing that is different about it: the connection may hold bytes, or an end, of which the system
+tells nothing any more because it has handed them over. So this direction asks for another turn while there
+are such.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 
 from receiver.gateway.direction import Direction, Ends
-from receiver.gateway.event_loop import DirectEventLoop
+from receiver.gateway.event_loop import DirectEventLoop, Share
 from receiver.gateway.tls_socket import TlsSocket
 from receiver.wire.framing import FrameRewriter
 
@@ -29,32 +29,24 @@ class TlsDirection(Direction):
         source: TlsSocket,
         sink: socket.socket,
         rewriter: FrameRewriter,
+        share: Share,
     ) -> None:
-        super().__init__(relay, loop, source, sink, rewriter)
+        super().__init__(relay, loop, source, sink, rewriter, share)
         self._tls = source
 
+    @property
+    def held_bytes(self) -> int:
+        """Memory that is kept until the sink, or OpenSSL, takes it."""
+        return len(self._backlog) + self._tls.held_bytes
+
     def readable(self) -> bool:
-        """Move what there is; say whether there may be more."""
-        again = super().readable()
-        while self._reading and self._tls.holds:
-            again = super().readable()
-        # With something to send to it, this side is called when that can go on, and reads then, too.
-        if self._reading and self._tls.wants_write and self._relay.opposite(self).flushed:
-            self._loop.set_direct_writer(self._tls.fileno(), self._read_when_writable)
-        return again
+        """Move what there is, at most one buffer; say whether there may be more."""
+        super().readable()
+        return self._reading and self._tls.holds
 
     def update(self) -> None:
         """Read from the source exactly while somebody can take what it says."""
         before = self._reading
         super().update()
-        if self._reading and not before and (self._tls.holds or self._tls.wants_write):
-            self._loop.call_soon(self._read_on)
-
-    def _read_on(self) -> None:
-        if self._reading:
-            self.readable()
-
-    def _read_when_writable(self) -> bool:
-        self._loop.set_direct_writer(self._tls.fileno(), None)
-        self._read_on()
-        return False
+        if self._reading and not before and self._tls.holds:
+            self._loop.call_direct_again(self._tls.fileno())

@@ -3,8 +3,9 @@
 ===========================================================  ==========================================
 a request                                                    is
 ===========================================================  ==========================================
-SaslHandshake, which cannot carry an id, or of a version     admitted; the next one is still the first
-that nobody knows
+SaslHandshake, which cannot carry an id, or of a key or      admitted; the next one is still the first, but
+version that nobody knows                                    for the eighth of these, which counts as one
+                                                             with an older header
 the first, with header v3 and a non-zero id                  admitted; the id holds for the connection
 the first, with header v3 and the zero id                    refused
 the first, with an older header                              admitted; the connection is bound to no id
@@ -15,11 +16,16 @@ a later one there with another, the zero id, or none         refused; without on
 a later one on any other connection                          admitted, unless it has the zero id
 ===========================================================  ==========================================
 
+Without the bound, a client that sends nothing but unknown API keys would have each of its headers
+read for ever.
+
 Owns this rule and the client id that the first request named, which holds where a later one carries null. It
 must not know how a request is refused.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from receiver.telemetry.connection import MAX_TEXT_CHARS, Connection
 from receiver.wire import api_keys
@@ -28,6 +34,10 @@ from receiver.wire.headers import RequestHeader
 from receiver.wire.uuid import ZERO_UUID, Uuid
 
 __all__ = ["ClientIdentity"]
+
+#: Requests that may come before one that decides: a client asks for ApiVersions in a version that the
+#: receiver does not know, falls back, and names a SASL mechanism or two.
+_MAX_UNDECIDED: Final = 8
 
 
 class ClientIdentity:
@@ -41,11 +51,12 @@ class ClientIdentity:
         bound_to: The client instance id that holds for the connection; None without one.
     """
 
-    __slots__ = ("_connection", "_first_client_id", "bound_to", "decided")
+    __slots__ = ("_connection", "_first_client_id", "_undecided", "bound_to", "decided")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._first_client_id: str | None = None
+        self._undecided = 0
         self.decided = False
         self.bound_to: Uuid | None = None
 
@@ -67,6 +78,8 @@ class ClientIdentity:
             self._connection.client_id = client_id[:MAX_TEXT_CHARS]
         named = header.client_instance_id
         if named is None and not _has_an_older_header(header):
+            self._undecided += 1
+            self.decided |= self._undecided >= _MAX_UNDECIDED
             return True
         if not self.decided:
             self.decided = True

@@ -45,6 +45,11 @@ class RequestHeaders:
         """Whether each request's header has to be looked at: the first one's, or those to be translated."""
         return self._upstream.translates or not self._identity.decided
 
+    @property
+    def decided(self) -> bool:
+        """Whether it is known which client instance the connection belongs to, if any."""
+        return self._identity.decided
+
     def version(self, api_key: int, api_version: int) -> int:
         """Tell the version of a request's header: 0 to 3.
 

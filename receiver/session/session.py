@@ -27,6 +27,12 @@ a client that falls back from a newer version could not log in.
 Each answer belongs to one request before it, so nothing is in flight when as many answers have passed as
 requests; a Produce with acks=0 makes the two differ for good, and the marker stays. It is taken only where
 the broker has answered a marker on this connection, and never with SASL, where a login can expire.
+
+**A turn.** What a client sends must not keep other clients waiting. One turn of the event loop
+decides at most one push of a connection and reads some hundred of its headers; see
+:meth:`Session.bytes_in_a_turn` and :meth:`Session.answer_bytes_in_a_turn`. The CPU time of all this
+is charged to the client's source address and principal, before its login too. A client that is over
+its limit is not read from for a while.
 """
 
 from __future__ import annotations
@@ -34,7 +40,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 from struct import Struct
-from typing import Final
+from typing import Final, TypeVar
 
 from receiver.session.api_versions import ApiVersionsRequests
 from receiver.session.delegation_tokens import DelegationTokens
@@ -90,11 +96,21 @@ _MAX_PENDING: Final = 16
 #: and all clients wait while they are answered; a client of good will has one or two outstanding.
 _MAX_OUTSTANDING: Final = 32
 
+#: Bytes of further requests that are taken in one turn while each header is looked at: at most 170 headers of
+#: twelve bytes, which take some two milliseconds.
+_HEADER_BYTES_IN_A_TURN: Final = 2_048
+
+#: What tells how long an answer is, and whether it is an awaited one: its length and its correlation id.
+_ANSWER_HEAD_BYTES: Final = 8
+
 _GREATEST_INT32: Final = 2_147_483_647
 
 _SASL: Final = frozenset({api_keys.SASL_HANDSHAKE, api_keys.SASL_AUTHENTICATE})
 
 _KEY = Struct(">h")
+
+#: What goes out in a frame's place.
+_Replacement = TypeVar("_Replacement")
 
 
 class SessionEnd(StrEnum):
@@ -135,6 +151,7 @@ class Session:
         "_can_expire",
         "_clock",
         "_connection",
+        "_deciding",
         "_events",
         "_headers",
         "_limits",
@@ -172,15 +189,15 @@ class Session:
         self._clock = clock
         self._headers = RequestHeaders(connection, upstream)
         self.requests = RequestRewriter(
-            self._replace_request,
-            replace_head=self._replace_head,
+            self._charge(self._replace_request),
+            replace_head=self._charge_until_decided(self._replace_head),
             header_version=self._headers.version,
             watched=WATCHED_KEYS | {api_keys.OFFSET_DELETE} if upstream.translates else WATCHED_KEYS,
             max_frame_bytes=max_frame_bytes,
             max_watched_bytes=max_push_bytes + _MAX_AROUND_METRICS,
         )
         self.responses = ResponseRewriter(
-            self._replace_response,
+            self._charge(self._replace_response),
             replace_correlation_id=self._pass_unread,
             max_frame_bytes=_GREATEST_INT32,
             max_watched_bytes=_MAX_ANSWER_BYTES,
@@ -209,6 +226,7 @@ class Session:
             max_push_bytes=max_push_bytes,
         )
         self._opaque = False
+        self._deciding = 0  # telemetry requests that the broker's answers will let be decided
         self._answered_here = 0  # requests that the broker has never heard of
         self._answers: list[bytes] = []
         self.closing: SessionEnd | None = None
@@ -266,6 +284,24 @@ class Session:
     def due(self) -> int:
         """How many more bytes the client has to send to end the request at hand; 0 between two requests."""
         return self.requests.due
+
+    @property
+    def looks_at_headers(self) -> bool:
+        """Whether each request's header is looked at: the first one's, or for translation (KIP-1313)."""
+        return self.requests.every
+
+    def bytes_in_a_turn(self) -> int:
+        """How many bytes of the client's may be taken in one turn while each header is looked at."""
+        return self.requests.due + _HEADER_BYTES_IN_A_TURN
+
+    @property
+    def decides_later(self) -> bool:
+        """Whether the broker's next bytes could let more than one telemetry request be decided."""
+        return self._deciding > 1
+
+    def answer_bytes_in_a_turn(self) -> int:
+        """How many bytes of the broker's may be taken in one turn so that one answer at most is whole."""
+        return self.responses.due or _ANSWER_HEAD_BYTES
 
     @property
     def in_flight(self) -> bool:
@@ -352,15 +388,23 @@ class Session:
             self._answers.append(answer())
             return b""
         version = self._upstream.metadata_version()
-        correlation_id = self._expect(
-            lambda response: self._telemetry.answer(header, answer, response, version), held_bytes
-        )
+
+        def decide(response: bytes) -> bytes:
+            self._deciding -= 1
+            return self._telemetry.answer(header, answer, response, version)
+
+        self._deciding += 1
+        correlation_id = self._expect(decide, held_bytes)
         return marker(self._headers.client_id(header), version, correlation_id)
 
     def _may_answer_now(self) -> bool:
-        """Whether the short cut is open: only the request at hand, already counted, has no answer yet."""
+        """Whether the short cut is open: only the request at hand, already counted, has no answer yet.
+
+        One answer at a time goes this way, so that one chunk of bytes makes the receiver decide one push.
+        """
         return (
             self._telemetry.vouched
+            and not self._answers
             and not self._can_expire
             and self._unanswered == 1
             and not self.responses.due
@@ -401,6 +445,39 @@ class Session:
         self.requests.stop_passing()
         self.responses.stop_passing()
         self.closing = end
+
+    # -- CPU time -------------------------------------------------------------------------------------
+
+    def _charge(self, replace: Callable[[bytes, int], _Replacement]) -> Callable[[bytes, int], _Replacement]:
+        """Charge the client for the CPU time of a call; mute it where it is over its limit."""
+        clock, limits, connection = self._clock, self._limits, self._connection
+
+        def charged(frame_bytes: bytes, length: int) -> _Replacement:
+            started = clock.cpu()
+            try:
+                return replace(frame_bytes, length)
+            finally:
+                now = clock.monotonic()
+                limits.spent(connection, clock.cpu() - started, now)
+                if not self._telemetry.mutes and limits.overspent(connection, now) is not None:
+                    self._telemetry.mute()
+
+        return charged
+
+    def _charge_until_decided(
+        self, replace: Callable[[bytes, int], _Replacement]
+    ) -> Callable[[bytes, int], _Replacement]:
+        """The same for headers that are looked at to learn who the client is.
+
+        Headers that are translated are not charged: they are the client's own traffic, which is the broker's
+        to limit. The event loop's shares keep their cost from others.
+        """
+        charged, headers = self._charge(replace), self._headers
+
+        def charged_until_decided(head: bytes, length: int) -> _Replacement:
+            return (replace if headers.decided else charged)(head, length)
+
+        return charged_until_decided
 
     # -- request headers (KIP-1313) -------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from receiver.session.events import SessionEvents
 from receiver.session.login import Login
 from receiver.session.messages import at_body, decode_telemetry, response_header, telemetry_error
 from receiver.telemetry.connection import Broker, Connection
-from receiver.telemetry.limits import Limits
+from receiver.telemetry.limits import Exceeded, Limits
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire import api_keys, k03_metadata, k71_get_telemetry_subscriptions, k72_push_telemetry
 from receiver.wire.error_codes import ErrorCode
@@ -42,6 +42,9 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Return seconds that never go backwards."""
+
+    def cpu(self) -> float:
+        """Return seconds of CPU time that the calling thread has used."""
 
     def wall_ns(self) -> int:
         """Return nanoseconds since the epoch."""
@@ -113,6 +116,11 @@ class TelemetryRequests:
         self.unstored = 0
         self.on_storing: Callable[[], None] = _nobody_waits
 
+    @property
+    def mutes(self) -> bool:
+        """Whether :meth:`take_mute` has something to tell."""
+        return self._mute_s > 0.0
+
     def take_mute(self) -> float:
         """Return for how many seconds the client should not be read from, once."""
         seconds, self._mute_s = self._mute_s, 0.0
@@ -136,13 +144,8 @@ class TelemetryRequests:
         if exceeded is None:
             request = decode_telemetry(header, reader, cut_beyond=self._max_push_bytes if cut else None)
             return lambda: self._decide(header, request)
-        self._mute()
-
-        def throttle() -> bytes:
-            self._events.limit_exceeded(self._connection, exceeded)
-            return telemetry_error(header, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-
-        return throttle
+        self.mute()
+        return lambda: self._throttle(header, exceeded)
 
     def answer(
         self, header: RequestHeader, decide: Callable[[], bytes], response: bytes, version: int
@@ -173,23 +176,32 @@ class TelemetryRequests:
     def _decide(
         self, header: RequestHeader, request: GetTelemetrySubscriptionsRequest | PushTelemetryRequest
     ) -> bytes:
-        started = self._clock.monotonic()
+        now, started = self._clock.monotonic(), self._clock.cpu()
+        # Those in front of it may have been sent at once with it, and have used up what there was.
+        exceeded = self._limits.overspent(self._connection, now)
+        if exceeded is not None:
+            self.mute()
+            return self._throttle(header, exceeded)
         if isinstance(request, PushTelemetryRequest):
             pushed = self._telemetry.push_telemetry(
-                self._connection, request, now=started, received_at_ns=self._clock.wall_ns()
+                self._connection, request, now=now, received_at_ns=self._clock.wall_ns()
             )
-            exceeded, seconds = pushed.exceeded, self._spent_since(started)
+            exceeded, seconds = pushed.exceeded, self._clock.cpu() - started
             if self._events.push_answered(self._connection, header, pushed, seconds, self._stored):
                 self._await_stored()
             body = k72_push_telemetry.encode_response(pushed.response, header.api_version)
         else:
-            subscribed = self._telemetry.get_telemetry_subscriptions(self._connection, request, now=started)
-            exceeded, seconds = subscribed.exceeded, self._spent_since(started)
+            subscribed = self._telemetry.get_telemetry_subscriptions(self._connection, request, now=now)
+            exceeded, seconds = subscribed.exceeded, self._clock.cpu() - started
             self._events.subscriptions_answered(self._connection, header, subscribed, seconds)
             body = k71_get_telemetry_subscriptions.encode_response(subscribed.response, header.api_version)
         if exceeded is not None:
-            self._mute()
+            self.mute()
         return frame(response_header(header), body)
+
+    def _throttle(self, header: RequestHeader, exceeded: Exceeded) -> bytes:
+        self._events.limit_exceeded(self._connection, exceeded)
+        return telemetry_error(header, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 
     def storing_takes_too_long(self) -> None:
         """Learn that no answer waits any more, until all pushes are stored."""
@@ -210,12 +222,8 @@ class TelemetryRequests:
             self._late = False
             self.on_storing()
 
-    def _spent_since(self, started: float) -> float:
-        now = self._clock.monotonic()
-        self._limits.spent(self._connection, now - started, now)
-        return now - started
-
-    def _mute(self) -> None:
+    def mute(self) -> None:
+        """Have the client not read from for a while: the longer, the less it waits by itself."""
         now = self._clock.monotonic()
         again = now - self._refused_at < self._next_mute_s + _AGAIN_WITHIN_S
         self._refused_at = now

@@ -183,14 +183,23 @@ class Limits:
         self._sources.fill(_NEW_CONNECTIONS, source_of(connection.source_address), _FLOODING, now)
 
     def spent(self, connection: Connection, seconds: float, now: float) -> None:
-        """Count the time that a telemetry request took, whatever became of it.
+        """Count the CPU time of what was done for a peer, whatever became of it.
 
         Args:
-            connection: The connection that it came over.
-            seconds: For how long nobody else was served.
+            connection: The connection that it was done for.
+            seconds: CPU time. Time in which another process had the processor is not the peer's fault.
             now: The time in seconds of a monotonic clock.
         """
         self._fill(_CORE_TIME, connection, seconds * 1000, now)
+
+    def overspent(self, connection: Connection, now: float) -> Exceeded | None:
+        """Say whether a peer has used more CPU time than it may.
+
+        Args:
+            connection: One of its connections.
+            now: The time in seconds of a monotonic clock.
+        """
+        return self._full(_CORE_TIME, connection, now)
 
     def new_instance(self, connection: Connection, now: float) -> Exceeded | None:
         """Count a client instance that was not known, unless it is one too many.

@@ -10,7 +10,7 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from receiver.gateway.event_loop import run, running_loop
+from receiver.gateway.event_loop import Share, run, running_loop
 from receiver.gateway.events import GatewayEvents
 from receiver.gateway.held import HeldRequests
 from receiver.gateway.listener import Listener
@@ -175,6 +175,7 @@ class Relayed:
             inner_broker,
             self.session,
             self.gate.held,
+            Share(),
             self._on_close,
         )
         self.relay.start()

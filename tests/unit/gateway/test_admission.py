@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.gateway.handshake import handshake
-from receiver.gateway.tls_socket import TlsSocket, wrap
+from receiver.gateway.handshake import HandshakeTurns, handshake
+from receiver.gateway.tls_socket import Missing, TlsSocket, wrap
 from receiver.telemetry.connection import ANONYMOUS
 from tests.testbed.certificates import CertificateAuthority, CertificateFiles
 from tests.testbed.scripted_broker import ScriptedBroker, produce_frame
@@ -318,22 +318,22 @@ def test_handshakes_take_one_step_in_a_turn_of_the_loop(
         count()
         real = TlsSocket.do_handshake
 
-        def do_handshake(self: TlsSocket, block: bool = False) -> None:
+        def do_handshake(self: TlsSocket) -> Missing | None:
             steps.append(turns)
-            real(self, block)
+            return real(self)
 
         monkeypatch.setattr(TlsSocket, "do_handshake", do_handshake)
-        turn = asyncio.Lock()
+        order = HandshakeTurns()
         ends = [pair() for _ in range(40)]
         others = [pair() for _ in range(10)]
         silent = [wrap(certificates.listener_context(), one, server_side=True) for _, one in others]
         for outer, _ in others[:5]:
             outer.close()
-        hanging = [asyncio.create_task(handshake(tls, turn)) for tls in silent]
+        hanging = [asyncio.create_task(handshake(tls, order, "peer")) for tls in silent]
         peers = [TlsPeer(outer, certificates.client_context()) for outer, _ in ends]
         inner = [wrap(certificates.listener_context(), one, server_side=True) for _, one in ends]
         await asyncio.gather(
-            *(peer.shake_hands() for peer in peers), *(handshake(tls, turn) for tls in inner)
+            *(peer.shake_hands() for peer in peers), *(handshake(tls, order, "peer") for tls in inner)
         )
         assert len(steps) >= 2 * len(ends) + len(others)
         assert len(set(steps)) == len(steps)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from receiver.gateway.connecting import UpstreamAddress
+from receiver.gateway.handshake import HandshakeTurns
 from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import ListenerSettings
 from tests.testbed.ports import LOOPBACK, free_port
@@ -36,7 +37,7 @@ def to(host: str, port: int) -> UpstreamAddress:
         bind=HostPort(host=LOOPBACK, port=free_port()),
         upstream=HostPort(host=host, port=port),
     )
-    return UpstreamAddress(settings, asyncio.Lock())
+    return UpstreamAddress(settings, HandshakeTurns())
 
 
 @pytest.mark.parametrize(("host", "expected"), [(LOOPBACK, []), ("localhost", ["localhost"])])

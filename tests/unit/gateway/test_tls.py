@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 
-from receiver.gateway.handshake import handshake
+from receiver.gateway.handshake import HandshakeTurns, handshake
 from receiver.gateway.listener import ListenerError
 from receiver.gateway.tls import client_context, server_context
 from receiver.gateway.tls_socket import wrap
@@ -33,7 +33,7 @@ def name_of(context: ssl.SSLContext, certificates: Certificates, asked: str = "l
         asking.check_hostname = False
         peer = TlsPeer(outer, asking, server_name=asked)
         tls = wrap(context, inner, server_side=True)
-        await asyncio.gather(peer.shake_hands(), handshake(tls, asyncio.Lock()))
+        await asyncio.gather(peer.shake_hands(), handshake(tls, HandshakeTurns(), "peer"))
         shown = peer.tls.getpeercert(binary_form=True)
         tls.close()
         outer.close()

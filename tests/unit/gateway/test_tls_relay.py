@@ -10,12 +10,12 @@ import socket
 import ssl
 import struct
 import subprocess
-from typing import IO, Any
+from typing import IO
 
 import pytest
 
 from receiver.gateway.direction import BUFFER_BYTES
-from receiver.gateway.handshake import handshake
+from receiver.gateway.handshake import HandshakeTurns, handshake
 from receiver.gateway.relay import CloseReason
 from receiver.gateway.tls_socket import TlsSocket, wrap
 from tests.testbed.ports import LOOPBACK
@@ -139,8 +139,8 @@ def test_what_openssl_holds_while_nobody_may_read_is_read_afterwards(certificate
             assert wire.relay.traffic[0] == len(request)
             tls = wire.inner[0]
             assert isinstance(tls, TlsSocket)
-            assert tls.pending() == len(next_one)
-            wire.relay._up.read_at_most(lambda: 1)
+            assert tls.holds
+            wire.relay._up.limit = lambda: 1
             wire.relay._draining = False
             wire.relay.moved()
             assert await broker.receive(len(next_one)) == next_one
@@ -337,7 +337,7 @@ def test_keys_may_be_updated_while_bytes_pass(certificates: Certificates, comman
         assert client.stdin is not None
         assert client.stdout is not None
         tls = wrap(certificates.listener_context(), inner, server_side=True)
-        await handshake(tls, asyncio.Lock())
+        await handshake(tls, HandshakeTurns(), "peer")
         broker, inner_broker = pair()
         wire = Relayed(client=(socket.socket(), tls), broker=(broker, inner_broker))
         try:
@@ -364,28 +364,3 @@ def read_until(output: IO[bytes], text: bytes) -> None:
         chunk = os.read(output.fileno(), 4096)
         assert chunk, seen
         seen += chunk
-
-
-def test_a_read_that_has_to_write_goes_on_once_it_can(
-    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """OpenSSL answers a client that has our keys updated, for which there may be no room at the moment."""
-
-    async def main() -> None:
-        async with tls_relayed(certificates) as (_, client, broker):
-            real = TlsSocket.read
-            refusals = 1
-
-            def read(self: TlsSocket, *arguments: Any) -> Any:
-                nonlocal refusals
-                if refusals:
-                    refusals -= 1
-                    raise ssl.SSLWantWriteError
-                return real(self, *arguments)
-
-            monkeypatch.setattr(TlsSocket, "read", read)
-            await client.send(produce_frame(1, b"after all"))
-            assert (await broker.receive_frame()).endswith(b"after all")
-            assert not refusals
-
-    on_loop(main())

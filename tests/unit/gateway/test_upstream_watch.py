@@ -12,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from receiver.gateway.connecting import UpstreamAddress
+from receiver.gateway.handshake import HandshakeTurns
 from receiver.gateway.probe import ProbeError, probe
 from receiver.gateway.upstream_watch import UpstreamWatch
 from receiver.session.upstream import Upstream
@@ -34,7 +35,7 @@ async def ask(
     port: int, *, ask_cluster_id: bool = True, timeout_s: float = 5.0
 ) -> tuple[str | None, Upstream]:
     upstream = Upstream()
-    address = UpstreamAddress(Gate().listener(port).settings, asyncio.Lock())
+    address = UpstreamAddress(Gate().listener(port).settings, HandshakeTurns())
     cluster_id = await probe(address, upstream, ask_cluster_id=ask_cluster_id, timeout_s=timeout_s)
     return cluster_id, upstream
 
@@ -114,7 +115,7 @@ def test_a_refusal_is_told_in_the_systems_words() -> None:
 
 def watch(port: int, broker: Broker | None = None, upstream: Upstream | None = None) -> UpstreamWatch:
     settings = Gate().listener(port).settings
-    address = UpstreamAddress(settings, asyncio.Lock())
+    address = UpstreamAddress(settings, HandshakeTurns())
     return UpstreamWatch(settings, address, broker or Broker(id=NODE_ID), upstream or Upstream())
 
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from receiver.gateway.handshake import handshake
+from receiver.gateway.handshake import HandshakeTurns, handshake
 from receiver.gateway.tls import client_context, server_context
 from receiver.gateway.tls_socket import TlsSocket, wrap
 from receiver.settings.listeners import TlsSettings, UpstreamTlsSettings
@@ -216,7 +216,7 @@ async def tls_pair(
         peer = TlsPeer(outer, certificates.broker_context(version=version), server_name=None)
         context = client_context("CLIENT", certificates.upstream_settings()).current()
         tls = wrap(context, inner, server_side=False, server_name="localhost")
-    await asyncio.gather(peer.shake_hands(), handshake(tls, asyncio.Lock()))
+    await asyncio.gather(peer.shake_hands(), handshake(tls, HandshakeTurns(), "peer"))
     return peer, tls
 
 
