@@ -1,17 +1,19 @@
-"""Requests that the receiver keeps in memory: how much they may take together, and for how long.
+"""What connections keep in memory: how much they may keep together, and for how long a request may come.
 
-Owns the sum over all connections, and one timer for the request that has been coming for the longest. There
-is no timer while every request is whole: each of the event loop's waits would pay for it. Closing a
-connection is the relay's.
+Owns the sum over all connections of what waits: requests that are not whole, requests that wait for the
+broker, and bytes that a slow reader does not take, with the system's buffers that are full because of it.
+Owns one timer, for the request that has been coming for the longest. There is no timer while every request
+is whole, because each of the event loop's waits would pay for it. Closing a connection is the relay's.
 
-Where the sum is over its bound, the request goes that has been coming for the longest: those of clients of
-good will are whole within moments, so it is not theirs that a flood of unfinished ones pushes out. No source
-may have more than its share of the sum: over that, it is its own request that goes.
+At a bound, the source that keeps most loses the connection that has been keeping something for the longest.
+The requests of other clients are whole within moments, so a flood pushes out its own. No source may have more
+than its share of the sum.
 """
 
 from __future__ import annotations
 
 from asyncio import TimerHandle
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -25,12 +27,12 @@ __all__ = ["HeldRequests", "Holder"]
 #: The event loop may call a timer so much before its time, in seconds: the resolution of its clock.
 _EARLY_S: Final = 1e-3
 
-#: By how much the bytes of one source have to be fewer than those of all may be.
+#: One source may keep this part of what all may keep: a quarter.
 _SHARE: Final = 4
 
 
 class Holder(Protocol):
-    """A connection that keeps requests. It must call :meth:`HeldRequests.forget` when it is closed."""
+    """A connection that keeps something. It must call :meth:`HeldRequests.forget` when it is closed."""
 
     @property
     def connection(self) -> Connection:
@@ -52,23 +54,23 @@ class _Incomplete:
 
 
 class _Source:
-    """What the connections of one source keep, and those whose request is not whole, oldest first."""
+    """What the connections of one source keep, and which, in the order in which they began to."""
 
-    __slots__ = ("held_bytes", "incomplete")
+    __slots__ = ("held_bytes", "holders")
 
     def __init__(self) -> None:
         self.held_bytes = 0
-        self.incomplete: dict[Holder, None] = {}
+        self.holders: OrderedDict[Holder, None] = OrderedDict()
 
 
 class HeldRequests:
-    """The memory and the deadlines of the requests at hand, of all connections of the receiver.
+    """The memory of all connections of the receiver, and the deadlines of the requests at hand.
 
     Args:
         settings: The bounds, until :meth:`replace_settings`.
 
     Attributes:
-        total: Bytes that all requests keep.
+        total: Bytes that all connections keep.
     """
 
     def __init__(self, settings: LimitsSettings) -> None:
@@ -91,7 +93,7 @@ class HeldRequests:
 
         Args:
             holder: The connection.
-            held_bytes: Memory that its requests keep, one that is not whole among them.
+            held_bytes: Memory that it keeps.
             incomplete: The number of its request that is not whole, None where there is none. Another
                 request has another number.
         """
@@ -103,14 +105,16 @@ class HeldRequests:
         self.total += more
         source.held_bytes += more
         self._bytes[holder] = held_bytes
+        source.holders.setdefault(holder)
         if incomplete is None:
-            self._complete(holder, source)
+            self._complete(holder)
         else:
             self._begin(holder, incomplete, source)
         while source.held_bytes > self._max_source_bytes and holder in self._bytes:
-            next(iter(source.incomplete), holder).close_for_held_bytes()
+            next(iter(source.holders)).close_for_held_bytes()
         while self.total > self._max_bytes and holder in self._bytes:
-            next(iter(self._incomplete), holder).close_for_held_bytes()
+            largest = max(self._sources.values(), key=lambda one: one.held_bytes)
+            next(iter(largest.holders)).close_for_held_bytes()
 
     def forget(self, holder: Holder) -> None:
         """Count a connection no longer that is closed, or keeps nothing."""
@@ -121,7 +125,8 @@ class HeldRequests:
         source = self._sources[name]
         self.total -= held_bytes
         source.held_bytes -= held_bytes
-        self._complete(holder, source)
+        del source.holders[holder]
+        self._complete(holder)
         if not source.held_bytes:
             del self._sources[name]
 
@@ -130,16 +135,15 @@ class HeldRequests:
         if known is not None:
             if known.number == number:
                 return
-            del self._incomplete[holder], source.incomplete[holder]  # so that the new one comes last
-        source.incomplete[holder] = None
+            del self._incomplete[holder]  # so that the new one comes last
+            source.holders.move_to_end(holder)
         deadline = running_loop().time() + self._timeout_s
         self._incomplete[holder] = _Incomplete(number, deadline)
         if self._timer is None:
             self._timer = running_loop().call_at(deadline, self._close_expired)
 
-    def _complete(self, holder: Holder, source: _Source) -> None:
+    def _complete(self, holder: Holder) -> None:
         self._incomplete.pop(holder, None)
-        source.incomplete.pop(holder, None)
         if self._timer is not None and not self._incomplete:
             self._timer.cancel()
             self._timer = None

@@ -267,6 +267,9 @@ class Listener:
             for side in (client, broker):
                 side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 side.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                if (buffer_bytes := self.settings.socket_buffer_bytes) is not None:
+                    side.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
+                    side.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
         except OSError as error:  # one of them is gone already
             client.close()
             broker.close()
@@ -276,7 +279,11 @@ class Listener:
         session = self._make_session(connection, self._upstream)
         loop = running_loop()
         share = loop.share_of(source_of(connection.source_address))
-        relay = Relay(loop, connection, client, broker, session, self._held, share, self._closed)
+        # One socket's receive buffer and the other's send buffer fill behind a sink that takes nothing.
+        buffer_bytes = 2 * (self.settings.socket_buffer_bytes or 0)
+        relay = Relay(
+            loop, connection, client, broker, session, self._held, share, buffer_bytes, self._closed
+        )
         self._relays.add(relay)
         self._registry.add(connection)
         self._metrics.connection_opened(self.settings.name)

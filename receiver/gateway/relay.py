@@ -4,7 +4,8 @@ Owns what the two directions mean for each other: back-pressure, half-close, dra
 connection. What the bytes become is the session's.
 
 Back-pressure: what one side can't take is kept (at most one buffer), and the other side is not read from
-until it is gone. So a slow reader slows its peer and nobody else.
+until it is gone. So a slow reader slows its peer and nobody else. What is kept counts in
+:mod:`receiver.gateway.held`.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ class Relay:
         session: What rewrites the bytes.
         held: The bounds on what is kept.
         share: What the client's peer may use of a turn of the event loop.
+        buffer_bytes: What the system buffers for a direction whose sink takes nothing, in both sockets.
         on_close: Called once, when both sockets are closed, with the reason and the error behind it.
 
     Attributes:
@@ -91,6 +93,7 @@ class Relay:
 
     __slots__ = (
         "_broker",
+        "_buffer_bytes",
         "_client",
         "_closed",
         "_down",
@@ -119,6 +122,7 @@ class Relay:
         session: Session,
         held: HeldRequests,
         share: Share,
+        buffer_bytes: int,
         on_close: Callable[[Relay, CloseReason, Exception | None], None],
     ) -> None:
         self._loop = loop
@@ -127,6 +131,7 @@ class Relay:
         self._session = session
         self._held = held
         self._share = share
+        self._buffer_bytes = buffer_bytes
         self._on_close = on_close
         self._half_closed: TimerHandle | None = None
         self._muted: TimerHandle | None = None
@@ -233,8 +238,10 @@ class Relay:
             self._note_held()
 
     def _note_held(self) -> None:
-        requests = self._session.requests
-        held_bytes = self._session.held_bytes + self._up.held_bytes + self._down.held_bytes
+        requests, up, down = self._session.requests, self._up, self._down
+        held_bytes = self._session.held_bytes + up.held_bytes + down.held_bytes
+        if not (up.flushed and down.flushed):
+            held_bytes += self._buffer_bytes
         self._held.note(self, held_bytes, requests.frames if requests.held else None)
 
     def _pause_as_needed(self) -> None:

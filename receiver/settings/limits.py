@@ -80,9 +80,10 @@ class LimitsSettings(Settings):
     max_held_bytes: int = Field(
         default=268_435_456,
         ge=1_048_576,
-        description="Memory for telemetry requests that have begun and are not whole, of all connections "
-        "together; who needs more is closed. One source address may have a quarter of it: over that, its own "
-        "request that has been coming for longest goes.",
+        description="Memory for what waits, of all connections together: telemetry requests that are not "
+        "whole or wait for the broker, and bytes that a slow reader does not take, with the system's buffers "
+        "behind them. One source address may have a quarter of it. At either bound a connection is closed: "
+        "of the source that has most, the one that has been waiting for the longest.",
     )
     request_timeout_ms: int = Field(
         default=30_000,

@@ -192,6 +192,15 @@ class ListenerSettings(Settings):
     max_connections: int = Field(
         default=10_000, ge=1, description="Open client connections; one more is closed at once and counted."
     )
+    socket_buffer_bytes: int | None = Field(
+        default=131_072,
+        ge=4_096,
+        le=67_108_864,
+        description="What the system may buffer in each direction of each of a connection's two sockets "
+        "(Kafka's `socket.send.buffer.bytes` and `socket.receive.buffer.bytes`, 100 KiB there). Raise it "
+        "with the broker's where clients are far away. Null: the system decides, which can be megabytes for "
+        "each slow reader.",
+    )
     max_frame_bytes: int = Field(
         default=104_857_600,
         ge=1024,

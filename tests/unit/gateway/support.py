@@ -34,6 +34,9 @@ _Result = TypeVar("_Result")
 _WITHIN_S = 20.0
 MAX_FRAME_BYTES = 16 << 20
 
+#: What the system is taken to buffer for a relay whose reader is slow.
+BUFFER_BYTES = 100_000
+
 
 def on_loop(main: Coroutine[None, None, _Result]) -> _Result:
     """Run it on the loop that the receiver runs on; nothing may take for ever, and no error go unseen."""
@@ -176,6 +179,7 @@ class Relayed:
             self.session,
             self.gate.held,
             Share(),
+            BUFFER_BYTES,
             self._on_close,
         )
         self.relay.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from structlog.testing import capture_logs
 from receiver.gateway.relay import CloseReason
 from receiver.settings.limits import LimitsSettings
 from receiver.wire.uuid import Uuid
-from tests.testbed.scripted_broker import ScriptedBroker, produce_frame
+from tests.testbed.scripted_broker import ScriptedBroker, framed, produce_frame
 from tests.unit.gateway.support import (
+    BUFFER_BYTES,
     Gate,
     Relayed,
     at_end,
@@ -22,6 +24,7 @@ from tests.unit.gateway.support import (
     eventually,
     on_loop,
     opened,
+    receive,
     receive_frame,
     relayed,
     send,
@@ -63,6 +66,10 @@ async def relayed_from(gate_: Gate, *sources: str) -> AsyncIterator[list[Relayed
             wires.append(await stack.enter_async_context(relayed(gate_)))
             wires[-1].relay.connection.source_address = source
         yield wires
+
+
+def backed_up(wire: Relayed) -> bool:
+    return wire.closed is not None or not wire.relay._down.flushed
 
 
 def still_open(wires: Iterable[Relayed]) -> bool:
@@ -113,7 +120,7 @@ def test_a_source_with_more_than_its_share_loses_its_own_oldest_request(one: str
     on_loop(main())
 
 
-def test_a_source_with_more_than_its_share_of_whole_requests_loses_the_latest() -> None:
+def test_a_source_with_more_than_its_share_of_whole_requests_loses_the_oldest() -> None:
     async def main() -> None:
         gate_ = gate(max_held_bytes=FOUR_BYTES)
         async with relayed_from(gate_, "192.0.2.7", "192.0.2.7", "192.0.2.8") as wires:
@@ -122,8 +129,8 @@ def test_a_source_with_more_than_its_share_of_whole_requests_loses_the_latest() 
             await send(first.client, LONG_PUSH)
             await receive_frame(first.broker)
             await send(second.client, LONG_PUSH)
-            assert await second.reason() is CloseReason.HELD_BYTES
-            assert still_open((first, bystander))
+            assert await first.reason() is CloseReason.HELD_BYTES
+            assert still_open((second, bystander))
 
     on_loop(main())
 
@@ -150,8 +157,24 @@ def test_requests_that_wait_for_the_broker_count_too() -> None:
             await eventually(lambda: gate_.held.total >= 1_200_000, "all")
             assert pending(gate_) is None, "no request is unfinished"
             await send(last.client, LONG_PUSH)
-            assert await last.reason() is CloseReason.HELD_BYTES
-            assert still_open(first)
+            assert await wires[0].reason() is CloseReason.HELD_BYTES
+            assert still_open(wires[1:])
+
+    on_loop(main())
+
+
+def test_the_source_that_keeps_most_loses_a_connection_and_not_the_newcomer() -> None:
+    async def main() -> None:
+        gate_ = gate(max_held_bytes=1_900_000)
+        async with relayed_from(
+            gate_, *["192.0.2.1"] * 2, *(f"192.0.2.{n}" for n in (2, 3, 4, 5, 6))
+        ) as wires:
+            for wire in wires[2:]:  # each of these was first
+                await begin(wire)
+            for wire in wires[:2]:
+                await begin(wire, 230_000)
+            assert await wires[0].reason() is CloseReason.HELD_BYTES
+            assert still_open(wires[1:])
 
     on_loop(main())
 
@@ -257,5 +280,30 @@ def test_it_is_counted_and_logged_once_in_a_while(
         (said,) = [line for line in log if line["event"] == "closed at a limit"]
         assert said["limit"] == limit
         assert said["source"].startswith("127.0.0.1")
+
+    on_loop(main())
+
+
+def test_what_a_slow_reader_does_not_take_counts() -> None:
+    async def main() -> None:
+        gate_ = gate(max_held_bytes=LEAST_BYTES)
+        async with contextlib.AsyncExitStack() as stack:
+            slow = [await stack.enter_async_context(relayed(gate_, small_buffers=True)) for _ in range(3)]
+            answer = framed(b"\0\0\0\1" + bytes(5_000_000))
+            senders = []
+            for wire in slow:
+                senders.append(asyncio.create_task(send(wire.broker, answer)))
+                await eventually(partial(backed_up, wire), "a backlog")
+            assert await slow[0].reason() is CloseReason.HELD_BYTES
+            assert still_open(slow[2:])
+            assert BUFFER_BYTES < gate_.held.total <= LEAST_BYTES // 4
+            reader = asyncio.create_task(receive(slow[2].client, len(answer)))
+            await senders[2]
+            assert await reader == answer
+            for task in senders[:2]:
+                task.cancel()
+            await asyncio.gather(*senders, return_exceptions=True)
+            slow[1].relay.close(CloseReason.DRAINED)
+            await eventually(lambda: gate_.held.total == 0, "nothing is kept")
 
     on_loop(main())

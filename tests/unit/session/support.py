@@ -166,13 +166,14 @@ class Wire:
         limits: Limits | None = None,
         translates: bool = False,
         delegation_tokens: DelegationTokens | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.arrival = arrival
         self.broker = Broker(id=NODE_ID, cluster_id=cluster_id)
         self.upstream = Upstream(translates=translates)
         self.upstream.learn(learned or {})
         self.connection = connection(security_protocol)
-        self.clock = Clock()
+        self.clock = Clock() if clock is None else clock
         self.events = Events()
         self.limits = limits = limits or Limits(LimitsSettings())
         self.telemetry = telemetry_core(self.broker, limits, max_push_bytes=max_push_bytes)
