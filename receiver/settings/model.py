@@ -187,7 +187,7 @@ class DebugSettings(Settings):
     dumpable: bool = Field(
         default=False,
         description="Allow core files, and let other processes of the same user trace this one and read "
-        "its memory (ptrace, `/proc/PID/mem`). gdb, strace and py-spy need it where they lack CAP_SYS_PTRACE. "
+        "its memory (ptrace, `/proc/PID/mem`). gdb, strace and py-spy need it without CAP_SYS_PTRACE. "
         "The memory holds passwords and keys. It applies to processes of plugins too.",
     )
 
