@@ -70,7 +70,7 @@ _LOOK_EVERY_S: Final = 5.0
 GC_THRESHOLDS: Final = (20_000, 20, 20)
 
 #: What a running receiver can't change: sockets, files and threads hang on it.
-_FIXED_KEYS: Final = ("broker", "listeners", "subscriptions", "rest", "plugins", "kip1313")
+_FIXED_KEYS: Final = ("broker", "listeners", "subscriptions", "rest", "plugins", "kip1313", "debug")
 
 #: Likewise: open connections cut pushes by the one, and the other is the size of a table.
 _FIXED_TELEMETRY_KEYS: Final = ("max_bytes", "max_instances")

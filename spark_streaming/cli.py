@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from spark_streaming import dumps
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -39,6 +41,12 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback()
+def _program() -> None:
+    # Before the settings are read, because they hold the password of the database.
+    dumps.forbid()
 
 
 class Source(StrEnum):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders.dashboard import QueryVariable
 
 from deploy.dashboards.grafana import choice
-from deploy.dashboards.sql import BY_CLIENT, BY_FLEET, SEEN, chosen, everybody, quoted
+from deploy.dashboards.sql import BY_CLIENT, BY_FLEET, SEEN, chosen, everybody, options, quoted
 
 __all__ = ["client_variables", "cluster", "sending", "software"]
 
@@ -56,12 +56,20 @@ def sending(metrics: tuple[str, ...], who: str, *, by_client: bool = True) -> Qu
         f"  AND metric IN ({quoted(metrics)}) AND {chosen(BY_FLEET)} AND client_software_name IS NOT NULL"
         f"{narrowed if by_client else ''}\nORDER BY 1"
     )
-    return choice("sending", "Sending", f"Software of {who} in view", query, hidden=True, all_value=None)
+    return choice(
+        "sending",
+        "Sending",
+        f"Software of {who} in view",
+        options("client_software_name", query),
+        hidden=True,
+        all_value=None,
+    )
 
 
 def _values(column: str, above: dict[str, str]) -> str:
     narrowed = f" AND {chosen(above)}" if above else ""
-    return (
+    return options(
+        column,
         f"SELECT DISTINCT {column} FROM telemetry.client\nWHERE {column} IS NOT NULL AND {SEEN}{narrowed}\n"
-        "ORDER BY 1 LIMIT 5000"
+        "ORDER BY 1 LIMIT 5000",
     )

@@ -7,15 +7,14 @@ from typing import Final
 
 from deploy.dashboards.panels import Panel, column, lines, link_to_client, rows
 from deploy.dashboards.queries import Sql
-from deploy.dashboards.sql import SEEN
+from deploy.dashboards.sql import SEEN, chosen, key_column
 
 __all__ = ["OF_CHOSEN", "SEVERITY_COLOURS", "findings", "findings_over_time"]
 
 #: Findings of the chosen clusters and software, and those that are of no one of them.
 OF_CHOSEN: Final = (
-    "((${cluster:sqlstring}) IS NULL OR cluster_id IN (${cluster:sqlstring}) OR cluster_id IS NULL)\n"
-    "  AND ((${software:sqlstring}) IS NULL OR client_software_name IN (${software:sqlstring})\n"
-    "    OR client_software_name IS NULL)"
+    f"({chosen({'cluster': 'cluster_id'})} OR cluster_id IS NULL)\n"
+    f"  AND ({chosen({'software': 'client_software_name'})} OR client_software_name IS NULL)"
 )
 SEVERITY_COLOURS: Final = {"critical": "red", "warning": "orange", "info": "blue"}
 
@@ -31,7 +30,7 @@ def findings(title: str, condition: str, *, height: int = 9) -> Panel:
     query = (
         "SELECT severity, kind, summary, client_id, client_software_name, client_software_version,\n"
         "  principal, group_id, cluster_id, client_instance_id, first_seen, last_seen, resolved_at,\n"
-        "  evidence::text AS evidence\n"
+        f"  evidence::text AS evidence, {key_column('client_id')}\n"
         "FROM telemetry.finding\n"
         f"WHERE {SEEN}\n  AND {condition}\n"
         "ORDER BY (resolved_at IS NULL) DESC,\n"

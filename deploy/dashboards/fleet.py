@@ -15,6 +15,7 @@ from deploy.dashboards.sql import (
     SEEN,
     Source,
     chosen,
+    key_column,
     name_of_software,
     of_metrics,
     over_time,
@@ -111,7 +112,8 @@ def fleet() -> Dashboard:
             [
                 Sql(
                     "SELECT client_id, client_instance_id, client_software_name, client_software_version,\n"
-                    "  client_source_address, cluster_id, last_seen, push_interval_ms\n"
+                    "  client_source_address, cluster_id, last_seen, push_interval_ms,\n"
+                    f"  {key_column('client_id')}\n"
                     "FROM telemetry.client\n"
                     f"WHERE state = 'silent' AND {SEEN}\n  AND {_CHOSEN}\n"
                     "ORDER BY last_seen DESC LIMIT 200",

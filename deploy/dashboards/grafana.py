@@ -35,7 +35,7 @@ def choice(
         name: Its name in queries.
         label: Its name for people.
         description: What it chooses.
-        query: SQL with one column.
+        query: SQL with the columns ``__text`` and ``__value``.
         several: Whether several or all may be chosen; all is what is chosen at first.
         hidden: Whether it is only for queries.
         all_value: What queries get for "All"; None for the list of all values.

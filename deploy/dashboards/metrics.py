@@ -19,6 +19,7 @@ from deploy.dashboards.sql import (
     MANY_GRAINS,
     Source,
     as_they_are,
+    choices,
     chosen,
     either,
     everybody,
@@ -51,7 +52,7 @@ _SOURCES: Final = (
     Source(view="metric", condition=_FILTERED, grains=either(everybody(["client_id"]), MANY_GRAINS, GRAINS)),
 )
 
-_SENDING: Final = "unnest(ARRAY[${sending:sqlstring}]::text[]) AS sending (client_software_name)"
+_SENDING: Final = f"unnest({choices('sending')}) AS sending (client_software_name)"
 _STEP: Final = "($__from / $__interval_ms) * $__interval_ms / 1000"
 _SHARES: Final = {"median client": 0.5, "95 % of clients below": 0.95, "99 % of clients below": 0.99}
 

@@ -23,6 +23,8 @@ from deploy.dashboards.sql import (
     as_they_are,
     chosen,
     held,
+    is_chosen,
+    options,
     over_range,
     over_time,
     per_second,
@@ -35,7 +37,7 @@ from spark_streaming.watched import WATCHED
 __all__ = ["one_client"]
 
 _CLUSTER: Final = chosen({"cluster": "cluster_id"})
-_CLIENT: Final = f"client_id = ${{client:sqlstring}} AND {_CLUSTER}"
+_CLIENT: Final = f"{is_chosen('client_id', 'client')} AND {_CLUSTER}"
 _INSTANCE: Final = f"{_CLIENT}\n  AND {chosen({'instance': 'client_instance_id'})}"
 #: Instances have no days: their hours are kept as long as days are looked at here.
 _MINUTES, _HOURS, _ = GRAINS
@@ -52,7 +54,7 @@ _SHORT_ID: Final = "left(client_instance_id, 8)"
 #: Those of the client id, of its groups, and of its versions.
 _FINDINGS: Final = (
     f"{_CLUSTER}\n"
-    "  AND (client_id = ${client:sqlstring} OR client_id IS NULL AND client_instance_id IS NULL AND (\n"
+    f"  AND ({is_chosen('client_id', 'client')} OR client_id IS NULL AND client_instance_id IS NULL AND (\n"
     "    (coalesce(cluster_id, ''), group_id) IN (\n"
     f"      SELECT coalesce(cluster_id, ''), group_id FROM telemetry.client WHERE {_CLIENT} AND {SEEN})\n"
     "    OR (coalesce(cluster_id, ''), client_software_name, client_software_version) IN (\n"
@@ -76,24 +78,33 @@ def one_client() -> Dashboard:
             "client",
             "Client id",
             "The client id to look at",
-            "SELECT DISTINCT client_id FROM telemetry.client\n"
-            f"WHERE client_id IS NOT NULL AND {SEEN}\n  AND {_CLUSTER}\nORDER BY 1 LIMIT 5000",
+            options(
+                "client_id",
+                "SELECT DISTINCT client_id FROM telemetry.client\n"
+                f"WHERE client_id IS NOT NULL AND {SEEN}\n  AND {_CLUSTER}\nORDER BY 1 LIMIT 5000",
+            ),
             several=False,
         ),
         choice(
             "instance",
             "Instance",
             "Instances of it: one for each time that a client was started",
-            "SELECT client_instance_id FROM telemetry.client\n"
-            f"WHERE {SEEN} AND {_CLIENT}\n"
-            "ORDER BY last_seen DESC LIMIT 1000",
+            options(
+                "client_instance_id",
+                "SELECT client_instance_id FROM telemetry.client\n"
+                f"WHERE {SEEN} AND {_CLIENT}\n"
+                "ORDER BY last_seen DESC LIMIT 1000",
+            ),
         ),
         choice(
             "metric",
             "Metric",
             "The metric that the last panel draws",
-            f"{_ALL_METRICS}\nWHERE bucket > $__timeFrom()::timestamptz - interval '1 day' "
-            f"AND bucket <= $__timeTo() AND {_CLIENT}\nORDER BY 1",
+            options(
+                "metric",
+                f"{_ALL_METRICS}\nWHERE bucket > $__timeFrom()::timestamptz - interval '1 day' "
+                f"AND bucket <= $__timeTo() AND {_CLIENT}\nORDER BY 1",
+            ),
             several=False,
         ),
     ).resolution()
@@ -276,7 +287,7 @@ def _every_metric() -> Panel:
 
 def _chosen_metric() -> Panel:
     combines = (
-        "coalesce((SELECT combines FROM telemetry.catalogue WHERE metric = ${metric:sqlstring}),\n"
+        f"coalesce((SELECT combines FROM telemetry.catalogue WHERE {is_chosen('metric', 'metric')}),\n"
         "    CASE WHEN max(rate) IS NULL THEN 'distribution' ELSE 'sum' END)"
     )
     found = union(
@@ -288,7 +299,7 @@ def _chosen_metric() -> Panel:
             "  min(min) AS least, max(max) AS most\n"
             f"FROM telemetry.{view}_{grain.name}\n"
             f"WHERE {grain.when}\n  AND $__timeFilter(bucket) AND {whole(grain)}\n"
-            f"  AND metric = ${{metric:sqlstring}}\n  AND {_CLIENT}{condition}\n"
+            f"  AND {is_chosen('metric', 'metric')}\n  AND {_CLIENT}{condition}\n"
             "GROUP BY 1, 2\n) AS slots"
             for view, condition in (("metric", " AND topic IS NULL"), ("topic", ""))
             for grain in GRAINS
@@ -302,7 +313,7 @@ def _chosen_metric() -> Panel:
         "    ELSE added / nullif(points, 0)\n  END"
     )
     return lines(
-        "${metric}",
+        "${metric:text}",
         "The chosen metric by version, topic and broker, added up over instances as the catalogue says: "
         "totals per second, averages as the mean of what was pushed.",
         "short",

@@ -196,6 +196,8 @@ def rows(
         panel = panel.with_transformation(transformation)
     for name, properties in columns.items():
         panel = panel.override_by_name(name, properties)
+        if any(one.id_val == "links" for one in properties):
+            panel = panel.override_by_name(f"{name}_key", column(f"{name}_key", hidden=True))
     return panel
 
 
@@ -243,12 +245,14 @@ def column(
 
 
 def link_to_client() -> list[dict[str, object]]:
-    """The link from a client id in a table, in the column ``client_id``, to its own dashboard."""
+    """The link from the column ``client_id`` of a table to the client id's own dashboard."""
     return link("client_id", "kct-one-client", "client", title="One client")
 
 
 def link(field: str, uid: str, variable: str, *, title: str = "Look at it alone") -> list[dict[str, object]]:
     """The link from a cell of a table to a dashboard where what is in it is chosen.
+
+    The table has the hidden column ``{field}_key`` with the variable's value.
 
     Args:
         field: The column.
@@ -258,7 +262,7 @@ def link(field: str, uid: str, variable: str, *, title: str = "Look at it alone"
     """
     url = (
         f"/d/{uid}?${{__url_time_range}}&${{postgres:queryparam}}&${{cluster:queryparam}}"
-        f"&var-{variable}=${{__data.fields.{field}:percentencode}}"
+        f"&var-{variable}=${{__data.fields.{field}_key:percentencode}}"
     )
     return [{"title": title, "url": url, "targetBlank": False}]
 

@@ -6,6 +6,10 @@ here says how a result is drawn.
 
 A variable's "All" is the word ``NULL``, so that ``(${client_id:sqlstring}) IS NULL`` is a constant to the
 planner, which leaves the unused branches of a query out.
+
+Grafana expands macros after it has put variables into a query, inside of quotes too. A client id such as
+``$__timeFrom()`` would end its own literal. So no variable has a client's text as its value: values are keys,
+the hexadecimal digits of :func:`key`, which :func:`choices` decodes in PostgreSQL. People see the text.
 """
 
 from __future__ import annotations
@@ -26,12 +30,17 @@ __all__ = [
     "TIME",
     "Source",
     "as_they_are",
+    "choices",
     "chosen",
     "either",
     "everybody",
     "held",
+    "is_chosen",
+    "key",
+    "key_column",
     "name_of_software",
     "of_metrics",
+    "options",
     "over_range",
     "over_time",
     "per_bucket",
@@ -149,8 +158,46 @@ def chosen(columns: dict[str, str]) -> str:
         columns: The columns by the variables' names.
     """
     return " AND ".join(
-        f"((${{{name}:sqlstring}}) IS NULL OR {column} IN (${{{name}:sqlstring}}))"
+        f"((${{{name}:sqlstring}}) IS NULL OR {column} = ANY ({choices(name)}))"
         for name, column in columns.items()
+    )
+
+
+def key(column: str) -> str:
+    """The value of a variable that stands for a text: an array of one element, in hexadecimal digits."""
+    return f"encode(convert_to(ARRAY[{column}]::text, 'UTF8'), 'hex')"
+
+
+def key_column(column: str) -> str:
+    """The column that links take a text's key from, see :func:`deploy.dashboards.panels.link`."""
+    return f"{key(column)} AS {column}_key"
+
+
+def choices(variable: str) -> str:
+    """The texts that a variable's keys stand for, an array; it has no elements for "All".
+
+    The keys become one array literal of arrays: 2c is a comma. No function in it is volatile, so that the
+    planner knows the texts and can use indexes.
+    """
+    joined = f"array_to_string(ARRAY[${{{variable}:sqlstring}}]::text[], '2c')"
+    return f"('{{' || convert_from(decode({joined}, 'hex'), 'UTF8') || '}}')::text[]"
+
+
+def is_chosen(column: str, variable: str) -> str:
+    """The condition that rows are of what a variable of one choice chooses."""
+    return f"{column} = ({choices(variable)})[1][1]"
+
+
+def options(column: str, distinct: str) -> str:
+    """The query of a variable: what people see of each option, and its key.
+
+    Args:
+        column: The column of the texts.
+        distinct: The query that finds each of them once, with its order.
+    """
+    return (
+        f'SELECT {column} AS "__text", {key(column)} AS "__value"\n'
+        f"FROM (\n{indent(distinct, '  ')}\n) AS found"
     )
 
 

@@ -23,7 +23,9 @@ from deploy.dashboards.sql import (
     chosen,
     either,
     everybody,
+    key_column,
     of_metrics,
+    options,
     over_range,
     over_time,
     per_second,
@@ -71,10 +73,13 @@ def topics_and_groups() -> Dashboard:
             "topic",
             "Topic",
             "Topics that clients tell of",
-            "SELECT DISTINCT topic FROM telemetry.topic_1d\n"
-            "WHERE bucket > $__timeFrom()::timestamptz - interval '1 day' AND bucket <= $__timeTo()\n"
-            f"  AND metric IN ({quoted([_SENT, _CONSUMED])}) AND {chosen(BY_FLEET)}\n"
-            "ORDER BY 1 LIMIT 5000",
+            options(
+                "topic",
+                "SELECT DISTINCT topic FROM telemetry.topic_1d\n"
+                "WHERE bucket > $__timeFrom()::timestamptz - interval '1 day' AND bucket <= $__timeTo()\n"
+                f"  AND metric IN ({quoted([_SENT, _CONSUMED])}) AND {chosen(BY_FLEET)}\n"
+                "ORDER BY 1 LIMIT 5000",
+            ),
         ),
     ).resolution()
     board.row(
@@ -114,7 +119,8 @@ def _topics() -> Panel:
     found = _found("topic", [*metrics.values(), _LAG])
     cells = ",\n  ".join(f"{_rate(metric)} AS {name}" for name, metric in metrics.items())
     query = (
-        f"SELECT topic,\n  {cells},\n  max(most) FILTER (WHERE metric = '{_LAG}') AS lag_max\n"
+        f"SELECT topic,\n  {cells},\n  max(most) FILTER (WHERE metric = '{_LAG}') AS lag_max,\n"
+        f"  {key_column('topic')}\n"
         f"FROM (\n{found}\n) AS found\nGROUP BY topic\n"
         "ORDER BY sent DESC NULLS LAST, consumed DESC NULLS LAST, topic LIMIT 200"
     )
@@ -139,7 +145,8 @@ def _groups() -> Panel:
         f"  max(most) FILTER (WHERE metric = '{_LAG}') AS lag_max,\n"
         f"  max(added / buckets) FILTER (WHERE metric = '{_ASSIGNED}') AS partitions,\n"
         f"  {_rate(_REBALANCES)} * 3600 AS rebalances,\n"
-        f"  max(added / nullif(points, 0)) FILTER (WHERE metric = '{_IDLE}') AS idle\n"
+        f"  max(added / nullif(points, 0)) FILTER (WHERE metric = '{_IDLE}') AS idle,\n"
+        f"  {key_column('group_id')}\n"
         f"FROM (\n{found}\n) AS found\n"
         "LEFT JOIN (\n"
         "  SELECT group_id, count(*)::float8 AS members,\n"
@@ -175,7 +182,8 @@ def _members() -> Panel:
         [
             Sql(
                 "SELECT group_id, client_id, client_instance_id, group_instance_id, state,\n"
-                "  client_software_name, client_software_version, client_source_address, last_seen\n"
+                "  client_software_name, client_software_version, client_source_address, last_seen,\n"
+                f"  {key_column('client_id')}\n"
                 "FROM telemetry.client\n"
                 f"WHERE group_id IS NOT NULL AND {SEEN}\n  AND {_CLIENTS}\nORDER BY last_seen DESC LIMIT 200",
                 over_time=False,

@@ -9,7 +9,16 @@ from typing import Final
 from deploy.dashboards.metrics import standard
 from deploy.dashboards.panels import Panel, column, link_to_client, rows
 from deploy.dashboards.queries import Sql
-from deploy.dashboards.sql import BY_CLIENT, BY_FLEET, Source, chosen, of_metrics, over_range, quoted
+from deploy.dashboards.sql import (
+    BY_CLIENT,
+    BY_FLEET,
+    Source,
+    chosen,
+    key_column,
+    of_metrics,
+    over_range,
+    quoted,
+)
 from deploy.dashboards.units import unit_of
 from receiver.catalogue import Combination, StandardMetric
 
@@ -36,7 +45,7 @@ def top_clients(title: str, columns: dict[str, str]) -> Panel:
     cells = ",\n  ".join(f"{_cell(metric)} AS {name}" for name, metric in metrics.items())
     query = (
         "SELECT * FROM (\n"
-        f"SELECT client_id, client_software_name,\n  {cells}\n"
+        f"SELECT client_id, client_software_name,\n  {cells},\n  {key_column('client_id')}\n"
         f"FROM (\n{found}\n) AS found\n"
         "LEFT JOIN telemetry.software USING (client_software_name)\n"
         "GROUP BY client_id, client_software_name, software.client\n"

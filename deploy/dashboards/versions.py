@@ -14,7 +14,7 @@ from deploy.dashboards.grafana import Dashboard
 from deploy.dashboards.metrics import support
 from deploy.dashboards.panels import Panel, column, lines, link_to_client, note, rows
 from deploy.dashboards.queries import PROMETHEUS, Sql, promql
-from deploy.dashboards.sql import BY_FLEET, SEEN, chosen
+from deploy.dashboards.sql import BY_FLEET, SEEN, chosen, key_column
 from receiver.catalogue import CATALOGUE
 
 __all__ = ["versions"]
@@ -176,7 +176,8 @@ def _table() -> Panel:
 def _who() -> Panel:
     query = (
         "SELECT client_software_name, client_software_version, client_id, principal,\n"
-        "  count(*)::float8 AS instances, max(last_seen) AS last_seen\n"
+        "  count(*)::float8 AS instances, max(last_seen) AS last_seen,\n"
+        f"  {key_column('client_id')}\n"
         "FROM telemetry.client\n"
         f"WHERE {SEEN}\n  AND {_CHOSEN}\n"
         "GROUP BY 1, 2, 3, 4\n"

@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from receiver import dumps
 from receiver.cli import rest
 from receiver.cli.output import fail
 from receiver.cli.rollup import rollup_app
@@ -98,7 +99,11 @@ def serve(
     `kafka-telemetry config reference` prints all keys. SIGTERM drains and stops; SIGHUP reads again what can
     be read again.
     """
+    # First, because the configuration and the environment hold secrets.
+    core_bytes = dumps.forbid()
     settings, _ = _checked(config)
+    if settings.debug.dumpable:
+        dumps.allow(core_bytes)
     # Not before it is needed: the composition root imports everything, and the other commands start faster.
     run = importlib.import_module("receiver.app").run
     raise typer.Exit(run(settings, config))

@@ -27,19 +27,29 @@ def fail(message: str, code: int = 1) -> typer.Exit:
     """Write one line on stderr.
 
     Args:
-        message: What is wrong and what helps; line ends become spaces.
+        message: What is wrong and what helps; line ends become spaces, because an answer of the server may
+            repeat what a client chose.
         code: The exit status.
 
     Returns:
         The exception to raise.
     """
-    sys.stderr.write(f"kafka-telemetry: {' '.join(message.split())}\n")
+    sys.stderr.write(f"kafka-telemetry: {_plain(' '.join(message.split()))}\n")
     return typer.Exit(code)
 
 
 def print_json(value: Any) -> None:
-    """Write a value as JSON."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    """Write a value as JSON, with escapes for all that could steer a terminal.
+
+    JSON itself lets DEL, the C1 controls (U+0080 to U+009F) and marks of the writing direction stand.
+    """
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    typer.echo(
+        "".join(
+            character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1]
+            for character in text
+        )
+    )
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], nothing: str) -> None:

@@ -28,8 +28,10 @@ from receiver.host.push_format import PushFormatError, decode_push, encode_push
 from receiver.plugin import Push
 
 __all__ = [
+    "DUMPABLE",
     "MAX_ANSWER_BYTES",
     "OUT_OF_MEMORY_STATUS",
+    "PRIVATE",
     "Answer",
     "ChannelError",
     "Load",
@@ -45,6 +47,10 @@ MAX_ANSWER_BYTES = 65_536
 
 #: The exit status of a process that ran out of the memory it may take; no shell or interpreter uses it.
 OUT_OF_MEMORY_STATUS = 99
+
+#: The argument that says whether other processes of its user may read the process's memory.
+DUMPABLE = "dumpable"
+PRIVATE = "private"
 
 _HEAD = struct.Struct("!BQ")
 _LENGTH = struct.Struct("!I")

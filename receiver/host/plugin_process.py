@@ -3,8 +3,9 @@
 Owns the child's end: its signals, its memory limit, its end when the receiver's comes. It outlives the
 receiver in no case, and decides nothing: what a call gave is told, and the receiver's sender does the rest.
 
-Started by :class:`receiver.host.process_plugin.ProcessPlugin`, with the plugin's type and the descriptor of
-the socket as arguments. Everything else, secrets above all, comes over the socket.
+Started by :class:`receiver.host.process_plugin.ProcessPlugin`, with the plugin's type, the descriptor of the
+socket and whether its memory is private as arguments. Everything else, secrets above all, comes over the
+socket.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from receiver import dumps
 from receiver.host.discovery import PluginConfigError, load_plugins
 from receiver.host.failure_log import Redaction
 from receiver.host.observe import call_export
 from receiver.host.plugin_channel import (
     OUT_OF_MEMORY_STATUS,
+    PRIVATE,
     Answer,
     Load,
     Outcome,
@@ -60,7 +63,9 @@ def main() -> None:
     # Code that holds the interpreter's lock keeps the thread below from seeing that the receiver is gone.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     faulthandler.enable()
-    type_, descriptor = sys.argv[1:]
+    type_, descriptor, privacy = sys.argv[1:]
+    if privacy == PRIVATE:
+        dumps.forbid()
     end = socket.socket(fileno=int(descriptor))
     end.set_inheritable(False)
     threading.Thread(target=_end_with_receiver, args=(end.fileno(),), daemon=True).start()

@@ -16,9 +16,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from receiver import dumps
 from receiver.host.plugin_channel import (
+    DUMPABLE,
     MAX_ANSWER_BYTES,
     OUT_OF_MEMORY_STATUS,
+    PRIVATE,
     Answer,
     Load,
     Outcome,
@@ -214,11 +217,13 @@ class _Process:
 
     def __init__(self, type_: str) -> None:
         ours, theirs = socket.socketpair()
+        # The kernel lets a fresh program be dumped, whatever holds for the one that starts it.
+        privacy = DUMPABLE if dumps.allowed() else PRIVATE
         with theirs:
             try:
                 self._popen = subprocess.Popen(  # noqa: S603 # our own interpreter and module
                     # -P: modules in the working directory are no modules of ours.
-                    [sys.executable, "-P", "-m", _MODULE, type_, str(theirs.fileno())],
+                    [sys.executable, "-P", "-m", _MODULE, type_, str(theirs.fileno()), privacy],
                     stdin=subprocess.DEVNULL,
                     pass_fds=(theirs.fileno(),),
                     env=_environment(),

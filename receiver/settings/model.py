@@ -27,6 +27,7 @@ from receiver.settings.rest import RestSettings
 __all__ = [
     "BrokerSettings",
     "CompressionName",
+    "DebugSettings",
     "DrainSettings",
     "Kip1313Settings",
     "LogSettings",
@@ -180,6 +181,17 @@ class LogSettings(Settings):
     )
 
 
+class DebugSettings(Settings):
+    """For the search for a fault."""
+
+    dumpable: bool = Field(
+        default=False,
+        description="Allow core files, and let other processes of the same user trace this one and read "
+        "its memory (ptrace, `/proc/PID/mem`). gdb, strace and py-spy need it without CAP_SYS_PTRACE. "
+        "The memory holds passwords and keys. It applies to processes of plugins too.",
+    )
+
+
 class Kip1313Settings(Settings):
     """KIP-1313, which is under discussion."""
 
@@ -208,6 +220,7 @@ class ReceiverSettings(Settings):
     )
     drain: DrainSettings = DrainSettings()
     log: LogSettings = LogSettings()
+    debug: DebugSettings = DebugSettings()
 
     @field_validator("listeners")
     @classmethod

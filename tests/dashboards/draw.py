@@ -70,7 +70,7 @@ def scene(dashboard: dict[str, Any], sources: Sources, *, theme: str) -> dict[st
     row = [
         {
             "label": model.get("label") or model["name"],
-            "text": "All" if chosen[model["name"]].all_chosen else " + ".join(chosen[model["name"]].values),
+            "text": "All" if chosen[model["name"]].all_chosen else " + ".join(chosen[model["name"]].texts),
         }
         for model in models
         if not model.get("hide")
@@ -82,7 +82,7 @@ def scene(dashboard: dict[str, Any], sources: Sources, *, theme: str) -> dict[st
             raise ValueError(f"panel {panel['title']!r} is repeated by {panel['repeat']}: that is not drawn")
         if panel["type"] != "row":
             found[str(panel["id"])] = _result(panel, variables, window, sources)
-    texts = {variable.name: ", ".join(variable.values) for variable in variables}
+    texts = {variable.name: ", ".join(variable.texts) for variable in variables}
     return {
         "dashboard": dashboard,
         "theme": theme,
@@ -123,11 +123,13 @@ def _choose(
     options = _options(model, before, window, sources)
     current = model.get("current", {}).get("value", [])
     wanted = sources.chosen.get(model["name"]) or ([current] if isinstance(current, str) else current)
-    values = [value for value in wanted if value in options]
-    every = bool(model.get("includeAll")) and not values
+    found = [(text, value) for text, value in options if {text, value} & set(wanted)]
+    every = bool(model.get("includeAll")) and not found
+    found = options if every else found or options[:1]
     return Variable(
         name=model["name"],
-        values=tuple(options if every else values or options[:1]),
+        texts=tuple(text for text, _ in found),
+        values=tuple(value for _, value in found),
         several=bool(model.get("multi") or model.get("includeAll")),
         all_value=model.get("allValue") or None,
         all_chosen=every,
@@ -136,19 +138,20 @@ def _choose(
 
 def _options(
     model: Mapping[str, Any], before: Sequence[Variable], window: TimeRange, sources: Sources
-) -> list[str]:
+) -> list[tuple[str, str]]:
+    """The texts and values to choose from."""
     query = model.get("query", "")
     match model["type"]:
         case "datasource":
-            return ["PostgreSQL" if "postgres" in query else "Prometheus"]
+            return _same(["PostgreSQL" if "postgres" in query else "Prometheus"])
         case "custom" | "interval":
-            return [option.rpartition(" : ")[2].strip() for option in query.split(",")]
+            return _same([option.rpartition(" : ")[2].strip() for option in query.split(",")])
         case "constant" | "textbox":
-            return [query]
+            return _same([query])
         case "query":
             text = query if isinstance(query, str) else query["query"]
             if model["datasource"]["type"] == "prometheus":
-                return _label_values(text, before, window, sources)
+                return _same(_label_values(text, before, window, sources))
             sql = grafana_sql.expand(text, window=window, interval=60, variables=before)
             frame = results.postgres_frame(sources.postgres, sql, ref_id="A", time_series=False)
             columns = {
@@ -157,10 +160,13 @@ def _options(
             }
             if not columns:
                 return []
-            values = columns["__value"] if "__value" in columns else next(iter(columns.values()))
-            return list(dict.fromkeys("" if value is None else str(value) for value in values))
+            return list(zip(columns["__text"], columns["__value"], strict=True))
         case kind:
             raise ValueError(f"variable {model['name']}: type {kind!r} is not known here")
+
+
+def _same(options: Sequence[str]) -> list[tuple[str, str]]:
+    return [(option, option) for option in options]
 
 
 def _label_values(text: str, before: Sequence[Variable], window: TimeRange, sources: Sources) -> list[str]:

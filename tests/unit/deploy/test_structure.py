@@ -120,7 +120,35 @@ def test_client_ids_in_tables_lead_to_the_client() -> None:
             if panel["type"] == "table" and any(
                 "client_id," in t.get("rawSql", "") for t in panel["targets"]
             ):
-                assert "var-client=${__data.fields.client_id:percentencode}" in str(panel), panel["title"]
+                assert "var-client=${__data.fields.client_id_key:percentencode}" in str(panel), panel["title"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_variables_of_postgresql_have_keys_as_values(name: str) -> None:
+    """What clients chose stands in no query: Grafana expands macros inside of quotes too."""
+    for variable in DASHBOARDS[name]["templating"]["list"]:
+        if variable["type"] == "query" and isinstance(variable["query"], str):
+            assert re.match(
+                r"SELECT (\w+) AS \"__text\", encode\(convert_to\(ARRAY\[\1\]::text, 'UTF8'\), 'hex'\) "
+                r"AS \"__value\"\n",
+                variable["query"],
+            ), variable["name"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_take_the_key_from_a_hidden_column_of_their_own_query(name: str) -> None:
+    for panel in panels(name):
+        for column in set(re.findall(r"\$\{__data\.fields\.(\w+)", str(panel))):
+            text = column.removesuffix("_key")
+            assert f"encode(convert_to(ARRAY[{text}]::text, 'UTF8'), 'hex') AS {column}" in str(
+                panel["targets"][0]["rawSql"]
+            ), panel["title"]
+            (shown,) = (
+                {one["id"]: one["value"] for one in override["properties"]}
+                for override in panel["fieldConfig"]["overrides"]
+                if override["matcher"]["options"] == column
+            )
+            assert shown["custom.hidden"] is True
 
 
 @pytest.mark.parametrize("metric", tuple(CATALOGUE), ids=lambda metric: metric.name)

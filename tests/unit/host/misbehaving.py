@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from receiver import dumps
 from receiver.plugin import (
     BatchRefusedError,
     ClientTelemetryContext,
@@ -83,6 +85,9 @@ class Misbehaving(ClientTelemetryReceiver):
                 return ExportResult(rejected_points=len(push.payload.data), message=repr(push)[:200])
             case "descriptors":
                 return ExportResult(message=" ".join(sorted(os.listdir("/proc/self/fd"))))  # noqa: PTH208
+            case "dumpable":
+                core_bytes = resource.getrlimit(resource.RLIMIT_CORE)[0]
+                return ExportResult(message=f"{dumps.allowed()} {core_bytes}")
             case "environment":
                 return ExportResult(
                     message=subprocess.check_output(["sh", "-c", "echo $LEFT_ALONE"], text=True)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from receiver import dumps
 from receiver.host import DropReason, PluginConfigError, PluginHost, load_plugins
 from receiver.host.process_plugin import PluginCrashError, ProcessPlugin
 from receiver.plugin import (
@@ -321,6 +322,20 @@ def test_secrets_are_in_neither_its_arguments_nor_its_environment(
         assert b"misbehaving" in shown[0]
         assert b"hunter2" not in b"".join(shown)
         assert b"LEFT_ALONE=as it was" in shown[1]
+
+
+@pytest.mark.parametrize("receiver_is_dumpable", [False, True])
+def test_its_memory_is_as_private_as_the_receivers(
+    load: Load, monkeypatch: pytest.MonkeyPatch, *, receiver_is_dumpable: bool
+) -> None:
+    monkeypatch.setattr(dumps, "allowed", lambda: receiver_is_dumpable)
+    plugin = load()
+    plugin.start()
+    result = plugin.export_batch([asking("dumpable")])
+    assert result is not None
+    dumpable, core_bytes = result.message.split()
+    assert dumpable == str(receiver_is_dumpable)
+    assert receiver_is_dumpable or core_bytes == "0"
 
 
 def test_it_inherits_no_descriptor_but_its_own(load: Load) -> None:

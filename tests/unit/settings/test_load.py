@@ -65,7 +65,7 @@ def test_the_outer_contract_loads(tmp_path: Path) -> None:
         (
             "zzz: 1",
             "receiver.yaml: zzz: unknown key; known are broker, listeners, subscriptions, rest, telemetry, "
-            "limits, kip1313, plugins, drain, log",
+            "limits, kip1313, plugins, drain, log, debug",
         ),
         (
             "telemetry: {max_bytes: lots}",

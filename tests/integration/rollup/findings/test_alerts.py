@@ -10,7 +10,7 @@ import yaml
 
 from deploy.dashboards.written import CHART
 from tests.integration.rollup.findings.fleet import NOW, Fleet, minutes, peers
-from tests.testbed.dashboard_queries import DASHBOARDS
+from tests.testbed.dashboard_queries import DASHBOARDS, key_of
 from tests.testbed.grafana_sql import TimeRange, Variable, expand
 
 RULES: dict[str, str] = {
@@ -80,7 +80,7 @@ def on_one_client(fleet: Fleet, client_id: str) -> set[str]:
         window=TimeRange(start=NOW - minutes(60), end=NOW),
         interval=60,
         variables=[
-            Variable(name="client", values=(client_id,)),
+            Variable(name="client", values=(key_of(client_id),)),
             Variable(name="cluster", values=(), several=True, all_value="NULL", all_chosen=True),
         ],
     )

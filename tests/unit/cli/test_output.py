@@ -1,0 +1,32 @@
+"""What commands write cannot steer a terminal, whatever a client or the server put into it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from receiver.cli.output import fail, print_json, print_table
+
+HOSTILE = "a\x1b[2J\x9b2J\x7f\x85\u2028\u202e\U000e0001\rb"
+
+
+def test_json_escapes_what_steers_a_terminal_and_stays_the_same_value(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    value = {"client_id": HOSTILE, "topic": "gr\u00fc\u00df"}
+    print_json(value)
+    written = capsys.readouterr().out
+    assert all(line.isprintable() for line in written.split("\n"))
+    assert "gr\u00fc\u00df" in written
+    assert json.loads(written) == value
+
+
+def test_tables_and_errors_replace_it(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["client"], [[HOSTILE]], "none")
+    fail(f"the sidecar says: {HOSTILE}")
+    written = capsys.readouterr()
+    assert len(written.out.splitlines()) == 2
+    assert all(line.isprintable() for line in written.out.split("\n"))
+    assert len(written.err.splitlines()) == 1
+    assert written.err[:-1].isprintable()
