@@ -6,7 +6,7 @@ know what becomes of a push that it took.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from receiver.settings.model import TelemetrySettings
@@ -37,6 +37,7 @@ from receiver.wire.uuid import RESERVED_UUIDS, ZERO_UUID, Uuid, random_uuid
 __all__ = ["ClientTelemetry", "PushOutcome", "SubscriptionsOutcome"]
 
 _EMPTY: Final = b""
+_UNCOMPRESSED: Final = CODECS["none"]
 
 
 class ClientTelemetry:
@@ -220,7 +221,7 @@ class ClientTelemetry:
         error = instance.let_push_through(request.subscription_id, now, terminating=request.terminating)
         if error is not ErrorCode.NONE:
             return _refused(instance, error, _PROBLEMS[error], size)
-        exceeded = self._limits.rejecting(connection, now)
+        exceeded = self._limits.rejecting(connection, now) or self._limits.accepting(connection, now)
         if exceeded is not None:
             return _refused(
                 instance, ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(exceeded), size, exceeded=exceeded
@@ -229,7 +230,7 @@ class ClientTelemetry:
         labelled = _NOTHING
         facts = self._facts(instance, connection)
         try:
-            inflated = self._inflate(request.compression_type, metrics)
+            inflated = self._inflate(request.compression_type, instance.treatment.compression, metrics)
             if inflated:
                 labelled = label_metrics(
                     inflated,
@@ -258,6 +259,7 @@ class ClientTelemetry:
         )
         push = None
         if labelled.data:
+            self._limits.accepted(connection, len(labelled.data), now)
             push = handed_over(
                 labelled.data,
                 request,
@@ -288,14 +290,20 @@ class ClientTelemetry:
         self._steps = steps
         self._settings = settings
 
-    def _inflate(self, codec: int, metrics: bytes | memoryview) -> bytes:
+    def _inflate(self, codec: int, accepted: Collection[int], metrics: bytes | memoryview) -> bytes:
         if codec not in CODEC_NAMES:
             raise UnknownCodecError(f"compression type {codec} is unknown")
+        # An empty push is valid whichever of the codecs it names, and so is one that inflates to nothing:
+        # Java clients compress that too.
+        if not metrics:
+            return _EMPTY
+        if codec != _UNCOMPRESSED and codec not in accepted:
+            raise UnknownCodecError(
+                f"compression type {codec} ({CODEC_NAMES[codec]}) was not offered to this client"
+            )
         if len(metrics) > self._max_bytes:
             raise TooLargeError(f"{len(metrics)} bytes are more than {self._max_bytes} allowed")
-        # An empty push is valid whatever its codec says, and so is one that inflates to nothing: Java
-        # clients compress that too.
-        return inflate(codec, metrics, self._settings.max_inflated_bytes) if metrics else _EMPTY
+        return inflate(codec, metrics, self._settings.max_inflated_bytes)
 
     def _new_id(self) -> Uuid:
         client_instance_id = random_uuid(self._random_bytes)
