@@ -22,7 +22,7 @@ from typing import Self
 import pyarrow as pa
 
 from plugins.spool_files.columns import SCHEMA
-from plugins.spool_files.disk import sync_folder
+from plugins.spool_files.disk import OWNER, sync_folder
 from plugins.spool_files.layout import Stem
 
 __all__ = ["ENDING", "Journal", "UnreadableJournalError"]
@@ -68,7 +68,7 @@ class Journal:
             OSError: The disk refuses; nothing stays behind.
         """
         path = folder / f"{stem}{ENDING}"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        descriptor = OWNER.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not os.fstat(descriptor).st_nlink:

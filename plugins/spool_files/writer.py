@@ -20,7 +20,7 @@ import pyarrow as pa
 from plugins.spool_files.accepted import newest_accepted
 from plugins.spool_files.columns import record_batch
 from plugins.spool_files.config import SpoolFilesConfig
-from plugins.spool_files.disk import make_folder
+from plugins.spool_files.disk import OWNER, OWNER_AND_GROUP, make_folder
 from plugins.spool_files.journal import ENDING, Journal, UnreadableJournalError
 from plugins.spool_files.layout import JOURNALS, Stem, host_name
 from plugins.spool_files.manifest import Manifest, Removed
@@ -62,7 +62,8 @@ class FolderWriter:
         self._host = host_name()
         self._run = secrets.token_hex(4)
         self._number = 0
-        self._manifest = Manifest(config.path, self._host)
+        self._access = OWNER_AND_GROUP if config.group_readable else OWNER
+        self._manifest = Manifest(config.path, self._host, self._access)
         self._expiry = ExpiryClock()
         # Guards everything below; held for no longer than one write to the journal.
         self._changed = threading.Condition()
@@ -140,6 +141,7 @@ class FolderWriter:
 
     def _new_journal(self) -> Journal:
         # It may be gone since the start.
+        make_folder(self._root, self._access)
         make_folder(self._journals)
         while True:
             self._number += 1
@@ -227,7 +229,7 @@ class FolderWriter:
 
     def _publish(self, journal: Journal) -> None:
         try:
-            published = publish(self._root, journal)
+            published = publish(self._root, journal, self._access)
         except UnreadableJournalError as error:
             journal.set_aside()
             self._done(journal, f"journals set aside ({error})", 1)
