@@ -22,7 +22,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from receiver.host.delivery_log import ALL, DeliveryLog
@@ -32,6 +32,7 @@ from receiver.host.queue import PushQueue, Queued
 from receiver.host.spool import Position, Spooled
 from receiver.host.statistics import DropReason, LogStatistics
 from receiver.plugin import Push
+from receiver.plugin.shares import RecentShares
 
 __all__ = ["SpooledLog"]
 
@@ -77,6 +78,9 @@ class SpooledLog(DeliveryLog):
         self._idle = False
         self._left = False
         self._abandoned = False
+        # Pushes that were not written at the disk's bound, and who wrote how much lately.
+        self._refused = 0
+        self._shares: RecentShares[str] = RecentShares(disk.max_bytes)
 
     def offer(self, push: Push, stored: Callable[[], None] | None = None) -> bool:
         """Add a push; see :meth:`DeliveryLog.offer`.
@@ -245,7 +249,7 @@ class SpooledLog(DeliveryLog):
             disk=account.unread,
             dropped={
                 **statistics.dropped,
-                DropReason.SPOOL_FULL: account.dropped_full,
+                DropReason.SPOOL_FULL: account.dropped_full + self._refused,
                 DropReason.SPOOL_DAMAGED: account.dropped_damaged,
             },
             writing_since=self._writing_since,
@@ -311,7 +315,8 @@ class SpooledLog(DeliveryLog):
             )
             queue.reserve(chunk)
             self._writing_since = self._clock()
-        written = self._disk.append([queued.push for queued in (*copies, *chunk)])
+        kept, refused = self._share_disk(chunk)
+        written = self._disk.append([queued.push for queued in (*copies, *kept)])
         with self._lock:
             self._writing_since = None
             told = _waiting(chunk)
@@ -322,7 +327,10 @@ class SpooledLog(DeliveryLog):
                         queued.copied = True
                     # The sender read nothing new meanwhile.
                     acknowledged = len(copies) - len(self._taken) if copies else 0
-                    pushes = len(copies) + len(chunk)
+                    pushes = len(copies) + len(kept)
+                    self._refused += len(refused)
+                    for queued in kept:
+                        self._shares.wrote(queued.site, queued.size)
                     self._account.wrote(pushes, len(copies), acknowledged, self._disk.statistics)
                 else:
                     queue.put_back(chunk)
@@ -331,6 +339,21 @@ class SpooledLog(DeliveryLog):
         _tell(told)
         self._pass_over()
         return written
+
+    def _share_disk(self, chunk: Sequence[Queued]) -> tuple[list[Queued], list[Queued]]:
+        """Say what is written and what is not: at the bound a write deletes what others have on disk.
+
+        Then a site that wrote more than its share lately (:class:`RecentShares`) writes no more, so that it
+        deletes no more than its share of the others' pushes.
+        """
+        disk = self._disk.statistics
+        if disk.bytes + sum(queued.size for queued in chunk) <= self._disk.max_bytes:
+            return list(chunk), []
+        kept: list[Queued] = []
+        refused: list[Queued] = []
+        for queued in chunk:
+            (refused if self._shares.is_over(queued.site) else kept).append(queued)
+        return kept, refused
 
     def _read_disk(self, max_items: int, max_bytes: int) -> list[Push]:
         with self._disk.lock:
