@@ -133,6 +133,12 @@ class Journal:
             raise
         self.size += len(frame)
 
+    def cut_back(self, size: int) -> None:
+        """Take back what was appended since the journal had this size, as far as the disk lets us."""
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, size)
+        self.size = size
+
     @property
     def deleted(self) -> bool:
         """Whether somebody deleted it: a crash would lose what it holds."""

@@ -1,6 +1,6 @@
 """Who counts as one peer: source addresses, and the networks that one site has.
 
-Pure. The receiver's limits and the stores of plugins use the same rule, so that a peer is one peer everywhere.
+Pure. The receiver's limits and the stores of plugins use one rule, so that a peer is the same one everywhere.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _TELEMETRY_REQUESTS = (
     "a while, at most a second at a time."
 )
 _CORE_MS = (
-    "Milliseconds of CPU time for its telemetry requests, and for its pushes in the plugins and their spools; "
+    "Milliseconds of CPU time for its telemetry requests, and for its pushes in plugins and their spools; "
     "from then on its requests are told to wait, also the last ones of clients that terminate."
 )
 _ACCEPTED_BYTES = (
@@ -85,8 +85,8 @@ class LimitsSettings(Settings):
         default=16,
         ge=1,
         le=65_536,
-        description="How many times the limits of `source_address` an IPv6 network of 48 bits may take, which "
-        "holds 65,536 networks of 64 bits.",
+        description="How many times the limits of `source_address` an IPv6 network of 48 bits may take, "
+        "which holds 65,536 networks of 64 bits.",
     )
     max_peers: int = Field(
         default=65_536,

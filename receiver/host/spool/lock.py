@@ -39,7 +39,7 @@ def lock_folder(path: Path) -> int:
 
 
 def _make(path: Path) -> None:
-    """Make a folder and those above it for this user alone; ``parents=True`` would leave that to the umask."""
+    """Make a folder and those above it for this user alone, whatever the umask is."""
     if not path.is_dir():
         _make(path.parent)
         with suppress(FileExistsError):

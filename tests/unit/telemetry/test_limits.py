@@ -356,7 +356,9 @@ def test_a_connection_that_is_closed_for_a_flood_counts_as_many() -> None:
 def test_an_ipv6_site_may_take_a_multiple_of_what_one_of_its_networks_may() -> None:
     limits = Limits(
         LimitsSettings(
-            source_address=UNLIMITED.model_copy(update={"connections": 2, "accepted_bytes_per_minute": 1_000}),
+            source_address=UNLIMITED.model_copy(
+                update={"connections": 2, "accepted_bytes_per_minute": 1_000}
+            ),
             principal=UNLIMITED,
             ipv6_site_factor=3,
         )
