@@ -25,6 +25,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from receiver.host.cpu_account import CpuAccount
 from receiver.host.delivery_log import ALL, DeliveryLog
 from receiver.host.disk import Disk
 from receiver.host.disk_account import DiskAccount
@@ -52,6 +53,7 @@ class SpooledLog(DeliveryLog):
         after_s: How long a push is in memory before it is written, in seconds. None: every push is written,
             and nothing is read that was not.
         clock: Monotonic seconds.
+        cpu: Where the CPU time of writing is charged.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class SpooledLog(DeliveryLog):
         *,
         after_s: float | None,
         clock: Callable[[], float] = time.monotonic,
+        cpu: CpuAccount | None = None,
     ) -> None:
         super().__init__(queue, clock=clock)
         self._disk = disk
@@ -80,6 +83,7 @@ class SpooledLog(DeliveryLog):
         self._abandoned = False
         # Pushes that were not written at the disk's bound, and who wrote how much lately.
         self._refused = 0
+        self._cpu = CpuAccount() if cpu is None else cpu
         self._shares: RecentShares[str] = RecentShares(disk.max_bytes)
 
     def offer(self, push: Push, stored: Callable[[], None] | None = None) -> bool:
@@ -316,7 +320,11 @@ class SpooledLog(DeliveryLog):
             queue.reserve(chunk)
             self._writing_since = self._clock()
         kept, refused = self._share_disk(chunk)
-        written = self._disk.append([queued.push for queued in (*copies, *kept)])
+        pushes_written = [queued.push for queued in (*copies, *kept)]
+        cpu_began = time.thread_time()
+        written = self._disk.append(pushes_written)
+        if written:
+            self._cpu.add(pushes_written, time.thread_time() - cpu_began)
         with self._lock:
             self._writing_since = None
             told = _waiting(chunk)
