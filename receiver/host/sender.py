@@ -105,7 +105,9 @@ class Sender:
         self._pause = Pause(clock)
         self._breaker = CircuitBreaker(settings.breaker.failures, policy.max_s)
         self._circuit_told = CircuitState.CLOSED
-        self._export = ObservedExport(plugin, tally=tally, log=log, redaction=self._redaction, clock=clock, cpu=cpu)
+        self._export = ObservedExport(
+            plugin, tally=tally, log=log, redaction=self._redaction, clock=clock, cpu=cpu
+        )
         self._lifecycle = PluginLifecycle(
             plugin,
             tally=tally,

@@ -43,9 +43,7 @@ def test_an_export_is_charged_by_cpu_time_unless_the_destination_is_away(refuses
     account = CpuAccount()
     plugin = Single(export)
     log = FailureLog("p", clock=time.monotonic)
-    observed = ObservedExport(
-        plugin, tally=Tally(), log=log, redaction=Redaction(plugin.config), cpu=account
-    )
+    observed = ObservedExport(plugin, tally=Tally(), log=log, redaction=Redaction(plugin.config), cpu=account)
     observed([push(7)])
     taken = account.take()
     if refuses:
