@@ -51,6 +51,7 @@ from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.limits import Limits
+from receiver.telemetry.plugin_time import PluginTime
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 
@@ -111,6 +112,7 @@ class Application:
         self._metrics = ReceiverMetrics(version=version("kafka-client-telemetry"))
         self._host = PluginHost(load_plugins(settings.plugins))
         self._limits = Limits(settings.limits)
+        self._plugin_time = PluginTime(self._limits)
         self._delegation_tokens = DelegationTokens()
         self._held = HeldRequests(settings.limits)
         self._hash_key = hash_key(settings.telemetry.privacy)
@@ -171,12 +173,20 @@ class Application:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(stored)
 
+        # With each push, so that an idle receiver needs no timer for it.
+        if cpu_s := self._host.take_cpu():
+            self._plugin_time.charge(cpu_s, self._clock.monotonic())
         return self._host.offer(push, tell)
+
+    def _disconnected(self, connection: Connection) -> None:
+        self._telemetry.disconnected(connection)
+        self._plugin_time.closed(connection)
 
     # -- the parts ------------------------------------------------------------------------------------
 
     def _listener(self, settings: ListenerSettings) -> Listener:
         def make_session(connection: Connection, upstream: Upstream) -> Session:
+            self._plugin_time.opened(connection)
             return Session(
                 connection=connection,
                 broker=self._broker,
@@ -201,7 +211,7 @@ class Application:
             limits=self._limits,
             held=self._held,
             make_session=make_session,
-            on_disconnect=self._telemetry.disconnected,
+            on_disconnect=self._disconnected,
         )
 
     def _api_dependencies(self) -> ApiDependencies:

@@ -119,6 +119,8 @@ def _local(settings: RollupSettings, *, delta: bool) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Lakes and checkpoints hold what clients sent: for this user alone.
+        "spark.hadoop.fs.permissions.umask-mode": "077",
     }
 
 

@@ -116,7 +116,8 @@ _SPOOL_OPTIONS: Final = {
 
 def _folder(spool: SpoolFilesSettings) -> str:
     folder = spool.path.expanduser().resolve()
-    folder.mkdir(parents=True, exist_ok=True)
+    # For this user alone, whatever the umask: a sidecar of another user makes its own folder first.
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return str(folder)
 
 

@@ -37,10 +37,16 @@ class SpoolFilesConfig(PluginConfig):
         description="Files are deleted so long after the hour they are of; null: never.",
     )
     max_bytes: int | None = Field(
-        default=None,
+        default=10_737_418_240,
         ge=1_048_576,
-        description="Most bytes of published files in the folder, those of other sidecars with them; at the "
-        "bound the oldest are deleted. Null: no bound.",
+        description="Most bytes of published files in the folder, those of other sidecars with them. At the "
+        "bound the oldest files go, and first those of sources that push more than their share. Null: no "
+        "bound.",
+    )
+    group_readable: bool = Field(
+        default=False,
+        description="Whether the group of the folder may read the published files and manifests (modes 0640 "
+        "and 0750, else 0600 and 0700), for a roll-up that runs as another user.",
     )
 
     @field_validator("path")

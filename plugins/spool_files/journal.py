@@ -22,7 +22,7 @@ from typing import Self
 import pyarrow as pa
 
 from plugins.spool_files.columns import SCHEMA
-from plugins.spool_files.disk import sync_folder
+from plugins.spool_files.disk import OWNER, sync_folder
 from plugins.spool_files.layout import Stem
 
 __all__ = ["ENDING", "Journal", "UnreadableJournalError"]
@@ -68,7 +68,7 @@ class Journal:
             OSError: The disk refuses; nothing stays behind.
         """
         path = folder / f"{stem}{ENDING}"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        descriptor = OWNER.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not os.fstat(descriptor).st_nlink:
@@ -132,6 +132,12 @@ class Journal:
                 os.ftruncate(self._descriptor, self.size)
             raise
         self.size += len(frame)
+
+    def cut_back(self, size: int) -> None:
+        """Take back what was appended since the journal had this size, as far as the disk lets us."""
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, size)
+        self.size = size
 
     @property
     def deleted(self) -> bool:

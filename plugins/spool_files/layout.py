@@ -21,11 +21,13 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 __all__ = [
+    "HEAVY",
     "JOURNALS",
     "MANIFESTS",
     "Hour",
     "Stem",
     "host_name",
+    "is_heavy_name",
     "is_published_name",
     "manifest_day",
     "manifest_name",
@@ -43,6 +45,10 @@ _MANIFEST = re.compile(r"(\d{4}-\d{2}-\d{2})\.[A-Za-z0-9.-]{1,63}\.jsonl")
 _HOUR_NS = 3_600_000_000_000
 
 
+#: What the run of a file begins with that goes first when the folder is at its bound.
+HEAVY = "f"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stem:
     """What names a journal and the files that are made of it: sortable by time, and never given twice.
@@ -50,7 +56,8 @@ class Stem:
     Attributes:
         opened: When the journal was begun, ``20260131T130512123456Z``.
         host: Whose it is, as :func:`host_name`.
-        run: Which start of which plugin on that host it is, 8 random hexadecimal digits.
+        run: Which start of which plugin on that host it is, 8 random hexadecimal digits. The first is
+            :data:`HEAVY` where the pushes are of sites that pushed more than their share.
         number: Which journal of that run it is, counted from 1.
     """
 
@@ -131,6 +138,12 @@ def host_name() -> str:
 def is_published_name(name: str) -> bool:
     """Whether a file in an hour's folder is one that this plugin has published, on whatever host."""
     return name.endswith(".parquet") and _STEM.fullmatch(name.removesuffix(".parquet")) is not None
+
+
+def is_heavy_name(name: str) -> bool:
+    """Whether a published file holds the pushes of sites that pushed more than their share."""
+    stem = Stem.parse(name.removesuffix(".parquet"))
+    return stem is not None and stem.run.startswith(HEAVY)
 
 
 def manifest_name(day: date, host: str) -> str:

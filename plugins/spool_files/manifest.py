@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
-from plugins.spool_files.disk import make_folder
+from plugins.spool_files.disk import OWNER, Access, make_folder
 from plugins.spool_files.layout import MANIFESTS, manifest_day, manifest_name
 
 __all__ = ["Manifest", "Published", "Removed"]
@@ -71,11 +71,13 @@ class Manifest:
     Args:
         root: The plugin's folder.
         host: This host, as :func:`plugins.spool_files.layout.host_name`.
+        access: Who may read what it writes.
     """
 
-    def __init__(self, root: Path, host: str) -> None:
+    def __init__(self, root: Path, host: str, access: Access = OWNER) -> None:
         self._folder = root / MANIFESTS
         self._host = host
+        self._access = access
 
     def append(self, entries: Sequence[Published | Removed], now: datetime) -> None:
         """Tell of files, durably.
@@ -89,18 +91,20 @@ class Manifest:
         """
         if not entries:
             return
-        make_folder(self._folder)
+        make_folder(self._folder, self._access)
         lines = "".join(
             json.dumps({"event": type(entry).__name__.lower(), "at": now.isoformat(), **asdict(entry)}) + "\n"
             for entry in entries
         ).encode()
-        with (self._folder / manifest_name(now.date(), self._host)).open("a+b", buffering=0) as file:
+        path = self._folder / manifest_name(now.date(), self._host)
+        descriptor = self._access.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        with os.fdopen(descriptor, "a+b", buffering=0) as file:
             end = file.seek(0, os.SEEK_END)
             if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
                 # The disk was full in the middle of a line: what follows it is a line of its own.
                 lines = b"\n" + lines
             if file.write(lines) != len(lines):
-                raise OSError(f"{file.name}: written in part")
+                raise OSError(f"{path}: written in part")
             os.fdatasync(file.fileno())
 
     def newest(self, now: datetime) -> Iterator[str]:

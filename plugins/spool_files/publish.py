@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from plugins.spool_files.columns import SCHEMA
-from plugins.spool_files.disk import make_folder, sync_folder
+from plugins.spool_files.disk import OWNER, Access, make_folder, sync_folder
 from plugins.spool_files.journal import Journal
 from plugins.spool_files.layout import JOURNALS, Hour
 from plugins.spool_files.manifest import Published
@@ -37,12 +37,13 @@ _UNIQUE = frozenset({"push_id", "received_at", "received_at_ns", "sequence", "ot
 _NO_STATISTICS = frozenset({"push_id", "otlp"})
 
 
-def publish(root: Path, journal: Journal) -> list[Published]:
+def publish(root: Path, journal: Journal, access: Access = OWNER) -> list[Published]:
     """Publish a journal's pushes, one file for each hour of receive times; files that are there stay.
 
     Args:
         root: The plugin's folder.
         journal: The journal, which stays.
+        access: Who may read the files.
 
     Returns:
         Every file of the journal, also one that was there.
@@ -55,7 +56,7 @@ def publish(root: Path, journal: Journal) -> list[Published]:
     for position, batch in journal.frames():
         for number, rows in _by_hour(batch):
             hours.setdefault(number, _HourOfJournal(Hour(number))).add(position, rows)
-    return [hours[number].publish(root, journal) for number in sorted(hours)]
+    return [hours[number].publish(root, journal, access) for number in sorted(hours)]
 
 
 class _HourOfJournal:
@@ -77,14 +78,14 @@ class _HourOfJournal:
         ends = (*self._received, received["min"].as_py(), received["max"].as_py())
         self._received = [min(ends), max(ends)]
 
-    def publish(self, root: Path, journal: Journal) -> Published:
+    def publish(self, root: Path, journal: Journal, access: Access) -> Published:
         file = self._hour.folder / f"{journal.stem}.parquet"
         target = root / file
         if not target.exists():
             new = root / JOURNALS / f"{journal.stem}.{self._hour}.parquet.tmp"
             make_folder(new.parent)
-            _write(new, self._batches(journal))
-            make_folder(target.parent)
+            _write(new, self._batches(journal), access)
+            make_folder(target.parent, access)
             new.rename(target)
             sync_folder(target.parent)
         return Published(
@@ -112,8 +113,9 @@ def _by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         yield number, batch if len(numbers) == 1 else batch.filter(pc.equal(hours, number))
 
 
-def _write(path: Path, batches: Iterator[pa.RecordBatch]) -> None:
-    with path.open("wb") as file:
+def _write(path: Path, batches: Iterator[pa.RecordBatch], access: Access) -> None:
+    descriptor = access.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    with os.fdopen(descriptor, "wb") as file:
         try:
             with pq.ParquetWriter(
                 file,

@@ -13,15 +13,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
-from plugins.spool_files.layout import Hour, is_published_name
+from plugins.spool_files.layout import Hour, is_heavy_name, is_published_name
 from plugins.spool_files.manifest import Removed
 
-__all__ = ["ExpiryClock", "remove_expired", "remove_surplus"]
+__all__ = ["ExpiryClock", "folder_bytes", "remove_expired", "remove_surplus"]
 
 #: A clock that is set forwards by more than the first is believed after the second: while it is wrong, every
 #: file would be too old. Nanoseconds.
 _LEAP_NS = 60_000_000_000
 _BELIEVED_AFTER_NS = 3_600_000_000_000
+
+
+#: Files of sites over their share may have this part of the bound where the others need the rest.
+_HEAVY_PART = 4
 
 
 class ExpiryClock:
@@ -68,22 +72,43 @@ def remove_expired(root: Path, before_ns: int) -> list[Removed]:
     ]
 
 
+def folder_bytes(root: Path) -> int:
+    """How much the published files have.
+
+    Raises:
+        OSError: The disk refuses.
+    """
+    return sum(_size(path) for _, folder in _hours(root) for path in _files(folder))
+
+
 def remove_surplus(root: Path, max_bytes: int) -> list[Removed]:
-    """Delete the oldest files until the rest has at most so many bytes.
+    """Delete files until the rest has at most so many bytes.
+
+    First the oldest of sites that pushed more than their share, as long as those files have more than a
+    quarter of the bound; then the oldest of all. So these sites take no more than a quarter from others.
 
     Raises:
         OSError: The disk refuses.
     """
     files = [path for _, folder in sorted(_hours(root)) for path in _files(folder)]
-    sizes = [_size(path) for path in files]
-    surplus = sum(sizes) - max_bytes
-    removed = []
-    for path, size in zip(files, sizes, strict=True):
-        if surplus <= 0:
-            break
-        removed.append(_remove(root, path, "max_bytes"))
-        _remove_empty(path.parent)
-        surplus -= size
+    sizes = {path: _size(path) for path in files}
+    surplus = sum(sizes.values()) - max_bytes
+    if surplus <= 0:
+        return []
+    heavy = [path for path in files if is_heavy_name(path.name)]
+    over_quarter = sum(sizes[path] for path in heavy) - max_bytes // _HEAVY_PART
+    removed: list[Removed] = []
+    for candidates, limit in ((heavy, over_quarter), (files, surplus)):
+        for path in candidates:
+            if surplus <= 0 or limit <= 0:
+                break
+            if path not in sizes:
+                continue
+            size = sizes.pop(path)
+            removed.append(_remove(root, path, "max_bytes"))
+            _remove_empty(path.parent)
+            surplus -= size
+            limit -= size
     return removed
 
 

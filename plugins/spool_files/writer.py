@@ -7,6 +7,7 @@ that a crash may bring again. The plugin's thread appends; the writer's own thre
 from __future__ import annotations
 
 import functools
+import math
 import secrets
 import threading
 import time
@@ -20,13 +21,15 @@ import pyarrow as pa
 from plugins.spool_files.accepted import newest_accepted
 from plugins.spool_files.columns import record_batch
 from plugins.spool_files.config import SpoolFilesConfig
-from plugins.spool_files.disk import make_folder
+from plugins.spool_files.disk import OWNER, OWNER_AND_GROUP, make_folder
 from plugins.spool_files.journal import ENDING, Journal, UnreadableJournalError
-from plugins.spool_files.layout import JOURNALS, Stem, host_name
+from plugins.spool_files.layout import HEAVY, JOURNALS, Stem, host_name
 from plugins.spool_files.manifest import Manifest, Removed
 from plugins.spool_files.publish import publish
-from plugins.spool_files.retention import ExpiryClock, remove_expired, remove_surplus
+from plugins.spool_files.retention import ExpiryClock, folder_bytes, remove_expired, remove_surplus
 from receiver.plugin import Push, PushIdentity, RetryableError
+from receiver.plugin.shares import RecentShares
+from receiver.plugin.sources import site_of
 
 __all__ = ["FolderWriter"]
 
@@ -44,6 +47,11 @@ _ORPHANED_AFTER_S = 3600.0
 _REMEMBERED = 100_000
 _REMEMBERED_FOR = 100_000
 
+#: Of so many OTLP bytes, the last, it is known who pushed them: a good minute of a busy folder.
+_SHARES_WINDOW = 64 << 20
+#: What the run of a file may begin with that is no heavy one.
+_LIGHT = "0123456789abcde"
+
 
 class FolderWriter:
     """Writes to one folder, between one :meth:`open` and one :meth:`close`.
@@ -60,14 +68,17 @@ class FolderWriter:
         self._retain = None if config.retain_hours is None else timedelta(hours=config.retain_hours)
         self._max_bytes = config.max_bytes
         self._host = host_name()
-        self._run = secrets.token_hex(4)
+        self._run = _LIGHT[secrets.randbelow(len(_LIGHT))] + secrets.token_hex(4)[1:]
         self._number = 0
-        self._manifest = Manifest(config.path, self._host)
+        self._access = OWNER_AND_GROUP if config.group_readable else OWNER
+        self._manifest = Manifest(config.path, self._host, self._access)
         self._expiry = ExpiryClock()
         # Guards everything below; held for no longer than one write to the journal.
         self._changed = threading.Condition()
-        self._open: Journal | None = None
-        self._due = 0.0
+        # By whether its sites push more than their share; both only where the folder is short of room.
+        self._open: dict[bool, Journal] = {}
+        self._due = math.inf
+        self._short_of_room = False
         self._waiting: deque[Journal] = deque()
         self._problem: str | None = None
         self._told: Counter[str] = Counter()
@@ -75,6 +86,7 @@ class FolderWriter:
         # Only the appending thread's own.
         self._known: set[PushIdentity] = set()
         self._accepted = 0
+        self._shares: RecentShares[str] = RecentShares(_SHARES_WINDOW)
         self._thread = threading.Thread(target=self._publish_all, name="spool-files", daemon=True)
 
     def open(self) -> None:
@@ -100,22 +112,30 @@ class FolderWriter:
             pushes = self._without_known(pushes)
         if not pushes:
             return
-        batch = record_batch(pushes)
+        with self._changed:
+            split = self._short_of_room
+        lanes: dict[bool, list[Push]] = {}
+        for push in pushes:
+            site = site_of(push.context.source_address)
+            lanes.setdefault(split and self._shares.is_over(site), []).append(push)
+            self._shares.wrote(site, len(push.payload.data))
+        batches = {heavy: record_batch(of_lane) for heavy, of_lane in lanes.items()}
         with self._changed:
             if self._problem is not None and len(self._waiting) >= _MAX_WAITING:
                 raise RetryableError(f"files cannot be published: {self._problem}")
+            appended: list[tuple[Journal, int]] = []
             try:
-                if self._open is not None and self._open.deleted:
-                    self._told["journals that somebody deleted, published all the same"] += 1
-                    self._seal()
-                if self._open is None:
-                    self._open = self._new_journal()
-                    self._due = time.monotonic() + self._roll_s
-                    self._changed.notify()
-                self._open.append(batch)
+                for heavy, batch in batches.items():
+                    journal = self._journal(heavy=heavy)
+                    size = journal.size
+                    journal.append(batch)
+                    appended.append((journal, size))
             except OSError as error:
+                # All of the pushes come again, so none may stay.
+                for journal, size in appended:
+                    journal.cut_back(size)
                 raise RetryableError(f"cannot write to {self._journals}: {error.strerror or error}") from None
-            if self._open.size >= self._roll_bytes:
+            if any(journal.size >= self._roll_bytes for journal in self._open.values()):
                 self._seal()
                 self._changed.notify()
 
@@ -138,21 +158,37 @@ class FolderWriter:
         while self._waiting:
             self._waiting.popleft().close()
 
-    def _new_journal(self) -> Journal:
+    def _journal(self, *, heavy: bool) -> Journal:
+        journal = self._open.get(heavy)
+        if journal is not None and journal.deleted:
+            self._told["journals that somebody deleted, published all the same"] += 1
+            self._waiting.append(self._open.pop(heavy))
+            journal = None
+        if journal is None:
+            journal = self._new_journal(heavy=heavy)
+            if not self._open:
+                self._due = time.monotonic() + self._roll_s
+            self._open[heavy] = journal
+            self._changed.notify()
+        return journal
+
+    def _new_journal(self, *, heavy: bool = False) -> Journal:
         # It may be gone since the start.
+        make_folder(self._root, self._access)
         make_folder(self._journals)
         while True:
             self._number += 1
-            stem = Stem.new(datetime.now(UTC), host=self._host, run=self._run, number=self._number)
+            run = HEAVY + self._run[1:] if heavy else self._run
+            stem = Stem.new(datetime.now(UTC), host=self._host, run=run, number=self._number)
             try:
                 return Journal.create(self._journals, stem)
             except BlockingIOError:
                 continue
 
     def _seal(self) -> None:
-        if self._open is not None:
-            self._waiting.append(self._open)
-            self._open = None
+        self._waiting.extend(self._open[heavy] for heavy in sorted(self._open))
+        self._open.clear()
+        self._due = math.inf
 
     def _without_known(self, pushes: Sequence[Push]) -> Sequence[Push]:
         new = [push for push in pushes if push.identity not in self._known]
@@ -219,15 +255,15 @@ class FolderWriter:
         with self._changed:
             while True:
                 now = time.monotonic()
-                if self._closing or (self._open is not None and now >= self._due):
+                if self._closing or now >= self._due:
                     self._seal()
                 if self._closing or self._waiting or now >= sweep_at:
                     return self._closing, self._waiting[0] if self._waiting else None
-                self._changed.wait((sweep_at if self._open is None else min(sweep_at, self._due)) - now)
+                self._changed.wait(min(sweep_at, self._due) - now)
 
     def _publish(self, journal: Journal) -> None:
         try:
-            published = publish(self._root, journal)
+            published = publish(self._root, journal, self._access)
         except UnreadableJournalError as error:
             journal.set_aside()
             self._done(journal, f"journals set aside ({error})", 1)
@@ -249,9 +285,13 @@ class FolderWriter:
             before = self._expiry.now() - self._retain
             removed += remove_expired(self._root, int(before.timestamp() * 1e9))
             self._manifest.expire(before)
-        if self._max_bytes is not None and (surplus := remove_surplus(self._root, self._max_bytes)):
+        if self._max_bytes is not None:
+            surplus = remove_surplus(self._root, self._max_bytes)
             removed += surplus
+            short_of_room = folder_bytes(self._root) > self._max_bytes // 2
             with self._changed:
-                self._told["files removed at max_bytes, the oldest first"] += len(surplus)
+                self._short_of_room = short_of_room
+                if surplus:
+                    self._told["files removed at max_bytes, the oldest first"] += len(surplus)
         self._manifest.append(removed, datetime.now(UTC))
         self._take_over()

@@ -48,6 +48,7 @@ class RefusalReason(StrEnum):
 
 _OVER_LIMIT: Final[Mapping[Scope, RefusalReason]] = {
     "source_address": RefusalReason.LIMIT_SOURCE_ADDRESS,
+    "source_site": RefusalReason.LIMIT_SOURCE_ADDRESS,
     "principal": RefusalReason.LIMIT_PRINCIPAL,
 }
 

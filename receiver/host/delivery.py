@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable
 
+from receiver.host.cpu_account import CpuAccount
 from receiver.host.delivery_log import DeliveryLog
 from receiver.host.discovery import HostedPlugin
 from receiver.host.disk import Disk
@@ -45,6 +46,7 @@ class PluginDelivery:
         hangs_after_s: How long a call of the plugin lasts before it is said to hang, in seconds.
         clock: Monotonic seconds.
         wall_ns: Nanoseconds since the epoch.
+        cpu: Where the CPU time of exports and of the spool is charged.
 
     Attributes:
         hosted: As given.
@@ -58,6 +60,7 @@ class PluginDelivery:
         hangs_after_s: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
         wall_ns: Callable[[], int] = time.time_ns,
+        cpu: CpuAccount | None = None,
     ) -> None:
         settings = hosted.settings
         self.hosted = hosted
@@ -77,7 +80,7 @@ class PluginDelivery:
             self._disk = Disk(path, settings.spool, log=self._log, clock=clock)
             always = settings.delivery is Delivery.SPOOL_ALWAYS
             after_s = None if always else settings.spool.after_ms / 1000
-            spooled = SpooledLog(self._queue, self._disk, after_s=after_s, clock=clock)
+            spooled = SpooledLog(self._queue, self._disk, after_s=after_s, clock=clock, cpu=cpu)
             self._pushes = spooled
             self._spooler = Spooler(spooled, log=self._log, name=hosted.name)
         self.offer = self._pushes.offer
@@ -92,6 +95,7 @@ class PluginDelivery:
             log=self._log,
             name=hosted.name,
             clock=clock,
+            cpu=cpu,
         )
         self._told = dict.fromkeys(_BOUNDS, 0)
         self._told_of_call: float | None = None

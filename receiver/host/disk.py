@@ -40,6 +40,7 @@ class Disk:
         opened: Whether the spool is open.
         problem: Why nothing can be written; None while something can.
         retry_at: With a problem: when to try again, in monotonic seconds.
+        max_bytes: Most bytes of the spool's files.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Disk:
         self.opened = False
         self.problem: str | None = None
         self.retry_at = 0.0
+        self.max_bytes = settings.max_bytes
         self._path = path
         self._spool = Spool(path, max_bytes=settings.max_bytes, segment_bytes=settings.segment_bytes)
         self._log = log

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
+from receiver.host.cpu_account import CpuAccount
 from receiver.host.delivery import PluginDelivery
 from receiver.host.discovery import HostedPlugin
 from receiver.host.left_spools import left_spools
@@ -68,8 +69,10 @@ class PluginHost:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
+        self._cpu = CpuAccount()
         self._plugins = [
-            PluginDelivery(hosted, hangs_after_s=hangs_after_s, clock=clock) for hosted in plugins
+            PluginDelivery(hosted, hangs_after_s=hangs_after_s, clock=clock, cpu=self._cpu)
+            for hosted in plugins
         ]
         self._offers = tuple(plugin.offer for plugin in self._plugins)
         self._watch_every_s = watch_every_s
@@ -127,6 +130,10 @@ class PluginHost:
         ended = [plugin.join(deadline) for plugin in self._plugins]
         self._stopped.set()
         return all(ended)
+
+    def take_cpu(self) -> dict[str, float]:
+        """CPU seconds that plugins and their spools took since the last call, by connection id."""
+        return self._cpu.take()
 
     def statistics(self) -> list[PluginStatistics]:
         """One look at each plugin, in the configuration's order; cheap, from any thread."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
+from receiver.host.cpu_account import CpuAccount
 from receiver.host.failure_log import FailureLog, Redaction
 from receiver.host.statistics import DropReason, Tally
 from receiver.plugin import (
@@ -66,6 +67,15 @@ class Refused:
     rejected_points: int
 
 
+@runtime_checkable
+class HasOwnCpu(Protocol):
+    """A plugin whose work is done in another process."""
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds that its exports took there."""
+
+
 Outcome = Took | Again | BatchRefused | Crashed | Refused
 
 
@@ -95,6 +105,8 @@ class ObservedExport:
         log: Where they are told.
         redaction: Takes secrets out of what the plugin says.
         clock: Monotonic seconds.
+        cpu: Where the CPU time of exports is charged; of one that the destination could not take now it is
+            not, because clients are not the cause.
     """
 
     def __init__(
@@ -105,7 +117,9 @@ class ObservedExport:
         log: FailureLog,
         redaction: Redaction,
         clock: Callable[[], float] = time.monotonic,
+        cpu: CpuAccount | None = None,
     ) -> None:
+        self._cpu = CpuAccount() if cpu is None else cpu
         self._plugin = plugin
         self._tally = tally
         self._log = log
@@ -116,13 +130,21 @@ class ObservedExport:
         """Export pushes, at least one; never raises."""
         began = self._clock()
         self._tally.call_began(began)
+        cpu_began = self._cpu_s()
         try:
             outcome = self._export(pushes)
         finally:
             self._tally.export_ended(self._clock() - began)
+        if not isinstance(outcome, Again):
+            self._cpu.add(pushes, self._cpu_s() - cpu_began)
         if isinstance(outcome, Took) and (failures := self._tally.succeeded()):
             self._log.info("plugin works again", failures=failures)
         return outcome
+
+    def _cpu_s(self) -> float:
+        """CPU seconds of this thread, and of the plugin's process where it has one of its own."""
+        elsewhere = self._plugin.cpu_s if isinstance(self._plugin, HasOwnCpu) else 0.0
+        return time.thread_time() + elsewhere
 
     def _export(self, pushes: Sequence[Push]) -> Outcome:
         # Reading what the plugin gave us is inside: a reason or a delay of a wrong type is a crash too.

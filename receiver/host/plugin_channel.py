@@ -105,12 +105,14 @@ class Answer(_Message):
         text: A reason or the destination's message, on one line and without secrets.
         rejected_points: Data points that the destination refused.
         retry_after_s: The destination's wish for the delay in seconds.
+        cpu_s: CPU seconds that the process took for it, in all of its threads.
     """
 
     outcome: Outcome
     text: str = ""
     rejected_points: int = Field(default=0, ge=0)
     retry_after_s: float | None = None
+    cpu_s: float = Field(default=0.0, ge=0, le=86_400)
 
 
 class PluginChannel:

@@ -21,6 +21,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -101,7 +102,9 @@ def _serve(channel: PluginChannel, type_: str) -> None:
     while request is not Request.STOP:
         kind, body = channel.receive()
         request = Request(kind)
+        began = time.process_time()
         answer = _answer(functools.partial(_call, plugin, request, body), redaction)
+        answer = answer.model_copy(update={"cpu_s": time.process_time() - began})
         if request is Request.START:
             _limit_memory(load.max_memory_bytes)
         _tell(channel, answer)

@@ -88,6 +88,7 @@ class ProcessPlugin(ClientTelemetryReceiver):
 
     Attributes:
         restarts: How often the process was started again.
+        cpu_s: CPU seconds that exports took in the process, as far as it said.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class ProcessPlugin(ClientTelemetryReceiver):
         super().__init__(plugin.config)
         self.max_batch_items = plugin.max_batch_items
         self.restarts = 0
+        self.cpu_s = 0.0
         self._type = type_
         self._config_json = json.dumps(own, default=str)
         self._settings = settings
@@ -137,6 +139,7 @@ class ProcessPlugin(ClientTelemetryReceiver):
             self._process = None
             raise self._died(gone, pushes) from None
         self._deaths = 0
+        self.cpu_s += answer.cpu_s
         match answer.outcome:
             case Outcome.DONE:
                 return ExportResult(rejected_points=answer.rejected_points, message=answer.text)

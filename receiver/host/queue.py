@@ -1,4 +1,7 @@
-"""The memory part of a plugin's delivery log: a bounded queue whose oldest pushes make room.
+"""The memory part of a plugin's delivery log: a bounded queue, shared fairly among sites.
+
+At the bound the site that has most in the queue loses its oldest push, so no site can push out what the
+others have there.
 
 Owns the bound in items and in bytes, the policy at the bound and the high-water marks. Has no lock and waits
 for nothing: :class:`receiver.host.delivery_log.DeliveryLog` does.
@@ -6,11 +9,13 @@ for nothing: :class:`receiver.host.delivery_log.DeliveryLog` does.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from receiver.plugin import Push
+from receiver.plugin.shares import Holdings
+from receiver.plugin.sources import site_of
 
 __all__ = ["PushQueue", "Queued"]
 
@@ -25,6 +30,7 @@ class Queued:
         since: When it was offered, in monotonic seconds.
         stored: Called when it is on disk, or can't be; None when nobody waits for that.
         copied: Whether it is on disk, too.
+        number: Its place in the queue; set by :class:`PushQueue`.
     """
 
     push: Push
@@ -32,6 +38,12 @@ class Queued:
     since: float
     stored: Callable[[], None] | None = None
     copied: bool = False
+    number: int = 0
+
+    @property
+    def site(self) -> str:
+        """The site that it counts for."""
+        return site_of(self.push.context.source_address)
 
 
 class PushQueue:
@@ -57,18 +69,24 @@ class PushQueue:
         self.high_water_bytes = 0
         self.reserved_items = 0
         self.reserved_bytes = 0
-        self._pushes: deque[Queued] = deque()
+        # By number, in order: all of them, and those of each site.
+        self._pushes: OrderedDict[int, Queued] = OrderedDict()
+        self._by_site: dict[str, OrderedDict[int, Queued]] = {}
+        self._shares: Holdings[str] = Holdings()
+        self._first = self._next = 0
+        # A push takes of both bounds. In bytes, so that one number tells who has most.
+        self._item_bytes = max(1, max_bytes // max_items)
 
     def __len__(self) -> int:
         return len(self._pushes)
 
     def __iter__(self) -> Iterator[Queued]:
-        return iter(self._pushes)
+        return iter(self._pushes.values())
 
     @property
     def oldest(self) -> Queued | None:
         """What would be taken first; None when there is nothing."""
-        return self._pushes[0] if self._pushes else None
+        return next(iter(self._pushes.values()), None)
 
     @property
     def more_than_half_full(self) -> bool:
@@ -78,28 +96,34 @@ class PushQueue:
     def add(self, queued: Queued) -> Sequence[Queued]:
         """Add a push; what doesn't fit goes.
 
-        The oldest pushes make room, because a later push of the same client is worth more than an earlier
-        one. A push that alone doesn't fit goes itself.
+        The site that has most in the queue, with this push, loses its oldest: a later push of the same client
+        is worth more than an earlier one. A push that alone doesn't fit, or alone is more than any other site
+        has, goes itself.
 
         Returns:
-            What went, oldest first.
+            What went, oldest first; this push last.
         """
-        pushes = self._pushes
-        items = len(pushes) + self.reserved_items + 1
+        items = len(self._pushes) + self.reserved_items + 1
         held = self.bytes + self.reserved_bytes + queued.size
-        if items <= self.max_items and held <= self.max_bytes:
-            gone: Sequence[Queued] = ()
-        elif queued.size + self.reserved_bytes > self.max_bytes or self.reserved_items >= self.max_items:
+        if queued.size + self.reserved_bytes > self.max_bytes or self.reserved_items >= self.max_items:
             return (queued,)
-        else:
-            gone = self._make_room(items - self.max_items, held - self.max_bytes)
-        pushes.append(queued)
-        self.bytes += queued.size
-        if len(pushes) > self.high_water_items:
-            self.high_water_items = len(pushes)
-        if self.bytes > self.high_water_bytes:
-            self.high_water_bytes = self.bytes
-        return gone
+        queued.number, self._next = self._next, self._next + 1
+        self._put(queued)
+        gone: list[Queued] = []
+        while items > self.max_items or held > self.max_bytes:
+            largest = self._shares.largest()
+            if largest is None:
+                break
+            oldest = next(iter(self._by_site[largest].values()))
+            self._remove(oldest)
+            gone.append(oldest)
+            items -= 1
+            held -= oldest.size
+            if oldest is queued:
+                break
+        self.high_water_items = max(self.high_water_items, len(self._pushes))
+        self.high_water_bytes = max(self.high_water_bytes, self.bytes)
+        return tuple(gone)
 
     def take(self, max_items: int, max_bytes: int) -> list[Queued]:
         """Take the oldest pushes.
@@ -108,34 +132,42 @@ class PushQueue:
             max_items: Most pushes.
             max_bytes: Most OTLP bytes; a single push may be larger.
         """
-        pushes = self._pushes
         batch: list[Queued] = []
         taken = 0
-        while pushes and len(batch) < max_items:
-            if batch and taken + pushes[0].size > max_bytes:
+        while len(batch) < max_items and (queued := self.oldest) is not None:
+            if batch and taken + queued.size > max_bytes:
                 break
-            queued = pushes.popleft()
+            self._remove(queued)
             batch.append(queued)
             taken += queued.size
-        self.bytes -= taken
         return batch
 
     def put_back(self, batch: Sequence[Queued]) -> None:
         """Put what was taken last back to where it was; it still has its room if that was reserved."""
-        self._pushes.extendleft(reversed(batch))
-        self.bytes += sum(queued.size for queued in batch)
+        for queued in reversed(batch):
+            self._first -= 1
+            queued.number = self._first
+            self._put(queued)
+            self._pushes.move_to_end(queued.number, last=False)
+            self._by_site[queued.site].move_to_end(queued.number, last=False)
 
     def reserve(self, batch: Sequence[Queued]) -> None:
         """Count what was taken as held, until the next call: it is in memory until it is written."""
         self.reserved_items = len(batch)
         self.reserved_bytes = sum(queued.size for queued in batch)
 
-    def _make_room(self, items: int, bytes_: int) -> list[Queued]:
-        gone: list[Queued] = []
-        while items > 0 or bytes_ > 0:
-            queued = self._pushes.popleft()
-            self.bytes -= queued.size
-            items -= 1
-            bytes_ -= queued.size
-            gone.append(queued)
-        return gone
+    def _put(self, queued: Queued) -> None:
+        site = queued.site
+        self._pushes[queued.number] = queued
+        self._by_site.setdefault(site, OrderedDict())[queued.number] = queued
+        self._shares.add(site, queued.size + self._item_bytes)
+        self.bytes += queued.size
+
+    def _remove(self, queued: Queued) -> None:
+        site = queued.site
+        of_site = self._by_site[site]
+        del self._pushes[queued.number], of_site[queued.number]
+        if not of_site:
+            del self._by_site[site]
+        self._shares.add(site, -queued.size - self._item_bytes)
+        self.bytes -= queued.size

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from receiver.host.cpu_account import CpuAccount
 from receiver.host.delivery_log import DeliveryLog
 from receiver.host.failure_log import FailureLog, Redaction
 from receiver.host.lifecycle import PluginLifecycle
@@ -74,6 +75,7 @@ class Sender:
         name: The plugin's name.
         clock: Monotonic seconds.
         rng: Uniform numbers in [0, 1), for the jitter.
+        cpu: Where the CPU time of exports is charged.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class Sender:
         name: str,
         clock: Callable[[], float] = time.monotonic,
         rng: Callable[[], float] = random.random,
+        cpu: CpuAccount | None = None,
     ) -> None:
         self._pushes = pushes
         self._policy = policy
@@ -102,7 +105,9 @@ class Sender:
         self._pause = Pause(clock)
         self._breaker = CircuitBreaker(settings.breaker.failures, policy.max_s)
         self._circuit_told = CircuitState.CLOSED
-        self._export = ObservedExport(plugin, tally=tally, log=log, redaction=self._redaction, clock=clock)
+        self._export = ObservedExport(
+            plugin, tally=tally, log=log, redaction=self._redaction, clock=clock, cpu=cpu
+        )
         self._lifecycle = PluginLifecycle(
             plugin,
             tally=tally,

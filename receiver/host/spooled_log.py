@@ -22,9 +22,10 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from receiver.host.cpu_account import CpuAccount
 from receiver.host.delivery_log import ALL, DeliveryLog
 from receiver.host.disk import Disk
 from receiver.host.disk_account import DiskAccount
@@ -32,6 +33,7 @@ from receiver.host.queue import PushQueue, Queued
 from receiver.host.spool import Position, Spooled
 from receiver.host.statistics import DropReason, LogStatistics
 from receiver.plugin import Push
+from receiver.plugin.shares import RecentShares
 
 __all__ = ["SpooledLog"]
 
@@ -51,6 +53,7 @@ class SpooledLog(DeliveryLog):
         after_s: How long a push is in memory before it is written, in seconds. None: every push is written,
             and nothing is read that was not.
         clock: Monotonic seconds.
+        cpu: Where the CPU time of writing is charged.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class SpooledLog(DeliveryLog):
         *,
         after_s: float | None,
         clock: Callable[[], float] = time.monotonic,
+        cpu: CpuAccount | None = None,
     ) -> None:
         super().__init__(queue, clock=clock)
         self._disk = disk
@@ -77,6 +81,10 @@ class SpooledLog(DeliveryLog):
         self._idle = False
         self._left = False
         self._abandoned = False
+        # Pushes that were not written at the disk's bound, and who wrote how much lately.
+        self._refused = 0
+        self._cpu = CpuAccount() if cpu is None else cpu
+        self._shares: RecentShares[str] = RecentShares(disk.max_bytes)
 
     def offer(self, push: Push, stored: Callable[[], None] | None = None) -> bool:
         """Add a push; see :meth:`DeliveryLog.offer`.
@@ -245,7 +253,7 @@ class SpooledLog(DeliveryLog):
             disk=account.unread,
             dropped={
                 **statistics.dropped,
-                DropReason.SPOOL_FULL: account.dropped_full,
+                DropReason.SPOOL_FULL: account.dropped_full + self._refused,
                 DropReason.SPOOL_DAMAGED: account.dropped_damaged,
             },
             writing_since=self._writing_since,
@@ -311,7 +319,12 @@ class SpooledLog(DeliveryLog):
             )
             queue.reserve(chunk)
             self._writing_since = self._clock()
-        written = self._disk.append([queued.push for queued in (*copies, *chunk)])
+        kept, refused = self._share_disk(chunk)
+        pushes_written = [queued.push for queued in (*copies, *kept)]
+        cpu_began = time.thread_time()
+        written = self._disk.append(pushes_written)
+        if written:
+            self._cpu.add(pushes_written, time.thread_time() - cpu_began)
         with self._lock:
             self._writing_since = None
             told = _waiting(chunk)
@@ -322,7 +335,10 @@ class SpooledLog(DeliveryLog):
                         queued.copied = True
                     # The sender read nothing new meanwhile.
                     acknowledged = len(copies) - len(self._taken) if copies else 0
-                    pushes = len(copies) + len(chunk)
+                    pushes = len(copies) + len(kept)
+                    self._refused += len(refused)
+                    for queued in kept:
+                        self._shares.wrote(queued.site, queued.size)
                     self._account.wrote(pushes, len(copies), acknowledged, self._disk.statistics)
                 else:
                     queue.put_back(chunk)
@@ -331,6 +347,21 @@ class SpooledLog(DeliveryLog):
         _tell(told)
         self._pass_over()
         return written
+
+    def _share_disk(self, chunk: Sequence[Queued]) -> tuple[list[Queued], list[Queued]]:
+        """Say what is written and what is not: at the bound a write deletes what others have on disk.
+
+        Then a site that wrote more than its share lately (:class:`RecentShares`) writes no more, so that it
+        deletes no more than its share of the others' pushes.
+        """
+        disk = self._disk.statistics
+        if disk.bytes + sum(queued.size for queued in chunk) <= self._disk.max_bytes:
+            return list(chunk), []
+        kept: list[Queued] = []
+        refused: list[Queued] = []
+        for queued in chunk:
+            (refused if self._shares.is_over(queued.site) else kept).append(queued)
+        return kept, refused
 
     def _read_disk(self, max_items: int, max_bytes: int) -> list[Push]:
         with self._disk.lock:

@@ -141,11 +141,14 @@ class TelemetryRequests:
             WireError: The bytes are no such request.
         """
         exceeded = self._limits.telemetry_request(self._connection, self._clock.monotonic())
-        if exceeded is None:
-            request = decode_telemetry(header, reader, cut_beyond=self._max_push_bytes if cut else None)
-            return lambda: self._decide(header, request)
-        self.mute()
-        return lambda: self._throttle(header, exceeded)
+        if exceeded is not None:
+            self.mute()
+            if header.api_key == api_keys.PUSH_TELEMETRY:  # whose metrics would cost time to look at
+                return lambda: self._throttle(header, None, exceeded)
+        request = decode_telemetry(header, reader, cut_beyond=self._max_push_bytes if cut else None)
+        if exceeded is not None:
+            return lambda: self._throttle(header, request, exceeded)
+        return lambda: self._decide(header, request)
 
     def answer(
         self, header: RequestHeader, decide: Callable[[], bytes], response: bytes, version: int
@@ -181,7 +184,7 @@ class TelemetryRequests:
         exceeded = self._limits.overspent(self._connection, now)
         if exceeded is not None:
             self.mute()
-            return self._throttle(header, exceeded)
+            return self._throttle(header, request, exceeded)
         if isinstance(request, PushTelemetryRequest):
             pushed = self._telemetry.push_telemetry(
                 self._connection, request, now=now, received_at_ns=self._clock.wall_ns()
@@ -199,9 +202,24 @@ class TelemetryRequests:
             self.mute()
         return frame(response_header(header), body)
 
-    def _throttle(self, header: RequestHeader, exceeded: Exceeded) -> bytes:
-        self._events.limit_exceeded(self._connection, exceeded)
-        return telemetry_error(header, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+    def _throttle(
+        self,
+        header: RequestHeader,
+        request: GetTelemetrySubscriptionsRequest | PushTelemetryRequest | None,
+        exceeded: Exceeded,
+    ) -> bytes:
+        """Tell a client to wait: a push by an error, a get by an answer that asks for nothing yet.
+
+        A client that pushes waits for its own interval. A Java client whose first get is answered with an error
+        waits for five minutes.
+        """
+        if not isinstance(request, GetTelemetrySubscriptionsRequest):
+            self._events.limit_exceeded(self._connection, exceeded)
+            return telemetry_error(header, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        outcome = self._telemetry.ask_again(request, exceeded)
+        self._events.subscriptions_answered(self._connection, header, outcome, 0.0)
+        body = k71_get_telemetry_subscriptions.encode_response(outcome.response, header.api_version)
+        return frame(response_header(header), body)
 
     def storing_takes_too_long(self) -> None:
         """Learn that no answer waits any more, until all pushes are stored."""

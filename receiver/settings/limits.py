@@ -25,8 +25,12 @@ _TELEMETRY_REQUESTS = (
     "a while, at most a second at a time."
 )
 _CORE_MS = (
-    "Milliseconds of the one core that all share, for answering telemetry requests: mostly for what pushes "
-    "hold; from then on its requests are told to wait, also the last ones of clients that terminate."
+    "Milliseconds of CPU time for its telemetry requests, and for its pushes in plugins and their spools; "
+    "from then on its requests are told to wait, also the last ones of clients that terminate."
+)
+_ACCEPTED_BYTES = (
+    "Bytes of pushes that are taken, inflated and labelled as plugins get them; from then on its pushes are "
+    "told to wait. This bounds what it can put on disk and send to destinations."
 )
 _REJECTED_BYTES = (
     "Bytes of pushes that were refused for what they held; from then on its pushes are told to wait and not "
@@ -47,6 +51,9 @@ class PeerLimitsSettings(Settings):
     rejected_bytes_per_minute: int | None = Field(
         default=67_108_864, ge=1, le=_MOST_BYTES, description=_REJECTED_BYTES
     )
+    accepted_bytes_per_minute: int | None = Field(
+        default=33_554_432, ge=1, le=_MOST_BYTES, description=_ACCEPTED_BYTES
+    )
 
 
 class PrincipalLimitsSettings(PeerLimitsSettings):
@@ -64,6 +71,9 @@ class PrincipalLimitsSettings(PeerLimitsSettings):
     rejected_bytes_per_minute: int | None = Field(
         default=268_435_456, ge=1, le=_MOST_BYTES, description=_REJECTED_BYTES
     )
+    accepted_bytes_per_minute: int | None = Field(
+        default=134_217_728, ge=1, le=_MOST_BYTES, description=_ACCEPTED_BYTES
+    )
 
 
 class LimitsSettings(Settings):
@@ -71,6 +81,13 @@ class LimitsSettings(Settings):
 
     source_address: PeerLimitsSettings = PeerLimitsSettings()
     principal: PrincipalLimitsSettings = PrincipalLimitsSettings()
+    ipv6_site_factor: int = Field(
+        default=16,
+        ge=1,
+        le=65_536,
+        description="How many times the limits of `source_address` an IPv6 network of 48 bits may take, "
+        "which holds 65,536 networks of 64 bits.",
+    )
     max_peers: int = Field(
         default=65_536,
         ge=16,

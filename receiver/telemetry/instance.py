@@ -28,8 +28,12 @@ goes on  else                                            NONE                   
 The first push is let through early because clients jitter it between half and one and a half intervals
 (KIP-714, "Client behavior"). Every error given is remembered as the last error until a request is answered
 NONE. Terminating is never taken back: the client said that it ends. An instance is forgotten max(60 s, 3 x
-interval) after its last request of any kind, when the connection that it used last ends, or when it was not
-used for longest and there are too many; a client that comes back then is created anew, never refused.
+interval) after its last request of any kind, when the connection that it used last ends, or at a bound:
+
+* Of all instances: the site that has most of them loses the one that it did not use for longest.
+* Of one connection: it loses the one that it did not use for longest. A client has one instance.
+
+A client that comes back then is created anew, never refused.
 """
 
 from __future__ import annotations
@@ -39,6 +43,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from receiver.plugin.shares import Holdings
+from receiver.plugin.sources import site_of
 from receiver.telemetry.connection import Connection
 from receiver.telemetry.labels import LabelFacts, label_bytes
 from receiver.telemetry.offenders import Demand
@@ -53,11 +59,15 @@ from receiver.telemetry.subscription import (
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.uuid import Uuid, uuid_to_text
 
-__all__ = ["MIN_LIFETIME_S", "ClientInstance", "ClientInstances", "InstanceStatistics"]
+__all__ = ["MAX_PER_CONNECTION", "MIN_LIFETIME_S", "ClientInstance", "ClientInstances", "InstanceStatistics"]
 
 #: An instance is remembered at least so long after its last request, in seconds.
 MIN_LIFETIME_S: Final = 60.0
 _LIFETIME_INTERVALS = 3
+
+#: One connection has at most so many instances. Clients have one; the rest is for a proxy that shares
+#: connections among them.
+MAX_PER_CONNECTION: Final = 64
 
 # Times are floats: an interval that is over to a microsecond is over.
 _TOLERANCE_S = 1e-6
@@ -95,6 +105,7 @@ class ClientInstance:
         last_push_at: When the last push came that was answered NONE, None before.
         last_push_received_at_ns: The same in nanoseconds since the epoch, 0 before.
         queued_for_s: The lifetime under which :class:`ClientInstances` keeps it, which alone sets it.
+        site: The site that it counts for, set likewise; empty before.
     """
 
     __slots__ = (
@@ -119,6 +130,7 @@ class ClientInstance:
         "pushes_accepted",
         "queued_for_s",
         "requested_metrics",
+        "site",
         "subscription_id",
         "subscriptions",
         "terminating",
@@ -150,6 +162,7 @@ class ClientInstance:
         self.last_push_at: float | None = None
         self.last_push_received_at_ns = 0
         self.queued_for_s = 0.0
+        self.site = ""
         self._counted_at = _NEVER
         self._push_counted_at = _NEVER
         self._first_push_due = False
@@ -254,7 +267,7 @@ class InstanceStatistics:
     Attributes:
         created: Instances created.
         expired: Instances forgotten because their time was over.
-        evicted: Instances forgotten because there were too many.
+        evicted: Instances forgotten because there were too many, in all or of one connection.
         disconnected: Instances forgotten because their connection ended.
     """
 
@@ -265,10 +278,11 @@ class InstanceStatistics:
 
 
 class ClientInstances:
-    """All client instances remembered: bounded, the least recently used goes first.
+    """All client instances remembered: bounded, and at the bound the site with most of them loses one.
 
-    Instances are kept in two orders: by last request, and the same among those of one lifetime, where whoever
-    asked first also expires first. So nothing ever has to look at all of them.
+    Instances are kept in order of their last request: all of them, those of one site, those of one
+    connection, and those of one lifetime, where the first also expires first. So no request has to look at
+    all of them.
 
     Args:
         max_instances: How many are remembered.
@@ -276,7 +290,9 @@ class ClientInstances:
     """
 
     __slots__ = (
+        "_by_connection",
         "_by_lifetime",
+        "_by_site",
         "_by_use",
         "_created",
         "_disconnected",
@@ -284,6 +300,7 @@ class ClientInstances:
         "_expired",
         "_forgotten",
         "_max",
+        "_sites",
     )
 
     def __init__(self, max_instances: int, forgotten: Callable[[Uuid], None]) -> None:
@@ -291,6 +308,9 @@ class ClientInstances:
         self._forgotten = forgotten
         self._by_use: OrderedDict[Uuid, ClientInstance] = OrderedDict()
         self._by_lifetime: OrderedDict[float, OrderedDict[Uuid, ClientInstance]] = OrderedDict()
+        self._by_connection: dict[Connection, OrderedDict[Uuid, ClientInstance]] = {}
+        self._by_site: dict[str, OrderedDict[Uuid, ClientInstance]] = {}
+        self._sites: Holdings[str] = Holdings()
         self._created = self._expired = self._evicted = self._disconnected = 0
 
     def __len__(self) -> int:
@@ -326,24 +346,27 @@ class ClientInstances:
 
     def keep(self, instance: ClientInstance, connection: Connection, now: float) -> None:
         """Remember that an instance, new or known, was used for a request that came over a connection."""
+        if instance.connection is not connection:
+            self._disown(instance)
         instance.connection = connection
         instance.last_request_at = now
         known = instance.id in self._by_use
         self._by_use[instance.id] = instance
         self._by_use.move_to_end(instance.id)
+        self._count_for_site(instance, site_of(connection.source_address))
         self._queue(instance)
-        if not known:
-            self._created += 1
-            if len(self._by_use) > self._max:
-                self._remove(next(iter(self._by_use.values())))
-                self._evicted += 1
+        owned = self._by_connection.setdefault(connection, OrderedDict())
+        owned[instance.id] = instance
+        owned.move_to_end(instance.id)
+        self._created += not known
+        if len(owned) > MAX_PER_CONNECTION:
+            self._evict(owned)
+        if len(self._by_use) > self._max and (largest := self._sites.largest()) is not None:
+            self._evict(self._by_site[largest])
 
     def disconnected(self, connection: Connection) -> None:
-        """Forget the instance that a connection was used by last, unless another connection took over."""
-        if connection.client_instance_id is None:
-            return
-        instance = self._by_use.get(connection.client_instance_id)
-        if instance is not None and instance.connection is connection:
+        """Forget every instance of a connection, except those that another connection took over."""
+        for instance in list(self._by_connection.get(connection, {}).values()):
             self._remove(instance)
             self._disconnected += 1
 
@@ -387,7 +410,36 @@ class ClientInstances:
             if not queue:
                 del self._by_lifetime[instance.queued_for_s]
 
+    def _count_for_site(self, instance: ClientInstance, site: str) -> None:
+        if instance.site != site:
+            self._uncount(instance)
+            instance.site = site
+            self._sites.add(site, 1)
+        used = self._by_site.setdefault(site, OrderedDict())
+        used[instance.id] = instance
+        used.move_to_end(instance.id)
+
+    def _uncount(self, instance: ClientInstance) -> None:
+        used = self._by_site.get(instance.site)
+        if used is not None and used.pop(instance.id, None) is not None:
+            self._sites.add(instance.site, -1)
+            if not used:
+                del self._by_site[instance.site]
+
+    def _disown(self, instance: ClientInstance) -> None:
+        owned = self._by_connection.get(instance.connection)
+        if owned is not None:
+            owned.pop(instance.id, None)
+            if not owned:
+                del self._by_connection[instance.connection]
+
+    def _evict(self, among: OrderedDict[Uuid, ClientInstance]) -> None:
+        self._remove(next(iter(among.values())))
+        self._evicted += 1
+
     def _remove(self, instance: ClientInstance) -> None:
         del self._by_use[instance.id]
         self._unqueue(instance)
+        self._uncount(instance)
+        self._disown(instance)
         self._forgotten(instance.id)

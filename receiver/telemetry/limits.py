@@ -14,13 +14,17 @@ limit                 setting      burst   debt    what fills it
 new_connections       by second    10 s            a connection; one closed for a flood, as twenty
 new_instances         by minute    60 s            a client instance that was not known
 telemetry_requests    by second    10 s            a telemetry request
-core_time             by second    4 s     60 s    the time that a telemetry request took
+core_time             by second    4 s     60 s    the CPU time that a peer's requests and pushes took
 rejected_bytes        by minute    60 s    60 s    a push that was refused for what it held
+accepted_bytes        by minute    60 s    60 s    a push that was taken, in bytes as plugins get it
 ====================  ===========  ======  ======  ===================================================
 
 Ten seconds of connections and requests, because all clients of a host come back at once when a broker was
 restarted, and who is told to wait then waits for its whole push interval. What was refused does not count:
 clients try again, and many of them behind one address would keep each other out for ever.
+
+An IPv6 source is counted twice: as its network of 64 bits, and as its site, the network of 48 bits around
+it, which may take ``ipv6_site_factor`` times as much. A site could pass for 65,536 sources otherwise.
 
 Buckets are kept for so many peers of each kind, and the least recently seen goes first; a bucket that is
 forgotten is empty. A peer that has open connections keeps its number of them whatever else is forgotten.
@@ -32,17 +36,16 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
-from ipaddress import AddressValueError, IPv6Address, IPv6Network
 from typing import Final, Literal, NamedTuple
 
+from receiver.plugin.sources import site_of, source_of
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
 from receiver.telemetry.connection import NOBODY, Connection
 
 __all__ = ["Exceeded", "LimitName", "Limits", "Scope", "source_of"]
 
 #: By what peers are told apart.
-Scope = Literal["source_address", "principal"]
+Scope = Literal["source_address", "source_site", "principal"]
 
 
 class LimitName(StrEnum):
@@ -54,6 +57,7 @@ class LimitName(StrEnum):
     TELEMETRY_REQUESTS = "telemetry_requests"
     CORE_TIME = "core_time"
     REJECTED_BYTES = "rejected_bytes"
+    ACCEPTED_BYTES = "accepted_bytes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +66,9 @@ class Exceeded:
 
     Attributes:
         limit: Which one.
-        scope: Whether it is the source address' or the principal's.
-        peer: The IPv4 address, the IPv6 network of 64 bits, or the principal.
-        allowed: The limit as configured.
+        scope: Whether it is the source address', the IPv6 site's or the principal's.
+        peer: The IPv4 address, the IPv6 network of 64 or of 48 bits, or the principal.
+        allowed: The limit as configured, of a site times ``limits.ipv6_site_factor``.
         retry_after_s: In how many seconds there is room for one more; 0 for connections, where only another's
             end makes room.
     """
@@ -78,10 +82,12 @@ class Exceeded:
     @property
     def setting(self) -> str:
         """The key of the limit in the settings, such as ``limits.principal.core_ms_per_second``."""
-        return f"limits.{self.scope}.{_SETTINGS[self.limit]}"
+        scope = "source_address" if self.scope == "source_site" else self.scope
+        return f"limits.{scope}.{_SETTINGS[self.limit]}"
 
     def __str__(self) -> str:
-        return f"{self.peer} is over {self.setting} ({self.allowed})"
+        times = " times limits.ipv6_site_factor" if self.scope == "source_site" else ""
+        return f"{self.peer} is over {self.setting}{times} ({self.allowed})"
 
 
 class Limits:
@@ -97,6 +103,7 @@ class Limits:
 
     def __init__(self, settings: LimitsSettings) -> None:
         self._sources = _Peers("source_address")
+        self._sites = _Peers("source_site")
         self._principals = _Peers("principal")
         self._principal_of: dict[Connection, str] = {}
         self.replace_settings(settings)
@@ -104,11 +111,12 @@ class Limits:
     @property
     def peers(self) -> Mapping[Scope, int]:
         """How many peers of each kind are remembered."""
-        return {peers.scope: len(peers) for peers in (self._sources, self._principals)}
+        return {peers.scope: len(peers) for peers in (self._sources, self._sites, self._principals)}
 
     def replace_settings(self, settings: LimitsSettings) -> None:
         """Work with other limits from now on; what was counted stays counted."""
         self._sources.replace(settings.source_address, settings.max_peers)
+        self._sites.replace(settings.source_address, settings.max_peers, settings.ipv6_site_factor)
         self._principals.replace(settings.principal, settings.max_peers)
 
     def connection_opened(self, source_address: str, now: float) -> Exceeded | None:
@@ -121,7 +129,13 @@ class Limits:
         Returns:
             None when it is counted as open; then :meth:`connection_closed` must be called once for it.
         """
-        return self._sources.open(source_of(source_address), now)
+        source = source_of(source_address)
+        exceeded = self._sources.open(source, now)
+        if exceeded is None and ":" in source:
+            exceeded = self._sites.open(site_of(source_address), now)
+            if exceeded is not None:
+                self._sources.close(source)
+        return exceeded
 
     def authenticated(self, connection: Connection, now: float) -> Exceeded | None:
         """Count a connection for its principal, unless that has too many or opens them too fast.
@@ -155,7 +169,10 @@ class Limits:
         Args:
             connection: One that :meth:`connection_opened` has counted.
         """
-        self._sources.close(source_of(connection.source_address))
+        source = source_of(connection.source_address)
+        self._sources.close(source)
+        if ":" in source:
+            self._sites.close(site_of(connection.source_address))
         principal = self._principal_of.pop(connection, None)
         if principal is not None:
             self._principals.close(principal)
@@ -180,14 +197,18 @@ class Limits:
             connection: The connection.
             now: The time in seconds of a monotonic clock.
         """
-        self._sources.fill(_NEW_CONNECTIONS, source_of(connection.source_address), _FLOODING, now)
+        source = source_of(connection.source_address)
+        self._sources.fill(_NEW_CONNECTIONS, source, _FLOODING, now)
+        if ":" in source:
+            self._sites.fill(_NEW_CONNECTIONS, site_of(connection.source_address), _FLOODING, now)
 
     def spent(self, connection: Connection, seconds: float, now: float) -> None:
-        """Count the CPU time of what was done for a peer, whatever became of it.
+        """Count CPU time that was used for a peer: by its requests, or by its pushes in plugins.
 
         Args:
-            connection: The connection that it was done for.
-            seconds: CPU time. Time in which another process had the processor is not the peer's fault.
+            connection: The connection that they came over.
+            seconds: The CPU time in seconds. The time on the clock would charge a peer for what other
+                processes did.
             now: The time in seconds of a monotonic clock.
         """
         self._fill(_CORE_TIME, connection, seconds * 1000, now)
@@ -232,6 +253,25 @@ class Limits:
         """
         return self._full(_REJECTED_BYTES, connection, now)
 
+    def accepted(self, connection: Connection, size: int, now: float) -> None:
+        """Count a push that was taken.
+
+        Args:
+            connection: The connection that it came over.
+            size: Its bytes as plugins get it: inflated and labelled.
+            now: The time in seconds of a monotonic clock.
+        """
+        self._fill(_ACCEPTED_BYTES, connection, size, now)
+
+    def accepting(self, connection: Connection, now: float) -> Exceeded | None:
+        """Say whether so much of a peer's pushes was taken that no more are to be taken now.
+
+        Args:
+            connection: The connection that a push came over.
+            now: The time in seconds of a monotonic clock.
+        """
+        return self._full(_ACCEPTED_BYTES, connection, now)
+
     def _count(self, bucket: int, connection: Connection, now: float) -> Exceeded | None:
         exceeded = self._full(bucket, connection, now)
         if exceeded is None:
@@ -239,13 +279,19 @@ class Limits:
         return exceeded
 
     def _full(self, bucket: int, connection: Connection, now: float) -> Exceeded | None:
-        exceeded = self._sources.full(bucket, source_of(connection.source_address), now)
+        source = source_of(connection.source_address)
+        exceeded = self._sources.full(bucket, source, now)
+        if exceeded is None and ":" in source:
+            exceeded = self._sites.full(bucket, site_of(connection.source_address), now)
         if exceeded is None and (principal := _principal(connection)) is not None:
             exceeded = self._principals.full(bucket, principal, now)
         return exceeded
 
     def _fill(self, bucket: int, connection: Connection, units: float, now: float) -> None:
-        self._sources.fill(bucket, source_of(connection.source_address), units, now)
+        source = source_of(connection.source_address)
+        self._sources.fill(bucket, source, units, now)
+        if ":" in source:
+            self._sites.fill(bucket, site_of(connection.source_address), units, now)
         if (principal := _principal(connection)) is not None:
             self._principals.fill(bucket, principal, units, now)
 
@@ -267,8 +313,16 @@ _BUCKETS: Final = (
     _Bucket(LimitName.TELEMETRY_REQUESTS, "telemetry_requests_per_second", 1.0, 10.0),
     _Bucket(LimitName.CORE_TIME, "core_ms_per_second", 1.0, 4.0, 60.0),
     _Bucket(LimitName.REJECTED_BYTES, "rejected_bytes_per_minute", 60.0, 60.0, 60.0),
+    _Bucket(LimitName.ACCEPTED_BYTES, "accepted_bytes_per_minute", 60.0, 60.0, 60.0),
 )
-_NEW_CONNECTIONS, _NEW_INSTANCES, _TELEMETRY_REQUESTS, _CORE_TIME, _REJECTED_BYTES = range(len(_BUCKETS))
+(
+    _NEW_CONNECTIONS,
+    _NEW_INSTANCES,
+    _TELEMETRY_REQUESTS,
+    _CORE_TIME,
+    _REJECTED_BYTES,
+    _ACCEPTED_BYTES,
+) = range(len(_BUCKETS))
 _EMPTY: Final = (float("-inf"),) * len(_BUCKETS)
 _SETTINGS: Final = {bucket.limit: bucket.setting for bucket in _BUCKETS} | {
     LimitName.CONNECTIONS: "connections"
@@ -307,10 +361,10 @@ class _Peers:
     def __len__(self) -> int:
         return len(self._empty_at)
 
-    def replace(self, settings: PeerLimitsSettings, max_peers: int) -> None:
-        self._max_connections = settings.connections
+    def replace(self, settings: PeerLimitsSettings, max_peers: int, factor: int = 1) -> None:
+        self._max_connections = None if settings.connections is None else settings.connections * factor
         self._max_peers = max_peers
-        self._rates = tuple(_rate(bucket, getattr(settings, bucket.setting)) for bucket in _BUCKETS)
+        self._rates = tuple(_rate(bucket, getattr(settings, bucket.setting), factor) for bucket in _BUCKETS)
         while len(self._empty_at) > max_peers:
             self._empty_at.popitem(last=False)
 
@@ -368,29 +422,13 @@ class _Peers:
         empty_at[bucket] = min(filled, now + rate.bucket.burst_s + rate.bucket.debt_s)
 
 
-def _rate(bucket: _Bucket, allowed: int | None) -> _Rate | None:
-    if allowed is None:
+def _rate(bucket: _Bucket, setting: int | None, factor: int) -> _Rate | None:
+    if setting is None:
         return None
+    allowed = setting * factor
     return _Rate(bucket, allowed, bucket.period_s / allowed)
 
 
 def _principal(connection: Connection) -> str | None:
     principal = connection.principal
     return None if principal in NOBODY else principal
-
-
-def source_of(source_address: str) -> str:
-    """Return the peer that a source address counts for: itself, or the IPv6 network of 64 bits around it."""
-    return _ipv6_source(source_address) if ":" in source_address else source_address
-
-
-@lru_cache(maxsize=4096)
-def _ipv6_source(source_address: str) -> str:
-    """The network of 64 bits that a host has to itself, so that it can't pass for many peers (RFC 6177)."""
-    try:
-        address = IPv6Address(source_address)
-    except AddressValueError:
-        return source_address
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(IPv6Network((int(address), 64), strict=False))

@@ -1,10 +1,13 @@
-"""Series budgets: how many series clients may have, each, by principal and in all.
+"""Series budgets: how many series clients may have, each, by principal, by site and in all.
 
 Owns the count of who has how many, and who is over. A data point of a push is a series, and what an instance
 has are the points of its last push that was taken. It must not look into a push, nor leave anything out.
 
-An instance keeps what it has: only what nobody has is given to whoever wants more, so a new instance gets
-nothing where all is taken. Where a budget was made smaller, those who push first give back.
+Only what nobody has is given to an instance that wants more, with one exception, which keeps one peer from
+taking the total from all others. A site (an IPv4 address, or an IPv6 network of 48 bits) may always have the
+total divided by the number of sites. Where all is taken, the site that has most gives up series for it:
+these are counted no longer, and its next pushes give them back. Where a budget was made smaller, those who
+push first give back.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from receiver.plugin.shares import Holdings
 from receiver.settings.meaning import SeriesSettings
 from receiver.telemetry.connection import NOBODY
 from receiver.wire.uuid import Uuid
@@ -21,6 +25,9 @@ from receiver.wire.uuid import Uuid
 __all__ = ["SeriesBudgets", "SeriesReport", "SeriesUse"]
 
 _Name = TypeVar("_Name")
+
+#: One push takes series from so many sites at most, so that no push pays for many.
+_GIVING_AT_A_TIME: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +77,16 @@ class SeriesBudgets:
         settings: The budgets, until :meth:`replace_settings`.
     """
 
-    __slots__ = ("_client_ids", "_instances", "_overflowed_points", "_principals", "_settings", "_total")
+    __slots__ = (
+        "_client_ids",
+        "_held",
+        "_instances",
+        "_overflowed_points",
+        "_principals",
+        "_settings",
+        "_sites",
+        "_total",
+    )
 
     def __init__(self, settings: SeriesSettings) -> None:
         self._settings = settings
@@ -78,12 +94,15 @@ class SeriesBudgets:
         self._instances: dict[Uuid, _Instance] = {}
         self._principals: dict[str, _Count[str]] = {}
         self._client_ids: dict[str, _Count[str]] = {}
+        self._sites: dict[str, _Site] = {}
+        # What sites have and have not given up; the total budget is for this.
+        self._held: Holdings[str] = Holdings()
         self._overflowed_points = 0
 
     @property
     def series(self) -> int:
-        """The series of all instances."""
-        return self._total.series
+        """The series of all instances, without those that sites gave up."""
+        return self._held.total
 
     @property
     def overflowed_points(self) -> int:
@@ -94,12 +113,13 @@ class SeriesBudgets:
         """Work with other budgets from the next push of each instance on."""
         self._settings = settings
 
-    def allowed(self, client_instance_id: Uuid, principal: str) -> int | None:
+    def allowed(self, client_instance_id: Uuid, principal: str, site: str) -> int | None:
         """Say how many series an instance may have now.
 
         Args:
             client_instance_id: The instance; what it has already is not held against it.
             principal: Whose it is.
+            site: Where it is (:func:`receiver.plugin.sources.site_of`).
 
         Returns:
             As many as all budgets leave it; None where there is no budget.
@@ -109,7 +129,8 @@ class SeriesBudgets:
         held = 0 if own is None else own.count.series
         least = settings.max_per_client
         if settings.max_total is not None:
-            left = settings.max_total - self._total.series + held
+            left = settings.max_total - self._held.total + (0 if own is None else own.held)
+            left = max(left, self._fair_share(site) - self._held_by_others_at(site, own))
             least = left if least is None else min(least, left)
         if settings.max_per_principal is not None and principal not in NOBODY:
             left = settings.max_per_principal
@@ -127,6 +148,7 @@ class SeriesBudgets:
         *,
         principal: str,
         client_id: str,
+        site: str,
         series: int,
         overflowed: int,
         now: float,
@@ -137,13 +159,14 @@ class SeriesBudgets:
             client_instance_id: The instance; :meth:`forget` has to be called when it is forgotten.
             principal: Whose it is.
             client_id: Its client id, folded.
+            site: Where it is (:func:`receiver.plugin.sources.site_of`).
             series: Its data points, as many as were allowed at most.
             overflowed: Its data points that were not.
             now: The time in seconds of a monotonic clock.
         """
         self._overflowed_points += overflowed
         own = self._instances.get(client_instance_id)
-        if own is not None and (own.principal.name != principal or own.client_id.name != client_id):
+        if own is not None and own.names != (principal, client_id, site):
             self.forget(client_instance_id)
             own = None
         if own is None:
@@ -151,20 +174,28 @@ class SeriesBudgets:
                 count=_Count(client_instance_id),
                 principal=self._principals.setdefault(principal, _Count(principal)),
                 client_id=self._client_ids.setdefault(client_id, _Count(client_id)),
+                site=self._sites.setdefault(site, _Site(site)),
             )
+            own.site.instances += 1
             for count in (own.count, own.principal, own.client_id, self._total):
                 count.instances += 1
+        self._replace(own, series)
         more = series - own.count.series
         more_overflowed = overflowed - own.count.overflowed
         if more or more_overflowed:
             for count in (own.count, own.principal, own.client_id, self._total):
                 count.add(more, more_overflowed, now)
+        self._take_from_largest()
 
     def forget(self, client_instance_id: Uuid) -> None:
         """Count an instance no longer, if it is counted; others may have its series."""
         own = self._instances.pop(client_instance_id, None)
         if own is None:
             return
+        self._replace(own, 0)
+        own.site.instances -= 1
+        if not own.site.instances:
+            del self._sites[own.site.name]
         for count in (own.principal, own.client_id, self._total):
             count.instances -= 1
             count.remove(own.count)
@@ -172,6 +203,36 @@ class SeriesBudgets:
             del self._principals[own.principal.name]
         if not own.client_id.instances:
             del self._client_ids[own.client_id.name]
+
+    def _fair_share(self, site: str) -> int:
+        if self._settings.max_total is None:
+            return 0
+        return self._settings.max_total // (len(self._sites) + (site not in self._sites))
+
+    def _held_by_others_at(self, site: str, own: _Instance | None) -> int:
+        """What the other instances of a site have and have not given up."""
+        return self._held.of(site) - (own.held if own is not None and own.site.name == site else 0)
+
+    def _replace(self, own: _Instance, series: int) -> None:
+        """Count the series of an instance in place of those before, and what it gives back with them."""
+        site = own.site
+        held = own.held
+        site.given_up -= own.count.series - held
+        self._held.add(site.name, series - held)
+
+    def _take_from_largest(self) -> None:
+        if self._settings.max_total is None:
+            return
+        for _ in range(_GIVING_AT_A_TIME):
+            surplus = self._held.total - self._settings.max_total
+            largest = self._held.largest() if surplus > 0 else None
+            if largest is None:
+                return
+            given = min(surplus, self._held.of(largest) - self._fair_share(largest))
+            if given <= 0:
+                return
+            self._sites[largest].given_up += given
+            self._held.add(largest, -given)
 
     def report(self, most: int, now: float) -> SeriesReport:
         """Say who has the most.
@@ -225,6 +286,15 @@ class _Count(Generic[_Name]):
         )
 
 
+@dataclass(slots=True)
+class _Site:
+    """The instances of a site, and how many of their series it gave up and has not given back."""
+
+    name: str
+    instances: int = 0
+    given_up: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Instance:
     """What is counted of an instance, and with whom."""
@@ -232,6 +302,16 @@ class _Instance:
     count: _Count[Uuid]
     principal: _Count[str]
     client_id: _Count[str]
+    site: _Site
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        return self.principal.name, self.client_id.name, self.site.name
+
+    @property
+    def held(self) -> int:
+        """Its series that count: its site's next push gives back first what the site gave up."""
+        return max(0, self.count.series - self.site.given_up)
 
 
 def _worst(counts: Iterable[_Count[_Name]], most: int, now: float) -> tuple[SeriesUse[_Name], ...]:

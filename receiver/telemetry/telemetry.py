@@ -6,9 +6,10 @@ know what becomes of a push that it took.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
+from receiver.plugin.sources import site_of
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.backpressure import BackPressure
 from receiver.telemetry.compression import CODEC_NAMES, CODECS, inflate
@@ -25,7 +26,7 @@ from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
 from receiver.telemetry.quirks import Quirks
 from receiver.telemetry.series import SeriesBudgets
 from receiver.telemetry.steps import Steps
-from receiver.telemetry.subscription import ClientFacts, SubscriptionSet
+from receiver.telemetry.subscription import ClientFacts, SubscriptionSet, subscription_id
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k71_get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -37,6 +38,10 @@ from receiver.wire.uuid import RESERVED_UUIDS, ZERO_UUID, Uuid, random_uuid
 __all__ = ["ClientTelemetry", "PushOutcome", "SubscriptionsOutcome"]
 
 _EMPTY: Final = b""
+#: How long a client is told to wait at least and at most where it has no subscription yet, in seconds.
+_MIN_ASK_AGAIN_S: Final = 1.0
+_MAX_ASK_AGAIN_S: Final = 60.0
+_UNCOMPRESSED: Final = CODECS["none"]
 
 
 class ClientTelemetry:
@@ -157,10 +162,7 @@ class ClientTelemetry:
         client_instance_id = request.client_instance_id
         instance, created = self._use(client_instance_id, connection, now)
         if isinstance(instance, Exceeded):
-            response = GetTelemetrySubscriptionsResponse(error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-            return SubscriptionsOutcome(
-                response=response, client_instance_id=client_instance_id, created=False, exceeded=instance
-            )
+            return self.ask_again(request, instance)
         client_instance_id = instance.id
         error = instance.get(now)
         if error is not ErrorCode.NONE:
@@ -182,6 +184,41 @@ class ClientTelemetry:
                 requested_metrics=instance.requested_metrics,
             )
         return SubscriptionsOutcome(response=response, client_instance_id=client_instance_id, created=created)
+
+    def ask_again(
+        self, request: GetTelemetrySubscriptionsRequest, exceeded: Exceeded
+    ) -> SubscriptionsOutcome:
+        """Tell a client whose peer is over a limit to ask again soon, and remember nothing of it.
+
+        The answer asks for no metrics, so clients repeat the request after its push interval. After
+        THROTTLING_QUOTA_EXCEEDED a Java client that has no subscription yet waits for five minutes instead.
+
+        Args:
+            request: The request.
+            exceeded: The limit.
+
+        Returns:
+            The answer: the interval is the time until there is room, 1 to 60 s, and up to as much again, at
+            random, so that clients do not come back all at once.
+        """
+        client_instance_id = request.client_instance_id
+        if client_instance_id == ZERO_UUID:
+            client_instance_id = self._new_id()
+        wait_ms = 1000 * min(max(exceeded.retry_after_s, _MIN_ASK_AGAIN_S), _MAX_ASK_AGAIN_S)
+        jitter = int.from_bytes(self._random_bytes(2), "big") / 65_536
+        interval_ms = int(wait_ms * (1 + jitter))
+        return SubscriptionsOutcome(
+            response=GetTelemetrySubscriptionsResponse(
+                client_instance_id=client_instance_id,
+                subscription_id=subscription_id(client_instance_id, (), interval_ms),
+                push_interval_ms=interval_ms,
+                telemetry_max_bytes=self._max_bytes,
+                delta_temporality=self._settings.delta_temporality,
+            ),
+            client_instance_id=client_instance_id,
+            created=False,
+            exceeded=exceeded,
+        )
 
     def push_telemetry(
         self, connection: Connection, request: PushTelemetryRequest, *, now: float, received_at_ns: int
@@ -220,7 +257,7 @@ class ClientTelemetry:
         error = instance.let_push_through(request.subscription_id, now, terminating=request.terminating)
         if error is not ErrorCode.NONE:
             return _refused(instance, error, _PROBLEMS[error], size)
-        exceeded = self._limits.rejecting(connection, now)
+        exceeded = self._limits.rejecting(connection, now) or self._limits.accepting(connection, now)
         if exceeded is not None:
             return _refused(
                 instance, ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(exceeded), size, exceeded=exceeded
@@ -228,15 +265,16 @@ class ClientTelemetry:
         inflated = _EMPTY
         labelled = _NOTHING
         facts = self._facts(instance, connection)
+        site = site_of(connection.source_address)
         try:
-            inflated = self._inflate(request.compression_type, metrics)
+            inflated = self._inflate(request.compression_type, instance.treatment.compression, metrics)
             if inflated:
                 labelled = label_metrics(
                     inflated,
                     instance.labels(facts),
                     max_entries=self._settings.max_entries,
                     steps=self._steps.of(instance.treatment.bad_metrics),
-                    max_series=self._series.allowed(client_instance_id, connection.principal),
+                    max_series=self._series.allowed(client_instance_id, connection.principal, site),
                 )
         except PushError as problem:
             # A few bytes may have been much work.
@@ -252,12 +290,14 @@ class ClientTelemetry:
             client_instance_id,
             principal=connection.principal,
             client_id=self._folding.fold(connection.client_id),
+            site=site,
             series=labelled.series,
             overflowed=labelled.overflowed,
             now=now,
         )
         push = None
         if labelled.data:
+            self._limits.accepted(connection, len(labelled.data), now)
             push = handed_over(
                 labelled.data,
                 request,
@@ -288,14 +328,20 @@ class ClientTelemetry:
         self._steps = steps
         self._settings = settings
 
-    def _inflate(self, codec: int, metrics: bytes | memoryview) -> bytes:
+    def _inflate(self, codec: int, accepted: Collection[int], metrics: bytes | memoryview) -> bytes:
         if codec not in CODEC_NAMES:
             raise UnknownCodecError(f"compression type {codec} is unknown")
+        # An empty push is valid whichever of the codecs it names, and so is one that inflates to nothing:
+        # Java clients compress that too.
+        if not metrics:
+            return _EMPTY
+        if codec != _UNCOMPRESSED and codec not in accepted:
+            raise UnknownCodecError(
+                f"compression type {codec} ({CODEC_NAMES[codec]}) was not offered to this client"
+            )
         if len(metrics) > self._max_bytes:
             raise TooLargeError(f"{len(metrics)} bytes are more than {self._max_bytes} allowed")
-        # An empty push is valid whatever its codec says, and so is one that inflates to nothing: Java
-        # clients compress that too.
-        return inflate(codec, metrics, self._settings.max_inflated_bytes) if metrics else _EMPTY
+        return inflate(codec, metrics, self._settings.max_inflated_bytes)
 
     def _new_id(self) -> Uuid:
         client_instance_id = random_uuid(self._random_bytes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +25,7 @@ def lock_folder(path: Path) -> int:
         OSError: The disk refuses.
         SpoolError: Somebody else has the lock.
     """
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _make(path)
     descriptor = os.open(path / _NAME, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -35,3 +36,11 @@ def lock_folder(path: Path) -> int:
         reason = "another plugin or receiver has this folder as its spool: give each one of its own"
         raise SpoolError(path, reason) from error
     return descriptor
+
+
+def _make(path: Path) -> None:
+    """Make a folder and those above it for this user alone, whatever the umask is."""
+    if not path.is_dir():
+        _make(path.parent)
+        with suppress(FileExistsError):
+            path.mkdir(mode=0o700)

@@ -94,7 +94,11 @@ class LimitsRules(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = Fraction(1000)
-        self.models: dict[Scope, Model] = {"source_address": Model(), "principal": Model()}
+        self.models: dict[Scope, Model] = {
+            "source_address": Model(),
+            "source_site": Model(),
+            "principal": Model(),
+        }
         self.open: list[Connection] = []
         self.counted: dict[Connection, str] = {}
 

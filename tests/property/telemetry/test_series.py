@@ -41,7 +41,7 @@ def test_the_sums_are_those_of_the_instances_and_within_budgets(
             known.pop(step, None)
         else:
             instance, principal, client_id, points = step
-            allowed = budgets.allowed(instance, principal)
+            allowed = budgets.allowed(instance, principal, "10.0.0.1")
             kept = points if allowed is None else min(points, allowed)
             assert kept >= 0
             before = known.get(instance)
@@ -51,6 +51,7 @@ def test_the_sums_are_those_of_the_instances_and_within_budgets(
                 instance,
                 principal=principal,
                 client_id=client_id,
+                site="10.0.0.1",
                 series=kept,
                 overflowed=points - kept,
                 now=float(now),
@@ -91,3 +92,44 @@ def _check(
 def _sums(facts: Iterable[tuple[str, str, int, int]]) -> tuple[int, int, int]:
     series = [(one[2], one[3]) for one in facts]
     return len(series), sum(kept for kept, _ in series), sum(over for _, over in series)
+
+
+_SITES = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
+_HOSTILE = st.lists(
+    st.tuples(st.integers(0, 30), st.sampled_from(_SITES[1:]), st.integers(0, 200)) | st.integers(0, 30),
+    max_size=80,
+)
+
+
+@given(before=_HOSTILE, after=_HOSTILE, total=st.integers(30, 120))
+def test_a_site_within_its_share_is_never_refused(
+    before: list[tuple[int, str, int] | int], after: list[tuple[int, str, int] | int], total: int
+) -> None:
+    budgets = SeriesBudgets(SeriesSettings(max_per_client=None, max_per_principal=None, max_total=total))
+    innocent = Uuid((1000).to_bytes(16, "big"))
+    share = total // len(_SITES)
+
+    def push(instance: Uuid, site: str, points: int) -> int:
+        allowed = budgets.allowed(instance, ANONYMOUS, site)
+        assert allowed is not None
+        budgets.used(
+            instance,
+            principal=ANONYMOUS,
+            client_id="c",
+            site=site,
+            series=min(points, allowed),
+            overflowed=max(0, points - allowed),
+            now=0.0,
+        )
+        assert budgets.series <= total
+        return min(points, allowed)
+
+    for steps in (before, after):
+        for step in steps:
+            if isinstance(step, tuple):
+                number, site, points = step
+                push(Uuid(number.to_bytes(16, "big")), site, points)
+            else:
+                budgets.forget(Uuid(step.to_bytes(16, "big")))
+            assert budgets.series <= total
+        assert push(innocent, _SITES[0], share) == share

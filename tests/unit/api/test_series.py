@@ -19,6 +19,7 @@ def use(api: Api, number: int, series: int, overflowed: int, **facts: Any) -> No
         instance_id(number),
         principal=facts.get("principal", "User:ANONYMOUS"),
         client_id="folded",
+        site="10.0.0.1",
         series=series,
         overflowed=overflowed,
         now=api.clock.now,
@@ -32,7 +33,13 @@ def test_who_has_the_most_series(api: Api) -> None:
     use(api, 7, 20, 13, client_id="orders-2", principal="User:alice")
     # It pushed, and is gone.
     api.telemetry.series.used(
-        instance_id(8), principal="User:bob", client_id="gone", series=1, overflowed=99, now=0.0
+        instance_id(8),
+        principal="User:bob",
+        client_id="gone",
+        site="10.0.0.1",
+        series=1,
+        overflowed=99,
+        now=0.0,
     )
     alices = {"instances": 2, "series": 50, "overflowed": 25, "over_for_s": 2.5}
 

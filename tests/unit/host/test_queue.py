@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,3 +110,47 @@ def test_it_behaves_as_its_model(ops: list[tuple[str, int, int]], max_items: int
                 batch.append(model.popleft())
             assert queue.take(one, other) == batch
         assert (len(queue), queue.bytes) == (len(model), sum(q.size for q in model))
+
+
+def of(number: int, site: str, size: int = 10) -> Queued:
+    one = push(number, size=size)
+    return Queued(replace(one, context=replace(one.context, source_address=site)), size, float(number))
+
+
+def test_a_site_pushes_out_its_own_pushes_only() -> None:
+    queue = PushQueue(max_items=10, max_bytes=1_000)
+    for n in range(4):
+        assert queue.add(of(n, "10.0.0.7")) == ()
+    gone = [one for n in range(100, 1_100) for one in queue.add(of(n, f"2001:db8:6:{n:x}::1", size=99))]
+    assert {one.site for one in gone} == {"2001:db8:6::/48"}
+    kept = told(queue.take(100, 10_000))
+    assert kept[:4] == [0, 1, 2, 3]
+    assert kept[-1] == 1_099, "the newest of the other"
+    assert (len(queue), queue.bytes) == (0, 0)
+
+
+def test_a_push_larger_than_what_any_other_site_has_goes_itself() -> None:
+    queue = PushQueue(max_items=10, max_bytes=100)
+    for n in range(4):
+        queue.add(of(n, "10.0.0.7"))
+    assert told(queue.add(of(9, "10.6.6.6", size=90))) == [9]
+    assert told(queue.take(100, 1_000)) == [0, 1, 2, 3]
+
+
+@given(
+    pushes=st.lists(st.tuples(st.sampled_from(("10.6.6.1", "10.6.6.2")), st.integers(1, 400)), max_size=60),
+    taken=st.integers(0, 3),
+)
+def test_a_site_within_its_share_loses_nothing(pushes: list[tuple[str, int]], taken: int) -> None:
+    queue = PushQueue(max_items=30, max_bytes=1_200)
+    mine = [of(n, "10.0.0.7", size=30) for n in range(5)]
+    for one in mine:
+        queue.add(one)
+    for n, (site, size) in enumerate(pushes, start=100):
+        gone = queue.add(of(n, site, size))
+        assert not any(one in gone for one in mine)
+        if n % 10 == 0:
+            queue.put_back(queue.take(taken, 10_000))
+    assert queue.bytes == sum(one.size for one in queue) <= 1_200
+    assert len(queue) <= 30
+    assert [one for one in queue if one in mine] == mine

@@ -6,6 +6,7 @@ import errno
 import random
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from receiver.host.spool import Spool
 from receiver.host.spooled_log import SpooledLog
 from receiver.host.statistics import DropReason
+from receiver.plugin import Push
 from tests.unit.host.disks import (
     Clock,
     HangingDisk,
@@ -477,3 +479,31 @@ def test_the_spooler_sleeps_until_something_is_to_be_written(folder: Path) -> No
     offer(log, 0, 1)
     thread.join(10)
     assert 0.05 <= woken[0] - offered < 2
+
+
+def of_site(number: int, site: str, size: int) -> Push:
+    one = push(number, data=random.Random(number).randbytes(size))
+    return replace(one, context=replace(one.context, source_address=site))
+
+
+def test_at_the_bound_a_site_over_its_share_deletes_nothing_of_others(folder: Path, clock: Clock) -> None:
+    log = spooled_log(folder, clock, disk_bytes=1 << 18, segment_bytes=1 << 14)
+    for number in range(20):
+        log.offer(of_site(number, "10.0.0.7", 1_000))
+    log.write()
+    for number in range(100, 400):
+        log.offer(of_site(number, f"2001:db8:6:{number:x}::1", 4_000))
+        log.write()
+    for number in range(1_000, 1_020):
+        log.offer(of_site(number, "10.0.0.7", 1_000))
+        log.write()
+    statistics = log.statistics()
+    assert statistics.disk + statistics.dropped[DropReason.SPOOL_FULL] == 340
+    kept: list[int] = []
+    while some := read(log):
+        kept += some
+        log.acknowledge(len(some))
+    assert set(range(1_000, 1_020)) <= set(kept)
+    # What the innocent site wrote at the bound took the oldest segments, and nothing else did.
+    assert sum(number >= 100 and number < 400 for number in kept) >= 50
+    assert len([number for number in kept if number < 20]) + 32 >= 20

@@ -20,7 +20,13 @@ def test_what_clients_have_and_are_asked_less() -> None:
 
     for identifier, overflowed in zip(ids, (0, 5, 7), strict=True):
         telemetry.series.used(
-            identifier, principal="User:a", client_id="c", series=20, overflowed=overflowed, now=0.0
+            identifier,
+            principal="User:a",
+            client_id="c",
+            site="10.0.0.1",
+            series=20,
+            overflowed=overflowed,
+            now=0.0,
         )
     for now in range(4):
         telemetry.backpressure.observe({"otlp": 1000.0}, now)

@@ -299,7 +299,7 @@ def test_a_peer_that_is_refused_is_not_forgotten_for_others() -> None:
     for number in range(100):
         assert limits.new_instance(rogue, 0) is not None
         assert limits.new_instance(connection(source_address=f"10.0.0.{number}"), 0) is None
-    assert limits.peers == {"source_address": 16, "principal": 0}
+    assert limits.peers == {"source_address": 16, "source_site": 0, "principal": 0}
 
 
 def test_open_connections_stay_counted_however_many_peers_there_are() -> None:
@@ -338,7 +338,7 @@ def test_fewer_peers_from_now_on() -> None:
     for number in range(64):
         assert limits.telemetry_request(connection(source_address=f"10.0.0.{number}"), 0) is None
     limits.replace_settings(LimitsSettings(max_peers=16))
-    assert limits.peers == {"source_address": 16, "principal": 0}
+    assert limits.peers == {"source_address": 16, "source_site": 0, "principal": 0}
 
 
 def test_a_connection_that_is_closed_for_a_flood_counts_as_many() -> None:
@@ -351,3 +351,39 @@ def test_a_connection_that_is_closed_for_a_flood_counts_as_many() -> None:
     # It is overdrawn by nothing: as soon as there is room for one, one is let in.
     assert limits.connection_opened("10.0.0.7", 0.1) is None
     assert limits.connection_opened("10.0.0.8", 0) is None
+
+
+def test_an_ipv6_site_may_take_a_multiple_of_what_one_of_its_networks_may() -> None:
+    limits = Limits(
+        LimitsSettings(
+            source_address=UNLIMITED.model_copy(
+                update={"connections": 2, "accepted_bytes_per_minute": 1_000}
+            ),
+            principal=UNLIMITED,
+            ipv6_site_factor=3,
+        )
+    )
+    opened = [
+        address
+        for network in range(100)
+        for address in (f"2001:db8:6:{network:x}::1", f"2001:db8:6:{network:x}::2")
+        if limits.connection_opened(address, 0) is None
+    ]
+    assert len(opened) == 6
+    exceeded = limits.connection_opened("2001:db8:6:ffff::1", 0)
+    assert exceeded is not None
+    assert (exceeded.scope, exceeded.peer, exceeded.allowed) == ("source_site", "2001:db8:6::/48", 6)
+    assert str(exceeded) == (
+        "2001:db8:6::/48 is over limits.source_address.connections times limits.ipv6_site_factor (6)"
+    )
+    assert limits.connection_opened("2001:db8:7::1", 0) is None, "another site"
+    assert limits.connection_opened("10.0.0.1", 0) is None
+    # A connection that the site refuses does not count for its network either.
+    limits.connection_closed(connection(source_address=opened[0]))
+    assert limits.connection_opened("2001:db8:6:ffff::1", 0) is None
+    assert limits.connection_opened("2001:db8:6:ffff::2", 0) is not None
+    networks = [connection(source_address=f"2001:db8:6:{network:x}::1") for network in range(100)]
+    for one in networks:
+        limits.accepted(one, 999, 0)
+    assert all(limits.accepting(one, 0) is not None for one in networks)
+    assert limits.accepting(connection(source_address="2001:db8:7::1"), 0) is None

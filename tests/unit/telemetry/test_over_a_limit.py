@@ -10,14 +10,13 @@ from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.limits import Exceeded, LimitName
 from receiver.wire.error_codes import ErrorCode
+from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.uuid import ONE_UUID, ZERO_UUID, Uuid
-from tests.unit.telemetry.parts import COMPRESSED, INSTANCE, Client, payload, subscription
+from tests.unit.telemetry.parts import COMPRESSED, INSTANCE, Client, connection, payload, subscription
 from tests.unit.telemetry.zstd_parts import rle_frame
 
 E = ErrorCode
 SMALL = payload("ck-producer-star-01")
-MAX_INFLATED = 1 << 20
-MAX_INFLATED = 1 << 20
 MAX_INFLATED = 1 << 20
 
 
@@ -25,6 +24,7 @@ def limited(
     *,
     new_instances: int | None = None,
     rejected_bytes: int | None = None,
+    accepted_bytes: int | None = None,
     max_bytes: int = 1 << 20,
 ) -> Client:
     return Client(
@@ -34,6 +34,7 @@ def limited(
             source_address=PeerLimitsSettings(
                 new_instances_per_minute=new_instances,
                 rejected_bytes_per_minute=rejected_bytes,
+                accepted_bytes_per_minute=accepted_bytes,
             )
         ),
     )
@@ -50,18 +51,20 @@ def over(limit: LimitName, allowed: int, retry_after_s: float) -> Exceeded:
 
 
 @pytest.mark.parametrize("given", [ZERO_UUID, INSTANCE])
-def test_a_get_for_one_instance_too_many_is_told_to_wait_and_not_remembered(given: Uuid) -> None:
+def test_a_get_for_one_instance_too_many_is_asked_to_come_again_and_not_remembered(given: Uuid) -> None:
     client = limited(new_instances=2)
     known = [client.get(0, client_instance_id=ZERO_UUID).client_instance_id for _ in range(2)]
     assert len(client.telemetry.instances) == 2
     outcome = client.get(0, client_instance_id=given)
     assert outcome.exceeded == over(LimitName.NEW_INSTANCES, 2, 30.0)
     assert not outcome.created
-    assert outcome.client_instance_id == given
-    assert outcome.response.client_instance_id == ZERO_UUID
-    assert outcome.response.error_code == E.THROTTLING_QUOTA_EXCEEDED
-    assert outcome.response.throttle_time_ms == 0
-    assert outcome.response.subscription_id == 0
+    # No error: a Java client that has no subscription yet would wait for five minutes.
+    response = outcome.response
+    assert (response.error_code, response.requested_metrics, response.throttle_time_ms) == (E.NONE, (), 0)
+    assert 30_000 <= response.push_interval_ms <= 60_000
+    assert response.client_instance_id == outcome.client_instance_id
+    assert (response.client_instance_id == given) == (given != ZERO_UUID)
+    assert response.client_instance_id != ZERO_UUID
     assert [instance.id for instance in client.telemetry.instances] == known
     assert client.connection.client_instance_id == known[1]
     # Whoever is known goes on, and there is room again later.
@@ -153,3 +156,34 @@ def test_a_reserved_id_counts_and_is_still_told_what_is_true(reserved: Uuid) -> 
         outcome = client.push(0, bytes(1500), client_instance_id=reserved)
         assert (outcome.response.error_code, outcome.exceeded) == (E.INVALID_REQUEST, None)
     assert client.push(1, SMALL).exceeded is not None
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 10_000.0])
+def test_a_client_is_asked_to_come_again_within_a_minute_or_two(wait_s: float) -> None:
+    client = limited()
+    exceeded = over(LimitName.TELEMETRY_REQUESTS, 1, wait_s)
+    outcome = client.telemetry.ask_again(GetTelemetrySubscriptionsRequest(), exceeded)
+    assert (1_000 if not wait_s else 60_000) <= outcome.response.push_interval_ms <= 120_000
+    assert len(client.telemetry.instances) == 0
+
+
+def test_a_source_puts_no_more_bytes_into_plugins_than_it_may_and_others_go_on() -> None:
+    metrics = payload("ck-producer-star-01")
+    client = limited(accepted_bytes=60_000)
+    client.get(0)
+    outcomes = [client.push(float(second), metrics) for second in range(1, 101)]
+    taken = [outcome.push for outcome in outcomes if outcome.push is not None]
+    largest = max(len(push.payload.data) for push in taken)
+    # A minute's worth at once, what came back meanwhile, and one push that was let in with the last room.
+    assert sum(len(push.payload.data) for push in taken) <= 60_000 * (1 + 100 / 60) + largest
+    refused = [outcome for outcome in outcomes if outcome.push is None]
+    assert refused
+    assert {outcome.response.error_code for outcome in refused} == {E.THROTTLING_QUOTA_EXCEEDED}
+    assert all(
+        outcome.exceeded is not None and outcome.exceeded.limit is LimitName.ACCEPTED_BYTES
+        for outcome in refused
+    )
+    client.connection = connection(source_address="10.0.0.8")
+    client.id = ZERO_UUID
+    client.get(101)
+    assert client.push(102.0, metrics).push is not None

@@ -33,14 +33,16 @@ def push(
     principal: str = ALICE,
     client_id: str = "orders",
     now: float = 0.0,
+    site: str = "10.0.0.1",
 ) -> int:
     """Push so many points, and return how many of them there was room for."""
-    allowed = series.allowed(instance(number), principal)
+    allowed = series.allowed(instance(number), principal, site)
     kept = points if allowed is None else min(points, allowed)
     series.used(
         instance(number),
         principal=principal,
         client_id=client_id,
+        site=site,
         series=kept,
         overflowed=points - kept,
         now=now,
@@ -50,7 +52,7 @@ def push(
 
 def test_without_budgets_anything_is_allowed() -> None:
     series = budgets()
-    assert series.allowed(instance(1), ALICE) is None
+    assert series.allowed(instance(1), ALICE, "10.0.0.1") is None
     assert push(series, 1, 1_000_000) == 1_000_000
 
 
@@ -94,7 +96,7 @@ def test_a_principal_has_a_budget_over_all_its_instances() -> None:
 @pytest.mark.parametrize("nobody", [ANONYMOUS, UNKNOWN_PRINCIPAL])
 def test_nobody_in_particular_has_no_budget(nobody: str) -> None:
     series = budgets(per_principal=5)
-    assert series.allowed(instance(1), nobody) is None
+    assert series.allowed(instance(1), nobody, "10.0.0.1") is None
     assert push(series, 1, 10, nobody) == 10
     assert push(series, 2, 10, nobody) == 10
 
@@ -151,3 +153,34 @@ def test_who_is_within_budgets_again_is_over_no_more() -> None:
     assert report.total.over_for_s is None
     # Since the start, whatever was forgotten.
     assert series.overflowed_points == 4
+
+
+def test_one_address_that_takes_all_leaves_every_other_its_share() -> None:
+    series = budgets(per_client=100, total=1_000)
+    for number in range(100):
+        push(series, number, 100, ANONYMOUS, site="10.6.6.6")
+    assert series.series == 1_000
+    # Two sites: the innocent one may have half, at once and although the other never pushes again.
+    for number in range(1_000, 1_005):
+        assert push(series, number, 100, ANONYMOUS, site="10.0.0.2") == 100
+    assert push(series, 1_005, 100, ANONYMOUS, site="10.0.0.2") == 0
+    assert series.series == 1_000
+    # A third: each may have a third.
+    for number in range(2_000, 2_003):
+        assert push(series, number, 100, ANONYMOUS, site="10.0.0.3") == 100
+    assert push(series, 2_003, 100, ANONYMOUS, site="10.0.0.3") == 33
+    # Whoever gave up series gets no more of them than its share, whatever it pushes.
+    kept = sum(push(series, number, 100, ANONYMOUS, site="10.6.6.6") for number in range(100))
+    assert kept <= 334
+    assert series.series <= 1_000
+
+
+def test_one_push_takes_from_a_bounded_number_of_sites() -> None:
+    series = budgets(total=10_000)
+    for number in range(100):
+        push(series, number, 100, site=f"10.0.1.{number}")
+    assert push(series, 1_000, 10_000, site="10.0.0.2") == 10_000 // 101
+    # The sites had one series more than their share each, and 64 of them gave it up.
+    assert series.series == 10_000 + 99 - 64
+    assert push(series, 1_000, 10_000, site="10.0.0.2") == 99
+    assert series.series == 10_000

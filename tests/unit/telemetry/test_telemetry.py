@@ -362,3 +362,24 @@ def test_settings_may_change_while_clients_are_there() -> None:
     client.telemetry.replace_settings(settings)
     assert client.get(2).response.accepted_compression_types == (1,)
     assert client.push(3, SMALL).response.error_code == E.TELEMETRY_TOO_LARGE
+
+
+def test_a_codec_that_is_not_offered_is_refused_unless_nothing_is_compressed() -> None:
+    client = ready(compression=("gzip",))
+    refused = client.push(1, COMPRESSED[4](SMALL), compression_type=4)
+    assert refused.response.error_code == E.UNSUPPORTED_COMPRESSION_TYPE
+    assert refused.push is None
+    # It asks again at once, and pushes with what is offered.
+    assert client.get(1).response.accepted_compression_types == (1,)
+    assert client.push(2, COMPRESSED[1](SMALL), compression_type=1).push is not None
+    for now, codec in enumerate((0, 4), start=2):
+        outcome = client.push(now * 10.0, b"", compression_type=codec)
+        assert outcome.response.error_code == E.NONE, "empty is empty"
+    assert client.push(50, SMALL, compression_type=0).push is not None
+
+
+def test_no_codec_at_all_may_be_offered() -> None:
+    client = ready(compression=())
+    assert client.push(1, SMALL, compression_type=0).push is not None
+    refused = client.push(11, COMPRESSED[1](SMALL), compression_type=1)
+    assert refused.response.error_code == E.UNSUPPORTED_COMPRESSION_TYPE

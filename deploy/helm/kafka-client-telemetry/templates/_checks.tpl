@@ -47,14 +47,14 @@
 {{/* Fails where the plugins' bounds are more than the data volume has room for: (dict "root" $ "field" "gateway.persistence.size" "size" "5Gi"). */}}
 {{- define "kafka-client-telemetry.checks.data" -}}
 {{- range $index, $plugin := .root.Values.config.plugins -}}
-{{- if and (eq .type "spool_files") (not .max_bytes) (include "kafka-client-telemetry.onData" (dict "root" $.root "path" .path)) -}}
+{{- if and (eq .type "spool_files") (hasKey . "max_bytes") (not .max_bytes) (include "kafka-client-telemetry.onData" (dict "root" $.root "path" .path)) -}}
 {{- fail (printf "config.plugins[%d].max_bytes: null: without a bound its files fill the data volume; give one, or a path on a volume of extraVolumes" $index) -}}
 {{- end -}}
 {{- end -}}
 {{- /* 64 MiB for subscriptions and the file that spool_files is writing. */ -}}
 {{- $least := include "kafka-client-telemetry.dataBytes" .root | int64 | add 67108864 -}}
 {{- if lt (include "kafka-client-telemetry.bytes" .size | int64) $least -}}
-{{- fail (printf "%s: %s: config.plugins may need %dMi: spool.max_bytes of each (1Gi by default), max_bytes of spool_files, and 64Mi; give so much, smaller bounds, or delivery: memory" .field (toString .size) (div (add $least 1048575) 1048576)) -}}
+{{- fail (printf "%s: %s: config.plugins may need %dMi: spool.max_bytes of each (1Gi by default), max_bytes of spool_files (10Gi by default), and 64Mi; give so much, smaller bounds, or delivery: memory" .field (toString .size) (div (add $least 1048575) 1048576)) -}}
 {{- end -}}
 {{- end -}}
 

@@ -52,7 +52,7 @@
 {{- $sum = add $sum ($spool.max_bytes | default 1073741824 | int64) -}}
 {{- end -}}
 {{- if and (eq .type "spool_files") (include "kafka-client-telemetry.onData" (dict "root" $ "path" .path)) -}}
-{{- $sum = add $sum (int64 .max_bytes) -}}
+{{- $sum = add $sum (.max_bytes | default 10737418240 | int64) -}}
 {{- end -}}
 {{- end -}}
 {{- $sum -}}

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import datetime
 import os
+import random
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from plugins.spool_files.layout import host_name
-from plugins.spool_files.retention import ExpiryClock
+from plugins.spool_files.retention import ExpiryClock, folder_bytes
+from receiver.plugin import Push
 from tests.unit.host.support import wait_for
 from tests.unit.plugins.spool_files.support import (
     HOUR,
@@ -153,3 +156,27 @@ def manifest_lines(path: Path) -> list[dict[str, str]]:
 
     (file,) = (path / "_manifest").glob(f"*.{host_name()}.jsonl")
     return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def from_site(number: int, site: str, size: int) -> Push:
+    one = push_at(number, data=random.Random(number).randbytes(size))
+    return replace(one, context=replace(one.context, source_address=site))
+
+
+def test_a_site_over_its_share_deletes_its_own_files_and_no_others(tmp_path: Path) -> None:
+    with started(tmp_path, max_bytes=1 << 20, roll_bytes=1 << 16, retain_hours=None) as spool:
+        spool.export_batch([from_site(number, "10.0.0.7", 20_000) for number in range(5)])
+        wait_for(lambda: len(numbers(tmp_path)) == 5)
+        for first in range(1_000, 1_200, 5):
+            mine = [from_site(first + 50_000, "10.0.0.7", 1_000)]
+            spool.export_batch(
+                [*mine, *(from_site(first + n, f"2001:db8:6:{first + n:x}::1", 20_000) for n in range(5))]
+            )
+            wait_for(lambda: not journals(tmp_path))
+        wait_for(lambda: folder_bytes(tmp_path) <= 1 << 20)
+        found = set(numbers(tmp_path))
+    innocent = {*range(5), *range(51_000, 51_200, 5)}
+    assert innocent <= found
+    hostile = found - innocent
+    assert 0 < len(hostile) < 60
+    assert max(hostile) == 1_199, "the newest of the hostile site are kept"

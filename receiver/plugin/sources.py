@@ -1,0 +1,39 @@
+"""Who counts as one peer: source addresses, and the networks that one site has.
+
+Pure. The receiver's limits and the stores of plugins use one rule, so that a peer is the same one everywhere.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from ipaddress import AddressValueError, IPv6Address, IPv6Network
+
+__all__ = ["SITE_BITS", "SOURCE_BITS", "site_of", "source_of"]
+
+#: An IPv6 host usually has a network of 64 bits to itself, and a site gets 48 bits (RFC 6177).
+SOURCE_BITS = 64
+SITE_BITS = 48
+
+
+def source_of(source_address: str) -> str:
+    """Return the peer of a source address: itself, or the IPv6 network of 64 bits around it."""
+    return _network(source_address, SOURCE_BITS) if ":" in source_address else source_address
+
+
+def site_of(source_address: str) -> str:
+    """Return the site of a source address: itself, or the IPv6 network of 48 bits around it.
+
+    Shares of what all clients share are by site, because one site has 65,536 networks of 64 bits.
+    """
+    return _network(source_address, SITE_BITS) if ":" in source_address else source_address
+
+
+@lru_cache(maxsize=8192)
+def _network(source_address: str, bits: int) -> str:
+    try:
+        address = IPv6Address(source_address)
+    except AddressValueError:
+        return source_address
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(IPv6Network((int(address), bits), strict=False))
