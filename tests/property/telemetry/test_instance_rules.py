@@ -97,11 +97,9 @@ class Rules(RuleBasedStateMachine):
     @rule(data=st.data())
     def disconnect(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.connections)))
-        gone = self.connections.pop(name)
-        self.telemetry.disconnected(gone)
+        self.telemetry.disconnected(self.connections.pop(name))
         for instance_id, remembered in list(self.model.items()):
-            # Of several instances on one connection only the last one goes with it.
-            if remembered.connection == name and gone.client_instance_id == instance_id:
+            if remembered.connection == name:
                 del self.model[instance_id]
 
     def _interval(self) -> int:

@@ -7,7 +7,15 @@ import pytest
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
 from receiver.telemetry.limits import LimitName, Limits
 from receiver.wire.error_codes import ErrorCode
-from tests.unit.session.support import Wire, connection, get_subscriptions, read_subscriptions
+from receiver.wire.uuid import Uuid
+from tests.unit.session.support import (
+    Wire,
+    connection,
+    get_subscriptions,
+    push,
+    read_push,
+    read_subscriptions,
+)
 
 #: What a limit of one a second lets through at once.
 BURST = 10
@@ -25,8 +33,13 @@ def over() -> Wire:
 
 def refuse(wire: Wire) -> float:
     answer = read_subscriptions(wire.exchange(get_subscriptions()))
-    assert answer.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    assert wire.events.exceeded[-1].limit is LimitName.TELEMETRY_REQUESTS
+    # After an error, a Java client that has no subscription yet would wait for five minutes.
+    assert answer.error_code == ErrorCode.NONE
+    assert answer.requested_metrics == ()
+    assert answer.push_interval_ms >= 1_000
+    _, outcome = wire.events.subscriptions[-1]
+    assert outcome.exceeded is not None
+    assert outcome.exceeded.limit is LimitName.TELEMETRY_REQUESTS
     return wire.session.take_mute()
 
 
@@ -58,3 +71,10 @@ def test_time_that_it_was_not_read_from_is_no_waiting_of_its_own() -> None:
         mute = refuse(wire)
     wire.clock.now += mute - 0.5
     assert refuse(wire) == 1.0
+
+
+def test_a_push_is_told_by_an_error() -> None:
+    wire = over()
+    answer = wire.exchange(push(Uuid(bytes(15) + b"\7"), 1, b"x"))
+    assert read_push(answer) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert wire.session.take_mute() == 0.005
