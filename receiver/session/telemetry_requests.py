@@ -210,8 +210,8 @@ class TelemetryRequests:
     ) -> bytes:
         """Tell a client to wait: a push by an error, a get by an answer that asks for nothing yet.
 
-        A client that pushes waits for its own interval. A Java client whose first get is answered with an error
-        waits for five minutes.
+        A client that pushes waits for its own interval. A Java client whose first get is answered with an
+        error waits for five minutes.
         """
         if not isinstance(request, GetTelemetrySubscriptionsRequest):
             self._events.limit_exceeded(self._connection, exceeded)
