@@ -95,7 +95,7 @@ class LimitsSettings(Settings):
         description="Peers remembered of each kind; the least recently seen goes first.",
     )
     max_held_bytes: int = Field(
-        default=268_435_456,
+        default=134_217_728,
         ge=1_048_576,
         description="Memory for telemetry requests that have begun and are not whole, of all connections "
         "together; who needs more is closed. One source address may have a quarter of it: over that, its own "
