@@ -95,7 +95,7 @@ class LimitsSettings(Settings):
         description="Peers remembered of each kind; the least recently seen goes first.",
     )
     max_held_bytes: int = Field(
-        default=268_435_456,
+        default=134_217_728,
         ge=1_048_576,
         description="Memory for what waits, of all connections together: telemetry requests that are not "
         "whole or wait for the broker, and bytes that a slow reader does not take, with the system's buffers "

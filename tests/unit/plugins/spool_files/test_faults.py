@@ -285,8 +285,7 @@ def test_a_full_disk_is_an_error_with_its_reason(tmp_path: Path) -> None:
     spool.start()
     spool.export_batch(pushes(1))
     assert spool._writer is not None
-    open_journal = spool._writer._open
-    assert open_journal is not None
+    (open_journal,) = spool._writer._open.values()
     # /dev/full takes no byte: ENOSPC, as a full disk says it.
     full = os.open("/dev/full", os.O_RDWR)
     mine, open_journal._descriptor = open_journal._descriptor, full
