@@ -8,10 +8,9 @@ import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
 from plugins.cumulative import Kind
-from plugins.prometheus.exposition import exposition
 from tests.unit.plugins.cumulative.support import BEGIN, CUMULATIVE, SECOND, counter, gauge, number
 from tests.unit.plugins.cumulative.test_histograms import exponential, histogram
-from tests.unit.plugins.prometheus.support import LABELS, RESOURCE, own, push, scraped, table
+from tests.unit.plugins.prometheus.support import LABELS, RESOURCE, own, push, scraped, table, text_of
 
 NS = BEGIN // SECOND
 
@@ -254,17 +253,17 @@ def test_a_name_that_two_types_need_has_none() -> None:
     series.take(push(gauge("x", number(1, at=10)), at=10, instance="b", resource=other))
     series.take(push(counter("x", number(2, since=5, at=10)), at=10))
     # In text the two have different names.
-    text = exposition(series.families(), openmetrics=False).decode()
+    text = text_of(series, openmetrics=False)
     assert "# TYPE x gauge\n" in text
     assert "# TYPE x_total counter\n" in text
-    openmetrics = exposition(series.families(), openmetrics=True).decode()
+    openmetrics = text_of(series, openmetrics=True)
     assert "# TYPE x unknown\n" in openmetrics
     assert "# TYPE x_total unknown\n" in openmetrics
     assert "x_created" not in openmetrics
     series.take(push(at=11, instance="b", terminating=True))
     series.expire(BEGIN + 100 * SECOND)
     series.take(push(counter("x", number(2, since=5, at=111)), at=111))
-    assert "# TYPE x counter\n" in exposition(series.families(), openmetrics=True).decode()
+    assert "# TYPE x counter\n" in text_of(series, openmetrics=True)
 
 
 def test_a_label_that_tells_samples_apart_is_no_clients() -> None:
