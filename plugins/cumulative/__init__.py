@@ -1,8 +1,8 @@
 """Delta to cumulative: what clients counted since their last push becomes what they counted in all.
 
 Owns the state of every series of every client instance, its start, its end, and the budget of series and
-bytes that peers share. Pure: no clock (a push says when it was received), no thread, no I/O. It must not know where the result
-goes.
+bytes that peers share. Pure: no clock (a push says when it was received), no thread, no I/O. It must not know
+where the result goes.
 
 Identity. A series is one metric's name, unit and kind, with one set of attributes, of one Resource of one
 client instance. The Resource belongs to it, because a destination tells series apart by it: one that goes on

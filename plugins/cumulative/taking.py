@@ -11,8 +11,8 @@ from typing import Any, Final, Generic
 
 from google.protobuf.message import DecodeError
 
-from plugins.cumulative.series import Kind, Series, SeriesState, Target, TargetState
 from plugins.cumulative.histograms import MAX_BUCKETS
+from plugins.cumulative.series import Kind, Series, SeriesState, Target, TargetState
 from plugins.cumulative.shape import Shape, learn
 from plugins.cumulative.sizes import described_bytes, series_bytes
 from plugins.cumulative.taken import Kept, Taken

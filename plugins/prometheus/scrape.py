@@ -1,7 +1,7 @@
 """The scrape endpoint: GET /metrics, on threads of its own.
 
-Owns the socket, the bounds on connections (how many, and for how long each), and which host names a scrape may
-use. It must not know what is written there.
+Owns the socket, the bounds on connections (how many, and for how long each), and which host names a scrape
+may use. It must not know what is written there.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from plugins.cumulative import Kind
-from plugins.prometheus.names import MetricName, MetricType, metric_name
+from plugins.prometheus.names import MetricName, metric_name
 from receiver.catalogue import CATALOGUE, MetricKind
 
 __all__ = [
