@@ -112,8 +112,8 @@ class OtlpConfig(PluginConfig):
         default=40_000,
         ge=1,
         le=100_000_000,
-        description="With `cumulative`: bound on series. When `max_series` or `max_bytes` is reached, room is "
-        "taken from the peer that holds most: a principal, or a source address of clients that have not "
+        description="With `cumulative`: bound on series. When `max_series` or `max_bytes` is reached, room "
+        "is taken from the peer that holds most: a principal, or a source address of clients that have not "
         "logged in.",
     )
     max_bytes: int = Field(

@@ -139,8 +139,8 @@ class PrometheusConfig(PluginConfig):
         default=DEFAULT_MAX_BYTES,
         ge=1_000_000,
         le=1 << 40,
-        description="Bound on the memory of all series in bytes, as the plugin estimates it. A Java client "
-        "takes some 200 kB. Keep it well below the memory limit of the container.",
+        description="Bound on the memory of all series in bytes, as the plugin estimates it. A Java producer "
+        "with 108 series counts for 300 kB. Keep it well below the memory limit of the container.",
     )
 
     @field_validator("bind")

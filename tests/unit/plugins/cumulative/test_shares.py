@@ -12,7 +12,7 @@ from plugins.cumulative import Cumulative, Heaviest, peer_of
 from tests.unit.plugins.cumulative.support import counter, gauge, metrics_data, number, push
 from tests.unit.plugins.cumulative.test_histograms import exponential, histogram
 
-MALLORY = {"principal": "User:ANONYMOUS", "address": "203.0.113.66"}
+MALLORY: dict[str, Any] = {"principal": "User:ANONYMOUS", "address": "203.0.113.66"}
 
 
 def state(*, max_series: int = 1_000, max_bytes: int = 1 << 30) -> Cumulative[Any, Any]:

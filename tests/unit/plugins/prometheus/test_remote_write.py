@@ -328,13 +328,13 @@ def test_requests_are_bounded_whatever_the_labels(
 ) -> None:
     """Version 1.0 repeats labels for each sample: a push of 400 kB would be a request of 2 MB."""
     monkeypatch.setattr(prometheus_receiver, "_MAX_REQUEST_BYTES", 100_000)
-    server.answer = lambda body: Reply(204, headers={WRITTEN: str(len(decoded(unpacked(body), version)))})  # type: ignore[arg-type]
+    server.answer = lambda body: Reply(204, headers={WRITTEN: str(len(decoded(unpacked(body), version)))})
     resource = {"client_instance_id": "i", "client_id": "x" * 1_000}
     metrics = [gauge(f"g{n}", number(n, at=1)) for n in range(1_000)]
     with writing(server, version=version) as one:
         assert one.export_batch([push(*metrics, at=1, resource=resource)]) is None
     assert max(len(unpacked(body)) for body in server.bodies) < 150_000
-    found = [labels["__name__"] for body in server.bodies for labels, *_ in decoded(unpacked(body), version)]  # type: ignore[arg-type]
+    found = [labels["__name__"] for body in server.bodies for labels, *_ in decoded(unpacked(body), version)]
     assert found == ["target_info", *(f"g{n}" for n in range(1_000))]
 
 

@@ -193,14 +193,14 @@ def test_http_1_0_reads_until_the_end() -> None:
 def test_slow_scrapers_hold_chunks_and_not_the_text() -> None:
     """Eight scrapers that read nothing hold less than one text would."""
     with serving(max_bytes=1 << 28, max_series=100_000) as (plugin, client):
-        for n in range(20):
+        for n in range(10):
             labels = {"n": "x" * 3_000}
             metrics = [gauge(f"g{m}", number(1, at=10, labels=labels)) for m in range(150)]
             plugin.export_batch(
                 [push(*metrics, at=10, instance=str(n), resource={"client_instance_id": str(n)})]
             )
         text = len(client.get("/metrics", headers={"accept-encoding": "identity"}).content)
-        assert text > 9_000_000
+        assert text > 4_500_000
         tracemalloc.start()
         try:
             with contextlib.ExitStack() as scrapers:
