@@ -67,7 +67,7 @@ def test_a_flood_of_series_stays_within_the_budget(
         held = tracemalloc.get_traced_memory()[0]
         # The estimates are upper bounds, and not so high that the budget is wasted.
         assert BUDGET / 5 < held < BUDGET
-        assert series._cumulative.statistics.size > 0.9 * BUDGET
+        assert series._cumulative.statistics.size > 0.7 * BUDGET
         tracemalloc.reset_peak()
         largest = max(map(len, exposition(series, openmetrics=True)))
         peak = tracemalloc.get_traced_memory()[1]
