@@ -1,8 +1,8 @@
 """Delta to cumulative: what clients counted since their last push becomes what they counted in all.
 
-Owns the state of every series of every client instance, its start, its end and the bound on how many there
-are. Pure: no clock (a push says when it was received), no thread, no I/O. It must not know where the result
-goes.
+Owns the state of every series of every client instance, its start, its end, and the budget of series and
+bytes that peers share. Pure: no clock (a push says when it was received), no thread, no I/O. It must not know
+where the result goes.
 
 Identity. A series is one metric's name, unit and kind, with one set of attributes, of one Resource of one
 client instance. The Resource belongs to it, because a destination tells series apart by it: one that goes on
@@ -19,19 +19,24 @@ not after that of the last one in its series. An export that is tried again must
 keeps what was made of its pushes.
 """
 
-from plugins.cumulative.cumulative import Cumulative
+from plugins.cumulative.cumulative import DEFAULT_MAX_BYTES, Cumulative
+from plugins.cumulative.heaviest import Heaviest
 from plugins.cumulative.histograms import ExponentialTotal
 from plugins.cumulative.once import Once
+from plugins.cumulative.peer import peer_of
 from plugins.cumulative.series import Kind, Series, Target
 from plugins.cumulative.taken import Ended, Taken
 
 __all__ = [
+    "DEFAULT_MAX_BYTES",
     "Cumulative",
     "Ended",
     "ExponentialTotal",
+    "Heaviest",
     "Kind",
     "Once",
     "Series",
     "Taken",
     "Target",
+    "peer_of",
 ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Self
 
 __all__ = ["MAX_BUCKETS", "ExponentialTotal", "HistogramTotal"]
@@ -42,6 +43,8 @@ class HistogramTotal:
         """Read a ``HistogramDataPoint``; None where it is none that can be added."""
         bounds, buckets = tuple(point.explicit_bounds), tuple(point.bucket_counts)
         if buckets and len(buckets) != len(bounds) + 1:
+            return None
+        if any(map(math.isnan, bounds)) or any(one > next_ for one, next_ in pairwise(bounds)):
             return None
         return cls(count=point.count, sum=_sum(point), bounds=bounds, buckets=buckets)
 
@@ -95,8 +98,11 @@ class ExponentialTotal:
         """Read an ``ExponentialHistogramDataPoint``, as coarse as :data:`MAX_BUCKETS` needs it.
 
         Returns:
-            The histogram; None where no data point has room for it at that scale.
+            The histogram; None if its zero threshold is negative or not finite, or no data point has room for
+            it at that scale.
         """
+        if not math.isfinite(point.zero_threshold) or point.zero_threshold < 0:
+            return None
         return cls(
             count=point.count,
             sum=_sum(point),

@@ -51,6 +51,9 @@ class Series(Generic[SeriesState]):
         seen_ns: When the push with its last point was received.
         late: How many points in a row came too late to count.
         alive: Whether it hasn't ended.
+        size: Its estimated bytes, as they were counted.
+        samples: The number of samples that ``size`` allows for.
+        shape_bytes: The length of an encoded metric that ``size`` allows for, to learn its shape.
         state: The caller's own, None until the caller sets it.
     """
 
@@ -65,7 +68,10 @@ class Series(Generic[SeriesState]):
         "late",
         "name",
         "number",
+        "samples",
         "seen_ns",
+        "shape_bytes",
+        "size",
         "start_ns",
         "state",
         "time_ns",
@@ -86,6 +92,9 @@ class Series(Generic[SeriesState]):
         self.seen_ns = 0
         self.late = 0
         self.alive = True
+        self.size = 0
+        self.samples = 0
+        self.shape_bytes = 0
         self.state: SeriesState | None = None
         #: A sum of doubles as plain addition has it, and what that has lost.
         self._rounded = self._lost = 0.0
@@ -181,6 +190,12 @@ class Series(Generic[SeriesState]):
         point.start_time_unix_nano = self.start_ns
         return True
 
+    def follow_histogram(self, point: Any) -> bool:
+        """Return whether a histogram or a summary that is cumulative already can be read."""
+        if self.kind is Kind.HISTOGRAM:
+            return HistogramTotal.of(point) is not None
+        return self.kind is not Kind.EXPONENTIAL or ExponentialTotal.of(point) is not None
+
     def _starts(self, start_ns: int, time_ns: int) -> None:
         # A client whose clock was set back says that it started after it ended.
         self.start_ns = min(start_ns, time_ns)
@@ -194,14 +209,16 @@ class Target(Generic[TargetState, SeriesState]):
         resource: The Resource's bytes in the last push.
         series: Its series, by name, unit and kind of the metric, then by their attributes.
         shapes: How the metrics of the last push are encoded, in their order.
+        size: Its estimated bytes without its series, as they were counted.
         state: The caller's own, None until the caller sets it.
     """
 
-    __slots__ = ("key", "resource", "series", "shapes", "state")
+    __slots__ = ("key", "resource", "series", "shapes", "size", "state")
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
         self.resource = b""
         self.series: dict[tuple[str, str, Kind], dict[tuple[bytes, ...], Series[SeriesState]]] = {}
         self.shapes: list[Shape[SeriesState] | None] = []
+        self.size = 0
         self.state: TargetState | None = None

@@ -6,11 +6,15 @@ Owns which points count, and in which form each metric is told on. Who may be th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Final, Generic
 
+from google.protobuf.message import DecodeError
+
+from plugins.cumulative.histograms import MAX_BUCKETS
 from plugins.cumulative.series import Kind, Series, SeriesState, Target, TargetState
 from plugins.cumulative.shape import Shape, learn
+from plugins.cumulative.sizes import described_bytes, series_bytes
 from plugins.cumulative.taken import Kept, Taken
 from plugins.cumulative.view import MetricView
 
@@ -23,8 +27,17 @@ _DELTA: Final = 1
 _CUMULATIVE: Final = 2
 #: Bytes of a series' name, unit and attributes; what has more is refused, as each series keeps them.
 _MAX_SERIES_TEXT: Final = 4_096
+#: Shapes that a target keeps beyond one for each of its series: for metrics without a shape in between.
+_SPARE_SHAPES: Final = 16
 #: Characters of a description that are kept.
 _MAX_DESCRIPTION: Final = 1_024
+
+#: Numbers of a data point; what has more is refused. OpenTelemetry's SDKs have 15 boundaries by default.
+_MAX_SAMPLES: Final = MAX_BUCKETS + 2
+#: After so many series without room, a push gets no more new ones, whatever their size.
+_MAX_REFUSALS: Final = 100
+#: Memory of an exponential histogram with all its buckets.
+_EXPONENTIAL_BYTES: Final = 2 * MAX_BUCKETS * 100
 
 #: ``DataPointFlags``: the point says that there is no value.
 _NO_RECORDED_VALUE: Final = 1
@@ -46,19 +59,29 @@ class Taking(Generic[TargetState, SeriesState]):
     Args:
         taken: What the push becomes.
         now_ns: When it was received.
-        make_room: Makes room for one more series; False where there is none.
+        make_room: Makes room for so many series and so many bytes; False if there is none.
+        series_bytes: Estimates a series' bytes; see :class:`~plugins.cumulative.cumulative.Cumulative`.
 
     Attributes:
         shapes: The targets of the push, and how their metrics are encoded, in their order.
     """
 
     def __init__(
-        self, taken: Taken[TargetState, SeriesState], *, now_ns: int, make_room: Callable[[], bool]
+        self,
+        taken: Taken[TargetState, SeriesState],
+        *,
+        now_ns: int,
+        make_room: Callable[[int, int], bool],
+        series_bytes: Callable[[Hashable, tuple[bytes, ...], int], int] = series_bytes,
     ) -> None:
         self.shapes: dict[Target[TargetState, SeriesState], list[Shape[SeriesState] | None]] = {}
         self._taken = taken
         self._now_ns = now_ns
         self._make_room = make_room
+        self._series_bytes = series_bytes
+        #: The smallest room that this push was refused, by series and bytes: more is refused at once.
+        self._refused_room: tuple[int, int] | None = None
+        self._refusals = 0
         #: Data points of changed metrics that are not told on, by list and index.
         self._left_out: list[tuple[Any, int]] = []
 
@@ -110,7 +133,11 @@ class Taking(Generic[TargetState, SeriesState]):
         """Refuse every point of a ``ScopeMetrics`` (of ``PushView``)."""
         self._taken.scopes.append((scope_metrics, []))
         for encoded in scope_metrics.metrics:
-            metric = MetricView.FromString(encoded)
+            try:
+                metric = MetricView.FromString(encoded)
+            except DecodeError:
+                self._taken.refused += 1
+                continue
             if form := metric.WhichOneof("data"):
                 self._taken.refused += len(getattr(metric, form).data_points)
 
@@ -120,6 +147,8 @@ class Taking(Generic[TargetState, SeriesState]):
         for points, index in sorted(self._left_out, key=lambda one: one[1], reverse=True):
             del points[index]
         for target, shapes in self.shapes.items():
+            # A push may have any number of metrics that are no series: their places are not counted.
+            del shapes[2 * sum(map(len, target.series.values())) + _SPARE_SHAPES :]
             target.shapes = shapes
 
     def _take_metric(
@@ -130,7 +159,11 @@ class Taking(Generic[TargetState, SeriesState]):
         Returns:
             Its shape, None where it has none.
         """
-        metric = MetricView.FromString(encoded)
+        try:
+            metric = MetricView.FromString(encoded)
+        except DecodeError:
+            self._taken.refused += 1
+            return None
         kept.append(metric)
         form = metric.WhichOneof("data")
         if form is None:
@@ -147,7 +180,11 @@ class Taking(Generic[TargetState, SeriesState]):
         for index, point in enumerate(data.data_points):
             if point.flags & _NO_RECORDED_VALUE:
                 continue
-            series = self._series(target, described, point) if temporality in (_DELTA, _CUMULATIVE) else None
+            series = None
+            if temporality in (_DELTA, _CUMULATIVE):
+                single = kind in _NUMBERS and len(data.data_points) == 1
+                shape_bytes = len(encoded) if single and len(encoded) <= _MAX_SERIES_TEXT else 0
+                series = self._series(target, described, point, shape_bytes)
             if series is None:
                 self._taken.refused += 1
                 self._leave_out(data.data_points, index)
@@ -163,7 +200,7 @@ class Taking(Generic[TargetState, SeriesState]):
                 number = point.as_int if point.HasField("as_int") else point.as_double
                 counts = _count(series, point, number, start_ns, time_ns, delta=delta)
             else:
-                counts = not delta or series.add_histogram(point, time_ns)
+                counts = series.add_histogram(point, time_ns) if delta else series.follow_histogram(point)
             if not counts:
                 self._taken.refused += 1
                 self._leave_out(data.data_points, index)
@@ -174,25 +211,65 @@ class Taking(Generic[TargetState, SeriesState]):
             series.time_ns = time_ns
             series.seen_ns = self._now_ns
             self._taken.points[series] = (target, point, data.data_points, index)
-            if number is not None and len(data.data_points) == 1 and len(encoded) <= _MAX_SERIES_TEXT:
+            # A series that a push has twice needs no second shape.
+            if number is not None and again is None and 0 < shape_bytes <= series.shape_bytes:
                 shape = learn(
                     series, encoded, metric, delta=delta, start_ns=start_ns, time_ns=time_ns, number=number
                 )
         return shape
 
     def _series(
-        self, target: Target[TargetState, SeriesState], described: tuple[str, str, Kind, str], point: Any
+        self,
+        target: Target[TargetState, SeriesState],
+        described: tuple[str, str, Kind, str],
+        point: Any,
+        shape_bytes: int,
     ) -> Series[SeriesState] | None:
-        """The series of a point; None where there is no room for it, or its text is too long."""
+        """The series of a point; None if it is too large, cannot be read, or there is no room."""
         name, unit, kind, description = described
+        samples = _samples(kind, point)
         key = (name, unit, kind)
         attributes = tuple(sorted(point.attributes))
         family = target.series.get(key)
         series = None if family is None else family.get(attributes)
-        if series is None and _fits(name, unit, attributes) and self._make_room():
-            series = Series(name=name, unit=unit, description=description, kind=kind, attributes=attributes)
-            target.series.setdefault(key, {})[attributes] = series
+        if series is not None and samples <= series.samples:
+            return series
+        if samples > _MAX_SAMPLES or not _fits(name, unit, attributes) or self._refusals >= _MAX_REFUSALS:
+            return None
+        try:
+            size = self._series_bytes(target.key, attributes, samples)
+        except (DecodeError, ValueError):
+            return None
+        size += described_bytes(name, unit, description, shape_bytes)
+        if kind is Kind.EXPONENTIAL:
+            # Its buckets may become as many as there can be, whatever the first point has.
+            size += _EXPONENTIAL_BYTES
+        if series is not None:
+            if not self._room(0, size - series.size):
+                return None
+            series.size = max(size, series.size)
+            series.samples = samples
+            return series
+        if not self._room(1, size):
+            return None
+        series = Series(name=name, unit=unit, description=description, kind=kind, attributes=attributes)
+        series.size, series.samples, series.shape_bytes = size, samples, shape_bytes
+        target.series.setdefault(key, {})[attributes] = series
         return series
+
+    def _room(self, series: int, size: int) -> bool:
+        if size <= 0:
+            return True
+        refused = self._refused_room
+        # What this push was refused, it is refused again: so a push asks for it once.
+        if refused is not None and series >= refused[0] and size >= refused[1]:
+            self._refusals += 1
+            return False
+        if self._make_room(series, size):
+            return True
+        self._refused_room = (series, size)
+        self._refusals += 1
+        return False
 
     def _is_late(self, series: Series[SeriesState], time_ns: int, *, delta: bool) -> bool:
         """Whether a point that is not newer than the last one of its series comes too late to count."""
@@ -230,6 +307,15 @@ def _count(
         point.as_double = series.number
     point.start_time_unix_nano = series.start_ns
     return True
+
+
+def _samples(kind: Kind, point: Any) -> int:
+    """How many numbers a data point has, at least 1."""
+    if kind is Kind.HISTOGRAM:
+        return 1 + max(len(point.explicit_bounds), len(point.bucket_counts))
+    if kind is Kind.SUMMARY:
+        return 1 + len(point.quantile_values)
+    return 1
 
 
 def _fits(name: str, unit: str, attributes: tuple[bytes, ...]) -> bool:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from plugins.cumulative import DEFAULT_MAX_BYTES
 from receiver.plugin import PluginConfig
 from receiver.plugin.secret import Secret
 from receiver.plugin.tls import TlsConfig
@@ -108,12 +109,19 @@ class OtlpConfig(PluginConfig):
         "counted since their last push becomes what they counted since this receiver first saw them.",
     )
     max_series: int = Field(
-        default=200_000,
+        default=40_000,
         ge=1,
         le=100_000_000,
-        description="With `cumulative`: most series that are added up, of some 650 bytes each; at the bound, "
-        "a client instance that has a tenth gets no more, and the largest above a tenth begins anew, else "
-        "the one silent for longest.",
+        description="With `cumulative`: bound on series. When `max_series` or `max_bytes` is reached, room "
+        "is taken from the peer that holds most: a principal, or a source address of clients that have not "
+        "logged in.",
+    )
+    max_bytes: int = Field(
+        default=DEFAULT_MAX_BYTES,
+        ge=1_000_000,
+        le=1 << 40,
+        description="With `cumulative`: bound on the memory of all series in bytes, as the plugin estimates "
+        "it. Keep it well below the memory limit of the container.",
     )
     tls: TlsConfig | None = Field(
         default=None, description="Certificates; null: the default authorities, no certificate of our own."

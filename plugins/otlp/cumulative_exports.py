@@ -19,11 +19,12 @@ class CumulativeExports:
     """Makes pushes cumulative and exports them.
 
     Args:
-        max_series: How many series are added up at most.
+        max_series: Bound on the number of series.
+        max_bytes: Bound on their estimated bytes.
     """
 
-    def __init__(self, max_series: int) -> None:
-        self._state: Cumulative[Any, Any] = Cumulative(max_series=max_series)
+    def __init__(self, max_series: int, max_bytes: int) -> None:
+        self._state: Cumulative[Any, Any] = Cumulative(max_series=max_series, max_bytes=max_bytes)
         self._made: Once[tuple[bytes, int]] = Once()
 
     def export(

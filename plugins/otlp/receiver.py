@@ -49,7 +49,9 @@ class OtlpReceiver(ClientTelemetryReceiver):
             else BalancedTransport(transports, timeout_s=config.timeout_ms / 1000)
         )
         self._cumulative = (
-            CumulativeExports(config.max_series) if config.temporality == "cumulative" else None
+            CumulativeExports(config.max_series, config.max_bytes)
+            if config.temporality == "cumulative"
+            else None
         )
 
     def start(self) -> None:

@@ -14,7 +14,8 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 
 from plugins.cumulative import Kind
 from plugins.prometheus.names import MetricName, labels_of
-from plugins.prometheus.targets import Labels
+from plugins.prometheus.targets import MAX_LABEL_NAME, Labels
+from plugins.prometheus.trust import client_label
 
 __all__ = [
     "ONE_SAMPLE",
@@ -33,7 +34,8 @@ Layout = tuple[tuple[str, str, str], ...]
 
 #: The layout of everything but histograms and summaries.
 ONE_SAMPLE: Final[Layout] = (("", "", ""),)
-_OF_SAMPLES: Final = frozenset({"le", "quantile"})
+#: Attributes of a data point; a scraper that limits labels refuses the whole scrape for one series.
+_MAX_ATTRIBUTES: Final = 32
 _NAN: Final = math.nan
 
 
@@ -42,7 +44,7 @@ class LabelSet:
 
     Attributes:
         pairs: The labels.
-        text: As both text formats write them, with their braces.
+        text: As both text formats write them, with their braces, in UTF-8.
         encoded: As remote write 1.0 has them; empty until somebody needs them.
     """
 
@@ -50,7 +52,7 @@ class LabelSet:
 
     def __init__(self, pairs: Labels) -> None:
         self.pairs = pairs
-        self.text = "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs) + "}"
+        self.text = ("{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs) + "}").encode()
         self.encoded = b""
 
 
@@ -58,22 +60,27 @@ class LabelSet:
 Line = tuple[str, LabelSet, MetricName, str]
 
 
-def series_labels(target: Labels, attributes: Sequence[bytes]) -> Labels:
+def series_labels(target: Labels, attributes: Sequence[bytes], reserved: frozenset[str]) -> Labels:
     """The labels of a series: its target's and its own.
 
-    The target's win: one of a point's own with the same name becomes ``exported_...``, as one that collides
-    does when Prometheus scrapes. So does one with the name of a label that tells samples of a point apart.
+    An attribute whose name is reserved gets a prefix, so it neither replaces nor becomes a label that the
+    receiver or Prometheus sets.
 
     Args:
         target: The labels of its target.
         attributes: Its attributes, each an encoded ``KeyValue``.
+        reserved: From :func:`~plugins.prometheus.trust.reserved_labels`.
+
+    Raises:
+        ValueError: There are too many attributes, or a name is too long.
+        google.protobuf.message.DecodeError: An attribute cannot be read.
     """
-    labels = dict(target)
-    for name, value in labels_of(map(KeyValue.FromString, attributes)).items():
-        while name in labels or name in _OF_SAMPLES:
-            name = f"exported_{name}"
-        labels[name] = value
-    return tuple(sorted(labels.items()))
+    if len(attributes) > _MAX_ATTRIBUTES:
+        raise ValueError(f"{len(attributes)} attributes: at most {_MAX_ATTRIBUTES} are allowed")
+    labels = labels_of(map(KeyValue.FromString, attributes), lambda name: client_label(name, reserved))
+    if any(len(name) > MAX_LABEL_NAME for name in labels):
+        raise ValueError(f"a label's name is too long: at most {MAX_LABEL_NAME} characters are allowed")
+    return tuple(sorted({**labels, **dict(target)}.items()))
 
 
 def layout_of(kind: Kind, point: Any) -> Layout:

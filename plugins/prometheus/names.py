@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -53,7 +53,8 @@ _PER: Final = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week
 
 _NOT_IN_METRICS: Final = re.compile(r"[^a-zA-Z0-9:]+")
 _NOT_IN_LABELS: Final = re.compile(r"[^a-zA-Z0-9]+")
-_LABEL_NAME: Final = re.compile(r"[a-zA-Z_]([a-zA-Z0-9]|_(?!_))*")
+#: No ``__`` anywhere: Prometheus keeps names that begin with it for itself.
+_LABEL_NAME: Final = re.compile(r"(?!__)[a-zA-Z_]([a-zA-Z0-9]|_(?!_))*")
 
 
 class MetricType(Enum):
@@ -196,15 +197,21 @@ def _plain(value: AnyValue) -> Any:
             return getattr(value, form)
 
 
-def labels_of(attributes: Iterable[KeyValue]) -> dict[str, str]:
+def labels_of(
+    attributes: Iterable[KeyValue], rename: Callable[[str], str] = lambda name: name
+) -> dict[str, str]:
     """Labels for a data point's attributes.
 
     Attributes that get the same name are joined by ``;`` in the order of their keys. An empty value is no
     label.
+
+    Args:
+        attributes: The attributes.
+        rename: Makes a label's name of an attribute's name in Prometheus.
     """
     labels: dict[str, str] = {}
     for attribute in sorted(attributes, key=lambda one: one.key):
-        name, value = label_name(attribute.key), label_value(attribute.value)
+        name, value = rename(label_name(attribute.key)), label_value(attribute.value)
         if value:
             labels[name] = f"{labels[name]};{value}" if name in labels else value
     return labels

@@ -19,6 +19,9 @@ __all__ = ["native_histogram"]
 _FINEST, _COARSEST = 8, -4
 #: What counts as zero where the client doesn't say.
 _ZERO_THRESHOLD: Final = 1e-128
+#: Differences of counts are ``sint64``, and offsets of spans ``sint32``.
+_MAX_COUNT: Final = (1 << 63) - 1
+_MIN_INDEX, _MAX_INDEX = -(1 << 31), (1 << 31) - 1
 
 
 def native_histogram(point: Any) -> bytes | None:
@@ -39,6 +42,9 @@ def native_histogram(point: Any) -> bytes | None:
     total = total.at_scale(min(total.scale, _FINEST))
     # Prometheus refuses a count that is not its buckets'.
     count = total.zero_count + sum(total.positive.values()) + sum(total.negative.values())
+    indexes = (*total.positive, *total.negative)
+    if count > _MAX_COUNT or any(not _MIN_INDEX <= index < _MAX_INDEX for index in indexes):
+        return None
     return b"".join(
         [
             b"\x08" + varint(count),

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import ClassVar
 
 from plugins.cumulative import Once
@@ -35,6 +37,12 @@ __all__ = ["PrometheusReceiver"]
 _LOOK_EVERY_S = 5.0
 #: How many ends of series one request tells.
 _MAX_SAMPLES = 5_000
+#: Labels of the samples of one request, in bytes. Version 1.0 repeats them for each sample.
+_MAX_REQUEST_BYTES = 4 * 1024 * 1024
+#: Bytes of a sample beside its labels, at most for one of a number.
+_SAMPLE_BYTES = 64
+#: The part of ``max_bytes`` that ends of series may hold while they wait for the destination.
+_ENDS_SHARE = 8
 #: Requests with ends in a row; pushes wait for them.
 _MAX_REQUESTS = 50
 
@@ -52,14 +60,15 @@ class PrometheusReceiver(ClientTelemetryReceiver):
 
     def __init__(self, config: PrometheusConfig) -> None:
         super().__init__(config)
-        self._address = config.address
+        self._address, self._hosts = config.address, config.allowed_hosts
         self._table = SeriesTable(config)
         self._once: Once[Written] = Once()
-        self._max_ends = config.max_series
+        self._max_ends, self._max_end_bytes = config.max_series, config.max_bytes // _ENDS_SHARE
         self._writer = None if config.remote_write is None else RemoteWriter(config.remote_write)
         self._writing = threading.Lock()
         #: What says that series ended, after samples that are written; ``_ends_lock`` is never held for long.
-        self._ends: list[Sample] = []
+        self._ends: deque[Sample] = deque()
+        self._end_bytes = 0
         self._ends_lock = threading.Lock()
         #: By the monotonic clock; before, the destination wants none.
         self._ends_after = 0.0
@@ -79,7 +88,7 @@ class PrometheusReceiver(ClientTelemetryReceiver):
         if self._writer is not None:
             self._writer.open()
         if self._address is not None and self._server is None:
-            self._server = ScrapeServer(self._address, self._exposition)
+            self._server = ScrapeServer(self._address, self._exposition, self._hosts)
         if self._writer is not None and self._telling is None:
             self._stopping.clear()
             self._telling = threading.Thread(
@@ -136,15 +145,24 @@ class PrometheusReceiver(ClientTelemetryReceiver):
             return None
         samples = [sample for one in made for sample in one.samples]
         with self._writing:
-            result = writer.write(samples) if samples else None
+            results = [result for some in _requests(samples) if (result := writer.write(some)) is not None]
             self._add_ends([end for one in made for end in one.ends])
             self._write_ends(writer)
-        return result
+        if not results:
+            return None
+        return ExportResult(
+            rejected_points=sum(one.rejected_points for one in results), message=results[0].message
+        )
 
     def _add_ends(self, ends: list[Sample]) -> None:
         with self._ends_lock:
-            room = self._max_ends - len(self._ends)
-            self._ends += ends[: max(0, room)]
+            for end in ends:
+                size = _sample_bytes(end)
+                if len(self._ends) >= self._max_ends or self._end_bytes + size > self._max_end_bytes:
+                    # Prometheus ends these itself after five minutes.
+                    return
+                self._ends.append(end)
+                self._end_bytes += size
 
     def _write_ends(self, writer: RemoteWriter) -> None:
         """Write what ended, in requests of its own; that fails no push.
@@ -154,8 +172,8 @@ class PrometheusReceiver(ClientTelemetryReceiver):
         """
         size = _MAX_SAMPLES
         for _ in range(_MAX_REQUESTS):
-            ends = self._ends[:size]
-            if not ends or time.monotonic() < self._ends_after:
+            ends = next(_requests(list(islice(self._ends, size))), None)
+            if ends is None or time.monotonic() < self._ends_after:
                 return
             try:
                 writer.write(ends)
@@ -170,11 +188,12 @@ class PrometheusReceiver(ClientTelemetryReceiver):
                 pass
             size = min(2 * size, _MAX_SAMPLES)
             with self._ends_lock:
-                del self._ends[: len(ends)]
+                for _ in ends:
+                    self._end_bytes -= _sample_bytes(self._ends.popleft())
 
-    def _exposition(self, openmetrics: bool) -> bytes:  # noqa: FBT001 # what the server calls
+    def _exposition(self, openmetrics: bool) -> Iterator[bytes]:  # noqa: FBT001 # what the server calls
         self._expire()
-        return exposition(self._table.families(), openmetrics=openmetrics)
+        return exposition(self._table, openmetrics=openmetrics)
 
     def _expire(self) -> None:
         """End what is silent, while there are no pushes to tell the time.
@@ -193,3 +212,21 @@ class PrometheusReceiver(ClientTelemetryReceiver):
             with self._writing:
                 if self._idle is not None:
                     self._write_ends(writer)
+
+
+def _requests(samples: Sequence[Sample]) -> Iterator[Sequence[Sample]]:
+    """Split samples into requests of a bounded size, in their order."""
+    begin = size = 0
+    for index, sample in enumerate(samples):
+        more = _sample_bytes(sample)
+        if index > begin and size + more > _MAX_REQUEST_BYTES:
+            yield samples[begin:index]
+            begin, size = index, 0
+        size += more
+    if begin < len(samples):
+        yield samples[begin:]
+
+
+def _sample_bytes(sample: Sample) -> int:
+    (_, labels, _, description), encoded = sample
+    return len(labels.text) + len(description) + len(encoded) + _SAMPLE_BYTES

@@ -1,17 +1,19 @@
 """The scrape endpoint: GET /metrics, on threads of its own.
 
-Owns the socket and the bounds on who may hold it: how many connections there are, and for how long each. It
-must not know what is told there.
+Owns the socket, the bounds on connections (how many, and for how long each), and which host names a scrape
+may use. It must not know what is written there.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gzip
+import ipaddress
+import re
 import socket
 import socketserver
 import threading
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Collection, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -33,11 +35,17 @@ class ScrapeServer:
 
     Args:
         address: Where to listen.
-        exposition: Writes what there is, as OpenMetrics or as text; called on any thread.
+        exposition: Writes what there is, as OpenMetrics or as text, in chunks; called on any thread.
+        hosts: Host names that a scrape may use beside IP addresses, ``localhost`` and the one of ``address``.
     """
 
-    def __init__(self, address: tuple[str, int], exposition: Callable[[bool], bytes]) -> None:
-        self._server = _Server(address, exposition)
+    def __init__(
+        self,
+        address: tuple[str, int],
+        exposition: Callable[[bool], Iterator[bytes]],
+        hosts: Collection[str] = (),
+    ) -> None:
+        self._server = _Server(address, exposition, frozenset({"localhost", address[0].lower(), *hosts}))
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.2,), name="prometheus-scrape", daemon=True
         )
@@ -54,8 +62,14 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, address: tuple[str, int], exposition: Callable[[bool], bytes]) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        exposition: Callable[[bool], Iterator[bytes]],
+        hosts: frozenset[str],
+    ) -> None:
         self.exposition = exposition
+        self.hosts = hosts
         self._free = threading.BoundedSemaphore(_MAX_CONNECTIONS)
         host, port = address
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -98,25 +112,64 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
     server_version = "kafka-client-telemetry"
     sys_version = ""
+    # Chunks need 1.1. A text without a length that ends early would look like a whole one.
+    protocol_version = "HTTP/1.1"
     timeout = 10.0
 
     def do_GET(self) -> None:
+        self.close_connection = True
+        if not _is_allowed(self.headers.get_all("host", []), self.server.hosts):
+            # A web page whose own name resolves to this address could read what its reader can reach.
+            self.send_error(421, "the Host header has another name: add it to allowed_hosts")
+            return
         if self.path.partition("?")[0] != _PATH:
             self.send_error(404, f"there is only {_PATH}")
             return
         chosen = choose_encoder(self.headers.get("accept", ""))[1]
         openmetrics = chosen.startswith("application/openmetrics-text")
-        body = self.server.exposition(openmetrics)
+        chunked = self.request_version != "HTTP/1.0"
         self.send_response(200)
         # Which versions were asked for does not matter: who reads others reads these too.
         self.send_header("content-type", _OPENMETRICS if openmetrics else _TEXT)
+        chunks = self.server.exposition(openmetrics)
         if "gzip" in self.headers.get("accept-encoding", ""):
-            # A level higher takes half as long again for a few per cent.
-            body = gzip.compress(body, compresslevel=1, mtime=0)
+            chunks = _compressed(chunks)
             self.send_header("content-encoding", "gzip")
-        self.send_header("content-length", str(len(body)))
+        if chunked:
+            self.send_header("transfer-encoding", "chunked")
+        self.send_header("connection", "close")
         self.end_headers()
-        self.wfile.write(body)
+        for chunk in chunks:
+            if chunk:
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunked else chunk)
+        if chunked:
+            self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # http.server's own name
         """Say nothing: who scrapes is not logged."""
+
+
+def _compressed(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    # A level higher takes half as long again for a few per cent.
+    compressor = zlib.compressobj(level=1, wbits=zlib.MAX_WBITS | 16)
+    for chunk in chunks:
+        yield compressor.compress(chunk)
+    yield compressor.flush()
+
+
+def _is_allowed(headers: list[str], hosts: frozenset[str]) -> bool:
+    """Whether the one Host header, which HTTP/1.0 may lack, names this server.
+
+    An IP address does: a page from another address is another origin to a browser.
+    """
+    if not headers:
+        return True
+    name = re.sub(r":[0-9]*$", "", headers[0].strip()).lower()
+    if len(headers) > 1:
+        return False
+    if name in hosts:
+        return True
+    with contextlib.suppress(ValueError):
+        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+        return True
+    return False

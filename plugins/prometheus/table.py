@@ -6,14 +6,15 @@ values, its end, and that no two have one name and the same labels. No I/O.
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
-from plugins.cumulative import Cumulative, Ended, Kind, Series, Target
+from plugins.cumulative import Cumulative, Ended, Kind, Series, Target, peer_of
 from plugins.prometheus.config import PrometheusConfig
 from plugins.prometheus.lines import (
     ONE_SAMPLE,
@@ -26,6 +27,7 @@ from plugins.prometheus.lines import (
     series_labels,
     values_of,
 )
+from plugins.prometheus.lingering import Lingering
 from plugins.prometheus.messages import (
     Sample,
     Version,
@@ -35,16 +37,29 @@ from plugins.prometheus.messages import (
     start_field,
     time_field,
 )
-from plugins.prometheus.names import MetricName, MetricType, metric_name
+from plugins.prometheus.names import MetricName, MetricType
 from plugins.prometheus.native import native_histogram
 from plugins.prometheus.targets import Labels, TargetLabels, target_labels
+from plugins.prometheus.trust import MetricNames, reserved_labels
 from receiver.plugin import Push
 
-__all__ = ["Exposed", "Family", "SeriesTable", "Written"]
+__all__ = ["Cursor", "Exposed", "Family", "SeriesTable", "Written"]
 
 _TARGET_INFO: Final = MetricName(name="target_info", type=MetricType.INFO, unit="")
 #: Kinds that count since a start.
 _COUNTING: Final = frozenset({Kind.COUNTER, Kind.HISTOGRAM, Kind.EXPONENTIAL, Kind.SUMMARY})
+#: Memory of a series with its entries in dictionaries, without its texts; of a target likewise.
+_SERIES_BYTES: Final = 1_800
+_TARGET_BYTES: Final = 3_000
+#: Memory of a line of a histogram, and of a set of labels, without texts.
+_LINE_BYTES: Final = 500
+_LABEL_SET_BYTES: Final = 500
+_PAIR_BYTES: Final = 64
+#: A client's start that is longer ago is not believed: Prometheus would put a zero there.
+_MAX_LASTED_MS: Final = 366 * 24 * 3600 * 1000
+#: A scrape reads so many series at once, or as many as have texts of so many bytes.
+_BLOCK_SERIES: Final = 128
+_BLOCK_BYTES: Final = 65_536
 
 
 class Family:
@@ -53,15 +68,17 @@ class Family:
     Attributes:
         name: Its name.
         description: The first description that a client told; may be empty.
-        members: Its series by their labels.
+        members: Its series by their labels, in the order of their numbers.
+        removed: How many members were removed so far.
     """
 
-    __slots__ = ("description", "members", "name")
+    __slots__ = ("description", "members", "name", "removed")
 
     def __init__(self, name: MetricName, description: str) -> None:
         self.name = name
         self.description = description
         self.members: dict[Labels, Exposed] = {}
+        self.removed = 0
 
 
 class Exposed:
@@ -73,6 +90,7 @@ class Exposed:
         ended: Whether its series ended, and it is only shown until it was scraped.
         last: Its lines, their values, and since when they count (milliseconds since the epoch; 0: unknown, or
             they don't). One object that is replaced as a whole: a reader on another thread sees one point.
+        number: Grows from each series to the next that is made.
     """
 
     __slots__ = (
@@ -82,12 +100,14 @@ class Exposed:
         "labels",
         "last",
         "layout",
+        "number",
         "start_field",
         "start_ns",
         "time_ms",
     )
 
-    def __init__(self, kind: Kind, family: Family | None, labels: LabelSet) -> None:
+    def __init__(self, kind: Kind, family: Family | None, labels: LabelSet, number: int = 0) -> None:
+        self.number = number
         self.kind = kind
         self.family = family
         self.labels = labels
@@ -98,6 +118,21 @@ class Exposed:
         #: As the series had it when ``last`` was told since when it counts.
         self.start_ns = 0
         self.time_ms = 0
+
+
+@dataclass(slots=True)
+class Cursor:
+    """How far a scrape has read a metric.
+
+    Attributes:
+        number: The number of the last series that was read.
+        read: How many members there were up to it.
+        removed: The metric's ``removed`` at that time.
+    """
+
+    number: int = -1
+    read: int = 0
+    removed: int = 0
 
 
 @dataclass(slots=True)
@@ -147,9 +182,17 @@ class SeriesTable:
 
     def __init__(self, config: PrometheusConfig) -> None:
         self._version: Version | None = None if config.remote_write is None else config.remote_write.version
+        #: How often the text of labels is kept: for scrapes, and as remote write 1.0 has it.
+        self._copies = 2 if self._version == "1.0" else 1
         self._names, self._job = config.resource_labels, config.job
+        self._reserved = reserved_labels(config.resource_labels)
+        self._metric_names = MetricNames(config.metric_prefixes)
         self._cumulative: Cumulative[TargetState, Exposed] = Cumulative(
-            max_series=config.max_series, identify=lambda resource: self._labels(resource).series
+            max_series=config.max_series,
+            max_bytes=config.max_bytes,
+            identify=lambda resource: self._labels(resource).series,
+            series_bytes=lambda target, *rest: self._series_bytes(cast("Labels", target), *rest),
+            target_bytes=self._target_bytes,
         )
         self._targets = Family(_TARGET_INFO, "")
         self._families: dict[MetricName, Family] = {_TARGET_INFO: self._targets}
@@ -157,11 +200,12 @@ class SeriesTable:
         self._named: dict[str, list[Family]] = {}
         #: What says that series ended, of the call that is under way.
         self._ends: list[Sample] = []
-        #: Series whose clients have pushed their last, and until when they are shown, in order.
-        self._lingering: deque[tuple[int, Exposed]] = deque()
+        #: Series whose clients have pushed their last, until they were scraped.
+        self._lingering: Lingering[Exposed] = Lingering()
         self._linger_ms = 0 if config.bind is None else config.linger_s * 1000
-        self._max_series = config.max_series
+        self._max_series, self._max_bytes = config.max_series, config.max_bytes
         self._evicted = 0
+        self._next_number = 0
         self._lock = threading.Lock()
 
     def take(self, push: Push) -> Written:
@@ -185,8 +229,42 @@ class SeriesTable:
             return self._collect_ends()
 
     def families(self) -> list[Family]:
-        """Every metric; read them at once, while other threads go on. Copies are made in one step each."""
-        return list(self._families.values())
+        """Every metric. Read its series by :meth:`read_block` only."""
+        with self._lock:
+            return list(self._families.values())
+
+    def read_block(self, name: MetricName, cursor: Cursor) -> list[Exposed]:
+        """Read the next few series of a metric, while other threads add and remove some.
+
+        Each series that lives from the first block to the last is read once. A reader holds no more than a
+        block, however slowly it reads.
+
+        Args:
+            name: The metric.
+            cursor: Where the last block ended; it is moved to the end of this one.
+
+        Returns:
+            The series; none if there are no more.
+        """
+        with self._lock:
+            family = self._families.get(name)
+            if family is None:
+                return []
+            block: list[Exposed] = []
+            size = 0
+            # Members keep their order. Those that were removed since may have been before or behind.
+            skip = max(0, cursor.read - (family.removed - cursor.removed))
+            position = skip
+            for position, one in enumerate(islice(family.members.values(), skip, None), skip + 1):  # noqa: B007
+                if one.number <= cursor.number:
+                    continue
+                block.append(one)
+                size += len(one.last[0]) * len(one.labels.text)
+                if len(block) >= _BLOCK_SERIES or size >= _BLOCK_BYTES:
+                    break
+            if block:
+                cursor.number, cursor.read, cursor.removed = block[-1].number, position, family.removed
+            return block
 
     def _take(self, push: Push) -> Written:
         taken = self._cumulative.take(push)
@@ -211,19 +289,20 @@ class SeriesTable:
             if family is None or not self._take_point(series, exposed, family, state, point, samples):
                 hidden += 1
         # What a client pushed last has not been scraped yet.
-        self._end(still, now_ms, linger_ms=self._linger_ms)
+        self._end(still, now_ms, linger_ms=self._linger_ms, peer=peer_of(push.context))
+        self._bound_lingering()
         return self._written(samples, taken.late, taken.refused, hidden)
 
     def _written(self, samples: list[Sample], late: int, refused: int, hidden: int) -> Written:
         reasons = {
             "not after the last of their series": late,
-            "nothing that can be added, too long, or more than max_series": refused,
+            "invalid, too large, or no room (max_series, max_bytes)": refused,
             "name and labels taken by another series, or buckets that Prometheus lacks": hidden,
         }
         parts = [f"{count} points left out: {why}" for why, count in reasons.items() if count]
-        if evicted := self._cumulative.statistics.evicted_instances - self._evicted:
+        if evicted := self._cumulative.statistics.evicted_series - self._evicted:
             self._evicted += evicted
-            parts.append(f"{evicted} client instances ended for want of room (max_series)")
+            parts.append(f"{evicted} series ended for lack of room (max_series, max_bytes)")
         ends = self._collect_ends()
         return Written(samples=samples, ends=ends, left_out=late + refused + hidden, reason="; ".join(parts))
 
@@ -232,7 +311,34 @@ class SeriesTable:
         return ends
 
     def _labels(self, resource: bytes) -> TargetLabels:
-        return target_labels(resource, names=self._names, job=self._job)
+        return target_labels(resource, names=self._names, job=self._job, reserved=self._reserved)
+
+    def _target_bytes(self, resource: bytes) -> int:
+        labels = self._labels(resource)
+        texts = sum(self._label_bytes(LabelSet(pairs), ()) for pairs in (labels.series, labels.info))
+        return _TARGET_BYTES + len(resource) + texts
+
+    def _series_bytes(self, target: Labels, attributes: tuple[bytes, ...], samples: int) -> int:
+        """Estimate the memory of a series; see :class:`plugins.cumulative.Cumulative`."""
+        size = _SERIES_BYTES + sum(map(sys.getsizeof, attributes))
+        if not attributes and samples == 1:
+            # Its labels are its target's, and are counted there.
+            return size
+        labels = LabelSet(series_labels(target, attributes, self._reserved))
+        if attributes:
+            size += self._label_bytes(labels, target)
+        if samples > 1:
+            line = _LINE_BYTES + self._copies * len(labels.text) + _PAIR_BYTES * len(labels.pairs)
+            # A histogram has its sum and its count beside its buckets.
+            size += (samples + 1) * line
+        return size
+
+    def _label_bytes(self, labels: LabelSet, known: Labels) -> int:
+        """Estimate the memory of labels of which some are texts of others."""
+        own = set(labels.pairs).difference(known)
+        texts = sum(sys.getsizeof(name) + sys.getsizeof(value) for name, value in own)
+        pairs = _PAIR_BYTES * len(labels.pairs)
+        return _LABEL_SET_BYTES + texts + pairs + self._copies * len(labels.text)
 
     def _take_target(
         self, target: Target[TargetState, Exposed], now_ms: int, samples: list[Sample]
@@ -244,6 +350,7 @@ class SeriesTable:
                 state = target.state = TargetState(labels.series, self._info(labels.info))
             elif state.info.labels.pairs != labels.info:
                 self._end_exposed(state.info, now_ms)
+                self._hide(state.info)
                 state.info = self._info(labels.info)
             state.resource = target.resource
         # A series' samples must have times that grow.
@@ -255,21 +362,20 @@ class SeriesTable:
 
     def _info(self, pairs: Labels) -> Exposed:
         labels = LabelSet(pairs)
-        exposed = self._targets.members[pairs] = Exposed(Kind.GAUGE, self._targets, labels)
+        exposed = self._join(self._targets, Kind.GAUGE, labels)
         exposed.last = (lines_of(_TARGET_INFO, "", labels, ONE_SAMPLE), (1.0,), 0)
         return exposed
 
     def _expose(self, series: Series[Exposed], target: TargetState) -> Exposed:
         labels = self._label_set(series, target)
-        name = metric_name(series.name, series.unit, series.kind)
+        name = self._metric_names.of(series.name, series.unit, series.kind)
         same = [
             member
             for one in name.samples
             for family in self._named.get(one, ())
             if (member := family.members.get(labels.pairs)) is not None
         ]
-        # A second target_info of a client makes each query fail that joins it, for all clients.
-        if _TARGET_INFO.name in name.samples or not all(member.ended for member in same):
+        if not all(member.ended for member in same):
             return Exposed(series.kind, None, labels)
         for member in same:
             self._hide(member)
@@ -278,13 +384,20 @@ class SeriesTable:
             family = self._families[name] = Family(name, series.description)
             for one in name.samples:
                 self._named.setdefault(one, []).append(family)
-        exposed = family.members[labels.pairs] = Exposed(series.kind, family, labels)
+        return self._join(family, series.kind, labels)
+
+    def _join(self, family: Family, kind: Kind, labels: LabelSet) -> Exposed:
+        """Add a series to a metric, as its last member."""
+        if family.members.pop(labels.pairs, None) is not None:
+            family.removed += 1
+        self._next_number += 1
+        exposed = family.members[labels.pairs] = Exposed(kind, family, labels, self._next_number)
         return exposed
 
     def _label_set(self, series: Series[Exposed], target: TargetState) -> LabelSet:
         labels = target.label_sets.get(series.attributes)
         if labels is None:
-            labels = LabelSet(series_labels(target.labels, series.attributes))
+            labels = LabelSet(series_labels(target.labels, series.attributes, self._reserved))
             target.label_sets[series.attributes] = labels
         return labels
 
@@ -337,25 +450,34 @@ class SeriesTable:
             samples += [(line, number_sample(one, fields)) for line, one in zip(lines, values, strict=True)]
         return True
 
-    def _end(self, ended: Ended[TargetState, Exposed], now_ms: int, linger_ms: int = 0) -> None:
-        exposed = [series.state for series in ended.series if series.state is not None]
-        exposed += [target.state.info for target in ended.targets if target.state is not None]
-        for one in exposed:
-            self._end_exposed(one, now_ms, linger_ms)
+    def _end(
+        self, ended: Ended[TargetState, Exposed], now_ms: int, linger_ms: int = 0, peer: str = ""
+    ) -> None:
+        exposed = [(series.state, series.size) for series in ended.series if series.state is not None]
+        exposed += [(target.state.info, target.size) for target in ended.targets if target.state is not None]
+        for one, size in exposed:
+            self._end_exposed(one, now_ms)
+            if linger_ms:
+                self._lingering.add(peer, one, size=size, until_ms=now_ms + linger_ms)
+            else:
+                self._hide(one)
 
-    def _end_exposed(self, exposed: Exposed, now_ms: int, linger_ms: int = 0) -> None:
+    def _end_exposed(self, exposed: Exposed, now_ms: int) -> None:
         exposed.ended = True
         self._tell_end(exposed, exposed.last[0], now_ms)
-        if linger_ms:
-            self._lingering.append((now_ms + linger_ms, exposed))
-            while len(self._lingering) + self._cumulative.statistics.series > self._max_series:
-                self._hide(self._lingering.popleft()[1])
-        else:
+
+    def _bound_lingering(self) -> None:
+        """Hide series that linger while they and the living ones are more than the budget."""
+        lingering, living = self._lingering, self._cumulative.statistics
+        while (
+            lingering.count + living.series > self._max_series
+            or lingering.size + living.size > self._max_bytes
+        ) and (exposed := lingering.heaviest()) is not None:
             self._hide(exposed)
 
     def _hide_lingering(self, now_ms: int) -> None:
-        while self._lingering and self._lingering[0][0] <= now_ms:
-            self._hide(self._lingering.popleft()[1])
+        for exposed in self._lingering.over(now_ms):
+            self._hide(exposed)
 
     def _hide(self, exposed: Exposed) -> None:
         family, pairs = exposed.family, exposed.labels.pairs
@@ -363,6 +485,7 @@ class SeriesTable:
         if family is None or family.members.get(pairs) is not exposed:
             return
         del family.members[pairs]
+        family.removed += 1
         if not family.members and family is not self._targets:
             del self._families[family.name]
             for name in family.name.samples:
@@ -387,5 +510,7 @@ def _start_ms(series: Series[Exposed], time_ms: int, last_ms: int) -> int:
     """
     lasted_ns = series.time_ns - series.start_ns
     if not series.start_ns or lasted_ns <= 0:
+        return 0
+    if lasted_ns // 1_000_000 > _MAX_LASTED_MS:
         return 0
     return max(min(time_ms - lasted_ns // 1_000_000, time_ms - 1), last_ms)

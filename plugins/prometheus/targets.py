@@ -13,14 +13,19 @@ from typing import Any, Final
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from plugins.prometheus.names import label_name, label_value
+from plugins.prometheus.trust import RECEIVER_LABELS, client_label
 
-__all__ = ["Labels", "TargetLabels", "target_labels"]
+__all__ = ["MAX_LABEL_NAME", "Labels", "TargetLabels", "target_labels"]
 
 #: Names and values, sorted by name; no name twice, no empty value.
 Labels = tuple[tuple[str, str], ...]
 
 #: Characters of a value; each series repeats those of its target. What tells instances apart is shorter.
 _MAX_VALUE: Final = 1_024
+#: Attributes of a client that are labels of its ``target_info``.
+_MAX_INFO_LABELS: Final = 64
+#: Characters of a label's name.
+MAX_LABEL_NAME: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,38 +41,41 @@ class TargetLabels:
     info: Labels
 
 
-def target_labels(resource: bytes, *, names: Sequence[str], job: str) -> TargetLabels:
-    """Make a target's labels of its Resource.
+def target_labels(
+    resource: bytes, *, names: Sequence[str], job: str, reserved: frozenset[str]
+) -> TargetLabels:
+    """Make a target's labels from its Resource.
 
-    ``job`` is ``<service.namespace>/<service.name>`` or the name alone, where the client tells it, else the
-    given one. ``instance`` is the client instance id, which no two clients share.
+    ``job`` is the operator's. ``instance`` is the client instance id, which no two clients share.
 
-    A label that the receiver vouches for has the very name of its attribute. So an attribute whose key only
-    becomes a label's name never joins or replaces one whose key is that name. Long values are cut.
+    A label that the receiver vouches for has the very name of its attribute. An attribute of a client whose
+    key only becomes a reserved name gets a prefix (:func:`~plugins.prometheus.trust.client_label`), also if
+    the receiver sets no such label. Of attributes that get one name, the last by key counts. Long values are
+    cut, and so is the number of labels: a scraper that limits them would refuse the whole scrape.
 
     Args:
         resource: A ``Resource`` of ``resource.proto``.
         names: Attributes that are labels of each series.
-        job: The label ``job`` of a client that tells none.
+        job: The label ``job``.
+        reserved: From :func:`~plugins.prometheus.trust.reserved_labels`.
+
+    Raises:
+        google.protobuf.message.DecodeError: The Resource cannot be read.
 
     Source: OpenTelemetry, "Prometheus and OpenMetrics Compatibility", "Resource Attributes".
     """
     attributes = {
         one.key: label_value(one.value)[:_MAX_VALUE] for one in Resource.FromString(resource).attributes
     }
-    service = attributes.pop("service.name", "")
-    namespace = attributes.pop("service.namespace", "")
-    own = {
-        "job": f"{namespace}/{service}" if namespace and service else service or job,
-        "instance": attributes.get("client_instance_id", ""),
-    }
+    own = {"job": job, "instance": attributes.get("client_instance_id", "")}
     series = {name: attributes.pop(name, "") for name in names}
-    info: dict[str, str] = {}
+    info = {name: attributes.pop(name) for name in RECEIVER_LABELS & attributes.keys()}
     # Keys that are label names already come last, so that theirs are the values.
-    for key in sorted(attributes, key=lambda key: (label_name(key) == key, key)):
-        info[label_name(key)] = attributes[key]
-    for name in names:
-        info.pop(name, None)
+    keys = sorted(attributes, key=lambda key: (label_name(key) == key, key))
+    for key in keys[-_MAX_INFO_LABELS:]:
+        name = client_label(label_name(key), reserved)
+        if len(name) <= MAX_LABEL_NAME:
+            info[name] = attributes[key]
     return TargetLabels(series=_sorted({**series, **own}), info=_sorted({**info, **own}))
 
 

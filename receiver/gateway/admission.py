@@ -20,11 +20,12 @@ from receiver.gateway.relay import close_with_reset
 from receiver.gateway.tls import server_context
 from receiver.gateway.tls_socket import TlsSocket, wrap
 from receiver.gateway.waiting import readable
+from receiver.plugin.sources import site_of
 from receiver.principal.distinguished_name import MalformedCertificateError, subject_of
 from receiver.principal.mapping_rules import MappingRules, NoMatchingRuleError
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.connection import Connection
-from receiver.telemetry.limits import Exceeded, Limits, Scope, source_of
+from receiver.telemetry.limits import Exceeded, Limits, Scope
 from receiver.tls import tls_problem
 
 __all__ = ["Admission", "RefusalReason", "RefusedError"]
@@ -129,7 +130,7 @@ class Admission:
                 if self.tls is not None:
                     await _peek(client, 1)
                     side = tls = wrap(self.tls.current(), client, server_side=True)
-                    await handshake(tls, self._turns, source_of(connection.source_address))
+                    await handshake(tls, self._turns, site_of(connection.source_address))
                     if self._settings.security_protocol == "SSL":
                         self._identify(tls, connection)
         except BaseException as error:

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from receiver.gateway.event_loop import running_loop
+from receiver.plugin.sources import site_of
 from receiver.settings.limits import LimitsSettings
 from receiver.telemetry.connection import Connection
-from receiver.telemetry.limits import source_of
 
 __all__ = ["HeldRequests", "Holder"]
 
@@ -100,7 +100,7 @@ class HeldRequests:
         if not held_bytes:
             self.forget(holder)
             return
-        source = self._sources.setdefault(source_of(holder.connection.source_address), _Source())
+        source = self._sources.setdefault(site_of(holder.connection.source_address), _Source())
         more = held_bytes - self._bytes.get(holder, 0)
         self.total += more
         source.held_bytes += more
@@ -121,7 +121,7 @@ class HeldRequests:
         held_bytes = self._bytes.pop(holder, None)
         if held_bytes is None:
             return
-        name = source_of(holder.connection.source_address)
+        name = site_of(holder.connection.source_address)
         source = self._sources[name]
         self.total -= held_bytes
         source.held_bytes -= held_bytes

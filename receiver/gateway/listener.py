@@ -29,12 +29,13 @@ from receiver.gateway.relay import CloseReason, Relay, close_with_reset
 from receiver.gateway.upstream_watch import UpstreamWatch
 from receiver.log import RateLimitedLog
 from receiver.metrics import ReceiverMetrics
+from receiver.plugin.sources import site_of
 from receiver.session.login import LoginOutcome
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.connection import ANONYMOUS, Broker, Connection
-from receiver.telemetry.limits import Limits, source_of
+from receiver.telemetry.limits import Limits
 from receiver.tls import TlsFilesError
 
 __all__ = ["Listener", "ListenerError", "SessionFactory"]
@@ -278,7 +279,7 @@ class Listener:
             return
         session = self._make_session(connection, self._upstream)
         loop = running_loop()
-        share = loop.share_of(source_of(connection.source_address))
+        share = loop.share_of(site_of(connection.source_address))
         # One socket's receive buffer and the other's send buffer fill behind a sink that takes nothing.
         buffer_bytes = 2 * (self.settings.socket_buffer_bytes or 0)
         relay = Relay(
@@ -292,7 +293,7 @@ class Listener:
     async def _connect(self, connection: Connection) -> socket.socket:
         started = running_loop().time()
         async with asyncio.timeout(self.settings.connect_timeout_ms / 1000):
-            broker = await self._address.connect(source_of(connection.source_address))
+            broker = await self._address.connect(site_of(connection.source_address))
         self._metrics.upstream_connected(self.settings.name, running_loop().time() - started)
         return broker
 

@@ -99,8 +99,9 @@ class LimitsSettings(Settings):
         ge=1_048_576,
         description="Memory for what waits, of all connections together: telemetry requests that are not "
         "whole or wait for the broker, and bytes that a slow reader does not take, with the system's buffers "
-        "behind them. One source address may have a quarter of it. At either bound a connection is closed: "
-        "of the source that has most, the one that has been waiting for the longest.",
+        "behind them. One source address (IPv6: network of 48 bits) may have a quarter of it. At either "
+        "bound a connection is closed: of the source that has most, the one that has been waiting for the "
+        "longest.",
     )
     request_timeout_ms: int = Field(
         default=30_000,

@@ -76,6 +76,8 @@ def push(
     data: bytes | None = None,
     push_id: str | None = None,
     interval_ms: int = INTERVAL_MS,
+    principal: str = "User:alice",
+    address: str = "127.0.0.1",
 ) -> Push:
     """A push received so many seconds after BEGIN; without metrics and data it is empty."""
     if data is None:
@@ -85,9 +87,9 @@ def push(
             connection_id="c-1",
             listener="CLIENT",
             security_protocol="PLAINTEXT",
-            source_address="127.0.0.1",
+            source_address=address,
             source_port=40000,
-            principal="User:alice",
+            principal=principal,
             client_id="orders",
             client_software_name="apache-kafka-java",
             client_software_version="4.4.0",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from plugins.cumulative import Cumulative
+from plugins.cumulative.instances import INSTANCE_BYTES
 from tests.unit.plugins.cumulative.support import BEGIN, SECOND, counter, gauge, number, push
 from tests.unit.plugins.cumulative.test_cumulative import cumulative, sums
 
@@ -96,15 +97,17 @@ def test_what_does_not_identify_a_resource_may_change() -> None:
     assert b"client_source_port" in target.resource
 
 
-def test_without_room_the_instance_that_was_quiet_for_longest_goes() -> None:
+def test_without_room_an_instance_that_missed_two_intervals_goes() -> None:
     state = cumulative(max_series=2)
     state.take(beat(10, instance="a"))
     (series,) = state.take(beat(11, instance="b")).points
-    state.take(beat(12, instance="a"))
-    taken = state.take(beat(13, instance="c"))
+    state.take(beat(30, instance="a"))
+    refused = state.take(beat(30, instance="c"))
+    assert (refused.refused, refused.ended.series) == (1, [])
+    taken = state.take(beat(32, instance="c"))
     assert taken.ended.series == [series]
     assert (state.statistics.series, state.statistics.evicted_instances) == (2, 1)
-    assert sums(state.take(beat(22, instance="a"))) == [(3, 0, 22)]
+    assert sums(state.take(beat(40, instance="a"))) == [(3, 0, 40)]
 
 
 def test_what_one_instance_has_beyond_the_bound_is_refused() -> None:
@@ -116,10 +119,11 @@ def test_what_one_instance_has_beyond_the_bound_is_refused() -> None:
 
 
 def test_instances_without_series_are_bounded_too() -> None:
-    state = cumulative(max_series=3)
+    state: Cumulative[Any, Any] = Cumulative(max_series=3, max_bytes=4 * INSTANCE_BYTES)
     for n in range(50):
         state.take(push(at=10, instance=str(n), terminating=True))
-    assert len(state._instances) == 3
+    assert len(state._instances) == 4
+    assert state.statistics.size == 4 * INSTANCE_BYTES
 
 
 def test_a_clock_that_is_set_back_ends_nobody() -> None:
@@ -161,31 +165,3 @@ def test_too_long_a_resource_is_refused_with_its_points() -> None:
     taken = state.take(push(*metrics, at=10, resource={"service.name": "x" * 70_000}))
     assert (taken.refused, sums(taken)) == (2, [])
     assert state.take(push(*metrics, at=11, resource={"service.name": "x" * 1_000})).refused == 0
-
-
-def test_a_client_with_ever_new_names_takes_no_more_than_a_tenth_from_others() -> None:
-    state = cumulative(max_series=100)
-    ended = []
-    for n in range(20):
-        new = [gauge(f"new-{n}-{one}", number(1, at=n)) for one in range(200)]
-        taken = state.take(push(*new, at=n, instance="churning"))
-        ended += taken.ended.series
-        for name in range(9):
-            others = [gauge(f"g{one}", number(1, at=n)) for one in range(9)]
-            other = state.take(push(*others, at=n, instance=f"other-{name}"))
-            assert len(other.points) == 9
-            ended += other.ended.series
-    # It was there first, and had all the room for as long as nobody else needed it.
-    assert {series.name.split("-")[1] for series in ended} == {"0"}
-    assert state.statistics.evicted_instances == 1
-    assert (taken.refused, state.statistics.series) == (200, 100)
-
-
-def test_an_instance_below_its_share_takes_the_room_of_those_above_it_first() -> None:
-    state = cumulative(max_series=40)
-    state.take(push(gauge("g", number(1, at=10)), at=10, instance="quiet"))
-    large = [gauge("g", number(1, at=11, labels={"n": n})) for n in range(39)]
-    state.take(push(*large, at=11, instance="large"))
-    taken = state.take(push(gauge("g", number(1, at=12)), at=12, instance="small"))
-    assert (len(taken.points), len(taken.ended.series), state.statistics.series) == (1, 39, 2)
-    assert len(state.take(push(gauge("g", number(1, at=13)), at=13, instance="quiet")).ended.series) == 0

@@ -36,18 +36,23 @@ def table(version: str | None = None, *, bind: bool = True, **settings: Any) -> 
     ways: dict[str, Any] = {"bind": "127.0.0.1:9464"} if bind else {}
     if version is not None:
         ways["remote_write"] = {"url": URL, "version": version}
-    return SeriesTable(PrometheusConfig.model_validate({**ways, **settings}))
+    # Most tests are about other things than names, and have short ones.
+    return SeriesTable(PrometheusConfig.model_validate({**ways, "metric_prefixes": [""], **settings}))
 
 
 def push(*metrics: Any, at: float, resource: Mapping[str, str | int] = RESOURCE, **settings: Any) -> Push:
     return plain_push(*metrics, at=at, resource=resource, **settings)
 
 
+def text_of(of: SeriesTable, *, openmetrics: bool = True) -> str:
+    return b"".join(exposition(of, openmetrics=openmetrics)).decode()
+
+
 def scraped(
     of: SeriesTable, *, openmetrics: bool = True
 ) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     """What prometheus_client's own reader reads: values by sample name and labels, sorted."""
-    text = exposition(of.families(), openmetrics=openmetrics).decode()
+    text = text_of(of, openmetrics=openmetrics)
     parse = openmetrics_families if openmetrics else text_families
     found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
     for family in parse(text):

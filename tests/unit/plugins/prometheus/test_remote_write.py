@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from plugins.prometheus import PrometheusReceiver
+from plugins.prometheus import receiver as prometheus_receiver
 from receiver.host import PluginHost, load_plugins
 from receiver.plugin import (
     BatchRefusedError,
@@ -21,7 +22,7 @@ from receiver.plugin import (
     RetryableError,
 )
 from tests.unit.host.support import FAST, wait_for
-from tests.unit.plugins.cumulative.support import counter, number
+from tests.unit.plugins.cumulative.support import counter, gauge, number
 from tests.unit.plugins.destinations import Certificates, HttpDestination, Reply, http_destination
 from tests.unit.plugins.prometheus.decoding import decoded, unpacked
 from tests.unit.plugins.prometheus.support import push
@@ -34,7 +35,9 @@ def writing(
     server: HttpDestination, *, scheme: str = "http", **settings: Any
 ) -> Iterator[PrometheusReceiver]:
     url = f"{scheme}://127.0.0.1:{server.port}/api/v1/write"
-    (hosted,) = load_plugins([{"type": "prometheus", "remote_write": {"url": url, **settings}}])
+    (hosted,) = load_plugins(
+        [{"type": "prometheus", "metric_prefixes": [""], "remote_write": {"url": url, **settings}}]
+    )
     assert isinstance(hosted.plugin, PrometheusReceiver)
     hosted.plugin.start()
     try:
@@ -303,7 +306,12 @@ def test_points_that_are_left_out_are_told(server: HttpDestination) -> None:
 def test_through_the_host_nothing_counts_twice(server: HttpDestination) -> None:
     replies = iter([Reply(503), None, Reply(429)])
     server.answer = lambda body: next(replies, None) or all_written(body)
-    settings = {"type": "prometheus", "remote_write": {"url": f"http://127.0.0.1:{server.port}/w"}, **FAST}
+    settings = {
+        "type": "prometheus",
+        "metric_prefixes": [""],
+        "remote_write": {"url": f"http://127.0.0.1:{server.port}/w"},
+        **FAST,
+    }
     host = PluginHost(load_plugins([{**settings, "delivery": "memory"}]))
     host.start()
     for n in range(1, 21):
@@ -312,3 +320,32 @@ def test_through_the_host_nothing_counts_twice(server: HttpDestination) -> None:
     assert host.stop(10)
     assert [value for values in totals(server.bodies) for value in values][-1] == 100
     assert max(value for values in totals(server.bodies) for value in values) == 100
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_requests_are_bounded_whatever_the_labels(
+    server: HttpDestination, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Version 1.0 repeats labels for each sample: a push of 400 kB would be a request of 2 MB."""
+    monkeypatch.setattr(prometheus_receiver, "_MAX_REQUEST_BYTES", 100_000)
+    server.answer = lambda body: Reply(204, headers={WRITTEN: str(len(decoded(unpacked(body), version)))})
+    resource = {"client_instance_id": "i", "client_id": "x" * 1_000}
+    metrics = [gauge(f"g{n}", number(n, at=1)) for n in range(1_000)]
+    with writing(server, version=version) as one:
+        assert one.export_batch([push(*metrics, at=1, resource=resource)]) is None
+    assert max(len(unpacked(body)) for body in server.bodies) < 150_000
+    found = [labels["__name__"] for body in server.bodies for labels, *_ in decoded(unpacked(body), version)]
+    assert found == ["target_info", *(f"g{n}" for n in range(1_000))]
+
+
+def test_ends_that_wait_hold_a_part_of_the_budget(server: HttpDestination) -> None:
+    with writing(server) as one:
+        server.answer = lambda body: Reply(503)
+        one._max_end_bytes = 100_000
+        large = {"n": "x" * 3_000}
+        for n in range(5):
+            metrics = [gauge(f"g{m}", number(1, at=n, labels=large)) for m in range(20)]
+            written = one._table.take(push(*metrics, at=n, instance=f"i-{n}", terminating=True))
+            one._add_ends(written.ends)
+        assert 0 < one._end_bytes <= one._max_end_bytes
+        assert one._end_bytes == sum(map(prometheus_receiver._sample_bytes, one._ends))

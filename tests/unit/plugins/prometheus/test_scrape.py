@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import socket
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,7 +30,7 @@ OPENMETRICS = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;versi
 @contextmanager
 def serving(**settings: Any) -> Iterator[tuple[PrometheusReceiver, httpx.Client]]:
     bind = f"127.0.0.1:{free_port()}"
-    (hosted,) = load_plugins([{"type": "prometheus", "bind": bind, **settings}])
+    (hosted,) = load_plugins([{"type": "prometheus", "bind": bind, "metric_prefixes": [""], **settings}])
     plugin = hosted.plugin
     assert isinstance(plugin, Receiver)
     plugin.start()
@@ -153,3 +155,63 @@ def test_scrapes_beside_pushes_see_whole_points() -> None:
         finally:
             stopping.set()
             thread.join()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:9464", 200),
+        ("10.1.2.3:9464", 200),
+        ("[2001:db8::1]:9464", 200),
+        ("LOCALHOST", 200),
+        ("receiver.example.com:9464", 200),
+        ("attacker.example:9464", 421),
+        ("127.0.0.1.attacker.example", 421),
+        ("", 421),
+    ],
+)
+def test_a_scrape_by_another_name_is_refused(host: str, status: int) -> None:
+    """A web page whose name resolves to this address (DNS rebinding) reads nothing."""
+    with serving(allowed_hosts=["Receiver.example.com"]) as (plugin, client):
+        plugin.export_batch([push(gauge("g", number(1, at=10)), at=10)])
+        answer = client.get("/metrics", headers={"host": host})
+    assert (answer.status_code, "g{" in answer.text) == (status, status == 200)
+
+
+def test_http_1_0_reads_until_the_end() -> None:
+    with serving() as (plugin, client):
+        plugin.export_batch([push(gauge("g", number(1, at=10)), at=10)])
+        with socket.create_connection((client.base_url.host, client.base_url.port or 0)) as connection:
+            connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            answer = b""
+            while some := connection.recv(65_536):
+                answer += some
+    assert b"transfer-encoding" not in answer
+    assert answer.endswith(b"} 1.0\n")
+
+
+def test_slow_scrapers_hold_chunks_and_not_the_text() -> None:
+    """Eight scrapers that read nothing hold less than one text would."""
+    with serving(max_bytes=1 << 28, max_series=100_000) as (plugin, client):
+        for n in range(10):
+            labels = {"n": "x" * 3_000}
+            metrics = [gauge(f"g{m}", number(1, at=10, labels=labels)) for m in range(150)]
+            plugin.export_batch(
+                [push(*metrics, at=10, instance=str(n), resource={"client_instance_id": str(n)})]
+            )
+        text = len(client.get("/metrics", headers={"accept-encoding": "identity"}).content)
+        assert text > 4_500_000
+        tracemalloc.start()
+        try:
+            with contextlib.ExitStack() as scrapers:
+                for _ in range(scrape._MAX_CONNECTIONS):
+                    address = (client.base_url.host, client.base_url.port or 0)
+                    one = scrapers.enter_context(contextlib.closing(socket.socket()))
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+                    one.connect(address)
+                    one.sendall(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
+                    assert one.recv(12) == b"HTTP/1.1 200"
+                time.sleep(0.3)
+                assert tracemalloc.get_traced_memory()[1] < text // 2
+        finally:
+            tracemalloc.stop()

@@ -8,10 +8,9 @@ import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
 from plugins.cumulative import Kind
-from plugins.prometheus.exposition import exposition
 from tests.unit.plugins.cumulative.support import BEGIN, CUMULATIVE, SECOND, counter, gauge, number
 from tests.unit.plugins.cumulative.test_histograms import exponential, histogram
-from tests.unit.plugins.prometheus.support import LABELS, RESOURCE, own, push, scraped, table
+from tests.unit.plugins.prometheus.support import LABELS, RESOURCE, own, push, scraped, table, text_of
 
 NS = BEGIN // SECOND
 
@@ -146,7 +145,7 @@ def test_text_has_no_exponential_histograms() -> None:
     assert [line[0] for line, *_ in written.samples] == ["target_info", "e"]
 
 
-def test_an_own_label_with_a_targets_name_is_exported() -> None:
+def test_an_own_label_with_a_reserved_name_gets_a_prefix() -> None:
     series = table()
     labels: dict[str, str | int] = {
         "principal": "User:mallory",
@@ -157,10 +156,10 @@ def test_an_own_label_with_a_targets_name_is_exported() -> None:
     series.take(push(gauge("g", number(1, at=10, labels=labels)), at=10))
     told, _ = only(scraped(series)["g"])
     assert own(told) == {
-        "exported_principal": "User:mallory",
-        "exported_job": "y",
-        "exported_exported_job": "x",
-        "exported_client_id": "z",
+        "attribute_principal": "User:mallory",
+        "attribute_exported_job": "y",
+        "attribute_job": "x",
+        "attribute_client_id": "z",
     }
 
 
@@ -201,7 +200,6 @@ def metric(name: str, kind: Kind, value: int, at: int = 10) -> Metric:
         (("h", Kind.SUMMARY), ("h", Kind.GAUGE)),
         (("h", Kind.SUMMARY), H),
         (("x.y", Kind.GAUGE), ("x_y", Kind.GAUGE)),
-        (("x", Kind.GAUGE), ("target_info", Kind.GAUGE)),
     ],
 )
 def test_of_two_series_of_a_client_with_one_name_the_first_is_told(
@@ -254,24 +252,24 @@ def test_a_name_that_two_types_need_has_none() -> None:
     series.take(push(gauge("x", number(1, at=10)), at=10, instance="b", resource=other))
     series.take(push(counter("x", number(2, since=5, at=10)), at=10))
     # In text the two have different names.
-    text = exposition(series.families(), openmetrics=False).decode()
+    text = text_of(series, openmetrics=False)
     assert "# TYPE x gauge\n" in text
     assert "# TYPE x_total counter\n" in text
-    openmetrics = exposition(series.families(), openmetrics=True).decode()
+    openmetrics = text_of(series, openmetrics=True)
     assert "# TYPE x unknown\n" in openmetrics
     assert "# TYPE x_total unknown\n" in openmetrics
     assert "x_created" not in openmetrics
     series.take(push(at=11, instance="b", terminating=True))
     series.expire(BEGIN + 100 * SECOND)
     series.take(push(counter("x", number(2, since=5, at=111)), at=111))
-    assert "# TYPE x counter\n" in exposition(series.families(), openmetrics=True).decode()
+    assert "# TYPE x counter\n" in text_of(series, openmetrics=True)
 
 
 def test_a_label_that_tells_samples_apart_is_no_clients() -> None:
     series = table()
     labels: dict[str, str | int] = {"le": "1.0", "quantile": "0.5"}
     series.take(push(gauge("h.bucket", number(1, at=10, labels=labels)), histogram([1, 0, 0], at=10), at=10))
-    assert {"exported_le": "1.0", "exported_quantile": "0.5"} in [
+    assert {"attribute_le": "1.0", "attribute_quantile": "0.5"} in [
         own(dict(labels)) for labels in scraped(series)["h_bucket"]
     ]
 
@@ -322,11 +320,15 @@ def test_what_is_left_out_is_said() -> None:
     written = series.take(push(counter("c", number(1, since=0, at=10)), gauge("g", number(1, at=10)), at=20))
     assert written.left_out == 2
     assert "1 points left out: not after the last" in written.reason
-    assert "more than max_series" in written.reason
-    evicting = series.take(push(gauge("g", number(1, at=21)), at=21, instance="b"))
+    assert "1 points left out: invalid, too large, or no room (max_series, max_bytes)" in written.reason
+    other = series.take(push(gauge("g", number(1, at=60)), at=60, instance="b", principal="User:bob"))
+    assert other.reason == ""
+    taken = table(max_series=2)
+    taken.take(push(*(gauge(f"g{n}", number(1, at=10)) for n in range(2)), at=10))
+    evicting = taken.take(push(gauge("g", number(1, at=11)), at=11, instance="b", principal="User:bob"))
     assert (evicting.left_out, evicting.reason) == (
         0,
-        "1 client instances ended for want of room (max_series)",
+        "1 series ended for lack of room (max_series, max_bytes)",
     )
 
 

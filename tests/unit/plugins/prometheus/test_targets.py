@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from plugins.prometheus.targets import TargetLabels, target_labels
+from plugins.prometheus.trust import RECEIVER_LABELS, reserved_labels
+from receiver.telemetry.labels import OWNED_LABELS
 from tests.unit.plugins.cumulative.support import attributes
 from tests.unit.plugins.prometheus.support import LABELS, RESOURCE
 
@@ -17,7 +20,7 @@ def labels(**changes: str | int) -> TargetLabels:
 
 def of(resource: dict[str, str | int]) -> TargetLabels:
     encoded = Resource(attributes=attributes(resource)).SerializeToString()
-    return target_labels(encoded, names=NAMES, job="kafka_clients")
+    return target_labels(encoded, names=NAMES, job="kafka_clients", reserved=reserved_labels(NAMES))
 
 
 def test_some_attributes_are_labels_and_the_others_are_information() -> None:
@@ -36,11 +39,42 @@ def test_an_empty_value_is_no_label() -> None:
     assert "client_id" not in dict(labels(client_id="").series)
 
 
-def test_a_service_is_the_job() -> None:
-    assert dict(of({**RESOURCE, "service.name": "shop"}).series)["job"] == "shop"
-    both = of({**RESOURCE, "service.name": "shop", "service.namespace": "eu"})
-    assert dict(both.series)["job"] == dict(both.info)["job"] == "eu/shop"
-    assert "service_name" not in dict(both.info)
+def test_the_job_is_the_operators_whatever_the_client_says() -> None:
+    both = of({**RESOURCE, "service.name": "shop", "service.namespace": "eu", "job": "prometheus"})
+    assert dict(both.series)["job"] == dict(both.info)["job"] == "kafka_clients"
+    assert dict(both.info)["service_name"] == "shop"
+    assert dict(both.info)["attribute_job"] == "prometheus"
+
+
+def test_the_receivers_labels_are_known() -> None:
+    assert set(OWNED_LABELS) == RECEIVER_LABELS
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *(name.replace("_", mark) for name in OWNED_LABELS if "_" in name for mark in (".", "-", "__")),
+        *("group.id", "job", "instance", "le", "quantile"),
+    ],
+)
+def test_no_attribute_becomes_a_label_of_the_receiver(key: str) -> None:
+    """Also where the receiver has no such label: of a client without SASL, or dropped by a privacy rule."""
+    made = of({"client_instance_id": "i", key: "forged"})
+    (label,) = (label for label, value in (*made.series, *made.info) if value == "forged")
+    assert label.startswith("attribute_")
+
+
+@pytest.mark.parametrize("key", ["exported_job", "exported.instance", "__name__", "__address", "__tenant_id"])
+def test_prometheus_own_names_are_no_clients(key: str) -> None:
+    made = of({**RESOURCE, key: "forged"})
+    (label,) = (label for label, value in made.info if value == "forged")
+    assert not label.startswith(("__", "exported_"))
+
+
+def test_the_labels_of_a_target_are_bounded() -> None:
+    made = of({**RESOURCE, **{f"k{n}": "v" for n in range(1_000)}, "l" * 1_000: "v"})
+    assert len(made.info) < 80
+    assert max(len(name) for name, _ in made.info) <= 200
 
 
 def test_the_instance_is_the_client_instance_whatever_the_client_says() -> None:
@@ -56,9 +90,13 @@ def test_an_attribute_whose_name_becomes_a_label_does_not_replace_or_join_it() -
     assert dict(made.series) == LABELS
     assert dict(made.info)["client_source_port"] == "40000"
     assert "client_id" not in dict(made.info)
+    # Both keys get one name: the last by key counts.
+    assert dict(made.info)["attribute_client_id"] == "forged"
+    assert dict(made.info)["attribute_client_source_port"] == "1"
 
 
 def test_long_values_are_cut() -> None:
     made = of({**RESOURCE, "service.name": "s" * 5_000, "host.name": "h" * 5_000})
-    assert dict(made.series) == {**LABELS, "job": "s" * 1_024}
+    assert dict(made.series) == LABELS
+    assert dict(made.info)["service_name"] == "s" * 1_024
     assert dict(made.info)["host_name"] == "h" * 1_024

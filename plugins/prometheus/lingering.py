@@ -1,0 +1,81 @@
+"""Series that ended and wait for their last scrape, with the bytes that they hold.
+
+Owns their order and the share of each peer. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from plugins.cumulative import Heaviest
+
+__all__ = ["Lingering"]
+
+Item = TypeVar("Item")
+
+
+@dataclass(slots=True, eq=False)
+class _Peer(Generic[Item]):
+    name: str
+    weight: int = 0
+    #: Each with its bytes and the time until which it lingers, oldest first.
+    items: deque[tuple[int, int, Item]] = field(default_factory=deque)
+
+
+class Lingering(Generic[Item]):
+    """Items by peer, each with the time until which it lingers.
+
+    Attributes:
+        count: Number of items.
+        size: Their bytes.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.size = 0
+        self._peers: dict[str, _Peer[Item]] = {}
+        self._heaviest: Heaviest[_Peer[Item]] = Heaviest()
+
+    def add(self, peer: str, item: Item, *, size: int, until_ms: int) -> None:
+        """Add an item.
+
+        Args:
+            peer: Whose it is.
+            item: The item.
+            size: Its bytes.
+            until_ms: When :meth:`over` returns it, milliseconds since the epoch.
+        """
+        held = self._peers.get(peer)
+        if held is None:
+            held = self._peers[peer] = _Peer(peer)
+        held.items.append((until_ms, size, item))
+        self._changed(held, size, 1)
+
+    def heaviest(self) -> Item | None:
+        """Remove and return the oldest item of the peer that holds most; None if there is none."""
+        peer = self._heaviest.top()
+        return None if peer is None else self._pop(peer)
+
+    def over(self, now_ms: int) -> list[Item]:
+        """Remove and return the items whose time is over."""
+        found = []
+        for peer in list(self._peers.values()):
+            while peer.items and peer.items[0][0] <= now_ms:
+                found.append(self._pop(peer))
+        return found
+
+    def _pop(self, peer: _Peer[Item]) -> Item:
+        _, size, item = peer.items.popleft()
+        self._changed(peer, -size, -1)
+        if not peer.items:
+            self._heaviest.discard(peer)
+            del self._peers[peer.name]
+        return item
+
+    def _changed(self, peer: _Peer[Item], size: int, count: int) -> None:
+        peer.weight += size
+        self.size += size
+        self.count += count
+        self._heaviest.changed(peer)
