@@ -102,12 +102,12 @@ def test_the_oldest_unfinished_request_goes_where_all_together_are_too_much() ->
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("192.0.2.7", "192.0.2.7"), ("2001:db8::1", "2001:db8::2")], ids=["IPv4", "IPv6"]
+    ("one", "other"), [("192.0.2.7", "192.0.2.7"), ("2001:db8::1", "2001:db8:0:1::2")], ids=["IPv4", "IPv6"]
 )
 def test_a_source_with_more_than_its_share_loses_its_own_oldest_request(one: str, other: str) -> None:
     async def main() -> None:
         gate_ = gate(max_held_bytes=FOUR_BYTES)
-        async with relayed_from(gate_, "192.0.2.8", one, other, "2001:db8:0:1::") as wires:
+        async with relayed_from(gate_, "192.0.2.8", one, other, "2001:db8:1::") as wires:
             bystander, first, second, neighbour = wires
             await begin(bystander)
             await begin(first)
