@@ -29,6 +29,7 @@ import structlog
 from receiver.api import ApiDependencies, RestServer, ServerError, create_api
 from receiver.api.client_states import TelemetryClientStates
 from receiver.gateway.event_loop import run as run_event_loop
+from receiver.gateway.event_loop import running_loop
 from receiver.gateway.events import GatewayEvents
 from receiver.gateway.gateway import Gateway
 from receiver.gateway.held import HeldRequests
@@ -141,7 +142,7 @@ class Application:
         Raises:
             StoreError, ListenerError, ServerError: The receiver can't start; the message says why.
         """
-        self._loop = loop = asyncio.get_running_loop()
+        self._loop = loop = running_loop()
         try:
             await self._subscriptions.load()
             self._host.start()
@@ -244,6 +245,8 @@ class Application:
             draining=lambda: self._draining,
             certificates=self._certificates,
             peers=lambda: self._limits.peers,
+            held_bytes=lambda: self._held.total,
+            deferred_calls=lambda: self._loop.deferred if self._started else 0,
         )
 
     def _certificates(self) -> list[tuple[str, str, float]]:

@@ -181,6 +181,8 @@ class Sources:
         certificates: The certificates in use: the listener's name, or ``rest``; ``client`` for what its
             clients are shown or ``upstream`` for what the broker is; the end in seconds since the epoch.
         peers: How many peers the limits remember, by scope.
+        held_bytes: Memory of what waits on connections, in bytes.
+        deferred_calls: How often a connection had to wait for another turn of the event loop.
     """
 
     connections: Callable[[], Iterable[Connection]]
@@ -192,6 +194,8 @@ class Sources:
     draining: Callable[[], bool]
     certificates: Callable[[], Iterable[tuple[str, str, float]]]
     peers: Callable[[], Mapping[Scope, int]]
+    held_bytes: Callable[[], int]
+    deferred_calls: Callable[[], int]
 
 
 class PulledMetrics(Collector):
@@ -214,6 +218,12 @@ class PulledMetrics(Collector):
         yield from self._plugins()
         yield self._certificates()
         yield self._peers()
+        yield _gauge("held_bytes", "Memory of what waits on connections.", self._sources.held_bytes())
+        yield _counter(
+            "deferred_calls",
+            "Times that a connection waited for another turn because its peer's share was used up.",
+            self._sources.deferred_calls(),
+        )
         yield _gauge("ready", "1 while the receiver takes clients.", int(self._sources.ready()))
         yield _gauge("draining", "1 while the receiver is stopping.", int(self._sources.draining()))
 

@@ -38,6 +38,8 @@ class Now:
                 draining=lambda: self.draining,
                 certificates=lambda: self.certificates,
                 peers=lambda: self.peers,
+                held_bytes=lambda: 4_096,
+                deferred_calls=lambda: 17,
             )
         )
         return metrics
@@ -113,6 +115,8 @@ def test_certificates_and_peers() -> None:
         'tls_certificate_expiry_seconds{listener="SSL",side="client"} 1.8e+09',
         'tls_certificate_expiry_seconds{listener="SSL",side="upstream"} 1.9e+09',
     }
+    assert lines(metrics, "held_bytes") == {"held_bytes 4096.0"}
+    assert lines(metrics, "deferred_calls_total") == {"deferred_calls_total 17.0"}
     assert lines(metrics, "limit_peers") == {
         'limit_peers{scope="principal"} 2.0',
         'limit_peers{scope="source_address"} 3.0',
