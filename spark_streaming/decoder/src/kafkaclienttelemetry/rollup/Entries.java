@@ -107,7 +107,7 @@ public final class Entries extends RollUp {
     @Override
     void cumulative(double value) {
         if (entry.cumulative == null) {
-            entry.cumulative = new Packed(7);
+            entry.cumulative = new Packed(8);
         }
         SipHash series = seriesHash();
         SipHash identity = identityHash();
@@ -117,6 +117,7 @@ public final class Entries extends RollUp {
                 series.low,
                 identity.high,
                 identity.low,
+                legacyIdentity(),
                 point.startNs,
                 entry.timeNs,
                 Double.doubleToRawLongBits(value));

@@ -58,6 +58,7 @@ abstract class RollUp extends PushWalk {
     boolean isBreakdown;
     private long attributesHigh;
     private long attributesLow;
+    private long legacyAttributes;
 
     RollUp(byte[] otlp, UTF8String fallbackInstance, long receivedAtNs, Plan plan, IdKey key) {
         super(otlp);
@@ -160,6 +161,7 @@ abstract class RollUp extends PushWalk {
         isBreakdown = false;
         attributesHigh = 0;
         attributesLow = 0;
+        legacyAttributes = 0;
     }
 
     @Override
@@ -183,6 +185,7 @@ abstract class RollUp extends PushWalk {
                     .finish();
             attributesHigh += ofAttribute.high;
             attributesLow += ofAttribute.low;
+            legacyAttributes += LegacyIdentity.ofAttribute(attribute.key(), attribute.text());
         }
     }
 
@@ -234,6 +237,11 @@ abstract class RollUp extends PushWalk {
                 .word(attributesHigh)
                 .word(attributesLow)
                 .finish();
+    }
+
+    /** The same as an older version stored it. */
+    final long legacyIdentity() {
+        return LegacyIdentity.of(name, legacyAttributes);
     }
 
     private Entry entry(long pointNs) throws MalformedException {
