@@ -204,9 +204,9 @@ class Batches:
         of_histograms, buckets = _NO_HISTOGRAMS, _NO_BUCKETS
         if histograms:
             of_histograms, buckets = self._histograms(pushes, histograms)
-        entries, of_histograms, buckets = HashedBatch(_keyed(batch, entries), of_histograms, buckets).with_ids(
-            lambda high, low: self._series_ids(batch, pushes, high, low)
-        )
+        entries, of_histograms, buckets = HashedBatch(
+            _keyed(batch, entries), of_histograms, buckets
+        ).with_ids(lambda high, low: self._series_ids(batch, pushes, high, low))
         entries = _of_schema(entries, ENTRY_ROWS)
         clients = batch.clients(entries["client_key"].unique().to_pylist())
         stored = batch.contributions(pairs_of(entries, clients))

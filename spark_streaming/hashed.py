@@ -104,7 +104,9 @@ class HashedBatch:
             blobs = pa.array(points.with_ids(of_series, of_fleets), pa.binary())
             entries = entries.set_column(entries.schema.get_field_index(name), entries.field(name), blobs)
         histograms, buckets = (
-            table.append_column("series_id", pa.array(of_series)).append_column("fleet_id", pa.array(of_fleets))
+            table.append_column("series_id", pa.array(of_series)).append_column(
+                "fleet_id", pa.array(of_fleets)
+            )
             for table, (of_series, of_fleets) in zip(tables, parts[len(packed) :], strict=True)
         )
         return entries, histograms, buckets

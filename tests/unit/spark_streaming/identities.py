@@ -5,6 +5,7 @@ Source: the reference implementation of SipHash (Aumasson and Bernstein), with `
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
@@ -109,7 +110,8 @@ def fields_of(data: bytes, kinds: Sequence[type]) -> tuple[int, list[Field]]:
     return domain, fields
 
 
-def hash_of(domain: int, fields: Iterable[Field], key: IdKey = KEY) -> tuple[int, int]:
+@functools.lru_cache(100_000)
+def hash_of(domain: int, fields: tuple[Field, ...], key: IdKey = KEY) -> tuple[int, int]:
     """Both halves of a hash, as signed numbers."""
     high, low = struct.unpack("<qq", siphash_128(key.secret, encoded(domain, fields)))
     return high, low
@@ -126,14 +128,14 @@ def series_hash(
         attributes: Topic, node id, node role.
         breakdown: Whether its points count once more elsewhere.
     """
-    return hash_of(SERIES, [*labels, metric, *attributes, int(breakdown)])
+    return hash_of(SERIES, (*labels, metric, *attributes, int(breakdown)))
 
 
 def identity_hash(metric: str, attributes: Iterable[tuple[str, str | None]]) -> tuple[int, int]:
     """The hash of a cumulative sum of a client: of its metric and all attributes, in any order."""
     halves = [hash_of(ATTRIBUTE, attribute) for attribute in attributes]
     sums = [sum(half) & _MASK for half in zip(*halves, strict=True)] if halves else [0, 0]
-    return hash_of(CUMULATIVE, [metric, *sums])
+    return hash_of(CUMULATIVE, (metric, *sums))
 
 
 def storable(text: str | None, key: IdKey = KEY) -> str | None:

@@ -125,8 +125,7 @@ def check_rolled_up(row: Mapping[str, Any], expected: RolledUp, known: Series) -
         assert entry["pushes"] == other.first
         for name in ("gauges", "added"):
             numbers = [
-                (known.of(high, low), value, flags)
-                for high, low, value, flags in unpack(entry[name], "qqd")
+                (known.of(high, low), value, flags) for high, low, value, flags in unpack(entry[name], "qqd")
             ]
             assert numbers == getattr(other, name), name
         cumulative = [
@@ -355,7 +354,10 @@ def test_no_payload_at_all_is_an_error_and_no_rows(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("wrong", "problem"),
     [
-        ("otlp_histograms(X'', 'i', 1L, '{}', 'of the tests')", "the plan is not one that .* version is not 1"),
+        (
+            "otlp_histograms(X'', 'i', 1L, '{}', 'of the tests')",
+            "the plan is not one that .* version is not 1",
+        ),
         ("otlp_histograms(X'', 'i', 1L, '{', 'of the tests')", "the plan is not one that"),
         ("otlp_histograms(X'', 'i', 1L, CAST(NULL AS STRING), 'of the tests')", "the plan is not one that"),
         ("otlp_histograms(X'', 'i', 1L, '{}', 'another')", "no key of ids is registered under another"),
