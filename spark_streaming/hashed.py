@@ -1,7 +1,7 @@
 """Owns the way from the hashes of a batch's series, of 128 bits, to ids that sums are made by.
 
-The decoder hashes the dimensions of each point's series by the database's key. The database says which ids the
-hashes have. It must not know where ids are kept.
+The decoder hashes the dimensions of each point's series by the database's key. The database assigns ids to
+the hashes. This module must not know where ids are kept.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ BUCKET_ROWS: Final = pa.schema(
     ]
 )
 
-#: The dimensions of series, one row for each: ``series_high`` and ``series_low`` are the 128 bits of its hash.
+#: The dimensions of series, by hash. ``series_high`` and ``series_low`` are the 128 bits of its hash.
 SERIES_ROWS: Final = pa.schema(
     [
         pa.field("series_high", pa.int64(), nullable=False),

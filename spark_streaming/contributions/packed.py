@@ -1,8 +1,8 @@
 """Owns the binary layouts: the decoder's columns of points, and what the store keeps for ``contributions``.
 
-All little-endian. The decoder's are columns, one after another (series_high int64[k], series_low int64[k] ...),
-whose first two, the hash of the series, are replaced by the database's ids of the series and its fleet series.
-What is stored begins with a version, so that another version's bytes are refused instead of misread.
+All little-endian. The decoder's are columns, one after another (series_high int64[k], series_low int64[k]
+...). The first two are the hash of the series; the database's ids of the series and its fleet series replace
+them. What is stored begins with a version, so that another version's bytes are refused instead of misread.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class PackedPoints:
                 self._parts.append((alike, matrix, matrix.shape[1] // _point_size(names)))
 
     def hashes(self) -> tuple[Integers, Integers]:
-        """Gives the first and second halves of the series' hashes, in the order that :meth:`with_ids` takes."""
+        """Gives the first and second halves of the hashes, in the order that :meth:`with_ids` takes."""
         return self._column(0), self._column(1)
 
     def with_ids(self, series: Integers, fleet: Integers) -> list[bytes]:

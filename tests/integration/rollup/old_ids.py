@@ -1,7 +1,7 @@
 """The ids that older versions made of labels, and a database brought back to what those had stored.
 
-The ids were XXH64 of 64 bits by a public seed. For texts of 8 bytes the function can be run backwards, so that
-whoever knows two series' labels can compute a topic that makes one the other.
+The ids were XXH64 of 64 bits by a public seed. For texts of 8 bytes the function can be run backwards: who
+knows two series' labels can compute a topic that makes one the other.
 """
 
 from __future__ import annotations
@@ -14,8 +14,14 @@ from typing import Any
 import numpy as np
 import psycopg
 
-from spark_streaming.contributions.packed import COMBINED_ROW, COUNT_ROW, CUMULATIVE_ROW, contents_of, pack
-from spark_streaming.contributions.packed import cumulative_of
+from spark_streaming.contributions.packed import (
+    COMBINED_ROW,
+    COUNT_ROW,
+    CUMULATIVE_ROW,
+    contents_of,
+    cumulative_of,
+    pack,
+)
 
 __all__ = ["client_key", "downgrade", "fleet_id", "forged_instance", "forged_topic", "series_id"]
 
@@ -183,7 +189,7 @@ def downgrade(connection: psycopg.Connection[Any]) -> None:
         key: client_key(instance)
         for instance, key in connection.execute("SELECT client_instance_id, client_key FROM client_state")
     }
-    for table, column, packed in (("contribution", "packed", 1), ("client_state", "counts", 1)):
+    for table, column in (("contribution", "packed"), ("client_state", "counts")):
         for ctid, blob in connection.execute(
             f"SELECT ctid, {column} FROM {table} WHERE {column} IS NOT NULL".encode()
         ).fetchall():

@@ -12,8 +12,10 @@ import psycopg
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, MetricsData
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 from structlog.testing import capture_logs
 
+from spark_streaming.catalogue import plan
 from tests.integration.rollup.conftest import Query, Roll
 from tests.integration.rollup.old_ids import (
     OLD_SUM,
@@ -229,14 +231,14 @@ def test_the_key_is_in_no_log_no_plan_and_no_page(
     with capture_logs() as log:
         roll()
     ((key_id, secret),) = query("SELECT key_id::text, secret FROM id_key")
-    explained = spark._jvm.PythonSQLUtils  # noqa: SLF001 -- only to know that the JVM is there
-    assert explained is not None
-    frame = spark.sql(
-        f"SELECT otlp_entries(X'', 'i', 1L, '{{\"version\":1,\"max_ahead_ns\":1,\"max_behind_ns\":1,\"min_minute\":null}}', '{key_id}') FROM range(1)"
+    text = plan(max_behind_s=3600, max_ahead_s=300)
+    frame = spark.range(1).select(
+        f.call_function("otlp_entries", f.lit(b""), f.lit("i"), f.lit(1), f.lit(text), f.lit(key_id))
     )
-    plan = frame._jdf.queryExecution().toString()  # noqa: SLF001 -- as explain() prints it
-    assert f"IdKey({key_id})" in plan
-    said = [str(log), plan, *capfd.readouterr()]
+    # As explain() prints it, and Spark's pages and event logs show it.
+    shown = frame._jdf.queryExecution().toString()
+    assert f"IdKey({key_id})" in shown
+    said = [str(log), shown, *capfd.readouterr()]
     words = [
         int.from_bytes(secret[at : at + 8], order, signed=signed)
         for at in (0, 8)

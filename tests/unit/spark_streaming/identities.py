@@ -6,6 +6,7 @@ Source: the reference implementation of SipHash (Aumasson and Bernstein), with `
 from __future__ import annotations
 
 import functools
+import operator
 import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,47 +38,53 @@ _MARK: Final = re.compile("…[0-9a-f]{32}\\Z")
 Field = str | int | None
 
 
-def _rotated(word: int, by: int) -> int:
-    return (word << by | word >> (64 - by)) & _MASK
+State = tuple[int, int, int, int]
 
 
-def _rounds(state: list[int], count: int) -> None:
+def _absorbed(state: State, word: int, rounds: int) -> State:
     v0, v1, v2, v3 = state
-    for _ in range(count):
+    v3 ^= word
+    for _ in range(rounds):
         v0 = (v0 + v1) & _MASK
-        v1 = _rotated(v1, 13) ^ v0
-        v0 = _rotated(v0, 32)
+        v1 = ((v1 << 13 | v1 >> 51) & _MASK) ^ v0
+        v0 = (v0 << 32 | v0 >> 32) & _MASK
         v2 = (v2 + v3) & _MASK
-        v3 = _rotated(v3, 16) ^ v2
+        v3 = ((v3 << 16 | v3 >> 48) & _MASK) ^ v2
         v0 = (v0 + v3) & _MASK
-        v3 = _rotated(v3, 21) ^ v0
+        v3 = ((v3 << 21 | v3 >> 43) & _MASK) ^ v0
         v2 = (v2 + v1) & _MASK
-        v1 = _rotated(v1, 17) ^ v2
-        v2 = _rotated(v2, 32)
-    state[:] = v0, v1, v2, v3
+        v1 = ((v1 << 17 | v1 >> 47) & _MASK) ^ v2
+        v2 = (v2 << 32 | v2 >> 32) & _MASK
+    return v0 ^ word, v1, v2, v3
 
 
-def siphash_128(key: bytes, data: bytes) -> bytes:
-    """The 16 bytes of SipHash-2-4-128 of any bytes."""
-    first, second = struct.unpack("<QQ", key)
-    state = [
-        first ^ 0x736F6D6570736575,
-        second ^ 0x646F72616E646F6D ^ 0xEE,
-        first ^ 0x6C7967656E657261,
-        second ^ 0x7465646279746573,
-    ]
+@functools.lru_cache(100_000)
+def _begun(key: bytes, words: bytes) -> State:
+    """The state after whole words."""
+    k0, k1 = struct.unpack("<QQ", key)
+    state: State = (
+        k0 ^ 0x736F6D6570736575,
+        k1 ^ 0x646F72616E646F6D ^ 0xEE,
+        k0 ^ 0x6C7967656E657261,
+        k1 ^ 0x7465646279746573,
+    )
+    for (word,) in struct.iter_unpack("<Q", words):
+        state = _absorbed(state, word, 2)
+    return state
+
+
+def siphash_128(key: bytes, data: bytes, shared: int = 0) -> bytes:
+    """The 16 bytes of SipHash-2-4-128 of any bytes; many data share so many bytes, of whole words."""
+    state = _begun(key, data[:shared])
     whole = len(data) // 8 * 8
     last = data[whole:].ljust(7, b"\0") + bytes((len(data) & 0xFF,))
-    for (word,) in struct.iter_unpack("<Q", data[:whole] + last):
-        state[3] ^= word
-        _rounds(state, 2)
-        state[0] ^= word
-    state[2] ^= 0xEE
-    _rounds(state, 4)
-    high = state[0] ^ state[1] ^ state[2] ^ state[3]
-    state[1] ^= 0xDD
-    _rounds(state, 4)
-    return struct.pack("<QQ", high, state[0] ^ state[1] ^ state[2] ^ state[3])
+    for (word,) in struct.iter_unpack("<Q", data[shared:whole] + last):
+        state = _absorbed(state, word, 2)
+    v0, v1, v2, v3 = state
+    first = _absorbed((v0, v1, v2 ^ 0xEE, v3), 0, 4)
+    v0, v1, v2, v3 = first
+    second = _absorbed((v0, v1 ^ 0xDD, v2, v3), 0, 4)
+    return struct.pack("<QQ", *(functools.reduce(operator.xor, half) for half in (first, second)))
 
 
 def encoded(domain: int, fields: Iterable[Field]) -> bytes:
@@ -128,7 +135,10 @@ def series_hash(
         attributes: Topic, node id, node role.
         breakdown: Whether its points count once more elsewhere.
     """
-    return hash_of(SERIES, (*labels, metric, *attributes, int(breakdown)))
+    of_labels = encoded(SERIES, labels)
+    data = of_labels + encoded(SERIES, (metric, *attributes, int(breakdown)))[8:]
+    high, low = struct.unpack("<qq", siphash_128(KEY.secret, data, len(of_labels)))
+    return high, low
 
 
 def identity_hash(metric: str, attributes: Iterable[tuple[str, str | None]]) -> tuple[int, int]:

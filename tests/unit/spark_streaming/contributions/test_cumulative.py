@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from spark_streaming.contributions import PackedError
 from spark_streaming.contributions.cumulative import MAX_IDENTITIES
-from spark_streaming.contributions.packed import CUMULATIVE_ROW
-from tests.unit.spark_streaming.contributions.support import MINUTE_NS, Entry, Grown, Store
+from spark_streaming.contributions.packed import CUMULATIVE_ROW, cumulative_of
+from tests.unit.spark_streaming.contributions.support import HIGH, LEGACY, MINUTE_NS, Entry, Grown, Store
 
 START = 100 * MINUTE_NS
 LONG_AGO = MINUTE_NS
