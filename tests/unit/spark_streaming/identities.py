@@ -148,6 +148,7 @@ def identity_hash(metric: str, attributes: Iterable[tuple[str, str | None]]) -> 
     return hash_of(CUMULATIVE, (metric, *sums))
 
 
+@functools.lru_cache(10_000)
 def storable(text: str | None, key: IdKey = KEY) -> str | None:
     """The text as the store keeps it: what it can't keep, and what looks like it, ends with its hash."""
     if text is None:

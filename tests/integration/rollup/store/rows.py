@@ -37,7 +37,7 @@ def buckets(*values: Sequence[Any]) -> pa.Table:
 
 
 def series(*values: tuple[int, str, bool], rule: int = 0, **labels: str | None) -> pa.Table:
-    """``SERIES_ROWS`` of both halves of their hashes (one number), metrics, and whether they are breakdowns."""
+    """``SERIES_ROWS`` of numbers (both halves of a hash), metrics, and whether they are breakdowns."""
     return pa.Table.from_pylist(
         [
             {
