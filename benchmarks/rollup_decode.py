@@ -6,6 +6,7 @@ Owns the passes over a spool that throw their result away. Prints JSON: CPU seco
 from __future__ import annotations
 
 import json
+import secrets
 import sys
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,8 @@ from pyspark.sql import functions as f
 
 from spark_streaming import sources
 from spark_streaming.catalogue import plan
+from spark_streaming.hashed import register_key
+from spark_streaming.postgres import IdKey
 from spark_streaming.session import end, spark_session
 from spark_streaming.settings import RollupSettings, SpoolFilesSettings
 from tests.testbed.cpu import cpu_seconds
@@ -31,7 +34,15 @@ def main() -> None:
     spark = spark_session(settings)
     pushes = sources.read(spark, settings)
     text = f.lit(plan(max_behind_s=settings.max_behind_s, max_ahead_s=settings.max_ahead_s))
-    arguments = (f.col("otlp"), f.col("client_instance_id"), f.col("received_at_ns"), text)
+    key = IdKey(key_id="benchmark", secret=secrets.token_bytes(16))
+    register_key(spark, key)
+    arguments = (
+        f.col("otlp"),
+        f.col("client_instance_id"),
+        f.col("received_at_ns"),
+        text,
+        f.lit(key.key_id),
+    )
     passes = {
         "read": pushes.select("client_instance_id", "received_at_ns", "otlp"),
         "otlp_entries": pushes.select(f.call_function("otlp_entries", *arguments)),

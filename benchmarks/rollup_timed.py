@@ -31,9 +31,10 @@ BESIDE: Final = ", beside"
 #: What a batch does in the database.
 _STORE: Final = (
     "known",
+    "client_keys",
     "clients",
     "contributions",
-    "unknown_series",
+    "find_series",
     "add_series",
     "merge",
     "merge_buckets",

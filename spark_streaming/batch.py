@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
@@ -20,8 +21,9 @@ from pyspark.sql import functions as f
 
 from spark_streaming.catalogue import plan
 from spark_streaming.contributions import in_parts, pairs_of, settle
+from spark_streaming.hashed import HashedBatch, register_key
 from spark_streaming.lake import Lake
-from spark_streaming.postgres import DEAD_LETTER_ROWS, Batch, BatchStatistics, Store
+from spark_streaming.postgres import DEAD_LETTER_ROWS, Batch, BatchStatistics, IdKey, Store
 from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, ROLLUP_ROWS, SERIES_ROWS
 from spark_streaming.settings import RollupSettings
 
@@ -40,6 +42,12 @@ _POINTS_AT_ONCE: Final = 400_000
 #: So many are picked out of all series of a batch; with more, a list of them costs more than it saves.
 _FEW_SERIES: Final = 1000
 
+_HASH: Final = [pa.field("series_high", pa.int64()), pa.field("series_low", pa.int64())]
+_NO_HISTOGRAMS: Final = pa.schema([*ROLLUP_ROWS, *_HASH]).empty_table().drop(["series_id", "fleet_id"])
+_NO_BUCKETS: Final = pa.schema([*BUCKET_ROWS, *_HASH]).empty_table().drop(["series_id"])
+
+Integers = npt.NDArray[np.int64]
+
 _log = structlog.get_logger()
 
 
@@ -56,6 +64,7 @@ class Batches:
         settings: The source and the bounds of times.
         closed_at: Tells, by the newest time of receipt of a batch in nanoseconds, up to which minute clients
             that pushed nothing are carried on.
+        id_key: The key of the store's hashes.
         min_minute: Leave out what is older, for a rebuild.
     """
 
@@ -66,6 +75,7 @@ class Batches:
         settings: RollupSettings,
         *,
         closed_at: Callable[[int], int],
+        id_key: IdKey,
         min_minute: int | None = None,
     ) -> None:
         self._spark = spark
@@ -77,7 +87,12 @@ class Batches:
         text = plan(
             min_minute=min_minute, max_behind_s=settings.max_behind_s, max_ahead_s=settings.max_ahead_s
         )
-        self._arguments = (f.col("otlp"), f.col("client_instance_id"), f.col("received_at_ns"), f.lit(text))
+        register_key(spark, id_key)
+        self._arguments = (
+            *map(f.col, ("otlp", "client_instance_id", "received_at_ns")),
+            f.lit(text),
+            f.lit(id_key.key_id),
+        )
 
     def roll_up(
         self, pushes: DataFrame, query_id: str, batch_id: int, *, damaged: Mapping[str, str] | None = None
@@ -132,7 +147,7 @@ class Batches:
         newest = pc.max(read["received_at_ns"]).as_py()
         if self._min_minute is not None:
             read = read.filter(pc.greater_equal(read["minute"], self._min_minute))
-        entries = _of_schema(read.filter(pc.is_valid(read["client_instance_id"])), ENTRY_ROWS)
+        entries = read.filter(pc.is_valid(read["client_instance_id"]))
         rows = ROLLUP_ROWS.empty_table()
         if entries.num_rows:
             rows = self._merged(batch, pushes, entries, newest=newest, histograms=_total(read["histograms"]))
@@ -157,28 +172,24 @@ class Batches:
         of_push = ["push_id", "received_at_ns", "terminating", "push_interval_ms", "position"]
         read = pushes.select(
             *of_push,
-            f.col("client_instance_id").alias("fallback"),
             f.col("otlp").isNull().alias("empty"),
             said.alias("said"),
         ).select(
             *of_push,
-            "fallback",
+            f.col("said.fallback").alias("fallback"),
             f.when(f.col("empty"), "the record has no value").otherwise(f.col("said.error")).alias("reason"),
             f.explode_outer("said.entries").alias("entry"),
         )
         # A push without any entry is one all the same, of the instance that the source names.
-        instance = f.coalesce(
-            f.col("entry.client_instance_id"), f.when(f.col("reason").isNull(), f.col("fallback"))
-        )
+        instance = f.coalesce("entry.client_instance_id", "fallback")
         instead: dict[str, Column] = {
             "time_ns": f.coalesce("entry.time_ns", "received_at_ns"),
             "minute": f.coalesce("entry.minute", f.floor(f.col("received_at_ns") / _MINUTE_NS)),
-            "client_key": f.coalesce("entry.client_key", f.xxhash64("fallback")),
             "client_instance_id": instance,
             "pushes": f.coalesce("entry.pushes", f.lit(1)),
             "points": f.coalesce("entry.points", f.lit(0)),
         }
-        names = [name for name in ENTRY_ROWS.names if name not in of_push]
+        names = [name for name in ENTRY_ROWS.names if name not in (*of_push, "client_key")]
         return read.select(
             *of_push,
             "reason",
@@ -190,6 +201,13 @@ class Batches:
         self, batch: Batch, pushes: DataFrame, entries: pa.Table, *, newest: int, histograms: int
     ) -> pa.Table:
         """Settles the entries and merges what they come to; gives that."""
+        of_histograms, buckets = _NO_HISTOGRAMS, _NO_BUCKETS
+        if histograms:
+            of_histograms, buckets = self._histograms(pushes, histograms)
+        entries, of_histograms, buckets = HashedBatch(
+            _keyed(batch, entries), of_histograms, buckets
+        ).with_ids(lambda high, low: self._series_ids(batch, pushes, high, low))
+        entries = _of_schema(entries, ENTRY_ROWS)
         clients = batch.clients(entries["client_key"].unique().to_pylist())
         stored = batch.contributions(pairs_of(entries, clients))
         closed = self._closed_at(newest)
@@ -206,24 +224,20 @@ class Batches:
                 states += settlement.clients
                 written.append(writer.submit(batch.put_contributions, settlement.contributions))
             written.append(writer.submit(batch.put_clients, states, entries))
-            buckets = BUCKET_ROWS.empty_table()
-            if histograms:
-                of_histograms, buckets = self._histograms(pushes, histograms)
-                parts.append(of_histograms)
+            parts.append(_of_schema(of_histograms, ROLLUP_ROWS))
             rows = pa.concat_tables(parts)
             sums = batch.sums(rows)
         for one in written:
             one.result()
-        self._learn_series(batch, pushes, rows)
         batch.merge(sums)
-        batch.merge_buckets(buckets)
+        batch.merge_buckets(_of_schema(buckets, BUCKET_ROWS))
         return rows
 
     def _histograms(self, pushes: DataFrame, expected: int) -> tuple[pa.Table, pa.Table]:
-        """Gives what there is of histograms, and their buckets."""
+        """Gives what there is of histograms, and their buckets, with hashes for ids."""
         histograms = pushes.select(f.inline(f.call_function("otlp_histograms", *self._arguments)))
         rows = (
-            histograms.groupBy("minute", "series_id", "fleet_id", "breakdown")
+            histograms.groupBy("minute", "series_high", "series_low", "breakdown")
             .agg(
                 f.sum("points").alias("points"),
                 f.sum("sum").alias("sum"),
@@ -235,23 +249,28 @@ class Batches:
             .toArrow()
         )
         buckets = (
-            histograms.select("minute", "series_id", f.inline("buckets"))
-            .groupBy("minute", "series_id", "lower", "upper")
+            histograms.select("minute", "series_high", "series_low", f.inline("buckets"))
+            .groupBy("minute", "series_high", "series_low", "lower", "upper")
             .agg(f.sum("count").alias("count"))
         )
         _require(_total(rows["histograms"]), expected, "histograms")
-        return _of_schema(rows, ROLLUP_ROWS), _of_schema(buckets.toArrow(), BUCKET_ROWS)
+        return rows, buckets.toArrow()
 
-    def _learn_series(self, batch: Batch, pushes: DataFrame, rows: pa.Table) -> None:
-        unknown = batch.unknown_series(rows["series_id"].unique())
-        if not unknown:
-            return
-        series = pushes.select(f.inline(f.call_function("otlp_series", *self._arguments)))
-        if len(unknown) <= _FEW_SERIES:
-            series = series.where(f.col("series_id").isin(unknown))
-        found = _of_schema(series.dropDuplicates(["series_id"]).toArrow(), SERIES_ROWS)
-        _require(len(unknown.intersection(found["series_id"].to_pylist())), len(unknown), "new series")
-        batch.add_series(found)
+    def _series_ids(
+        self, batch: Batch, pushes: DataFrame, high: Integers, low: Integers
+    ) -> tuple[Integers, Integers]:
+        """Gives the ids of series by their hashes, and adds those that are new."""
+        found = batch.find_series(high, low)
+        unknown = np.flatnonzero(~found.known)
+        if len(unknown):
+            series = pushes.select(f.inline(f.call_function("otlp_series", *self._arguments)))
+            if len(unknown) <= _FEW_SERIES:
+                series = series.where(f.col("series_high").isin(high[unknown].tolist()))
+            added = series.dropDuplicates(["series_high", "series_low"]).toArrow()
+            batch.add_series(_of_schema(added, SERIES_ROWS))
+            found = batch.find_series(high, low)
+            _require(int(found.known.sum()), len(high), "series")
+        return found.series, found.fleet
 
     def _dead_letters(self, pushes: DataFrame, dead: pa.Table) -> pa.Table:
         wanted = dead.select(["position", "reason"]).append_column(
@@ -271,6 +290,15 @@ class Batches:
         )
         _require(found.num_rows, dead.num_rows, "payloads that can't be read")
         return _of_schema(found, DEAD_LETTER_ROWS)
+
+
+def _keyed(batch: Batch, entries: pa.Table) -> pa.Table:
+    """Adds the clients' keys to entries."""
+    instances = entries["client_instance_id"].combine_chunks().dictionary_encode()
+    texts = instances.dictionary.to_pylist()
+    keys = batch.client_keys(texts)
+    of_entries = pa.array([keys[text] for text in texts], pa.int64()).take(instances.indices)
+    return entries.append_column("client_key", of_entries)
 
 
 def _repeats(read: pa.Table, batch: Batch) -> tuple[int, pa.Array]:

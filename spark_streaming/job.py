@@ -115,9 +115,6 @@ class Job:
         self._run(checkpoint or self._settings.checkpoint_path, min_minute)
 
     def _run(self, checkpoint: str, min_minute: int | None = None) -> None:
-        batches = Batches(
-            self._spark, self._store, self._settings, closed_at=self._closed_with, min_minute=min_minute
-        )
         since = None if min_minute is None else int(read_again_since(min_minute).timestamp()) * _SECOND_NS
         pause, tries, committed, migrated = _FIRST_PAUSE_S, 0, 0, False
         while not self._stop.is_set():
@@ -126,6 +123,14 @@ class Job:
                     for name in self._store.migrate():
                         _log.info("migrated", migration=name)
                     migrated = True
+                batches = Batches(
+                    self._spark,
+                    self._store,
+                    self._settings,
+                    closed_at=self._closed_with,
+                    id_key=self._store.id_key(),
+                    min_minute=min_minute,
+                )
                 self._watch(self._begin(batches, checkpoint, since))
                 if self._once and not self._stop.is_set():
                     self._tick()

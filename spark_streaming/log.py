@@ -20,6 +20,8 @@ def configure(level: str, form: Literal["console", "json"]) -> None:
     """
     # It writes the traceback of a batch that fails, which the job tells in one line.
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
+    # At debug it writes every call into the JVM with its arguments, and one of them is the key of ids.
+    logging.getLogger("py4j.java_gateway").setLevel(logging.INFO)
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if form == "json"

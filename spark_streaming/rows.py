@@ -42,11 +42,11 @@ BUCKET_ROWS: Final = pa.schema(
     ]
 )
 
-#: What a series is: one row for each ``series_id``.
+#: The dimensions of series, by hash. ``series_high`` and ``series_low`` are the 128 bits of its hash.
 SERIES_ROWS: Final = pa.schema(
     [
-        pa.field("series_id", pa.int64(), nullable=False),
-        pa.field("fleet_id", pa.int64(), nullable=False),
+        pa.field("series_high", pa.int64(), nullable=False),
+        pa.field("series_low", pa.int64(), nullable=False),
         pa.field("metric", pa.string(), nullable=False),
         *(
             pa.field(name, pa.string())

@@ -9,7 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_streaming.contributions.corrections import Corrections
-from spark_streaming.contributions.packed import CUMULATIVE_ROW, columns_of, cumulative_of, pack_cumulative
+from spark_streaming.contributions.packed import (
+    CUMULATIVE,
+    CUMULATIVE_ROW,
+    LEGACY,
+    columns_of,
+    cumulative_of,
+    pack_cumulative,
+)
 from spark_streaming.contributions.values import ClientState
 
 __all__ = ["MAX_IDENTITIES", "settle_cumulative"]
@@ -57,7 +64,7 @@ def settle_cumulative(
     Raises:
         PackedError: Bytes of another version.
     """
-    points = columns_of(packed, ("series", "fleet", "identity", "start_ns", "time_ns"))
+    points = columns_of(packed, CUMULATIVE)
     new = len(points.entry)
     if not new:
         return {}
@@ -69,20 +76,24 @@ def settle_cumulative(
     def both(name: str, column: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
         return np.concatenate((known[name], column))
 
-    owner = np.concatenate((known_of, np.searchsorted(keys, client[points.entry])))
-    identity, start, time = (both(x, points.integers[x]) for x in ("identity", "start_ns", "time_ns"))
+    owner_of_point = np.searchsorted(keys, client[points.entry])
+    known = _renamed(known, known_of, points.integers, owner_of_point)
+    owner = np.concatenate((known_of, owner_of_point))
+    high, low, start, time = (
+        both(x, points.integers[x]) for x in ("identity_high", "identity_low", "start_ns", "time_ns")
+    )
     value = both("value", points.value)
     point = np.concatenate((np.full(len(known), -1), np.arange(new)))
 
     # The known one goes first: what isn't newer than it is late.
-    order = np.lexsort((time, point >= 0, identity, owner))
-    begins = _changes(owner[order], identity[order])
+    order = np.lexsort((time, point >= 0, low, high, owner))
+    begins = _changes(owner[order], high[order], low[order])
     floor = np.where(point[order] < 0, time[order], np.iinfo(np.int64).min)[begins][np.cumsum(begins) - 1]
     in_time = (point[order] < 0) | (time[order] > floor)
     in_time[1:] &= begins[1:] | (time[order][1:] != time[order][:-1]) | (point[order][:-1] < 0)
     order = order[in_time]
 
-    begins = _changes(owner[order], identity[order])
+    begins = _changes(owner[order], high[order], low[order])
     before, at = order[:-1], order[1:]
     growth = np.zeros(len(order))
     reset = (start[at] > start[before]) | (value[at] < value[before])
@@ -104,7 +115,29 @@ def settle_cumulative(
         points=np.ones(new, np.int64),
     )
     ends = order[np.append(begins[1:], [True])]
-    return _remembered(keys, owner[ends], identity[ends], start[ends], time[ends], value[ends])
+    return _remembered(keys, owner[ends], high[ends], low[ends], start[ends], time[ends], value[ends])
+
+
+def _renamed(
+    known: npt.NDArray[np.void], known_of: Integers, points: Mapping[str, Integers], owner: Integers
+) -> npt.NDArray[np.void]:
+    """Gives known rows whose identity is of version 1 the identity of the point that they are of."""
+    legacy = np.flatnonzero(known["identity_high"] == LEGACY)
+    if not len(legacy):
+        return known
+    at = {
+        (of, identity): number
+        for number, (of, identity) in enumerate(
+            zip(owner.tolist(), points["legacy_identity"].tolist(), strict=True)
+        )
+    }
+    renamed = known.copy()
+    for row in legacy.tolist():
+        number = at.get((int(known_of[row]), int(known["identity_low"][row])))
+        if number is not None:
+            for name in ("identity_high", "identity_low"):
+                renamed[name][row] = points[name][number]
+    return renamed
 
 
 def _remembered(keys: Integers, owner: Integers, *columns: npt.NDArray[np.generic]) -> dict[int, bytes]:

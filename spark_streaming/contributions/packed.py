@@ -1,7 +1,8 @@
 """Owns the binary layouts: the decoder's columns of points, and what the store keeps for ``contributions``.
 
-All little-endian. The decoder's are columns, one after another (series int64[k], fleet int64[k] ...); what is
-stored begins with a version, so that another version's bytes are refused instead of misread.
+All little-endian. The decoder's are columns, one after another (series_high int64[k], series_low int64[k]
+...). The first two are the hash of the series; the database's ids of the series and its fleet series replace
+them. What is stored begins with a version, so that another version's bytes are refused instead of misread.
 """
 
 from __future__ import annotations
@@ -18,15 +19,21 @@ __all__ = [
     "BREAKDOWN",
     "COMBINED_ROW",
     "COUNT_ROW",
+    "CUMULATIVE",
     "CUMULATIVE_ROW",
     "DISTRIBUTION",
+    "HASHED_CUMULATIVE",
+    "HASHED_POINT",
     "LAST",
+    "LEGACY",
     "NO_COUNTS",
+    "POINT",
     "RATE",
     "Columns",
     "Contents",
     "Form",
     "PackedError",
+    "PackedPoints",
     "columns_of",
     "contents_of",
     "cumulative_of",
@@ -47,10 +54,29 @@ COUNT_ROW: Final = np.dtype([("series", "<i8"), ("fleet", "<i8"), ("value", "<f8
 COMBINED_ROW: Final = np.dtype([*COUNT_ROW.descr, ("weight", "<i4")])
 #: The last value of a cumulative sum.
 CUMULATIVE_ROW: Final = np.dtype(
-    [("identity", "<i8"), ("start_ns", "<i8"), ("time_ns", "<i8"), ("value", "<f8")]
+    [
+        ("identity_high", "<i8"),
+        ("identity_low", "<i8"),
+        ("start_ns", "<i8"),
+        ("time_ns", "<i8"),
+        ("value", "<f8"),
+    ]
 )
+#: The same in version 1, whose identities have 64 bits.
+_CUMULATIVE_ROW_1: Final = np.dtype(
+    [("identity_low", "<i8"), ("start_ns", "<i8"), ("time_ns", "<i8"), ("value", "<f8")]
+)
+#: The int64 columns of points as the decoder packs them, and once their series are known.
+HASHED_POINT: Final = ("series_high", "series_low")
+POINT: Final = ("series", "fleet")
+_CUMULATIVE_COLUMNS: Final = ("identity_high", "identity_low", "legacy_identity", "start_ns", "time_ns")
+HASHED_CUMULATIVE: Final = (*HASHED_POINT, *_CUMULATIVE_COLUMNS)
+CUMULATIVE: Final = (*POINT, *_CUMULATIVE_COLUMNS)
 
 _VERSION: Final = 1
+_CUMULATIVE_VERSION: Final = 2
+#: In place of the first half of an identity, which it is by chance once in 2 ** 64.
+LEGACY: Final = 0
 _HEADER: Final = struct.Struct("<BBH")
 
 Form = Literal["carried", "entry", "combined"]
@@ -92,15 +118,8 @@ def columns_of(blobs: Sequence[bytes], names: Sequence[str]) -> Columns:
         PackedError: A blob's length is no multiple of a point's.
     """
     integers = len(names)
-    size = 8 * integers + 9
-    lengths = np.fromiter(map(len, blobs), np.int64, len(blobs))
-    if (lengths % size).any():
-        at = int(np.flatnonzero(lengths % size)[0])
-        msg = (
-            f"entry {at}: {lengths[at]} bytes of packed points are no multiple of the {size} bytes of a point"
-            f" ({', '.join(names)}, value, flags): take the decoder's jar of this version"
-        )
-        raise PackedError(msg)
+    size = _point_size(names)
+    lengths = _lengths(blobs, names)
     kinds = ["<i8"] * integers + ["<f8", "i1"]
     columns: list[list[npt.NDArray[np.generic]]] = [[] for _ in kinds]
     entry: list[Integers] = [np.empty(0, np.int64)]
@@ -122,6 +141,80 @@ def columns_of(blobs: Sequence[bytes], names: Sequence[str]) -> Columns:
         value=joined[-2].astype(np.float64, copy=False),
         flags=joined[-1].astype(np.int8, copy=False),
     )
+
+
+class PackedPoints:
+    """The packed points of many entries: their series' hashes, and the same bytes with ids in their place.
+
+    Args:
+        blobs: The packed points of each entry, as the decoder gives them.
+        names: Their int64 columns; the first two are the hash.
+
+    Raises:
+        PackedError: A blob's length is no multiple of a point's.
+    """
+
+    def __init__(self, blobs: Sequence[bytes], names: Sequence[str]) -> None:
+        self._size = len(blobs)
+        self._parts: list[tuple[Integers, npt.NDArray[np.uint8], int]] = []
+        lengths = _lengths(blobs, names)
+        order = np.argsort(lengths, kind="stable")
+        for alike in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
+            if len(alike) and lengths[alike[0]]:
+                joined = bytearray().join([blobs[i] for i in alike.tolist()])
+                matrix = np.frombuffer(joined, np.uint8).reshape(len(alike), -1)
+                self._parts.append((alike, matrix, matrix.shape[1] // _point_size(names)))
+
+    def hashes(self) -> tuple[Integers, Integers]:
+        """Gives the first and second halves of the hashes, in the order that :meth:`with_ids` takes."""
+        return self._column(0), self._column(1)
+
+    def with_ids(self, series: Integers, fleet: Integers) -> list[bytes]:
+        """Gives the packed points of each entry with these in place of the hash.
+
+        Args:
+            series: The series of each point, in the order of :meth:`hashes`.
+            fleet: The fleet series of each.
+        """
+        blobs = [b""] * self._size
+        begin = 0
+        for alike, matrix, points in self._parts:
+            end = begin + len(alike) * points
+            for position, ids in enumerate((series, fleet)):
+                column = np.ascontiguousarray(ids[begin:end], "<i8").view(np.uint8)
+                at = 8 * position * points
+                matrix[:, at : at + 8 * points] = column.reshape(len(alike), 8 * points)
+            begin = end
+            packed, length = matrix.tobytes(), matrix.shape[1]
+            for row, entry in enumerate(alike.tolist()):
+                blobs[entry] = packed[row * length : (row + 1) * length]
+        return blobs
+
+    def _column(self, position: int) -> Integers:
+        columns = [
+            np.ascontiguousarray(matrix[:, 8 * position * points : 8 * (position + 1) * points])
+            .reshape(-1)
+            .view("<i8")
+            for _, matrix, points in self._parts
+        ]
+        return np.concatenate([np.empty(0, np.int64), *columns]).astype(np.int64, copy=False)
+
+
+def _point_size(names: Sequence[str]) -> int:
+    return 8 * len(names) + 9
+
+
+def _lengths(blobs: Sequence[bytes], names: Sequence[str]) -> Integers:
+    size = _point_size(names)
+    lengths = np.fromiter(map(len, blobs), np.int64, len(blobs))
+    if (lengths % size).any():
+        at = int(np.flatnonzero(lengths % size)[0])
+        msg = (
+            f"entry {at}: {lengths[at]} bytes of packed points are no multiple of the {size} bytes of a point"
+            f" ({', '.join(names)}, value, flags): take the decoder's jar of this version"
+        )
+        raise PackedError(msg)
+    return lengths
 
 
 class Contents(NamedTuple):
@@ -162,23 +255,35 @@ def contents_of(packed: bytes) -> Contents:
 
 def pack_cumulative(rows: bytes) -> bytes:
     """Packs rows of ``CUMULATIVE_ROW``."""
-    return bytes((_VERSION,)) + rows
+    return bytes((_CUMULATIVE_VERSION,)) + rows
 
 
 def cumulative_of(packed: bytes) -> bytes:
     """Gives the rows of ``CUMULATIVE_ROW`` that ``pack_cumulative`` packed; no bytes are no rows.
 
+    Rows of version 1 have ``LEGACY`` as ``identity_high``, and the identity of 64 bits as ``identity_low``.
+
     Raises:
         PackedError: They are of another version, or cut off.
     """
-    if packed and (packed[0] != _VERSION or (len(packed) - 1) % CUMULATIVE_ROW.itemsize):
-        raise _other_version("client.cumulative", packed)
-    return packed[1:]
+    if not packed:
+        return b""
+    row = {1: _CUMULATIVE_ROW_1, _CUMULATIVE_VERSION: CUMULATIVE_ROW}.get(packed[0])
+    if row is None or (len(packed) - 1) % row.itemsize:
+        raise _other_version("client.cumulative", packed, _CUMULATIVE_VERSION)
+    if row is CUMULATIVE_ROW:
+        return packed[1:]
+    old = np.frombuffer(packed, row, offset=1)
+    rows = np.empty(len(old), CUMULATIVE_ROW)
+    rows["identity_high"] = LEGACY
+    for name in _CUMULATIVE_ROW_1.names or ():
+        rows[name] = old[name]
+    return rows.tobytes()
 
 
-def _other_version(field: str, packed: bytes) -> PackedError:
+def _other_version(field: str, packed: bytes, version: int = _VERSION) -> PackedError:
     begin = packed[:4].hex() or "nothing"
     return PackedError(
-        f"{field}: {len(packed)} bytes that begin with {begin} are not of version {_VERSION}: run the version"
+        f"{field}: {len(packed)} bytes that begin with {begin} are not of version {version}: run the version"
         " of the roll-up that wrote them, or `kafka-telemetry rollup rebuild`"
     )

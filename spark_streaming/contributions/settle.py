@@ -38,6 +38,7 @@ from spark_streaming.contributions.packed import (
     DISTRIBUTION,
     LAST,
     NO_COUNTS,
+    POINT,
     Columns,
     columns_of,
     contents_of,
@@ -49,7 +50,6 @@ __all__ = ["in_parts", "pairs_of", "settle"]
 
 Integers = npt.NDArray[np.int64]
 
-_POINTS: Final = ("series", "fleet")
 _ODD: Final = 0x1E3779B97F4A7C15
 
 
@@ -115,7 +115,7 @@ def settle(
     corrections, carried = Corrections(), Carried()
     told = _told(entries)
     spoken = told.only(told.speaks)
-    gauges = columns_of(spoken.gauges, _POINTS)
+    gauges = columns_of(spoken.gauges, POINT)
     contributions, sources = _contributions(spoken, gauges, stored, corrections, carried)
     silent = np.flatnonzero(~told.speaks)
     for key, source in zip(
@@ -143,7 +143,7 @@ def settle(
     _add_carried(carried, corrections)
     return Settlement(
         rows=pa.concat_tables(
-            [add_up(spoken.minute, gauges, columns_of(spoken.added, _POINTS)), corrections.table()]
+            [add_up(spoken.minute, gauges, columns_of(spoken.added, POINT)), corrections.table()]
         ),
         contributions=contributions + carried.contributions,
         clients=carried.clients,
@@ -321,7 +321,7 @@ def _held_parts(
         at = newest[i]
         outdated[i] = (contribution.last_ns, contents.push_id) > (told.time_ns[at], told.push_id[at])
         (single if contents.form == "entry" else combined)[i] = contents.body
-    points = columns_of(list(single.values()), _POINTS)
+    points = columns_of(list(single.values()), POINT)
     rows = np.frombuffer(b"".join(combined.values()), COMBINED_ROW)
     sizes = [len(body) // COMBINED_ROW.itemsize for body in combined.values()]
     pair = np.concatenate(

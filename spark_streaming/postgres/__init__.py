@@ -8,6 +8,7 @@ from spark_streaming.postgres.store import Store
 from spark_streaming.postgres.tick import Tick
 from spark_streaming.postgres.values import (
     BatchStatistics,
+    IdKey,
     LastBatch,
     Status,
     StoreError,
@@ -19,6 +20,7 @@ __all__ = [
     "DEAD_LETTER_ROWS",
     "Batch",
     "BatchStatistics",
+    "IdKey",
     "LastBatch",
     "Status",
     "Store",

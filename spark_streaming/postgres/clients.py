@@ -18,7 +18,7 @@ from spark_streaming.postgres.values import StoreError
 from spark_streaming.rows import CLIENT_LABELS
 from spark_streaming.watched import WATCHED
 
-__all__ = ["AGGREGATES", "by_instance", "put", "states"]
+__all__ = ["AGGREGATES", "by_instance", "keys", "put", "states"]
 
 #: Arrow's names for the ways in which values combine, over rows in order of time.
 AGGREGATES: Final[dict[Combination, str]] = {
@@ -63,6 +63,20 @@ def states(
         row[0]: ClientState(**dict(zip(_STATE, row, strict=True)))
         for row in cursor.execute(query, parameters)
     }
+
+
+def keys(cursor: psycopg.Cursor[Any], instances: Sequence[str]) -> dict[str, int]:
+    """The keys of client instances; see :meth:`Transaction.client_keys`."""
+    cursor.execute(
+        "SELECT client_instance_id, client_key FROM client_state WHERE client_instance_id = ANY(%s)",
+        [list(instances)],
+    )
+    found: dict[str, int] = dict(cursor.fetchall())
+    fresh = [instance for instance in instances if instance not in found]
+    if fresh:
+        cursor.execute("SELECT nextval('client_state_id') FROM generate_series(1, %s)", [len(fresh)])
+        found.update(zip(fresh, (key for (key,) in cursor.fetchall()), strict=True))
+    return found
 
 
 def put(cursor: psycopg.Cursor[Any], changed: Sequence[ClientState], entries: pa.Table) -> None:

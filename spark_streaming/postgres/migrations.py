@@ -85,6 +85,7 @@ def migrate(
         "WHERE NOT EXISTS (SELECT FROM horizon)",
         [timedelta(days=days) for days in (retention.minute_days, retention.hour_days, retention.day_days)],
     )
+    _make_key(connection)
     _fill(connection)
     if reader_role is not None:
         _let_read(connection, reader_role)
@@ -116,6 +117,22 @@ def _scripts() -> Iterator[tuple[str, bytes]]:
     folder = files("spark_streaming.postgres") / "schema"
     for file in sorted(folder.iterdir(), key=lambda file: file.name):
         yield file.name.removesuffix(".sql"), file.read_bytes()
+
+
+def _make_key(connection: psycopg.Connection[Any]) -> None:
+    """Make the key of the series' hashes if there is none.
+
+    The server makes it, so that no statement has it: a server's log may have statements and parameters.
+    """
+    made = connection.execute(
+        "INSERT INTO id_key (secret) SELECT substring(sha256(uuid_send(gen_random_uuid()) || "
+        "uuid_send(gen_random_uuid())) FOR 16) WHERE NOT EXISTS (SELECT FROM id_key)"
+    )
+    if made.rowcount:
+        # Hashes by another key mean nothing any more: rows are found by their dimensions, and get new ones.
+        connection.execute(
+            "UPDATE series SET series_high = NULL, series_low = NULL WHERE series_high IS NOT NULL"
+        )
 
 
 def _fill(connection: psycopg.Connection[Any]) -> None:

@@ -23,6 +23,7 @@ from spark_streaming.postgres.status import status
 from spark_streaming.postgres.tables import GRAINS, TOTALS
 from spark_streaming.postgres.tick import Tick
 from spark_streaming.postgres.values import (
+    IdKey,
     Status,
     StoreError,
     StoreUnavailableError,
@@ -93,6 +94,17 @@ class Store:
         """
         with self._transaction() as connection:
             return migrations.migrate(connection, retention=self._retention, reader_role=self._reader_role)
+
+    def id_key(self) -> IdKey:
+        """The key of the hashes by which pushes are matched to series.
+
+        Raises:
+            StoreError: There is no schema yet.
+            StoreUnavailableError: Try again.
+        """
+        with self._transaction(turn=False) as connection:
+            ((key_id, secret),) = connection.execute("SELECT key_id, secret FROM id_key")
+            return IdKey(key_id=str(key_id), secret=bytes(secret))
 
     @contextmanager
     def batch(self, query_id: str, batch_id: int) -> Iterator[Batch | None]:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +21,7 @@ from psycopg import sql
 from spark_streaming.contributions import ClientState, Contribution
 from spark_streaming.postgres import clients
 from spark_streaming.postgres.partitions import Partitions, beginning
-from spark_streaming.postgres.seen import SeenSeries
+from spark_streaming.postgres.seen import FoundSeries, SeenSeries
 from spark_streaming.postgres.staging import COPY_HEADER, COPY_TRAILER, stage
 from spark_streaming.postgres.tables import (
     CLIENTS,
@@ -42,6 +43,8 @@ DAYS_AHEAD: Final = 2
 DAY: Final = timedelta(days=1)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 TIME: Final = pa.timestamp("us", "UTC")
+#: The dimensions of a fleet series.
+_FLEET: Final = ("metric", "cluster_id", "client_software_name", "client_software_version")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,40 +147,67 @@ class Transaction:
         totals = [(HISTOGRAMS, grain, _summed(HISTOGRAMS, part, [("count", "sum")])) for grain, part in parts]
         self.merge(Sums(totals=totals, left_out=left_out))
 
-    def unknown_series(self, ids: pa.Array) -> set[int]:
-        """Which of these series have to be added before the transaction ends.
+    def find_series(self, high: npt.NDArray[np.int64], low: npt.NDArray[np.int64]) -> FoundSeries:
+        """Find the ids of series by their hashes. What is unknown is added by :meth:`add_series`.
 
         Args:
-            ids: Series ids (int64), in any order.
-
-        Returns:
-            Those that the database lacks.
+            high: The hashes' first halves; each hash once.
+            low: Their second halves.
         """
-        return self._seen.unknown(self._cursor, ids.to_numpy(zero_copy_only=False))
+        return self._seen.find(self._cursor, high, low)
 
     def add_series(self, series: pa.Table) -> None:
-        """Say what series are; those that are known stay as they are.
+        """Give series their ids. Those whose dimensions are known without a hash get the hash.
 
         Args:
             series: ``SERIES_ROWS``.
+
+        Raises:
+            StoreError: A hash has other dimensions in the database.
         """
         stage(
             self._cursor,
             "staged",
             series.set_column(series.schema.get_field_index("rule"), "rule", series["rule"].cast(pa.int16())),
         )
-        names = sql.SQL(", ").join(map(sql.Identifier, series.column_names))
+        self._cursor.execute("ANALYZE pg_temp.staged")
+        dimensions = [name for name in series.column_names if name not in ("series_high", "series_low")]
+        names = {
+            "all": sql.SQL(", ").join(map(sql.Identifier, series.column_names)),
+            "fleet": sql.SQL(", ").join(map(sql.Identifier, _FLEET)),
+            "new_fleet": _digest("s", _FLEET),
+            "old_fleet": _digest("f", _FLEET),
+            "new": _digest("s", [name for name in dimensions if name != "rule"]),
+            "old": _digest("o", [name for name in dimensions if name != "rule"]),
+        }
+        for statement in (
+            "INSERT INTO fleet_series ({fleet}, rule) SELECT {fleet}, rule FROM pg_temp.staged "
+            "ORDER BY breakdown ON CONFLICT DO NOTHING",
+            "UPDATE fleet_series f SET last_day = current_date FROM pg_temp.staged s "
+            "WHERE {old_fleet} = {new_fleet} AND f.last_day < current_date",
+            "UPDATE series o SET series_high = s.series_high, series_low = s.series_low, "
+            "last_day = current_date FROM pg_temp.staged s "
+            "WHERE o.series_high IS NULL AND {old} = {new}",
+            "INSERT INTO series (fleet_id, {all}) SELECT f.fleet_id, s.* FROM pg_temp.staged s "
+            "JOIN fleet_series f ON {old_fleet} = {new_fleet} "
+            "ON CONFLICT (series_high, series_low) DO NOTHING",
+        ):
+            self._cursor.execute(sql.SQL(statement).format(**names))
         self._cursor.execute(
-            sql.SQL("INSERT INTO series ({0}) SELECT {0} FROM pg_temp.staged ON CONFLICT DO NOTHING").format(
-                names
+            sql.SQL(
+                "SELECT o.series_high, o.series_low, o.series_id, o.fleet_id, {old} = {new} "
+                "FROM pg_temp.staged s JOIN series o USING (series_high, series_low)"
+            ).format(**names)
+        )
+        found = self._cursor.fetchall()
+        others = [series_id for _, _, series_id, _, is_same in found if not is_same]
+        if others:
+            raise StoreError(
+                f"{len(others)} series have the hash of another one, one of them that of series {others[0]}: "
+                "nothing of this batch was added to it. Stop every job of this database, delete the row of "
+                "telemetry.id_key and start again"
             )
-        )
-        self._cursor.execute(
-            "INSERT INTO fleet_series (fleet_id, metric, cluster_id, client_software_name, "
-            "client_software_version, rule) SELECT fleet_id, metric, cluster_id, client_software_name, "
-            "client_software_version, rule FROM pg_temp.staged ORDER BY breakdown ON CONFLICT DO NOTHING"
-        )
-        self._seen.added(series["series_id"].to_numpy())
+        self._seen.added(np.array([row[:4] for row in found], np.int64).reshape(-1, 4))
 
     def contributions(self, pairs: Collection[tuple[int, int]]) -> dict[tuple[int, int], Contribution]:
         """What clients have added to minutes.
@@ -218,6 +248,14 @@ class Transaction:
         ) as copy:
             copy.write(b"".join((COPY_HEADER, *rows, COPY_TRAILER)))
 
+    def client_keys(self, instances: Sequence[str]) -> dict[str, int]:
+        """The keys of client instances; one that is not known gets a new key.
+
+        Args:
+            instances: Their ids, each once. :meth:`put_clients` must follow with an entry of each.
+        """
+        return clients.keys(self._cursor, instances)
+
     def clients(self, keys: Iterable[int]) -> dict[int, ClientState]:
         """Where clients stand, by key; those without state are left out."""
         return clients.states(self._binary, sql.SQL("client_key = ANY(%s::bigint[])"), [list(keys)])
@@ -256,8 +294,8 @@ class Transaction:
         missing = self._seen.missing(self._cursor)
         if missing:
             raise StoreError(
-                f"totals were merged of {len(missing)} series that were not added, "
-                f"one of them {min(missing)}: add_series() is to be called with what unknown_series() returns"
+                f"totals were merged of {len(missing)} series that are not in the database, "
+                f"one of them {min(missing)}: take ids from find_series()"
             )
         if self._newest:
             self._cursor.execute(
@@ -305,6 +343,15 @@ class Transaction:
                 "ON CONFLICT (grain, bucket) DO UPDATE SET dirty = true WHERE NOT coarse.dirty",
                 (coarser.name, sorted(starts)),
             )
+
+
+def _digest(table: str, names: Iterable[str]) -> sql.Composed:
+    """The digest of a row's dimensions, as the indexes of the tables have it."""
+    columns = (
+        sql.SQL("{}::text" if name == "breakdown" else "{}").format(sql.Identifier(table, name))
+        for name in names
+    )
+    return sql.SQL("texts_digest({})").format(sql.SQL(", ").join(columns))
 
 
 def _summed(

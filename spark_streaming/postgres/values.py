@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 __all__ = [
     "BatchStatistics",
+    "IdKey",
     "LastBatch",
     "Status",
     "StoreError",
@@ -39,6 +40,19 @@ class StoreError(Exception):
 
 class StoreUnavailableError(StoreError):
     """PostgreSQL is away, busy or ended the connection. Nothing of the transaction counts: repeat it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdKey:
+    """The key of a database's hashes of series. Who knows it can make two series that have one hash.
+
+    Attributes:
+        key_id: Its public name.
+        secret: 16 random bytes; not in the repr.
+    """
+
+    key_id: str
+    secret: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_streaming.postgres import Store, StoreUnavailableError
-from spark_streaming.rows import SERIES_ROWS
 from spark_streaming.settings import RetentionSettings
-from tests.integration.rollup.store.rows import NOW_NS, rows
+from tests.integration.rollup.store.rows import NOW_NS, put_series, rows
 from tests.testbed.postgres import Postgres
 
 _NOW_MINUTE = NOW_NS // 60_000_000_000
@@ -70,16 +69,8 @@ def take_in(
         if fate == "kill":
             end_connections(url)
         batch.merge(batch.sums(table.slice(2)))
-        unknown = batch.unknown_series(table["series_id"].unique())
-        batch.add_series(
-            pa.Table.from_pylist(
-                [
-                    {"series_id": one, "fleet_id": one, "metric": metric, "breakdown": False, "rule": 0}
-                    for one in unknown
-                ],
-                SERIES_ROWS,
-            )
-        )
+        ids = table["series_id"].unique().to_pylist()
+        put_series(batch, *((one, one, f"{metric} {one}", False) for one in ids))
         if fate == "kill at commit":
             end_connections(url)
 

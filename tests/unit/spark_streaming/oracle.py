@@ -1,6 +1,6 @@
 """What the decoder's functions must give, computed with protobuf's own parser in plain Python.
 
-Ids are not computed: in their place are the dimensions that they stand for.
+In the place of ids are the dimensions of series; the hashes of those are in ``identities``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Any, Final, NamedTuple
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
+from tests.unit.spark_streaming.identities import identity_hash, series_hash, storable
+
 LABELS: Final = (
     "client_instance_id",
     "client_id",
@@ -30,7 +32,6 @@ LABELS: Final = (
     "transactional_id",
     "broker_id",
 )
-MAX_TEXT_BYTES: Final = 512
 MAX_ENTRIES: Final = 128
 AT_ONCE_NS: Final = 1_000_000_000
 SUM, RATE, LAST, MAX, MIN, DISTRIBUTION = range(6)
@@ -44,7 +45,7 @@ class NoInstanceError(Exception):
 
 
 class Fleet(NamedTuple):
-    """What a fleet id stands for."""
+    """The dimensions of a fleet series."""
 
     metric: str
     cluster_id: str | None
@@ -53,7 +54,7 @@ class Fleet(NamedTuple):
 
 
 class Series(NamedTuple):
-    """What a series id stands for."""
+    """The dimensions of a series."""
 
     fleet: Fleet
     client_id: str | None
@@ -63,6 +64,17 @@ class Series(NamedTuple):
     node_id: str | None
     node_role: str | None
     breakdown: bool
+
+    @property
+    def hash(self) -> tuple[int, int]:
+        """Its hash by the key of the tests."""
+        metric, *of_fleet = self.fleet
+        return series_hash(
+            metric,
+            (*of_fleet, self.client_id, self.principal, self.group_id),
+            (self.topic, self.node_id, self.node_role),
+            breakdown=self.breakdown,
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,7 +88,8 @@ class Entry:
     histograms: int = 0
     gauges: list[tuple[Series, float, int]] = field(default_factory=list)
     added: list[tuple[Series, float, int]] = field(default_factory=list)
-    cumulative: list[tuple[Series, tuple[Any, ...], int, int, float, int]] = field(default_factory=list)
+    #: With the two halves of the identity's hash.
+    cumulative: list[tuple[Series, int, int, int, int, float, int]] = field(default_factory=list)
     watched: list[float | None] = field(default_factory=list)
 
     @property
@@ -169,18 +182,6 @@ def text_of(value: AnyValue) -> str | None:
 
 def texts(attributes: Iterable[KeyValue]) -> dict[str, str | None]:
     return {pair.key: text_of(pair.value) for pair in attributes}
-
-
-def storable(text: str | None) -> str | None:
-    """Cut a text as the store needs it, without U+0000."""
-    if text is None:
-        return None
-    kept = b""
-    for char in text.replace("\0", "\ufffd"):
-        if len(kept) + len(char.encode()) > MAX_TEXT_BYTES:
-            break
-        kept += char.encode()
-    return kept.decode()
 
 
 def _signed(value: int) -> int:
@@ -360,11 +361,11 @@ class _Oracle:
             return
         if kind == "sum" and temporality == "cumulative" and pushed.data.is_monotonic:
             self._result.rules.setdefault(series, SUM)
-            everything = sorted((pair.key, repr(text_of(pair.value))) for pair in point.attributes)
+            everything = [(pair.key, text_of(pair.value)) for pair in point.attributes]
             entry.cumulative.append(
                 (
                     series,
-                    (metric, *everything),
+                    *identity_hash(metric, everything),
                     _signed(point.start_time_unix_nano),
                     entry.time_ns,
                     value,

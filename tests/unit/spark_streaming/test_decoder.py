@@ -19,15 +19,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from spark_streaming.catalogue import plan
+from spark_streaming.hashed import register_key
 from tests.fuzz import protobuf
 from tests.fuzz.mutation import Mutator
+from tests.unit.spark_streaming import oracle
+from tests.unit.spark_streaming.identities import KEY
 from tests.unit.spark_streaming.oracle import (
     LABELS,
-    Fleet,
     NoInstanceError,
     RolledUp,
     Row,
-    Series,
     data_points,
     roll_up,
 )
@@ -48,7 +49,8 @@ def decode(
     """Give each push to all four functions."""
     table = pa.table({"at": range(len(pushes)), "otlp": pa.array(pushes, pa.binary())})
     frame = spark.createDataFrame(table)
-    arguments = (f.col("otlp"), f.lit(instance), f.lit(received_at_ns), f.lit(plan))
+    register_key(spark, KEY)
+    arguments = (f.col("otlp"), f.lit(instance), f.lit(received_at_ns), f.lit(plan), f.lit(KEY.key_id))
     decoded = frame.select(
         "at",
         *(f.call_function(name, *arguments).alias(name) for name in FUNCTIONS),
@@ -58,36 +60,29 @@ def decode(
     return sorted(rows, key=lambda row: row["at"])
 
 
-class Ids:
-    """What ids stand for, by what ``otlp_series`` said; two of one id, or two ids of one, are a failure."""
+class Series:
+    """The series of hashes, by what ``otlp_series`` gave; each hash is the one that Python computes."""
 
     def __init__(self) -> None:
-        self.series: dict[int, Series] = {}
-        self.fleets: dict[int, Fleet] = {}
-        self._seen: dict[Series | Fleet, int] = {}
+        self._series: dict[tuple[int, int], oracle.Series] = {}
 
-    def learn(self, row: Mapping[str, Any]) -> Series:
-        fleet = Fleet(*(row[name] for name in Fleet._fields))
-        series = Series(fleet, *(row[name] for name in Series._fields[1:]))
-        assert self.fleets.setdefault(row["fleet_id"], fleet) == fleet
-        assert self.series.setdefault(row["series_id"], series) == series
-        assert self._seen.setdefault(fleet, row["fleet_id"]) == row["fleet_id"]
-        assert self._seen.setdefault(series, row["series_id"]) == row["series_id"]
+    def learn(self, row: Mapping[str, Any]) -> oracle.Series:
+        fleet = oracle.Fleet(*(row[name] for name in oracle.Fleet._fields))
+        series = oracle.Series(fleet, *(row[name] for name in oracle.Series._fields[1:]))
+        assert series.hash == (row["series_high"], row["series_low"])
+        assert self._series.setdefault(series.hash, series) == series
         return series
 
-    def of(self, series_id: int, fleet_id: int) -> Series:
-        series = self.series[series_id]
-        assert self.fleets[fleet_id] == series.fleet
-        return series
+    def of(self, high: int, low: int) -> oracle.Series:
+        return self._series[high, low]
 
 
 def check(decoded: Iterable[dict[str, Any]], pushes: Sequence[bytes], **arguments: Any) -> Counter[str]:
     """Compare what the functions gave with the oracle, and count how that went."""
     outcomes: Counter[str] = Counter()
-    ids = Ids()
-    identities: dict[int, Any] = {}
+    known = Series()
     for row, otlp in zip(decoded, pushes, strict=True):
-        rules = {ids.learn(series): series["rule"] for series in row["otlp_series"]}
+        rules = {known.learn(series): series["rule"] for series in row["otlp_series"]}
         assert len(rules) == len(row["otlp_series"]), "a series came twice"
         entries, raw = row["otlp_entries"], row["otlp_data_points"]
         try:
@@ -114,14 +109,13 @@ def check(decoded: Iterable[dict[str, Any]], pushes: Sequence[bytes], **argument
             continue
         assert entries["error"] is None, (entries["error"], otlp)
         assert rules == rolled_up.rules, otlp
-        check_rolled_up(row, rolled_up, ids, identities)
+        check_rolled_up(row, rolled_up, known)
         outcomes["read"] += 1
-    assert len(set(identities.values())) == len(identities), "two cumulative sums have one identity"
     return outcomes
 
 
-def check_rolled_up(row: Mapping[str, Any], expected: RolledUp, ids: Ids, identities: dict[Any, int]) -> None:
-    rows = Counter(map(_row(ids), row["otlp_histograms"]))
+def check_rolled_up(row: Mapping[str, Any], expected: RolledUp, known: Series) -> None:
+    rows = Counter(map(_row(known), row["otlp_histograms"]))
     assert rows == Counter(map(_rounded, expected.rows))
     assert len(row["otlp_entries"]["entries"]) == len(expected.entries)
     for entry, other in zip(row["otlp_entries"]["entries"], expected.entries, strict=True):
@@ -131,16 +125,15 @@ def check_rolled_up(row: Mapping[str, Any], expected: RolledUp, ids: Ids, identi
         assert entry["pushes"] == other.first
         for name in ("gauges", "added"):
             numbers = [
-                (ids.of(series, fleet), value, flags)
-                for series, fleet, value, flags in unpack(entry[name], "qqd")
+                (known.of(high, low), value, flags) for high, low, value, flags in unpack(entry[name], "qqd")
             ]
             assert numbers == getattr(other, name), name
-        cumulative = []
-        for series, fleet, identity, *rest in unpack(entry["cumulative"], "qqqqqd"):
-            cumulative.append((ids.of(series, fleet), *rest))
-            of = other.cumulative[len(cumulative) - 1][1]
-            assert identities.setdefault(of, identity) == identity
-        assert cumulative == [(series, *rest) for series, _, *rest in other.cumulative]
+        cumulative = [
+            (known.of(*of), *identity, *rest)
+            for *of_all, _legacy, start, time, value, flags in unpack(entry["cumulative"], "qqqqqqqd")
+            for of, identity, rest in [(of_all[:2], of_all[2:], (start, time, value, flags))]
+        ]
+        assert cumulative == other.cumulative
 
 
 def unpack(packed: bytes, columns: str) -> list[tuple[Any, ...]]:
@@ -151,9 +144,9 @@ def unpack(packed: bytes, columns: str) -> list[tuple[Any, ...]]:
     return list(zip(*parts, packed[8 * size * len(columns) :], strict=True))
 
 
-def _row(ids: Ids) -> Any:
+def _row(known: Series) -> Any:
     def row(given: Mapping[str, Any]) -> Row:
-        series = ids.of(given["series_id"], given["fleet_id"])
+        series = known.of(given["series_high"], given["series_low"])
         assert given["breakdown"] == series.breakdown
         buckets = given["buckets"]
         return _rounded(
@@ -352,12 +345,6 @@ def test_points_with_a_resource_that_would_fill_the_memory_are_refused(spark: Sp
     assert decoded["otlp_entries"]["error"] is None
 
 
-def test_a_clients_key_is_sparks_own_hash(spark: SparkSession) -> None:
-    [decoded] = decode(spark, [PAYLOADS[0]], instance="7wk08yJMQAOK9PUGl2Zmrg")
-    [expected] = spark.sql("SELECT xxhash64('7wk08yJMQAOK9PUGl2Zmrg')").collect()
-    assert decoded["otlp_entries"]["entries"][0]["client_key"] == expected[0]
-
-
 def test_no_payload_at_all_is_an_error_and_no_rows(spark: SparkSession) -> None:
     [decoded] = decode(spark, [None])
     assert decoded["otlp_entries"]["error"] == "there is no payload"
@@ -367,13 +354,19 @@ def test_no_payload_at_all_is_an_error_and_no_rows(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("wrong", "problem"),
     [
-        ("otlp_histograms(X'', 'i', 1L, '{}')", "the plan is not one that .* version is not 1"),
-        ("otlp_histograms(X'', 'i', 1L, '{')", "the plan is not one that"),
-        ("otlp_histograms(X'', 'i', 1L, CAST(NULL AS STRING))", "the plan is not one that"),
-        ("otlp_histograms(X'')", "otlp_histograms takes 4 arguments, not 1"),
+        (
+            "otlp_histograms(X'', 'i', 1L, '{}', 'of the tests')",
+            "the plan is not one that .* version is not 1",
+        ),
+        ("otlp_histograms(X'', 'i', 1L, '{', 'of the tests')", "the plan is not one that"),
+        ("otlp_histograms(X'', 'i', 1L, CAST(NULL AS STRING), 'of the tests')", "the plan is not one that"),
+        ("otlp_histograms(X'', 'i', 1L, '{}', 'another')", "no key of ids is registered under another"),
+        ("otlp_histograms(X'', 'i', 1L, '{}', concat('of', X'00'))", "takes the id of a registered IdKey"),
+        ("otlp_histograms(X'')", "otlp_histograms takes 5 arguments, not 1"),
         ("otlp_data_points(array(1))", "BINARY"),
     ],
 )
 def test_a_wrong_call_is_told(spark: SparkSession, wrong: str, problem: str) -> None:
+    register_key(spark, KEY)
     with pytest.raises(PySparkException, match=problem):
         spark.sql(f"SELECT {wrong}").collect()

@@ -9,10 +9,11 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 
+from spark_streaming.postgres import Batch
 from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, ROLLUP_ROWS, SERIES_ROWS
 from spark_streaming.watched import WATCHED
 
-__all__ = ["MINUTE", "NOW_NS", "SERIES_ROWS", "buckets", "entries", "read", "rows", "series"]
+__all__ = ["MINUTE", "NOW_NS", "SERIES_ROWS", "buckets", "entries", "put_series", "read", "rows", "series"]
 
 NOW_NS = time.time_ns() // 60_000_000_000 * 60_000_000_000
 MINUTE = NOW_NS // 60_000_000_000
@@ -35,22 +36,36 @@ def buckets(*values: Sequence[Any]) -> pa.Table:
     return _table(BUCKET_ROWS, values)
 
 
-def series(*values: tuple[int, int, str, bool], rule: int = 0, **labels: str) -> pa.Table:
-    """``SERIES_ROWS`` of ids, fleets' ids, metrics and whether they are breakdowns."""
+def series(*values: tuple[int, str, bool], rule: int = 0, **labels: str | None) -> pa.Table:
+    """``SERIES_ROWS`` of numbers (both halves of a hash), metrics, and whether they are breakdowns."""
     return pa.Table.from_pylist(
         [
             {
-                "series_id": one,
-                "fleet_id": fleet,
+                "series_high": one,
+                "series_low": one,
                 "metric": metric,
                 "breakdown": breakdown,
                 "rule": rule,
                 **labels,
             }
-            for one, fleet, metric, breakdown in values
+            for one, metric, breakdown in values
         ],
         SERIES_ROWS,
     )
+
+
+def put_series(batch: Batch, *values: tuple[int, int, str, bool], rule: int = 0) -> None:
+    """Insert series that lack, with ids of the test's choice: ids, fleets' ids, metrics, breakdowns."""
+    for one, fleet, metric, breakdown in values:
+        batch.connection.execute(
+            "INSERT INTO fleet_series (fleet_id, metric, rule) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+            (fleet, metric, rule),
+        )
+        batch.connection.execute(
+            "INSERT INTO series (series_id, fleet_id, metric, breakdown, rule) VALUES (%s, %s, %s, %s, %s) "
+            "ON CONFLICT DO NOTHING",
+            (one, fleet, metric, breakdown, rule),
+        )
 
 
 def entries(*values: tuple[int, int, str], **others: Any) -> pa.Table:

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from spark_streaming.contributions import ClientState, Contribution
 from spark_streaming.postgres import DEAD_LETTER_ROWS, BatchStatistics, Store
-from tests.integration.rollup.store.rows import MINUTE, NOW_NS, buckets, entries, read, rows, series
+from tests.integration.rollup.store.rows import MINUTE, NOW_NS, buckets, entries, put_series, read, rows
 
 
 def test_everything_once(store: Store, database: str) -> None:
@@ -24,9 +24,7 @@ def test_everything_once(store: Store, database: str) -> None:
         )
         batch.merge(batch.sums(rows((MINUTE, 1, 7, False, 5, 0, -1.0, None, None, 1))))
         batch.merge_buckets(buckets((MINUTE, 1, float("-inf"), 3.0, 4)))
-        assert batch.unknown_series(pa.array([1, 2])) == {1, 2}
-        batch.add_series(series((1, 7, "m", False), (2, 8, "m", True)))
-        assert batch.unknown_series(pa.array([1, 2])) == set()
+        put_series(batch, (1, 7, "m", False), (2, 8, "m'", True))
         batch.put_contributions(
             [Contribution(client_key=5, minute=MINUTE, entries=1, last_ns=3, packed=b"\0x")]
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import urlsplit, urlunsplit
 
+import numpy as np
 import psycopg
 import pyarrow as pa
 import pytest
@@ -18,7 +19,7 @@ from spark_streaming.postgres import (
     StoreUnavailableError,
 )
 from spark_streaming.settings import RetentionSettings
-from tests.integration.rollup.store.rows import MINUTE, NOW_NS, entries, read, rows, series
+from tests.integration.rollup.store.rows import MINUTE, NOW_NS, entries, put_series, read, rows, series
 
 DAY_MINUTES = 24 * 60
 
@@ -33,8 +34,7 @@ def take_in(batch: Batch, *points: tuple[int, float]) -> None:
             rows(*((minute, 1, 7, False, None, 1, value, value, value, 0) for minute, value in points))
         )
     )
-    if batch.unknown_series(pa.array([1])):
-        batch.add_series(series((1, 7, "m", False)))
+    put_series(batch, (1, 7, "m", False))
 
 
 def batch_of(
@@ -118,7 +118,7 @@ def test_a_batch_that_is_in_is_passed_over_also_by_another_process(store: Store,
 
 def test_totals_without_their_series_are_refused(store: Store, database: str) -> None:
     stray = rows((MINUTE, 3, 7, False, None, 1, 1.0, 1.0, 1.0, 0))
-    with pytest.raises(StoreError, match="1 series that were not added, one of them 3"):
+    with pytest.raises(StoreError, match="1 series that are not in the database, one of them 3"):
         batch_of(store, 0, (MINUTE, 1.0), then=lambda batch: batch.merge(batch.sums(stray)))
     assert read(database, "SELECT count(*) FROM telemetry.rollup_1m") == [(0,)]
 
@@ -166,8 +166,10 @@ def test_labels_of_any_bytes(store: Store, database: str) -> None:
     label = "\0" + "ü" * 5000
     with store.batch("q", 0) as batch:
         assert batch is not None
-        batch.merge(batch.sums(rows((MINUTE, 1, 7, False, None, 1, 1.0, 1.0, 1.0, 0))))
-        batch.add_series(series((1, 7, "m" * 9000, False), client_id=label, principal="", group_id=label))
+        batch.add_series(series((5, "m" * 9000, False), client_id=label, principal="", group_id=label))
+        found = batch.find_series(np.array([5]), np.array([5]))
+        one, fleet = int(found.series[0]), int(found.fleet[0])
+        batch.merge(batch.sums(rows((MINUTE, one, fleet, False, None, 1, 1.0, 1.0, 1.0, 0))))
         batch.add_client_minutes(entries((1, MINUTE, label)))
         batch.put_clients([], entries((1, MINUTE, label)))
         letters = [["s"], [label], [label], [100_000], [b"\0" * 65_536]]

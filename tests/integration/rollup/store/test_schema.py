@@ -20,7 +20,7 @@ READER = f"telemetry_reader_{os.getpid()}"
 
 def test_migrations_are_done_once_and_newer_ones_refused(database: str) -> None:
     with Store(database, retention=RetentionSettings()) as store:
-        assert store.migrate() == ["0001_tables", "0002_views"]
+        assert store.migrate() == ["0001_tables", "0002_views", "0003_identities"]
         assert store.migrate() == []
         with psycopg.connect(database) as connection:
             connection.execute("INSERT INTO telemetry.migration (name) VALUES ('9999_later')")
@@ -97,7 +97,7 @@ def test_rights_that_are_missing_are_named(database: str) -> None:
                 with pytest.raises(StoreError, match=f'CREATE ROLE "{READER}" NOLOGIN'):
                     store.migrate()
                 connection.execute(f"CREATE ROLE {READER} NOLOGIN".encode())
-                assert len(store.migrate()) == 2
+                assert len(store.migrate()) == 3
         finally:
             connection.execute(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}".encode())
             connection.execute(f"DROP ROLE IF EXISTS {READER}".encode())
@@ -107,8 +107,8 @@ def test_filters_reach_the_indexes_and_the_partitions_in_range(store: Store, dat
     many, days = 8_000, 3
     count = pa.array(range(many))
     columns = {
-        "series_id": count,
-        "fleet_id": pa.array([number % 50 for number in range(many)]),
+        "series_high": count,
+        "series_low": count,
         "metric": pa.array([f"metric {number % 40}" for number in range(many)]),
         "breakdown": pa.array([False] * many),
         "rule": pa.array([0] * many, pa.int8()),
@@ -123,11 +123,14 @@ def test_filters_reach_the_indexes_and_the_partitions_in_range(store: Store, dat
     with store.batch("q", 0) as batch:
         assert batch is not None
         batch.add_series(series)
+        found = batch.find_series(count.to_numpy(), count.to_numpy())
+        assert found.known.all()
+        ids = list(zip(found.series.tolist(), found.fleet.tolist(), strict=True))
         for day in range(days):
             minute = MINUTE - day * 1440
             batch.merge(
                 batch.sums(
-                    rows(*((minute, one, one % 50, False, None, 1, 1.0, 1.0, 1.0, 0) for one in range(many)))
+                    rows(*((minute, one, fleet, False, None, 1, 1.0, 1.0, 1.0, 0) for one, fleet in ids))
                 )
             )
     with psycopg.connect(database, autocommit=True) as connection:

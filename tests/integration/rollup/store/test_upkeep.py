@@ -13,7 +13,7 @@ from spark_streaming.contributions.carrying import reach_of
 from spark_streaming.contributions.packed import NO_COUNTS
 from spark_streaming.postgres import Store
 from spark_streaming.settings import RetentionSettings
-from tests.integration.rollup.store.rows import MINUTE, NOW_NS, buckets, entries, read, rows, series
+from tests.integration.rollup.store.rows import MINUTE, NOW_NS, buckets, entries, put_series, read, rows
 
 TODAY = NOW_NS // 60_000_000_000 // 1440 * 1440
 YESTERDAY = TODAY - 1440
@@ -28,8 +28,8 @@ def take_in(store: Store, number: int, *points: tuple[object, ...], rule: int = 
         assert batch is not None
         table = rows(*points)
         batch.merge(batch.sums(table))
-        ids = batch.unknown_series(table["series_id"].unique())
-        batch.add_series(series(*((one, one, f"m{one}", False) for one in ids), rule=rule))
+        ids = table["series_id"].unique().to_pylist()
+        put_series(batch, *((one, one, f"m{one}", False) for one in ids), rule=rule)
 
 
 def upkeep(store: Store, now_ns: int = NOW_NS) -> int:
@@ -154,7 +154,7 @@ def test_forgetting_makes_room_for_reading_again(store: Store, database: str) ->
             table = rows(*(one for one in points if one[0] >= since))  # type: ignore[operator]
             if "push" not in known:
                 batch.merge(batch.sums(table))
-                batch.add_series(series((1, 1, "m", False)))
+                put_series(batch, (1, 1, "m", False))
                 state = ClientState(
                     client_key=5, minute=YESTERDAY + 90, last_ns=0, push_interval_ms=1, terminated=False,
                     covered_until=YESTERDAY + 90, counts=b"", cumulative=b"",

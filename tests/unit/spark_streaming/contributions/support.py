@@ -18,6 +18,10 @@ MINUTE_NS = 60_000_000_000
 RATE, LAST, DISTRIBUTION = (RULES.index(name) for name in ("rate", "last", "distribution"))
 #: From a series to its fleet series.
 FLEET = 1000
+#: From a cumulative sum's identity to the one of version 1.
+LEGACY = 5000
+#: From the same to the first half of its hash, which is not 0.
+HIGH = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +78,12 @@ def table(entries: Sequence[Entry]) -> pa.Table:
                 "gauges": _packed(gauges),
                 "added": _packed([point for point in entry.points if point not in gauges]),
                 "cumulative": struct.pack(
-                    f"<{5 * n}q{n}d{n}b",
+                    f"<{7 * n}q{n}d{n}b",
                     *(g.series for g in grown),
                     *(g.series + FLEET for g in grown),
-                    *(g.identity for g in grown),
+                    *(g.identity + HIGH for g in grown),
+                    *(-g.identity for g in grown),
+                    *(g.identity + LEGACY for g in grown),
                     *(g.start_ns for g in grown),
                     *(entry.time_ns for _ in grown),
                     *(g.value for g in grown),

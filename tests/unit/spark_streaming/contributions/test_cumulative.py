@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from spark_streaming.contributions import PackedError
 from spark_streaming.contributions.cumulative import MAX_IDENTITIES
-from spark_streaming.contributions.packed import CUMULATIVE_ROW
-from tests.unit.spark_streaming.contributions.support import MINUTE_NS, Entry, Grown, Store
+from spark_streaming.contributions.packed import CUMULATIVE_ROW, cumulative_of
+from tests.unit.spark_streaming.contributions.support import HIGH, LEGACY, MINUTE_NS, Entry, Grown, Store
 
 START = 100 * MINUTE_NS
 LONG_AGO = MINUTE_NS
@@ -85,10 +87,25 @@ def test_what_is_remembered_is_bounded_and_the_oldest_goes_first() -> None:
     assert grown(store)[3] == 1
 
 
+def test_sums_of_version_1_go_on_with_their_new_identity() -> None:
+    store = Store()
+    store.batch([said(1, 5, identity=3)])
+    old = struct.pack("<qqqd", 3 + LEGACY, START, said(1, 5).time_ns, 5.0)
+    stranger = struct.pack("<qqqd", 77, START, said(1, 5).time_ns, 9.0)
+    store.clients[7] = replace(store.clients[7], cumulative=b"\x01" + old + stranger)
+    before = grown(store)[1]
+    for minute, value in ((2, 6.0), (3, 8.0)):
+        store.batch([said(minute, value, identity=3)])
+    assert grown(store) == {1: before, 2: 1, 3: 2}
+    rows = np.frombuffer(cumulative_of(store.clients[7].cumulative), CUMULATIVE_ROW)
+    # What no point was of yet waits for its own.
+    assert sorted(rows["identity_high"].tolist()) == [0, 3 + HIGH]
+
+
 def test_bytes_of_another_version_are_refused() -> None:
     store = Store()
     store.batch([said(1, 5)])
-    for cumulative in (b"\x02", store.clients[7].cumulative[:-1]):
+    for cumulative in (b"\x03", store.clients[7].cumulative[:-1]):
         store.clients[7] = replace(store.clients[7], cumulative=cumulative)
-        with pytest.raises(PackedError, match=r"client\.cumulative: \d+ bytes .* version 1.*rebuild"):
+        with pytest.raises(PackedError, match=r"client\.cumulative: \d+ bytes .* version 2.*rebuild"):
             store.batch([said(2, 6)])

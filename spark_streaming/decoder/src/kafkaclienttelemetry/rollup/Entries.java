@@ -14,20 +14,20 @@ import org.apache.spark.unsafe.types.UTF8String;
 public final class Entries extends RollUp {
     static final StructType TYPE = new StructType()
             .add("error", DataTypes.StringType, true)
-            .add("entries", DataTypes.createArrayType(entryType(), false), false);
+            .add("entries", DataTypes.createArrayType(entryType(), false), false)
+            .add("fallback", DataTypes.StringType, true);
 
     private static final int BREAKDOWN = 16;
     private static final byte[] NOTHING = {};
 
-    private Entries(byte[] otlp, UTF8String instance, long receivedAtNs, Plan plan) {
-        super(otlp, instance, receivedAtNs, plan);
+    private Entries(byte[] otlp, UTF8String instance, long receivedAtNs, Plan plan, IdKey key) {
+        super(otlp, instance, receivedAtNs, plan, key);
     }
 
     private static StructType entryType() {
         StructType type = new StructType()
                 .add("time_ns", DataTypes.LongType, false)
-                .add("minute", DataTypes.LongType, false)
-                .add("client_key", DataTypes.LongType, false);
+                .add("minute", DataTypes.LongType, false);
         for (String label : Labels.NAMES) {
             type = type.add(label, DataTypes.StringType, !label.equals(Labels.NAMES[Labels.CLIENT_INSTANCE_ID]));
         }
@@ -41,28 +41,35 @@ public final class Entries extends RollUp {
     }
 
     /** Reads a push; of one that is not sound it says what is wrong, and at which byte. */
-    public static InternalRow read(byte[] otlp, UTF8String instance, long receivedAtNs, UTF8String plan) {
+    public static InternalRow read(
+            byte[] otlp, UTF8String instance, long receivedAtNs, UTF8String plan, IdKey key) {
         if (otlp == null) {
-            return OtlpFunctions.error("there is no payload");
+            return error("there is no payload");
         }
-        Entries entries = new Entries(otlp, instance, receivedAtNs, Plan.of(plan));
+        Entries entries = new Entries(otlp, instance, receivedAtNs, Plan.of(plan), key);
         try {
             entries.run();
         } catch (MalformedException problem) {
-            return OtlpFunctions.error(problem.getMessage());
+            return error(problem.getMessage());
         }
+        // Of a push without any entry: whose it is, in the form in which entries say it.
+        boolean isNamed = instance != null && instance.numBytes() > 0;
+        UTF8String fallback = isNamed ? Text.storableOfAnyBytes(instance, key) : null;
         List<Object> rows = new ArrayList<>();
         for (Entry each : entries.entries()) {
             rows.add(row(each, entries.plan.slots.length));
         }
-        return new GenericInternalRow(new Object[] {null, new GenericArrayData(rows.toArray())});
+        return new GenericInternalRow(new Object[] {null, new GenericArrayData(rows.toArray()), fallback});
+    }
+
+    private static InternalRow error(String problem) {
+        return new GenericInternalRow(new Object[] {UTF8String.fromString(problem), OtlpFunctions.NO_ROWS, null});
     }
 
     private static InternalRow row(Entry entry, int slots) {
         List<Object> values = new ArrayList<>(TYPE.length());
         values.add(entry.timeNs);
         values.add(entry.minute);
-        values.add(Text.hash(entry.labels.instance(), Text.SEED));
         for (int label = 0; label < Labels.NAMES.length; label++) {
             values.add(entry.labels.get(label));
         }
@@ -88,7 +95,8 @@ public final class Entries extends RollUp {
         } else {
             packed = entry.added = entry.added == null ? new Packed(3) : entry.added;
         }
-        packed.add(flags(), seriesId(), fleetId, Double.doubleToRawLongBits(value));
+        SipHash series = seriesHash();
+        packed.add(flags(), series.high, series.low, Double.doubleToRawLongBits(value));
         if (!isBreakdown) {
             for (int slot : metric.slots()) {
                 watch(slot, value);
@@ -99,13 +107,17 @@ public final class Entries extends RollUp {
     @Override
     void cumulative(double value) {
         if (entry.cumulative == null) {
-            entry.cumulative = new Packed(6);
+            entry.cumulative = new Packed(8);
         }
+        SipHash series = seriesHash();
+        SipHash identity = identityHash();
         entry.cumulative.add(
                 flags(),
-                seriesId(),
-                fleetId,
-                identity(),
+                series.high,
+                series.low,
+                identity.high,
+                identity.low,
+                legacyIdentity(),
                 point.startNs,
                 entry.timeNs,
                 Double.doubleToRawLongBits(value));

@@ -15,8 +15,8 @@ public final class Histograms extends RollUp {
     static final DataType TYPE = DataTypes.createArrayType(
             new StructType()
                     .add("minute", DataTypes.LongType, false)
-                    .add("series_id", DataTypes.LongType, false)
-                    .add("fleet_id", DataTypes.LongType, false)
+                    .add("series_high", DataTypes.LongType, false)
+                    .add("series_low", DataTypes.LongType, false)
                     .add("breakdown", DataTypes.BooleanType, false)
                     .add("points", DataTypes.LongType, false)
                     .add("sum", DataTypes.DoubleType, false)
@@ -27,16 +27,17 @@ public final class Histograms extends RollUp {
 
     private final List<Object> rows = new ArrayList<>();
 
-    private Histograms(byte[] otlp, UTF8String instance, long receivedAtNs, Plan plan) {
-        super(otlp, instance, receivedAtNs, plan);
+    private Histograms(byte[] otlp, UTF8String instance, long receivedAtNs, Plan plan, IdKey key) {
+        super(otlp, instance, receivedAtNs, plan, key);
     }
 
     /** Reads a push; one that is not sound has no histograms, and {@code otlp_entries} says why. */
-    public static ArrayData read(byte[] otlp, UTF8String instance, long receivedAtNs, UTF8String plan) {
+    public static ArrayData read(
+            byte[] otlp, UTF8String instance, long receivedAtNs, UTF8String plan, IdKey key) {
         if (otlp == null) {
             return OtlpFunctions.NO_ROWS;
         }
-        Histograms histograms = new Histograms(otlp, instance, receivedAtNs, Plan.of(plan));
+        Histograms histograms = new Histograms(otlp, instance, receivedAtNs, Plan.of(plan), key);
         try {
             histograms.run();
         } catch (MalformedException problem) {
@@ -62,10 +63,11 @@ public final class Histograms extends RollUp {
             case EXPONENTIAL_HISTOGRAM -> Buckets.exponential(point);
             default -> null;
         };
+        SipHash series = seriesHash();
         rows.add(new GenericInternalRow(new Object[] {
             entry.minute,
-            seriesId(),
-            fleetId,
+            series.high,
+            series.low,
             isBreakdown,
             count,
             point.hasSum && Value.counts(point.sum) ? Value.storable(point.sum) : 0.0,

@@ -2,10 +2,9 @@ package kafkaclienttelemetry.rollup;
 
 import java.util.HashMap;
 import java.util.Map;
-import org.apache.spark.sql.catalyst.expressions.XXH64;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** What a resource says of its client, and what that gives to the ids of its series. */
+/** The labels of a resource's client, and the beginning of the hashes of its series. */
 final class Labels {
     static final int CLIENT_INSTANCE_ID = 0;
     static final int CLIENT_ID = 1;
@@ -40,14 +39,19 @@ final class Labels {
     }
 
     private final UTF8String[] values = new UTF8String[NAMES.length];
-    private long seriesSeed;
-    private long fleetSeed;
+    private final IdKey key;
+    /** The hash of every series of these labels begins here. */
+    final SipHash series = new SipHash();
+
+    Labels(IdKey key) {
+        this.key = key;
+    }
 
     /** Takes an attribute if it is one of the labels; of equal ones the last counts. */
     void take(Attribute attribute) {
         Integer index = INDEX.get(attribute.key());
         if (index != null) {
-            values[index] = Text.storable(attribute.text());
+            values[index] = Text.storable(attribute.text(), key);
         }
     }
 
@@ -56,11 +60,15 @@ final class Labels {
         UTF8String instance = values[CLIENT_INSTANCE_ID];
         if (instance == null || instance.numBytes() == 0) {
             boolean isThere = fallbackInstance != null && fallbackInstance.numBytes() > 0;
-            values[CLIENT_INSTANCE_ID] = isThere ? Text.storable(fallbackInstance) : null;
+            values[CLIENT_INSTANCE_ID] = isThere ? Text.storableOfAnyBytes(fallbackInstance, key) : null;
         }
-        fleetSeed = Text.hashAll(
-                Text.SEED, get(CLUSTER_ID), get(CLIENT_SOFTWARE_NAME), get(CLIENT_SOFTWARE_VERSION));
-        seriesSeed = Text.hashAll(fleetSeed, get(CLIENT_ID), get(PRINCIPAL), get(GROUP_ID));
+        series.begin(key, SipHash.SERIES)
+                .text(get(CLUSTER_ID))
+                .text(get(CLIENT_SOFTWARE_NAME))
+                .text(get(CLIENT_SOFTWARE_VERSION))
+                .text(get(CLIENT_ID))
+                .text(get(PRINCIPAL))
+                .text(get(GROUP_ID));
     }
 
     UTF8String get(int label) {
@@ -69,15 +77,5 @@ final class Labels {
 
     UTF8String instance() {
         return values[CLIENT_INSTANCE_ID];
-    }
-
-    /** The id of a metric's series over the whole fleet, from the hash of the metric's name. */
-    long fleetId(long metric) {
-        return XXH64.hashLong(metric, fleetSeed);
-    }
-
-    /** What the ids of a metric's series begin with, from the hash of the metric's name. */
-    long seriesSeed(long metric) {
-        return XXH64.hashLong(metric, seriesSeed);
     }
 }

@@ -1,5 +1,6 @@
 package kafkaclienttelemetry.rollup;
 
+import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
@@ -7,12 +8,14 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ExpressionInfo;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.types.AbstractDataType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.ObjectType;
 import org.apache.spark.unsafe.types.UTF8String;
 import scala.Function1;
 import scala.Option;
@@ -31,8 +34,9 @@ import scala.runtime.BoxedUnit;
 public final class OtlpFunctions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
     static final ArrayData NO_ROWS = new GenericArrayData(new Object[0]);
 
+    private static final DataType KEY = new ObjectType(IdKey.class);
     private static final List<AbstractDataType> PUSH =
-            List.of(DataTypes.BinaryType, DataTypes.StringType, DataTypes.LongType, DataTypes.StringType);
+            List.of(DataTypes.BinaryType, DataTypes.StringType, DataTypes.LongType, DataTypes.StringType, KEY);
 
     /** Makes the extension, as Spark does by its class's name. */
     public OtlpFunctions() {}
@@ -59,12 +63,17 @@ public final class OtlpFunctions extends AbstractFunction1<SparkSessionExtension
                     throw new IllegalArgumentException(
                             name + " takes " + takes.size() + " arguments, not " + arguments.length());
                 }
-                // A payload or an instance that is null is the reader's to say something of.
+                List<Expression> given = new ArrayList<>(CollectionConverters.asJava(arguments));
+                int last = given.size() - 1;
+                if (takes.get(last) == KEY) {
+                    given.set(last, key(name, given.get(last)));
+                }
+                // The reader answers for a payload or an instance that is null.
                 return new StaticInvoke(
                         reader,
                         type,
                         "read",
-                        arguments,
+                        CollectionConverters.asScala(given).toSeq(),
                         CollectionConverters.asScala(takes).toSeq(),
                         false,
                         true,
@@ -74,6 +83,13 @@ public final class OtlpFunctions extends AbstractFunction1<SparkSessionExtension
         };
         extensions.injectFunction(
                 new Tuple3<>(new FunctionIdentifier(name), new ExpressionInfo(reader.getName(), name), builder));
+    }
+
+    private static Expression key(String name, Expression id) {
+        if (!(id instanceof Literal literal) || !(literal.value() instanceof UTF8String text)) {
+            throw new IllegalArgumentException(name + " takes the id of a registered IdKey, as a text literal, last");
+        }
+        return Literal.fromObject(IdKey.of(text.toString()), KEY);
     }
 
     /** The result for a push that is not sound, of the functions that can say so. */

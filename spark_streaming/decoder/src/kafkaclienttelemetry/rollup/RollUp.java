@@ -5,7 +5,6 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import org.apache.spark.sql.catalyst.expressions.XXH64;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
@@ -34,6 +33,7 @@ abstract class RollUp extends PushWalk {
     private static final byte[] NODE_ROLE = "node_role".getBytes(StandardCharsets.US_ASCII);
 
     final Plan plan;
+    private final IdKey key;
     private final UTF8String fallbackInstance;
     private final long receivedAtNs;
 
@@ -48,21 +48,24 @@ abstract class RollUp extends PushWalk {
     byte rule;
     private boolean isCumulative;
     private boolean isLeftOut;
-    private long nameHash;
-    long fleetId;
-    private long seriesSeed;
+    private final SipHash ofMetric = new SipHash();
+    private final SipHash ofPoint = new SipHash();
+    private final SipHash ofAttribute = new SipHash();
     Entry entry;
     UTF8String topic;
     UTF8String nodeId;
     UTF8String nodeRole;
     boolean isBreakdown;
-    private long attributesHash;
+    private long attributesHigh;
+    private long attributesLow;
+    private long legacyAttributes;
 
-    RollUp(byte[] otlp, UTF8String fallbackInstance, long receivedAtNs, Plan plan) {
+    RollUp(byte[] otlp, UTF8String fallbackInstance, long receivedAtNs, Plan plan, IdKey key) {
         super(otlp);
         this.fallbackInstance = fallbackInstance;
         this.receivedAtNs = receivedAtNs;
         this.plan = plan;
+        this.key = key;
     }
 
     /** A number counts: by {@link #rule}, which is the sum of deltas, or a gauge's. */
@@ -108,7 +111,7 @@ abstract class RollUp extends PushWalk {
 
     @Override
     final void beginResource() throws MalformedException {
-        labels = new Labels();
+        labels = new Labels(key);
         readResource();
         labels.complete(fallbackInstance);
     }
@@ -120,7 +123,7 @@ abstract class RollUp extends PushWalk {
 
     @Override
     final void beginMetric() {
-        name = Text.storable(name);
+        name = Text.storable(name, key);
         metric = plan.metric(name);
         byte known = metric.code();
         isCumulative = false;
@@ -147,9 +150,7 @@ abstract class RollUp extends PushWalk {
     }
 
     private void beginSeries() {
-        nameHash = Text.hash(name, Text.SEED);
-        fleetId = labels.fleetId(nameHash);
-        seriesSeed = labels.seriesSeed(nameHash);
+        ofMetric.goOn(labels.series).text(name);
     }
 
     @Override
@@ -158,24 +159,33 @@ abstract class RollUp extends PushWalk {
         nodeId = null;
         nodeRole = null;
         isBreakdown = false;
-        attributesHash = 0;
+        attributesHigh = 0;
+        attributesLow = 0;
+        legacyAttributes = 0;
     }
 
     @Override
     public final void pointAttribute() throws MalformedException {
         attribute.read();
         if (attribute.hasKey(TOPIC)) {
-            topic = Text.storable(attribute.text());
+            topic = Text.storable(attribute.text(), key);
         } else if (attribute.hasKey(NODE_ID) || attribute.hasKey(SENT_NODE_ID)) {
-            nodeId = Text.storable(attribute.text());
+            nodeId = Text.storable(attribute.text(), key);
         } else if (attribute.hasKey(NODE_ROLE)) {
-            nodeRole = Text.storable(attribute.text());
+            nodeRole = Text.storable(attribute.text(), key);
         }
         for (byte[] finer : metric.finer()) {
             isBreakdown |= attribute.hasKey(finer);
         }
         if (isCumulative) { // added up, so that their order is of no matter
-            attributesHash += Text.hashAll(Text.SEED, attribute.key(), attribute.text());
+            ofAttribute
+                    .begin(key, SipHash.ATTRIBUTE)
+                    .text(attribute.key())
+                    .text(attribute.text())
+                    .finish();
+            attributesHigh += ofAttribute.high;
+            attributesLow += ofAttribute.low;
+            legacyAttributes += LegacyIdentity.ofAttribute(attribute.key(), attribute.text());
         }
     }
 
@@ -200,25 +210,38 @@ abstract class RollUp extends PushWalk {
         }
     }
 
-    /** The id of the series of the point at hand; the same dimensions have the same id in every push. */
-    final long seriesId() {
-        long which = (topic == null ? 0 : 1)
-                | (nodeId == null ? 0 : 2)
-                | (nodeRole == null ? 0 : 4)
-                | (isBreakdown ? 8 : 0);
-        long id = XXH64.hashLong(which, seriesSeed);
-        if (topic != null) {
-            id = Text.hash(topic, id);
-        }
-        if (nodeId != null) {
-            id = Text.hash(nodeId, id);
-        }
-        return nodeRole == null ? id : Text.hash(nodeRole, id);
+    /**
+     * The hash of the series of the point at hand: the same dimensions have the same hash in every push.
+     *
+     * @return one object for all points of the push
+     */
+    final SipHash seriesHash() {
+        return ofPoint.goOn(ofMetric)
+                .text(topic)
+                .text(nodeId)
+                .text(nodeRole)
+                .word(isBreakdown ? 1 : 0)
+                .finish();
     }
 
-    /** What tells a cumulative sum from the client's others: its metric and all attributes of the point. */
-    final long identity() {
-        return XXH64.hashLong(attributesHash, nameHash);
+    /**
+     * What tells a cumulative sum from the client's others: the hash of its metric and of all attributes of the
+     * point, whatever their order.
+     *
+     * @return one object for all points of the push, not the one of {@link #seriesHash}
+     */
+    final SipHash identityHash() {
+        return ofAttribute
+                .begin(key, SipHash.CUMULATIVE)
+                .text(name)
+                .word(attributesHigh)
+                .word(attributesLow)
+                .finish();
+    }
+
+    /** The same as an older version stored it. */
+    final long legacyIdentity() {
+        return LegacyIdentity.of(name, legacyAttributes);
     }
 
     private Entry entry(long pointNs) throws MalformedException {

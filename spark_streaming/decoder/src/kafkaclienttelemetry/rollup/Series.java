@@ -10,12 +10,12 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** {@code otlp_series}: what the ids of a push's series stand for. */
+/** {@code otlp_series}: the dimensions of a push's series, with their hashes. */
 public final class Series extends RollUp {
     static final DataType TYPE = DataTypes.createArrayType(
             new StructType()
-                    .add("series_id", DataTypes.LongType, false)
-                    .add("fleet_id", DataTypes.LongType, false)
+                    .add("series_high", DataTypes.LongType, false)
+                    .add("series_low", DataTypes.LongType, false)
                     .add("metric", DataTypes.StringType, false)
                     .add("cluster_id", DataTypes.StringType, true)
                     .add("client_software_name", DataTypes.StringType, true)
@@ -30,18 +30,21 @@ public final class Series extends RollUp {
                     .add("rule", DataTypes.ByteType, false),
             false);
 
-    private final Map<Long, Object> rows = new LinkedHashMap<>();
+    private record Hash(long high, long low) {}
 
-    private Series(byte[] otlp, UTF8String instance, long receivedAtNs, Plan plan) {
-        super(otlp, instance, receivedAtNs, plan);
+    private final Map<Hash, Object> rows = new LinkedHashMap<>();
+
+    private Series(byte[] otlp, UTF8String instance, long receivedAtNs, Plan plan, IdKey key) {
+        super(otlp, instance, receivedAtNs, plan, key);
     }
 
     /** Reads a push; one that is not sound has no series, and {@code otlp_entries} says why. */
-    public static ArrayData read(byte[] otlp, UTF8String instance, long receivedAtNs, UTF8String plan) {
+    public static ArrayData read(
+            byte[] otlp, UTF8String instance, long receivedAtNs, UTF8String plan, IdKey key) {
         if (otlp == null) {
             return OtlpFunctions.NO_ROWS;
         }
-        Series series = new Series(otlp, instance, receivedAtNs, Plan.of(plan));
+        Series series = new Series(otlp, instance, receivedAtNs, Plan.of(plan), key);
         try {
             series.run();
         } catch (MalformedException problem) {
@@ -66,11 +69,12 @@ public final class Series extends RollUp {
     }
 
     private void add() {
+        SipHash hash = seriesHash();
         rows.computeIfAbsent(
-                seriesId(),
-                id -> new GenericInternalRow(new Object[] {
-                    id,
-                    fleetId,
+                new Hash(hash.high, hash.low),
+                of -> new GenericInternalRow(new Object[] {
+                    of.high,
+                    of.low,
                     name,
                     labels.get(Labels.CLUSTER_ID),
                     labels.get(Labels.CLIENT_SOFTWARE_NAME),

@@ -1,9 +1,14 @@
 package kafkaclienttelemetry.rollup;
 
-import org.apache.spark.sql.catalyst.expressions.XXH64;
+import java.nio.charset.StandardCharsets;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** What becomes of pushed text on its way into the store, and its hashes. */
+/**
+ * Pushed text as the store keeps it: short, valid UTF-8, without U+0000. Different texts stay different.
+ *
+ * <p>Text that can't be kept as it is ends with an ellipsis and its own hash, as 32 hexadecimal digits. So does text
+ * that has this form already: nobody can send the text that stands for another one.
+ */
 final class Text {
     /**
      * Longer text is cut. The receiver cuts labels at 512 characters; five of these and an index's row of
@@ -11,63 +16,76 @@ final class Text {
      */
     static final int MAX_BYTES = 512;
 
-    /** The seed of Spark's own xxhash64, so that a client's key can be had in SQL as well. */
-    static final long SEED = 42;
-
     private static final byte[] REPLACEMENT = {(byte) 0xef, (byte) 0xbf, (byte) 0xbd};
+    private static final byte[] ELLIPSIS = {(byte) 0xe2, (byte) 0x80, (byte) 0xa6};
+    private static final int DIGITS = 32;
+    private static final int MARK_BYTES = ELLIPSIS.length + DIGITS;
+    private static final byte[] HEX = "0123456789abcdef".getBytes(StandardCharsets.US_ASCII);
 
     private Text() {}
 
-    /** The text as the store can have it: cut, and U+FFFD for U+0000, which PostgreSQL's text can't have. */
-    static UTF8String storable(UTF8String text) {
-        if (text == null) {
-            return null;
-        }
+    /** The text as the store keeps it; it must be valid UTF-8, as {@link Schema} checks. */
+    static UTF8String storable(UTF8String text, IdKey key) {
+        return text == null || isStorable(text) ? text : marked(text, key);
+    }
+
+    /** The same for text that nobody has checked. */
+    static UTF8String storableOfAnyBytes(UTF8String text, IdKey key) {
+        return text == null || text.isValid() && isStorable(text) ? text : marked(text, key);
+    }
+
+    private static boolean isStorable(UTF8String text) {
         int length = text.numBytes();
-        if (length <= MAX_BYTES) {
-            boolean clean = true;
-            for (int at = 0; at < length; at++) {
-                clean &= text.getByte(at) != 0;
-            }
-            if (clean) {
-                return text;
+        if (length > MAX_BYTES) {
+            return false;
+        }
+        boolean clean = true;
+        for (int at = 0; at < length; at++) {
+            clean &= text.getByte(at) != 0;
+        }
+        return clean && !(length >= MARK_BYTES && isMarked(text, length - MARK_BYTES));
+    }
+
+    private static boolean isMarked(UTF8String text, int from) {
+        for (int index = 0; index < ELLIPSIS.length; index++) {
+            if (text.getByte(from + index) != ELLIPSIS[index]) {
+                return false;
             }
         }
+        for (int index = ELLIPSIS.length; index < MARK_BYTES; index++) {
+            byte digit = text.getByte(from + index);
+            if (!(digit >= '0' && digit <= '9' || digit >= 'a' && digit <= 'f')) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private static UTF8String marked(UTF8String text, IdKey key) {
+        SipHash hash = new SipHash().begin(key, SipHash.TEXT).text(text).finish();
+        UTF8String valid = text.makeValid();
         byte[] kept = new byte[MAX_BYTES];
         int size = 0;
-        for (int at = 0; at < length; ) {
-            int width = UTF8String.numBytesForFirstByte(text.getByte(at));
-            boolean isNul = text.getByte(at) == 0;
+        for (int at = 0; at < valid.numBytes(); ) {
+            int width = UTF8String.numBytesForFirstByte(valid.getByte(at));
+            boolean isNul = valid.getByte(at) == 0;
             int added = isNul ? REPLACEMENT.length : width;
-            if (size + added > MAX_BYTES) {
+            if (size + added > MAX_BYTES - MARK_BYTES) {
                 break;
             }
             for (int index = 0; index < added; index++) {
-                kept[size++] = isNul ? REPLACEMENT[index] : text.getByte(at + index);
+                kept[size++] = isNul ? REPLACEMENT[index] : valid.getByte(at + index);
             }
             at += width;
         }
+        for (byte one : ELLIPSIS) {
+            kept[size++] = one;
+        }
+        for (long half : new long[] {hash.high, hash.low}) {
+            for (int shift = Long.SIZE - 4; shift >= 0; shift -= 4) {
+                kept[size++] = HEX[(int) (half >>> shift) & 15];
+            }
+        }
         return UTF8String.fromBytes(kept, 0, size);
-    }
-
-    /** Hashes text, which must not be null, going on from another hash. */
-    static long hash(UTF8String text, long seed) {
-        return XXH64.hashUnsafeBytes(text.getBaseObject(), text.getBaseOffset(), text.numBytes(), seed);
-    }
-
-    /**
-     * Hashes some texts, any of them null. Which are there is hashed first and each text's hash has its
-     * length in it, so nothing can be moved from one to the next without another hash.
-     */
-    static long hashAll(long seed, UTF8String... texts) {
-        long present = 0;
-        for (UTF8String text : texts) {
-            present = present << 1 | (text == null ? 0 : 1);
-        }
-        long hash = XXH64.hashLong(present, seed);
-        for (UTF8String text : texts) {
-            hash = text == null ? hash : hash(text, hash);
-        }
-        return hash;
     }
 }
