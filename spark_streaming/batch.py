@@ -22,7 +22,7 @@ from spark_streaming.catalogue import plan
 from spark_streaming.contributions import in_parts, pairs_of, settle
 from spark_streaming.lake import Lake
 from spark_streaming.postgres import DEAD_LETTER_ROWS, Batch, BatchStatistics, Store
-from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, ROLLUP_ROWS, SERIES_ROWS
+from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, MAX_TOTAL, ROLLUP_ROWS, SERIES_ROWS
 from spark_streaming.settings import RollupSettings
 
 __all__ = ["BatchError", "Batches"]
@@ -75,7 +75,11 @@ class Batches:
         self._closed_at = closed_at
         self._min_minute = min_minute
         text = plan(
-            min_minute=min_minute, max_behind_s=settings.max_behind_s, max_ahead_s=settings.max_ahead_s
+            min_minute=min_minute,
+            max_behind_s=settings.max_behind_s,
+            max_ahead_s=settings.max_ahead_s,
+            max_value=settings.max_value,
+            max_count=settings.max_count,
         )
         self._arguments = (f.col("otlp"), f.col("client_instance_id"), f.col("received_at_ns"), f.lit(text))
 
@@ -225,7 +229,7 @@ class Batches:
         rows = (
             histograms.groupBy("minute", "series_id", "fleet_id", "breakdown")
             .agg(
-                f.sum("points").alias("points"),
+                _saturated("points"),
                 f.sum("sum").alias("sum"),
                 f.min("min").alias("min"),
                 f.max("max").alias("max"),
@@ -237,7 +241,7 @@ class Batches:
         buckets = (
             histograms.select("minute", "series_id", f.inline("buckets"))
             .groupBy("minute", "series_id", "lower", "upper")
-            .agg(f.sum("count").alias("count"))
+            .agg(_saturated("count"))
         )
         _require(_total(rows["histograms"]), expected, "histograms")
         return _of_schema(rows, ROLLUP_ROWS), _of_schema(buckets.toArrow(), BUCKET_ROWS)
@@ -290,6 +294,12 @@ def _repeats(read: pa.Table, batch: Batch) -> tuple[int, pa.Array]:
     fresh = once.filter(pc.invert(pc.is_in(once["push_id_first"], pa.array(known, pa.string()))))
     repeated = pushes.filter(pc.invert(pc.is_in(pushes["position"], fresh["position_first"])))
     return pushes.num_rows, repeated["position"].combine_chunks()
+
+
+def _saturated(name: str) -> Column:
+    """The sum of a column of counts, at most ``MAX_TOTAL``. Spark's plain sum fails on an overflow."""
+    most = f.lit(MAX_TOTAL)
+    return f.least(f.coalesce(f.try_sum(name), most), most).alias(name)
 
 
 def _require(found: int, expected: int, what: str) -> None:

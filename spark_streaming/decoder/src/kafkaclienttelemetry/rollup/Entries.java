@@ -45,15 +45,26 @@ public final class Entries extends RollUp {
         if (otlp == null) {
             return OtlpFunctions.error("there is no payload");
         }
-        Entries entries = new Entries(otlp, instance, receivedAtNs, Plan.of(plan));
+        return new Entries(otlp, instance, receivedAtNs, Plan.of(plan)).rows();
+    }
+
+    static long steps(byte[] otlp, UTF8String instance, long receivedAtNs, Plan plan) {
+        Entries reader = new Entries(otlp, instance, receivedAtNs, plan);
+        reader.rows();
+        return reader.in.steps();
+    }
+
+    private InternalRow rows() {
         try {
-            entries.run();
+            run();
         } catch (MalformedException problem) {
             return OtlpFunctions.error(problem.getMessage());
+        } catch (RuntimeException | StackOverflowError bug) {
+            return OtlpFunctions.error(OtlpFunctions.bug(bug));
         }
         List<Object> rows = new ArrayList<>();
-        for (Entry each : entries.entries()) {
-            rows.add(row(each, entries.plan.slots.length));
+        for (Entry each : entries()) {
+            rows.add(row(each, plan.slots.length));
         }
         return new GenericInternalRow(new Object[] {null, new GenericArrayData(rows.toArray())});
     }

@@ -41,13 +41,22 @@ public final class Series extends RollUp {
         if (otlp == null) {
             return OtlpFunctions.NO_ROWS;
         }
-        Series series = new Series(otlp, instance, receivedAtNs, Plan.of(plan));
+        return new Series(otlp, instance, receivedAtNs, Plan.of(plan)).rows();
+    }
+
+    static long steps(byte[] otlp, UTF8String instance, long receivedAtNs, Plan plan) {
+        Series reader = new Series(otlp, instance, receivedAtNs, plan);
+        reader.rows();
+        return reader.in.steps();
+    }
+
+    private ArrayData rows() {
         try {
-            series.run();
+            run();
         } catch (MalformedException problem) {
             return OtlpFunctions.NO_ROWS;
         }
-        return new GenericArrayData(series.rows.values().toArray());
+        return new GenericArrayData(rows.values().toArray());
     }
 
     @Override

@@ -39,7 +39,7 @@ final class Text {
             int width = UTF8String.numBytesForFirstByte(text.getByte(at));
             boolean isNul = text.getByte(at) == 0;
             int added = isNul ? REPLACEMENT.length : width;
-            if (size + added > MAX_BYTES) {
+            if (size + added > MAX_BYTES || at + width > length) { // full, or text that is cut within a character
                 break;
             }
             for (int index = 0; index < added; index++) {
