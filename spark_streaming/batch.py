@@ -20,6 +20,7 @@ from pyspark.sql import functions as f
 
 from spark_streaming.catalogue import plan
 from spark_streaming.contributions import in_parts, pairs_of, settle
+from spark_streaming.isolation import MAX_ISOLATED, first_failing, is_of_data
 from spark_streaming.lake import Lake
 from spark_streaming.postgres import DEAD_LETTER_ROWS, Batch, BatchStatistics, Store
 from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, MAX_TOTAL, ROLLUP_ROWS, SERIES_ROWS
@@ -45,6 +46,10 @@ _log = structlog.get_logger()
 
 class BatchError(Exception):
     """A batch can't be committed as it was read; nothing of it was."""
+
+
+class _TrialEndedError(Exception):
+    """A trial run came to its end, and is rolled back."""
 
 
 class Batches:
@@ -100,13 +105,68 @@ class Batches:
         Raises:
             BatchError: The source gave something else when it was read again; read the batch again.
         """
+        isolated: dict[str, str] = {}
+        passed = 0
+        while True:
+            try:
+                return self._committed(pushes, query_id, batch_id, damaged or {}, isolated)
+            except Exception as error:
+                if not is_of_data(error) or len(isolated) >= MAX_ISOLATED:
+                    raise
+                position, passed = self._isolate(pushes, query_id, batch_id, isolated, passed)
+                isolated[position] = f"the batch fails with this push: {type(error).__name__}: {error}"
+                _log.warning(
+                    "push isolated, the batch fails with it",
+                    batch=batch_id,
+                    position=position,
+                    problem=type(error).__name__,
+                )
+
+    def _isolate(
+        self, pushes: DataFrame, query_id: str, batch_id: int, isolated: Mapping[str, str], passed: int
+    ) -> tuple[str, int]:
+        """Find a push with which the batch fails, by trial runs over a part of its pushes.
+
+        Returns:
+            Its position, and how many pushes before it don't fail.
+        """
+        positions = sorted(pushes.select("position").toArrow()["position"].to_pylist())
+
+        def fails(size: int) -> bool:
+            part = self._spark.createDataFrame(pa.table({"position": positions[:size]}))
+            some = pushes.join(f.broadcast(part), "position", "left_semi")
+            try:
+                with self._store.batch(query_id, batch_id) as batch:
+                    if batch is not None:
+                        self._taken_in(
+                            batch, some, query_id, batch_id, time.monotonic(), isolated, trial=True
+                        )
+                    raise _TrialEndedError
+            except _TrialEndedError:
+                return False
+            except Exception as error:
+                if not is_of_data(error):
+                    raise
+                return True
+
+        at = first_failing(len(positions), fails, passed=passed)
+        return positions[at], at
+
+    def _committed(
+        self,
+        pushes: DataFrame,
+        query_id: str,
+        batch_id: int,
+        damaged: Mapping[str, str],
+        isolated: Mapping[str, str],
+    ) -> int | None:
         began = time.monotonic()
         with self._store.batch(query_id, batch_id) as batch:
             if batch is None:
                 _log.info("batch was committed before", batch=batch_id)
                 return None
-            statistics = self._taken_in(batch, pushes, query_id, batch_id, began)
-            for file, reason in (damaged or {}).items():
+            statistics = self._taken_in(batch, pushes, query_id, batch_id, began, isolated)
+            for file, reason in damaged.items():
                 letter = [[self._source], [file], [reason], [0], [b""]]
                 batch.dead_letters(pa.table(letter, schema=DEAD_LETTER_ROWS))
         newest = statistics.newest_received_at_ns
@@ -121,11 +181,25 @@ class Batches:
             seconds=round(time.monotonic() - began, 3),
             lag_s=None if newest is None else round((time.time_ns() - newest) / _SECOND_NS, 1),
         )
-        return statistics.pushes + statistics.repeats
+        return statistics.pushes + statistics.repeats + len(isolated)
 
     def _taken_in(
-        self, batch: Batch, pushes: DataFrame, query_id: str, batch_id: int, began: float
+        self,
+        batch: Batch,
+        pushes: DataFrame,
+        query_id: str,
+        batch_id: int,
+        began: float,
+        isolated: Mapping[str, str],
+        *,
+        trial: bool = False,
     ) -> BatchStatistics:
+        if isolated:
+            letters = pa.table({"position": list(isolated), "reason": list(isolated.values())})
+            if not trial:
+                batch.dead_letters(self._dead_letters(pushes, letters))
+            without = self._spark.createDataFrame(letters.select(["position"]))
+            pushes = pushes.join(f.broadcast(without), "position", "left_anti")
         read = self._entries(pushes)
         seen, repeated = _repeats(read, batch)
         if repeated:
@@ -142,14 +216,14 @@ class Batches:
             rows = self._merged(batch, pushes, entries, newest=newest, histograms=_total(read["histograms"]))
         if dead.num_rows:
             batch.dead_letters(self._dead_letters(pushes, dead))
-        if self._lake is not None:
+        if self._lake is not None and not trial:
             self._lake.write(pushes, rows, query_id, batch_id)
         statistics = BatchStatistics(
             pushes=seen - len(repeated),
             repeats=len(repeated),
             points=_total(read["points"]),
             rows=rows.num_rows,
-            dead_letters=dead.num_rows,
+            dead_letters=dead.num_rows + len(isolated),
             newest_received_at_ns=newest,
             duration_s=time.monotonic() - began,
         )

@@ -10,6 +10,7 @@ __all__ = [
     "BatchStatistics",
     "LastBatch",
     "Status",
+    "StoreDataError",
     "StoreError",
     "StoreUnavailableError",
     "read_again_since",
@@ -35,6 +36,10 @@ def read_again_since(minute: int) -> datetime:
 
 class StoreError(Exception):
     """PostgreSQL can't be used like this; the message says what helps. Trying again does not."""
+
+
+class StoreDataError(StoreError):
+    """PostgreSQL refuses a value that a push brought. Nothing of the transaction counts."""
 
 
 class StoreUnavailableError(StoreError):
