@@ -22,8 +22,8 @@ from tests.unit.spark_streaming.pushes import PAYLOADS, RECEIVED_AT_NS
 _FUNCTIONS: Final = ("otlp_entries", "otlp_histograms", "otlp_series", "otlp_data_points")
 #: Twice the input may cost that much more. Lists that grow by doubling make steps of the allocated bytes.
 _MOST_GROWTH: Final = 2.2
-_DOUBLINGS: Final = 3
-_SMALLEST: Final = 512
+_DOUBLINGS: Final = 4
+_SMALLEST: Final = 256
 _TIME: Final = b"\x19" + RECEIVED_AT_NS.to_bytes(8, "little")
 _ONE: Final = b"\x21" + bytes(6) + b"\xf0\x3f"
 
