@@ -18,7 +18,6 @@ from structlog.testing import capture_logs
 from spark_streaming import batch
 from spark_streaming.postgres import StoreDataError
 from spark_streaming.rows import MAX_TOTAL
-from tests.fuzz import protobuf
 from tests.integration.rollup.conftest import Query, Roll
 from tests.integration.rollup.pushes import CONNECTIONS, MINUTE_NS, Client, Spooled, Values, push, spool
 
@@ -131,28 +130,6 @@ def test_absurd_pushes_become_dead_letters_and_no_good_push_is_lost(
     # Hours and days too, and every view can be read.
     for view in ("metric_1m", "metric_1h", "metric_1d", "fleet_1h", "spread_1h", "histogram_1d", "client_1h"):
         assert query(f"SELECT * FROM {view}")
-
-
-def test_many_counts_that_are_in_bounds_one_by_one_do_not_overflow_a_batch(
-    roll: Roll, query: Query, folder: Path
-) -> None:
-    # 2 ** 6 pushes of 2 ** 17 points that count 2 ** 40 each: one more than 64 bits with a sign hold.
-    point = b"\x0a\x09\x21" + (1 << 40).to_bytes(8, "little")
-    histogram_data = protobuf.varint(2 << 3) + b"\x01" + point * (1 << 17)
-    attack = [
-        hostile(number, lambda data: metric(data).MergeFromString(field(9, histogram_data)))
-        for number in range(1 << 6)
-    ]
-    spool(folder, "one", [good(1), *attack, good(2)])
-    with capture_logs() as log:
-        roll()
-    assert not [line for line in log if line["event"].startswith(("batch failed", "push isolated"))]
-    assert query("SELECT pushes, dead_letters FROM ledger") == [(66, 64)]
-    assert query("SELECT sum FROM metric_1m WHERE metric = %s", CONNECTIONS) == [(2.0,)]
-
-
-def field(number: int, content: bytes) -> bytes:
-    return protobuf.varint(number << 3 | 2) + protobuf.varint(len(content)) + content
 
 
 def test_counts_saturate_within_a_batch_over_batches_and_over_minutes(

@@ -53,7 +53,6 @@ def test_records_with_hostile_headers_and_keys_stop_nothing(
     roll: Roll, query: Query, broker: KafkaBroker, topic: str
 ) -> None:
     producer = Producer({"bootstrap.servers": broker.internal_bootstrap})
-    data = otlp(0, {Client(instance=""): Values(sums={CONNECTIONS: 1})})
     numbers = (
         b"9223372036854775807",
         b"-9223372036854775808",
@@ -72,6 +71,8 @@ def test_records_with_hostile_headers_and_keys_stop_nothing(
             "terminating": odd,
             "push_id": odd + b"%d" % number,
         }
+        # Other bytes each, or some would be repeats.
+        data = otlp(0, {Client(instance=""): Values(sums={CONNECTIONS: number})})
         producer.produce(topic, data, key=name, headers=list(odd_headers.items()))
     good = otlp(NOW, {PAYMENTS: Values(sums={CONNECTIONS: 5})})
     producer.produce(topic, good)
