@@ -7,7 +7,7 @@ store's; when batches begin, and what happens when one fails, is the job's.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -113,7 +113,13 @@ class Batches:
             except Exception as error:
                 if not is_of_data(error) or len(isolated) >= MAX_ISOLATED:
                     raise
-                position, passed = self._isolate(pushes, query_id, batch_id, isolated, passed)
+                positions = sorted(pushes.select("position").toArrow()["position"].to_pylist())
+                fails = self._trial(pushes, positions, query_id, batch_id, isolated)
+                passed = first_failing(len(positions), fails, passed=passed)
+                position = positions[passed] if positions else ""
+                if not position or position in isolated:
+                    # It fails on no push.
+                    raise
                 isolated[position] = f"the batch fails with this push: {type(error).__name__}: {error}"
                 _log.warning(
                     "push isolated, the batch fails with it",
@@ -122,15 +128,15 @@ class Batches:
                     problem=type(error).__name__,
                 )
 
-    def _isolate(
-        self, pushes: DataFrame, query_id: str, batch_id: int, isolated: Mapping[str, str], passed: int
-    ) -> tuple[str, int]:
-        """Find a push with which the batch fails, by trial runs over a part of its pushes.
-
-        Returns:
-            Its position, and how many pushes before it don't fail.
-        """
-        positions = sorted(pushes.select("position").toArrow()["position"].to_pylist())
+    def _trial(
+        self,
+        pushes: DataFrame,
+        positions: Sequence[str],
+        query_id: str,
+        batch_id: int,
+        isolated: Mapping[str, str],
+    ) -> Callable[[int], bool]:
+        """Make a function that takes in the first so many pushes, rolls back, and tells if that failed."""
 
         def fails(size: int) -> bool:
             part = self._spark.createDataFrame(pa.table({"position": positions[:size]}))
@@ -149,8 +155,7 @@ class Batches:
                     raise
                 return True
 
-        at = first_failing(len(positions), fails, passed=passed)
-        return positions[at], at
+        return fails
 
     def _committed(
         self,
