@@ -120,7 +120,7 @@ def test_absurd_pushes_become_dead_letters_and_no_good_push_is_lost(
     with capture_logs() as log:
         roll()
     assert not [line for line in log if line["event"].startswith(("batch failed", "push isolated"))]
-    letters = dict(query("SELECT position, reason FROM dead_letter"))
+    letters: dict[str, str] = dict(query("SELECT position, reason FROM dead_letter"))
     assert letters.keys() == {f"file:{file}#{2 * number + 1}" for number in range(len(ABSURD))}
     assert all("metric absurd" in reason for reason in letters.values())
     assert query("SELECT pushes, dead_letters FROM ledger") == [(len(pushes), len(ABSURD))]
@@ -170,7 +170,7 @@ def test_a_push_that_the_database_refuses_is_isolated(roll: Roll, query: Query, 
             pushes.insert(at, hostile(at, gauge(1.0)))
         file = spool(folder, "one", pushes)
         roll()
-    letters = dict(query("SELECT position, reason FROM dead_letter"))
+    letters: dict[str, str] = dict(query("SELECT position, reason FROM dead_letter"))
     assert letters.keys() == {f"file:{file}#{at}" for at in (3, 4, 9)}
     assert all("StoreDataError" in reason and "defect" in reason for reason in letters.values())
     assert query("SELECT pushes, dead_letters FROM ledger") == [(12, 3)]

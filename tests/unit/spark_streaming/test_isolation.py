@@ -19,7 +19,7 @@ from spark_streaming.postgres import StoreDataError, StoreError, StoreUnavailabl
 def test_all_poison_is_found_in_few_trials(poison: set[int], size: int) -> None:
     left, passed, found = set(poison), 0, []
     while left:
-        trials = []
+        trials: list[int] = []
 
         def fails(prefix: int, trials: list[int] = trials) -> bool:
             trials.append(prefix)
