@@ -35,8 +35,8 @@ SPOOL_COLUMNS: Final = StructType(
 
 #: What no receiver writes is taken for missing: anybody may write to a topic or a folder.
 _ID: Final = r"\A[!-~]{1,128}\z"
-#: The years from 2000 to 2199. Times beyond would overflow where they are added up or compared.
-_EARLIEST_NS: Final = 946_684_800_000_000_000
+#: The years from 1970 to 2199. Times beyond would overflow where they are added up or compared.
+_EARLIEST_NS: Final = 0
 _LATEST_NS: Final = 7_258_118_400_000_000_000
 #: The intervals that a receiver asks for, in milliseconds.
 _SHORTEST_MS, _LONGEST_MS = 100, 3_600_000
