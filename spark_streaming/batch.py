@@ -7,7 +7,7 @@ store's; when batches begin, and what happens when one fails, is the job's.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -22,9 +22,10 @@ from pyspark.sql import functions as f
 from spark_streaming.catalogue import plan
 from spark_streaming.contributions import in_parts, pairs_of, settle
 from spark_streaming.hashed import HashedBatch, register_key
+from spark_streaming.isolation import MAX_ISOLATED, first_failing, is_of_data
 from spark_streaming.lake import Lake
 from spark_streaming.postgres import DEAD_LETTER_ROWS, Batch, BatchStatistics, IdKey, Store
-from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, ROLLUP_ROWS, SERIES_ROWS
+from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, MAX_TOTAL, ROLLUP_ROWS, SERIES_ROWS
 from spark_streaming.settings import RollupSettings
 
 __all__ = ["BatchError", "Batches"]
@@ -53,6 +54,10 @@ _log = structlog.get_logger()
 
 class BatchError(Exception):
     """A batch can't be committed as it was read; nothing of it was."""
+
+
+class _TrialEndedError(Exception):
+    """A trial run came to its end, and is rolled back."""
 
 
 class Batches:
@@ -85,7 +90,11 @@ class Batches:
         self._closed_at = closed_at
         self._min_minute = min_minute
         text = plan(
-            min_minute=min_minute, max_behind_s=settings.max_behind_s, max_ahead_s=settings.max_ahead_s
+            min_minute=min_minute,
+            max_behind_s=settings.max_behind_s,
+            max_ahead_s=settings.max_ahead_s,
+            max_value=settings.max_value,
+            max_count=settings.max_count,
         )
         register_key(spark, id_key)
         self._arguments = (
@@ -111,13 +120,73 @@ class Batches:
         Raises:
             BatchError: The source gave something else when it was read again; read the batch again.
         """
+        isolated: dict[str, str] = {}
+        passed = 0
+        while True:
+            try:
+                return self._committed(pushes, query_id, batch_id, damaged or {}, isolated)
+            except Exception as error:
+                if not is_of_data(error) or len(isolated) >= MAX_ISOLATED:
+                    raise
+                positions = sorted(pushes.select("position").toArrow()["position"].to_pylist())
+                fails = self._trial(pushes, positions, query_id, batch_id, isolated)
+                passed = first_failing(len(positions), fails, passed=passed)
+                position = positions[passed] if positions else ""
+                if not position or position in isolated:
+                    # It fails on no push.
+                    raise
+                isolated[position] = f"the batch fails with this push: {type(error).__name__}: {error}"
+                _log.warning(
+                    "push isolated, the batch fails with it",
+                    batch=batch_id,
+                    position=position,
+                    problem=type(error).__name__,
+                )
+
+    def _trial(
+        self,
+        pushes: DataFrame,
+        positions: Sequence[str],
+        query_id: str,
+        batch_id: int,
+        isolated: Mapping[str, str],
+    ) -> Callable[[int], bool]:
+        """Make a function that takes in the first so many pushes, rolls back, and tells if that failed."""
+
+        def fails(size: int) -> bool:
+            part = self._spark.createDataFrame(pa.table({"position": positions[:size]}))
+            some = pushes.join(f.broadcast(part), "position", "left_semi")
+            try:
+                with self._store.batch(query_id, batch_id) as batch:
+                    if batch is not None:
+                        self._taken_in(
+                            batch, some, query_id, batch_id, time.monotonic(), isolated, trial=True
+                        )
+                    raise _TrialEndedError
+            except _TrialEndedError:
+                return False
+            except Exception as error:
+                if not is_of_data(error):
+                    raise
+                return True
+
+        return fails
+
+    def _committed(
+        self,
+        pushes: DataFrame,
+        query_id: str,
+        batch_id: int,
+        damaged: Mapping[str, str],
+        isolated: Mapping[str, str],
+    ) -> int | None:
         began = time.monotonic()
         with self._store.batch(query_id, batch_id) as batch:
             if batch is None:
                 _log.info("batch was committed before", batch=batch_id)
                 return None
-            statistics = self._taken_in(batch, pushes, query_id, batch_id, began)
-            for file, reason in (damaged or {}).items():
+            statistics = self._taken_in(batch, pushes, query_id, batch_id, began, isolated)
+            for file, reason in damaged.items():
                 letter = [[self._source], [file], [reason], [0], [b""]]
                 batch.dead_letters(pa.table(letter, schema=DEAD_LETTER_ROWS))
         newest = statistics.newest_received_at_ns
@@ -132,11 +201,25 @@ class Batches:
             seconds=round(time.monotonic() - began, 3),
             lag_s=None if newest is None else round((time.time_ns() - newest) / _SECOND_NS, 1),
         )
-        return statistics.pushes + statistics.repeats
+        return statistics.pushes + statistics.repeats + len(isolated)
 
     def _taken_in(
-        self, batch: Batch, pushes: DataFrame, query_id: str, batch_id: int, began: float
+        self,
+        batch: Batch,
+        pushes: DataFrame,
+        query_id: str,
+        batch_id: int,
+        began: float,
+        isolated: Mapping[str, str],
+        *,
+        trial: bool = False,
     ) -> BatchStatistics:
+        if isolated:
+            letters = pa.table({"position": list(isolated), "reason": list(isolated.values())})
+            if not trial:
+                batch.dead_letters(self._dead_letters(pushes, letters))
+            without = self._spark.createDataFrame(letters.select(["position"]))
+            pushes = pushes.join(f.broadcast(without), "position", "left_anti")
         read = self._entries(pushes)
         seen, repeated = _repeats(read, batch)
         if repeated:
@@ -153,14 +236,14 @@ class Batches:
             rows = self._merged(batch, pushes, entries, newest=newest, histograms=_total(read["histograms"]))
         if dead.num_rows:
             batch.dead_letters(self._dead_letters(pushes, dead))
-        if self._lake is not None:
+        if self._lake is not None and not trial:
             self._lake.write(pushes, rows, query_id, batch_id)
         statistics = BatchStatistics(
             pushes=seen - len(repeated),
             repeats=len(repeated),
             points=_total(read["points"]),
             rows=rows.num_rows,
-            dead_letters=dead.num_rows,
+            dead_letters=dead.num_rows + len(isolated),
             newest_received_at_ns=newest,
             duration_s=time.monotonic() - began,
         )
@@ -239,7 +322,7 @@ class Batches:
         rows = (
             histograms.groupBy("minute", "series_high", "series_low", "breakdown")
             .agg(
-                f.sum("points").alias("points"),
+                _saturated("points"),
                 f.sum("sum").alias("sum"),
                 f.min("min").alias("min"),
                 f.max("max").alias("max"),
@@ -251,7 +334,7 @@ class Batches:
         buckets = (
             histograms.select("minute", "series_high", "series_low", f.inline("buckets"))
             .groupBy("minute", "series_high", "series_low", "lower", "upper")
-            .agg(f.sum("count").alias("count"))
+            .agg(_saturated("count"))
         )
         _require(_total(rows["histograms"]), expected, "histograms")
         return rows, buckets.toArrow()
@@ -318,6 +401,12 @@ def _repeats(read: pa.Table, batch: Batch) -> tuple[int, pa.Array]:
     fresh = once.filter(pc.invert(pc.is_in(once["push_id_first"], pa.array(known, pa.string()))))
     repeated = pushes.filter(pc.invert(pc.is_in(pushes["position"], fresh["position_first"])))
     return pushes.num_rows, repeated["position"].combine_chunks()
+
+
+def _saturated(name: str) -> Column:
+    """The sum of a column of counts, at most ``MAX_TOTAL``. Spark's plain sum fails on an overflow."""
+    most = f.lit(MAX_TOTAL)
+    return f.least(f.coalesce(f.try_sum(name), most), most).alias(name)
 
 
 def _require(found: int, expected: int, what: str) -> None:

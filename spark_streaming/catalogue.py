@@ -15,11 +15,18 @@ from typing import Any, Final
 from spark_streaming.rows import RULES
 from spark_streaming.watched import WATCHED
 
-__all__ = ["Metric", "metrics", "plan"]
+__all__ = ["MAX_COUNT", "MAX_VALUE", "Metric", "metrics", "plan"]
 
 _VERSION: Final = 1
 _PLAN_VERSION: Final = 1
 _NS: Final = 1_000_000_000
+
+#: The default bound of a value's magnitude: the range of OTLP's integers. Sums of any number of such values
+#: stay finite in 64-bit floating point.
+MAX_VALUE: Final = 2.0**64
+#: The default bound of what one push's histograms count, 2 ** 40. A client that observes a value every
+#: microsecond needs twelve days to reach it.
+MAX_COUNT: Final = 1 << 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +83,14 @@ def _metric(entry: dict[str, Any]) -> Metric:
     return Metric(**(entry | texts | {"by": by}))
 
 
-def plan(*, min_minute: int | None = None, max_behind_s: float, max_ahead_s: float) -> str:
+def plan(
+    *,
+    min_minute: int | None = None,
+    max_behind_s: float,
+    max_ahead_s: float,
+    max_value: float = MAX_VALUE,
+    max_count: int = MAX_COUNT,
+) -> str:
     """Write what the decoder's functions have to know of the roll-up, as their argument ``plan``.
 
     Args:
@@ -85,6 +99,9 @@ def plan(*, min_minute: int | None = None, max_behind_s: float, max_ahead_s: flo
         max_behind_s: How long before a push was received its data points may be; the time of older ones is
             taken for wrong, and the time of receipt counts.
         max_ahead_s: The same for data points after it.
+        max_value: The greatest magnitude of a value. A push with a greater one is refused.
+        max_count: The most that the counts of one push's histograms add up to, and that the counts of their
+            buckets add up to. A push with more is refused.
 
     Returns:
         JSON, the same text for the same arguments.
@@ -96,6 +113,8 @@ def plan(*, min_minute: int | None = None, max_behind_s: float, max_ahead_s: flo
             "min_minute": min_minute,
             "max_behind_ns": round(max_behind_s * _NS),
             "max_ahead_ns": round(max_ahead_s * _NS),
+            "max_value": max_value,
+            "max_count": max_count,
             "metrics": {
                 metric.name: {"rule": rules[metric.combines], "finer": metric.finer} for metric in metrics()
             },

@@ -9,10 +9,13 @@ from typing import Final
 
 import pyarrow as pa
 
-__all__ = ["BUCKET_ROWS", "CLIENT_LABELS", "ENTRY_ROWS", "ROLLUP_ROWS", "RULES", "SERIES_ROWS"]
+__all__ = ["BUCKET_ROWS", "CLIENT_LABELS", "ENTRY_ROWS", "MAX_TOTAL", "ROLLUP_ROWS", "RULES", "SERIES_ROWS"]
 
 #: How values combine (the catalogue's ``combines``); the position is the code in ``flags`` and ``rule``.
 RULES: Final = ("sum", "rate", "last", "max", "min", "distribution", "none")
+
+#: Counts saturate here wherever they are added up. Two of them still add up within 64 bits.
+MAX_TOTAL: Final = (1 << 62) - 1
 
 #: What is added up into a minute. ``points``, ``sum`` and ``observations`` add, ``min`` and ``max`` are
 #: compared; corrections have 0 points and may have negative sums and observations.

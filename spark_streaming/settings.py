@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
+from spark_streaming.catalogue import MAX_COUNT, MAX_VALUE
 from spark_streaming.findings import FindingSettings
 
 __all__ = [
@@ -172,6 +173,20 @@ class RollupSettings(Settings):
         ge=60,
         le=_DAY_S,
         description="The same for one that is earlier; not more than retention.contribution_hours.",
+    )
+    max_value: float = Field(
+        default=MAX_VALUE,
+        ge=1,
+        le=1e100,
+        description="A push with a value of a greater magnitude becomes a dead letter. The default is 2^64, "
+        "the range of OTLP's integers. NaN, infinities and the largest double stand for no measured value.",
+    )
+    max_count: int = Field(
+        default=MAX_COUNT,
+        ge=1,
+        le=1 << 53,
+        description="A push whose histograms count more observations becomes a dead letter. The default is "
+        "2^40.",
     )
     retention: RetentionSettings = RetentionSettings()
     reader_role: str | None = Field(

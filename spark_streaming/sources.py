@@ -34,7 +34,10 @@ SPOOL_COLUMNS: Final = StructType(
 )
 
 #: What no receiver writes is taken for missing: anybody may write to a topic or a folder.
-_PUSH_ID: Final = r"\A[!-~]{1,128}\z"
+_ID: Final = r"\A[!-~]{1,128}\z"
+#: The years from 1970 to 2199. Times beyond would overflow where they are added up or compared.
+_EARLIEST_NS: Final = 0
+_LATEST_NS: Final = 7_258_118_400_000_000_000
 #: The intervals that a receiver asks for, in milliseconds.
 _SHORTEST_MS, _LONGEST_MS = 100, 3_600_000
 #: A file that is older than this beside the newest would be passed over without a word.
@@ -124,13 +127,13 @@ def _folder(spool: SpoolFilesSettings) -> str:
 def _of_spool(raw: DataFrame, settings: RollupSettings) -> DataFrame:
     file = f.col("_metadata.file_path")
     position = f.concat_ws("#", file, f.col("_metadata.row_index"))
-    modified_ns = f.unix_micros("_metadata.file_modification_time") * 1000
+    modified_ns = f.try_multiply(f.unix_micros("_metadata.file_modification_time"), f.lit(1000))
     return _pushes(
         raw,
         settings,
         push_id=f.col("push_id"),
         client_instance_id=f.col("client_instance_id"),
-        received_at_ns=f.coalesce("received_at_ns", modified_ns),
+        received_at_ns=_sound_time(f.col("received_at_ns"), modified_ns),
         terminating=f.col("terminating"),
         push_interval_ms=f.col("push_interval_ms"),
         otlp=f.col("otlp"),
@@ -156,7 +159,16 @@ def _of_kafka(raw: DataFrame, settings: RollupSettings) -> DataFrame:
 
 
 def _received_at_ns() -> Column:
-    return f.coalesce(_header("received_at_ns").try_cast("long"), f.unix_micros("timestamp") * 1000)
+    # A producer of its own may stamp its records with any time.
+    return _sound_time(
+        _header("received_at_ns").try_cast("long"), f.try_multiply(f.unix_micros("timestamp"), f.lit(1000))
+    )
+
+
+def _sound_time(*times_ns: Column) -> Column:
+    """The first time that is in bounds; the first bound if none is, so that such a push is an old one."""
+    sound = [f.when(time.between(_EARLIEST_NS, _LATEST_NS), time) for time in times_ns]
+    return f.coalesce(*sound, f.lit(_EARLIEST_NS))
 
 
 def _header(name: str) -> Column:
@@ -166,10 +178,12 @@ def _header(name: str) -> Column:
 
 def _pushes(raw: DataFrame, settings: RollupSettings, **columns: Column) -> DataFrame:
     columns["push_id"] = f.coalesce(
-        f.when(columns["push_id"].rlike(_PUSH_ID), columns["push_id"]),
+        f.when(columns["push_id"].rlike(_ID), columns["push_id"]),
         f.md5(columns["otlp"]),
         f.md5(columns["position"].cast("binary")),
     )
+    instance = columns["client_instance_id"]
+    columns["client_instance_id"] = f.when(instance.rlike(_ID), instance)
     columns["terminating"] = f.coalesce(columns["terminating"], f.lit(False))  # noqa: FBT003 -- a value
     interval_ms = f.coalesce(columns["push_interval_ms"], f.lit(round(settings.push_interval_s * 1000)))
     columns["push_interval_ms"] = f.greatest(f.lit(_SHORTEST_MS), f.least(interval_ms, f.lit(_LONGEST_MS)))

@@ -7,6 +7,7 @@ correction is f(stored and new entries) - f(stored entries) - the sum of f over 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,8 @@ from spark_streaming.contributions.packed import COMBINED_ROW, DISTRIBUTION, LAS
 from spark_streaming.contributions.spread import buckets_of
 
 __all__ = ["Combined", "Parts", "combine"]
+
+_MOST_WEIGHT: Final = np.iinfo(np.int32).max
 
 Integers = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
@@ -138,5 +141,6 @@ def combine(parts: Parts, minute: Integers, corrections: Corrections) -> Combine
     for name in ("series", "fleet", "flags"):
         rows[name] = getattr(parts, name)[first[kept]]
     rows["value"] = after[kept]
-    rows["weight"] = np.where(is_last[first], 1, after_weight)[kept]
+    # 32 bits: a client can say a value more often than that in one minute, in a thousand pushes.
+    rows["weight"] = np.minimum(np.where(is_last[first], 1, after_weight), _MOST_WEIGHT)[kept]
     return Combined(pair=parts.pair[first[kept]], rows=rows)

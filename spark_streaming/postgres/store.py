@@ -25,6 +25,7 @@ from spark_streaming.postgres.tick import Tick
 from spark_streaming.postgres.values import (
     IdKey,
     Status,
+    StoreDataError,
     StoreError,
     StoreUnavailableError,
     read_again_since,
@@ -43,6 +44,8 @@ _BEGIN: Final = (
     "SET LOCAL idle_in_transaction_session_timeout = '30min'; SET LOCAL lock_timeout = '10min'; "
     "SET LOCAL work_mem = '64MB'"
 )
+#: SQLSTATE classes: cardinality violation, data exception, integrity violation, program limit exceeded.
+_OF_DATA: Final = ("21", "22", "23", "54")
 _THEN: Final = "SET LOCAL lock_timeout = '30s'"
 
 
@@ -285,6 +288,8 @@ class Store:
                 ": a standby? With all hosts in the URL, target_session_attrs=read-write finds the primary"
             )
             return StoreUnavailableError(f"PostgreSQL: {text}")
+        if (error.sqlstate or "")[:2] in _OF_DATA:
+            return StoreDataError(f"PostgreSQL: {text}")
         # OperationalError is what comes of outside: connections, timeouts, shutdowns, a full disk.
         kind = StoreUnavailableError if isinstance(error, psycopg.OperationalError) else StoreError
         return kind(f"PostgreSQL: {text}")

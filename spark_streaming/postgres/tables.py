@@ -15,21 +15,28 @@ import pyarrow.compute as pc
 from psycopg import sql
 
 from spark_streaming.postgres.staging import append, stage
+from spark_streaming.rows import MAX_TOTAL
 from spark_streaming.watched import WATCHED
 
 __all__ = ["CLIENTS", "FLEETS", "GRAINS", "HISTOGRAMS", "SERIES", "SPREADS", "TOTALS", "Grain", "Totals"]
 
 Combination = Literal["add", "least", "greatest", "any", "newest"]
 
+#: Sums of values within the plan's bounds stay far below. Tables of older versions may have more.
+MAX_SUM: Final = 1e300
+
 #: How a group of finer rows becomes one value.
 _OVER_ROWS: Final[dict[Combination, str]] = {
-    "add": "sum({0})",
+    "add": f"sum(CASE WHEN abs({{0}}) > {MAX_SUM} THEN sign({{0}}) * {MAX_SUM} ELSE {{0}} END)",
     "least": "min({0})",
     "greatest": "max({0})",
     "any": "bool_or({0})",
     "newest": "(array_agg({0} ORDER BY bucket DESC) FILTER (WHERE {0} IS NOT NULL))[1]",
 }
+#: The same for counts, of which the sum is numeric and has no bound.
+_COUNTS_OVER_ROWS: Final = f"least(sum({{0}}), {MAX_TOTAL})"
 #: How a new value goes to the one that is there.
+_COUNTS_WITH_OLD: Final = f"least(least(old.{{0}}, {MAX_TOTAL}) + excluded.{{0}}, {MAX_TOTAL})"
 _WITH_OLD: Final[dict[Combination, str]] = {
     "add": "coalesce(old.{0} + excluded.{0}, old.{0}, excluded.{0})",
     "least": "least(old.{0}, excluded.{0})",
@@ -69,12 +76,14 @@ class Totals:
         key: The columns of the key beside ``bucket``; the first is what its rows are about.
         values: The other columns, and how they combine.
         grains: The names of its grains.
+        counts: Which of the values are integers that add up. They saturate at ``MAX_TOTAL``.
     """
 
     name: str
     key: tuple[str, ...]
     values: dict[str, Combination]
     grains: tuple[str, ...] = ("1m", "1h", "1d")
+    counts: tuple[str, ...] = ()
 
     def table(self, grain: Grain) -> str:
         """The name of the table of a grain."""
@@ -121,7 +130,12 @@ class Totals:
                     for field in rows.schema
                 ),
                 key=_names([self.key[0], "bucket", *self.key[1:]]),
-                changes=_assignments({name: _WITH_OLD[how] for name, how in self.values.items()}),
+                changes=_assignments(
+                    {
+                        name: _COUNTS_WITH_OLD if name in self.counts else _WITH_OLD[how]
+                        for name, how in self.values.items()
+                    }
+                ),
             )
         )
 
@@ -150,7 +164,10 @@ class Totals:
                 key=_names(self.key),
                 target=_names([self.key[0], "bucket", *self.key[1:]]),
                 values=sql.SQL(", ").join(
-                    sql.SQL(_OVER_ROWS[how]).format(sql.Identifier(name)) for name, how in self.values.items()
+                    sql.SQL(_COUNTS_OVER_ROWS if name in self.counts else _OVER_ROWS[how]).format(
+                        sql.Identifier(name)
+                    )
+                    for name, how in self.values.items()
                 ),
                 changes=_assignments(dict.fromkeys(self.values, "excluded.{0}")),
                 old=_names(self.values, "old"),
@@ -180,11 +197,16 @@ _STATISTICS: Final[dict[str, Combination]] = {
 }
 _KEPT: Final[dict[str, Combination]] = {"sum": "add", "points": "add", "max": "greatest"}
 
-SERIES: Final = Totals(name="rollup", key=("series_id",), values=_STATISTICS)
-FLEETS: Final = Totals(name="fleet_rollup", key=("fleet_id",), values=_STATISTICS)
-SPREADS: Final = Totals(name="fleet_spread", key=("fleet_id", "spread"), values={"observations": "add"})
+SERIES: Final = Totals(name="rollup", key=("series_id",), values=_STATISTICS, counts=("points",))
+FLEETS: Final = Totals(name="fleet_rollup", key=("fleet_id",), values=_STATISTICS, counts=("points",))
+SPREADS: Final = Totals(
+    name="fleet_spread",
+    key=("fleet_id", "spread"),
+    values={"observations": "add"},
+    counts=("observations",),
+)
 HISTOGRAMS: Final = Totals(
-    name="rollup_histogram", key=("series_id", "lower", "upper"), values={"count": "add"}
+    name="rollup_histogram", key=("series_id", "lower", "upper"), values={"count": "add"}, counts=("count",)
 )
 CLIENTS: Final = Totals(
     name="client_rollup",
@@ -198,5 +220,6 @@ CLIENTS: Final = Totals(
         **{slot.column: _KEPT[slot.keeps] for slot in WATCHED},
     },
     grains=("1m", "1h"),
+    counts=("pushes", "points"),
 )
 TOTALS: Final = (SERIES, FLEETS, SPREADS, HISTOGRAMS, CLIENTS)

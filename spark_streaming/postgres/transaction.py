@@ -34,6 +34,7 @@ from spark_streaming.postgres.tables import (
     Totals,
 )
 from spark_streaming.postgres.values import StoreError
+from spark_streaming.rows import MAX_TOTAL
 from spark_streaming.settings import RetentionSettings
 
 __all__ = ["DAY", "DAYS_AHEAD", "EPOCH", "TIME", "Transaction"]
@@ -45,6 +46,10 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 TIME: Final = pa.timestamp("us", "UTC")
 #: The dimensions of a fleet series.
 _FLEET: Final = ("metric", "cluster_id", "client_software_name", "client_software_version")
+#: The column's type has 32 bits.
+_MOST_ENTRIES: Final = (1 << 31) - 1
+#: The greatest float below MAX_TOTAL, which is none itself.
+_EXACT_TOTAL: Final = float(np.nextafter(float(MAX_TOTAL), 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +244,18 @@ class Transaction:
         # By hand, as psycopg takes as long for each of so many rows as PostgreSQL does.
         layout = struct.Struct(">hiqiqiiiqi")
         rows = [
-            layout.pack(5, 8, one.client_key, 8, one.minute, 4, one.entries, 8, one.last_ns, len(one.packed))
+            layout.pack(
+                5,
+                8,
+                one.client_key,
+                8,
+                one.minute,
+                4,
+                min(one.entries, _MOST_ENTRIES),
+                8,
+                one.last_ns,
+                len(one.packed),
+            )
             + one.packed
             for one in contributions
         ]
@@ -358,10 +374,27 @@ def _summed(
     totals: Totals, rows: pa.Table, values: list[tuple[str, str]], *, use_threads: bool = True
 ) -> pa.Table:
     key = [totals.key[0], "bucket", *totals.key[1:]]
+    # pyarrow's sums of integers wrap around without an error. Those of floats don't, but are not exact.
+    huge = {name for name, how in values if how == "sum" and _may_exceed(rows[name])}
+    for name in huge:
+        rows = rows.set_column(
+            rows.schema.get_field_index(name), name, rows[name].cast(pa.float64(), safe=False)
+        )
     sums = rows.group_by(key, use_threads=use_threads).aggregate(values)
     sums = sums.rename_columns([*key, *(name for name, _ in values)])
+    for name in huge:
+        total = np.minimum(sums[name].to_numpy(), _EXACT_TOTAL).astype(np.int64)
+        sums = sums.set_column(sums.schema.get_field_index(name), name, pa.array(total))
     # In the order of the index, whose pages are then met one after the other.
     return sums.sort_by([(name, "ascending") for name in key])
+
+
+def _may_exceed(column: pa.ChunkedArray) -> bool:
+    """Whether sums of counts may be more than ``MAX_TOTAL``."""
+    return (
+        column.type == pa.int64()
+        and (pc.sum(column.cast(pa.float64(), safe=False)).as_py() or 0) >= MAX_TOTAL
+    )
 
 
 def _minute(time: datetime) -> int:

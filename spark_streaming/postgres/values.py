@@ -11,6 +11,7 @@ __all__ = [
     "IdKey",
     "LastBatch",
     "Status",
+    "StoreDataError",
     "StoreError",
     "StoreUnavailableError",
     "read_again_since",
@@ -36,6 +37,10 @@ def read_again_since(minute: int) -> datetime:
 
 class StoreError(Exception):
     """PostgreSQL can't be used like this; the message says what helps. Trying again does not."""
+
+
+class StoreDataError(StoreError):
+    """PostgreSQL refuses a value that a push brought. Nothing of the transaction counts."""
 
 
 class StoreUnavailableError(StoreError):

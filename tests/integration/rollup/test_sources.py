@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
 import uuid
 from collections.abc import Callable
@@ -46,6 +47,49 @@ def topic(broker: KafkaBroker) -> str:
     admin = AdminClient({"bootstrap.servers": broker.internal_bootstrap})
     admin.create_topics([NewTopic(name, 2, 1)])[name].result(20)
     return name
+
+
+def test_records_with_hostile_headers_and_keys_stop_nothing(
+    roll: Roll, query: Query, broker: KafkaBroker, topic: str
+) -> None:
+    producer = Producer({"bootstrap.servers": broker.internal_bootstrap})
+    numbers = (
+        b"9223372036854775807",
+        b"-9223372036854775808",
+        b"9223372036854775808",
+        b"0",
+        b"\0",
+        b"\xff",
+        b"",
+    )
+    keys = (b"\xf0\x9f", b"\0", b"\xed\xa0\x80" * 400, b"k" * 5000, b"", ORDERS.instance.encode())
+    for number, (odd, name) in enumerate(itertools.product(numbers, keys)):
+        odd_headers = {
+            "format_version": odd,
+            "received_at_ns": odd,
+            "push_interval_ms": odd,
+            "terminating": odd,
+            "push_id": odd + b"%d" % number,
+        }
+        # Other bytes each, or some would be repeats.
+        data = otlp(0, {Client(instance=""): Values(sums={CONNECTIONS: number})})
+        producer.produce(topic, data, key=name, headers=list(odd_headers.items()))
+    good = otlp(NOW, {PAYMENTS: Values(sums={CONNECTIONS: 5})})
+    producer.produce(topic, good)
+    producer.flush(20)
+    with capture_logs() as log:
+        roll(source="kafka", kafka={"bootstrap_servers": broker.internal_bootstrap, "topic": topic})
+    assert not [line for line in log if line["event"].startswith(("batch failed", "push isolated"))]
+    ((pushes, dead),) = query("SELECT sum(pushes), sum(dead_letters) FROM ledger")
+    # Only one of the keys names an instance.
+    assert (pushes, dead) == (len(numbers) * len(keys) + 1, len(numbers) * (len(keys) - 1))
+    assert {reason for (reason,) in query("SELECT reason FROM dead_letter")} == {
+        "a resource with data points has no client_instance_id"
+    }
+    assert query("SELECT sum FROM metric_1m WHERE metric = %s AND client_id = 'payments'", CONNECTIONS) == [
+        (5.0,)
+    ]
+    assert query("SELECT count(*) FROM client WHERE last_seen > now() + interval '1 hour'") == [(0,)]
 
 
 def test_records_of_the_plugin_and_of_a_collector_count_alike(

@@ -9,6 +9,7 @@ import base64
 import itertools
 import json
 import math
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -42,6 +43,10 @@ _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\
 
 class NoInstanceError(Exception):
     """A resource has data points, and nobody says whose they are."""
+
+
+class BeyondBoundsError(Exception):
+    """A number is beyond the plan's bounds."""
 
 
 class Fleet(NamedTuple):
@@ -271,14 +276,14 @@ def _value(point: Any) -> float | None:
 
 
 def _counts(value: float | None) -> bool:
-    return value is not None and abs(value) < 1e300
+    return value is not None and abs(value) < sys.float_info.max
 
 
 def _near(value: float | None) -> float | None:
     """A number as it is rolled up; None where it isn't."""
     if value is None or not _counts(value):
         return None
-    return 0.0 if abs(value) < 1e-300 else value
+    return 0.0 if abs(value) < 1e-100 else value
 
 
 def roll_up(otlp: bytes, instance: str | None, received_at_ns: int, plan: str) -> RolledUp:
@@ -287,6 +292,7 @@ def roll_up(otlp: bytes, instance: str | None, received_at_ns: int, plan: str) -
     Raises:
         google.protobuf.message.DecodeError: The bytes are no MetricsData.
         NoInstanceError: There are data points of nobody.
+        BeyondBoundsError: There is a number beyond the plan's bounds.
     """
     return _Oracle(instance, received_at_ns, json.loads(plan)).run(otlp)
 
@@ -297,6 +303,8 @@ class _Oracle:
         self._received = received_at_ns
         self._plan = plan
         self._entries: list[Entry] = []
+        self._counted = 0
+        self._bucketed = 0
         self._result = RolledUp([], [], {})
 
     def run(self, otlp: bytes) -> RolledUp:
@@ -345,12 +353,14 @@ class _Oracle:
         temporality = _TEMPORALITY.get(getattr(pushed.data, "aggregation_temporality", 0))
         left_out = (
             point.flags & 1
-            or not self._is_kept(entry)
             or metric in (_CLIENTS, _PUSHES)
             or (kind == "sum" and temporality is None)
             or (kind in ("histogram", "exponential_histogram") and temporality != "delta")
         )
         if left_out:
+            return
+        self._check_bounds(kind, point)
+        if not self._is_kept(entry):
             return
         series = self._series(metric, labels, point.attributes)
         if kind not in ("gauge", "sum"):
@@ -374,6 +384,35 @@ class _Oracle:
             )
             return
         self._add(entry, series, self._rule(metric, kind, temporality), value)
+
+    def _check_bounds(self, kind: str, point: Any) -> None:
+        values: list[float | None]
+        if kind in ("gauge", "sum"):
+            values = [_value(point)]
+        elif kind == "summary":
+            seen = {pair.quantile: pair.value for pair in point.quantile_values}
+            values = [point.sum]
+            values += [seen[end] for end in (0.0, 1.0) if end in seen]
+        else:
+            values = [
+                getattr(point, name) if point.HasField(name) else None for name in ("sum", "min", "max")
+            ]
+        if kind == "histogram":
+            values += point.explicit_bounds
+            self._bucketed += sum(point.bucket_counts)
+        elif kind == "exponential_histogram":
+            values.append(point.zero_threshold)
+            self._bucketed += (
+                sum(point.negative.bucket_counts) + point.zero_count + sum(point.positive.bucket_counts)
+            )
+        if kind not in ("gauge", "sum"):
+            self._counted += point.count
+        if any(
+            value is not None and _counts(value) and abs(value) > self._plan["max_value"] for value in values
+        ):
+            raise BeyondBoundsError("max_value")
+        if max(self._counted, self._bucketed) > self._plan["max_count"]:
+            raise BeyondBoundsError("max_count")
 
     def _rule(self, metric: str, kind: str, temporality: str | None) -> int:
         if kind == "sum":
@@ -424,7 +463,7 @@ class _Oracle:
             Row(
                 minute=entry.minute,
                 series=series,
-                points=_count(pushed.point.count),
+                points=pushed.point.count,
                 sum=_near(seen["sum"]) or 0.0,
                 min=_near(seen["min"]),
                 max=_near(seen["max"]),
@@ -433,27 +472,24 @@ class _Oracle:
         )
 
 
-def _count(count: int) -> int:
-    return min(count, 1 << 40)
-
-
 def _merged(buckets: Iterable[tuple[float, float, int]]) -> tuple[tuple[float, float, int], ...]:
     merged: list[tuple[float, float, int]] = []
     for lower, upper, count in buckets:
         if not count:
             continue
         if merged and merged[-1][:2] == (lower, upper):
-            merged[-1] = (lower, upper, _count(merged[-1][2] + _count(count)))
+            merged[-1] = (lower, upper, merged[-1][2] + count)
         else:
-            merged.append((lower, upper, _count(count)))
+            merged.append((lower, upper, count))
     return tuple(merged)
 
 
 def _explicit(point: Any) -> Iterator[tuple[float, float, int]]:
     bounds = list(point.explicit_bounds)
     ends = [-math.inf, *bounds, math.inf]
-    rising = all(low < high for low, high in itertools.pairwise(ends)) if bounds else True
+    rising = all(low < high for low, high in itertools.pairwise(ends)) and all(map(_counts, bounds))
     if len(point.bucket_counts) == len(bounds) + 1 and rising:
+        ends = [end + 0.0 for end in ends]
         yield from zip(ends, ends[1:], point.bucket_counts, strict=False)
 
 

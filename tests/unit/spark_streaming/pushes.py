@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -34,10 +35,13 @@ _NAMES: Final = (
 _KEYS: Final = ("topic", "node_id", "node.id", "node_role", "partition", "acks", "", "other")
 _TEXTS: Final = ("", "a", "b", "orders", 'ü\n"\\\x01\x7f\u2028😀', "\0", "x" * 511 + "é", "y" * 2000)
 _DOUBLES: Final = (
-    *(0.0, -0.0, 1.0, -1.0, 8.0, 0.1, 1e7, 1e-3, 123456789.5, -2.5e-8, 1e300, -9.9e299, 1e-300, 5e-324),
+    *(0.0, -0.0, 1.0, -1.0, 8.0, 0.1, 1e7, 1e-3, 123456789.5, -2.5e-8, 2.0**64, 1e-100, 1e-101, 5e-324),
     *(math.nan, math.inf, -math.inf, 1.7976931348623157e308, 2 ** (1 / 8), 2 ** (3 / 8), 2 ** (7 / 8)),
 )
-_COUNTS: Final = (0, 0, 1, 2, 7, 1000, (1 << 40) - 1, (1 << 40) + 1, (1 << 63) - 1, (1 << 64) - 1)
+_COUNTS: Final = (0, 0, 1, 2, 7, 1000, (1 << 26) + 1)
+#: Beyond the plan's bounds, some of them only together.
+_ABSURD_DOUBLES: Final = (*_DOUBLES, 1.9e19, -1.9e19, 1e300, -1.7e308)
+_ABSURD_COUNTS: Final = (*_COUNTS, (1 << 39) + 1, (1 << 40) + 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
 _TIMES: Final = (
     *(RECEIVED_AT_NS, RECEIVED_AT_NS, RECEIVED_AT_NS - 1, RECEIVED_AT_NS - 61_000_000_000),
     *(RECEIVED_AT_NS - 900_000_000, RECEIVED_AT_NS - 1_800_000_000),
@@ -46,7 +50,11 @@ _TIMES: Final = (
 
 
 def random_push(random: Random) -> bytes:
-    """Make a MetricsData with points of all types and attributes of all kinds."""
+    """Make a MetricsData with points of all types and attributes of all kinds.
+
+    Every tenth has numbers beyond the plan's bounds.
+    """
+    absurd = random.random() < 0.1
     push = MetricsData()
     for _ in range(random.choice((1, 1, 1, 2, 4))):
         resource_metrics = push.resource_metrics.add()
@@ -61,11 +69,12 @@ def random_push(random: Random) -> bytes:
             if random.random() < 0.5:
                 scope_metrics.scope.name = random.choice(_TEXTS)
             for _ in range(random.choice((0, 1, 3, 6))):
-                _metric(random, scope_metrics.metrics.add(name=random.choice(_NAMES)))
+                _metric(random, scope_metrics.metrics.add(name=random.choice(_NAMES)), absurd=absurd)
     return push.SerializeToString()
 
 
-def _metric(random: Random, metric: Metric) -> None:
+def _metric(random: Random, metric: Metric, *, absurd: bool) -> None:
+    doubles = _ABSURD_DOUBLES if absurd else _DOUBLES
     metric.unit = random.choice(("", "ms"))
     kind = random.choice(("gauge", "sum", "histogram", "exponential_histogram", "summary"))
     data: Any = getattr(metric, kind)
@@ -88,34 +97,34 @@ def _metric(random: Random, metric: Metric) -> None:
         if kind in ("gauge", "sum"):
             choice = random.random()
             if choice < 0.7:
-                point.as_double = random.choice((random.choice(_DOUBLES), random.lognormvariate(0, 20)))
+                point.as_double = random.choice((random.choice(doubles), random.lognormvariate(0, 10)))
             elif choice < 0.9:
                 point.as_int = random.choice((0, 1, -1, (1 << 63) - 1, -(1 << 63)))
         else:
-            _many(random, kind, point)
+            _many(random, kind, point, doubles, _ABSURD_COUNTS if absurd else _COUNTS)
 
 
-def _many(random: Random, kind: str, point: Any) -> None:
-    point.count = random.choice(_COUNTS)
+def _many(random: Random, kind: str, point: Any, doubles: Sequence[float], counts: Sequence[int]) -> None:
+    point.count = random.choice(counts)
     names = ("sum",) if kind == "summary" else ("sum", "min", "max")
     for name in names:
         if random.random() < 0.6:
-            setattr(point, name, random.choice(_DOUBLES))
+            setattr(point, name, random.choice(doubles))
     if kind == "summary":
         for quantile in random.sample((0.0, -0.0, 0.5, 0.99, 1.0), random.randrange(5)):
-            point.quantile_values.add(quantile=quantile, value=random.choice(_DOUBLES))
+            point.quantile_values.add(quantile=quantile, value=random.choice(doubles))
     elif kind == "histogram":
         size = random.randrange(5)
-        bounds = random.choices(_DOUBLES, k=size)
+        bounds = random.choices(doubles, k=size)
         point.explicit_bounds.extend(bounds if random.random() < 0.2 else sorted({*range(size)}))
-        point.bucket_counts.extend(random.choices(_COUNTS, k=size + random.choice((1, 1, 1, 0))))
+        point.bucket_counts.extend(random.choices(counts, k=size + random.choice((1, 1, 1, 0))))
     else:
         point.scale = random.choice((0, 1, 3, 4, 10, 20, -1, -10, -11, -(1 << 31), (1 << 31) - 1))
-        point.zero_count = random.choice(_COUNTS)
+        point.zero_count = random.choice(counts)
         point.zero_threshold = random.choice((0.0, 0.0, 1e-3, math.nan, math.inf, -1.0))
         for side in (point.positive, point.negative):
             side.offset = random.choice((0, 1, -1, 7, -100, 5000, (1 << 31) - 1, -(1 << 31)))
-            side.bucket_counts.extend(random.choices(_COUNTS, k=random.choice((0, 1, 3, 20))))
+            side.bucket_counts.extend(random.choices(counts, k=random.choice((0, 1, 3, 20))))
 
 
 def _any_value(random: Random, value: AnyValue, depth: int = 0) -> None:

@@ -23,6 +23,7 @@ def test_the_plan_has_each_metrics_rule_and_the_attributes_of_finer_levels() -> 
     assert made["max_behind_ns"] == 1_500_000_000
     assert made["max_ahead_ns"] == 2_000_000_000
     assert made["min_minute"] is None
+    assert (made["max_value"], made["max_count"]) == (2.0**64, 2**40)
     assert {name: RULES[rules["rule"]] for name, rules in made["metrics"].items()} == {
         metric.name: metric.combines for metric in metrics()
     }

@@ -18,8 +18,18 @@ from spark_streaming.postgres import (
     StoreError,
     StoreUnavailableError,
 )
+from spark_streaming.rows import MAX_TOTAL
 from spark_streaming.settings import RetentionSettings
-from tests.integration.rollup.store.rows import MINUTE, NOW_NS, entries, put_series, read, rows, series
+from tests.integration.rollup.store.rows import (
+    MINUTE,
+    NOW_NS,
+    buckets,
+    entries,
+    put_series,
+    read,
+    rows,
+    series,
+)
 
 DAY_MINUTES = 24 * 60
 
@@ -147,6 +157,45 @@ def test_late_points_go_to_hours_and_days_and_wild_ones_nowhere(store: Store, da
     assert read(database, "SELECT sum FROM telemetry.metric_1h ORDER BY bucket") == [(5.0,), (1.0,)]
     assert read(database, "SELECT sum FROM telemetry.metric_1d ORDER BY bucket") == [(4.0,), (5.0,), (1.0,)]
     assert store.status().left_out == 2
+
+
+def test_counts_saturate_where_they_are_added_up(store: Store, database: str) -> None:
+    day = (MINUTE - 2 * DAY_MINUTES) // DAY_MINUTES * DAY_MINUTES
+    for number in range(3):
+        with store.batch("q", number) as batch:
+            assert batch is not None
+            # Twice in one minute of a batch, in some minutes of an hour, in each batch.
+            huge = [
+                (day + minute, 1, 7, False, None, MAX_TOTAL, 1e19, None, None, 0) for minute in (0, 0, 1, 70)
+            ]
+            batch.merge(batch.sums(rows(*huge, (day, 2, 7, False, None, 3, 3.0, 1.0, 1.0, 0))))
+            batch.merge_buckets(buckets(*((day + minute, 1, 0.0, 1.0, MAX_TOTAL) for minute in (0, 0, 1))))
+            if number == 0:
+                put_series(batch, (1, 7, "huge", False), (2, 7, "small", False))
+    with store.tick(NOW_NS) as tick:
+        tick.compute_hours_and_days(all_of_them=True)
+    for grain in ("1m", "1h", "1d"):
+        assert read(
+            database, f"SELECT DISTINCT points FROM telemetry.metric_{grain} WHERE metric = 'huge'"
+        ) == [(MAX_TOTAL,)]
+        assert read(database, f"SELECT points, sum FROM telemetry.metric_{grain} WHERE metric = 'small'") == [
+            (9, 9.0)
+        ]
+        assert read(database, f"SELECT DISTINCT count FROM telemetry.histogram_{grain}") == [(MAX_TOTAL,)]
+
+
+def test_totals_of_older_versions_near_the_end_of_the_range_fail_nothing(store: Store, database: str) -> None:
+    batch_of(store, 0, (MINUTE, 1.0))
+    with psycopg.connect(database) as connection:
+        connection.execute("UPDATE telemetry.rollup_1m SET points = 9223372036854775807, sum = 1.7e308")
+    batch_of(store, 1, (MINUTE, 1.0), (MINUTE - 1, 1.0))
+    with psycopg.connect(database) as connection:
+        connection.execute("UPDATE telemetry.rollup_1m SET sum = 1.7e308")
+    with store.tick(NOW_NS) as tick:
+        tick.compute_hours_and_days(all_of_them=True)
+    assert read(database, "SELECT points <= 4611686018427387904, sum >= 1e300 FROM telemetry.rollup_1d") == [
+        (True, True)
+    ]
 
 
 def test_pushes_of_wild_clocks_count_once_in_few_partitions(store: Store, database: str) -> None:

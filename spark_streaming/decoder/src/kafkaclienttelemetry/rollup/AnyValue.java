@@ -19,7 +19,7 @@ final class AnyValue {
     /**
      * Reads the field whose tag was read into what the fields before it gave, as protobuf merges.
      *
-     * @param before what is there already; a list or map goes on, anything else is replaced
+     * @param before what is there already; a list or map is extended in place, anything else is replaced
      * @return the value; null where there is none
      */
     static Object field(WireReader in, Object before) throws MalformedException {
@@ -33,9 +33,9 @@ final class AnyValue {
             case 4 << 3 | WireReader.FIXED64:
                 return in.float64();
             case 5 << 3 | WireReader.BYTES:
-                return list(in, before instanceof List<?> list ? list : List.of());
+                return list(in, before);
             case 6 << 3 | WireReader.BYTES:
-                return map(in, before instanceof Map<?, ?> map ? map : Map.of());
+                return map(in, before);
             case 7 << 3 | WireReader.BYTES: {
                 int length = in.length();
                 int from = in.position();
@@ -55,6 +55,7 @@ final class AnyValue {
         int length = in.length();
         int from = in.position();
         in.move(length);
+        in.count(length);
         return new String(in.bytes, from, length, StandardCharsets.UTF_8);
     }
 
@@ -68,8 +69,10 @@ final class AnyValue {
         return value;
     }
 
-    private static List<Object> list(WireReader in, List<?> before) throws MalformedException {
-        List<Object> values = new ArrayList<>(before);
+    // Lists and maps are extended in place. A copy for each part would make the work quadratic in the parts.
+    @SuppressWarnings("unchecked") // only this method makes lists
+    private static List<Object> list(WireReader in, Object before) throws MalformedException {
+        List<Object> values = before instanceof List<?> list ? (List<Object>) list : new ArrayList<>();
         int outer = in.enter();
         while (in.next()) {
             if (in.tag() == (1 << 3 | WireReader.BYTES)) {
@@ -82,8 +85,9 @@ final class AnyValue {
         return values;
     }
 
-    private static Map<Object, Object> map(WireReader in, Map<?, ?> before) throws MalformedException {
-        Map<Object, Object> values = new LinkedHashMap<>(before);
+    @SuppressWarnings("unchecked") // only this method makes maps
+    private static Map<Object, Object> map(WireReader in, Object before) throws MalformedException {
+        Map<Object, Object> values = before instanceof Map<?, ?> map ? (Map<Object, Object>) map : new LinkedHashMap<>();
         int outer = in.enter();
         while (in.next()) {
             if (in.tag() == (1 << 3 | WireReader.BYTES)) {

@@ -35,19 +35,23 @@ final class Buckets {
         if (point.counts.size() == size + 1 && areBounds(point.bounds)) {
             for (int index = 0; index <= size; index++) {
                 buckets.add(
-                        index == 0 ? Double.NEGATIVE_INFINITY : point.bounds.getDouble(index - 1),
-                        index == size ? Double.POSITIVE_INFINITY : point.bounds.getDouble(index),
+                        index == 0 ? Double.NEGATIVE_INFINITY : bound(point.bounds, index - 1),
+                        index == size ? Double.POSITIVE_INFINITY : bound(point.bounds, index),
                         point.counts.get(index));
             }
         }
         return buckets.toArray();
     }
 
+    private static double bound(Longs bounds, int index) {
+        return bounds.getDouble(index) + 0.0; // -0 and 0 are one key for PostgreSQL
+    }
+
     private static boolean areBounds(Longs bounds) {
         double before = Double.NEGATIVE_INFINITY;
         for (int index = 0; index < bounds.size(); index++) {
             double bound = bounds.getDouble(index);
-            if (!(bound > before) || bound == Double.POSITIVE_INFINITY) {
+            if (!(bound > before) || !Value.isMeasured(bound)) {
                 return false;
             }
             before = bound;
@@ -64,7 +68,9 @@ final class Buckets {
             long bucket = bucket(point.negative, index, finer);
             buckets.add(-bound(bucket + 1, scale), -bound(bucket, scale), point.negative.counts.get(index));
         }
-        double threshold = point.zeroThreshold > 0 && Value.counts(point.zeroThreshold) ? point.zeroThreshold : 0;
+        double threshold = point.zeroThreshold > 0 && Value.isMeasured(point.zeroThreshold)
+                ? point.zeroThreshold
+                : 0;
         buckets.add(0 - threshold, threshold, point.zeroCount);
         for (int index = 0; index < point.positive.counts.size(); index++) {
             long bucket = bucket(point.positive, index, finer);
@@ -89,13 +95,13 @@ final class Buckets {
             return;
         }
         if (count != 0 && from == lower && to == upper) {
-            count = Value.storableCount(count + Value.storableCount(counted));
+            count += counted;
             return;
         }
         flush();
         lower = from;
         upper = to;
-        count = Value.storableCount(counted);
+        count = counted;
     }
 
     private void flush() {

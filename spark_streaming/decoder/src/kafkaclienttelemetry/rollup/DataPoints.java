@@ -61,6 +61,8 @@ public final class DataPoints extends PushWalk {
 
     /** A push's resource is written beside each of its points, so that few bytes could become very many. */
     private static final long MAX_REPEATED_BYTES = 256L << 20;
+    /** Real pushes repeat each byte some 30 times. A larger factor makes the output quadratic in the input. */
+    private static final long MAX_REPETITION = 256;
 
     private static final UTF8String DELTAS = UTF8String.fromString("delta");
     private static final UTF8String CUMULATIVES = UTF8String.fromString("cumulative");
@@ -69,12 +71,14 @@ public final class DataPoints extends PushWalk {
     private Map<UTF8String, UTF8String> resource;
     private ArrayBasedMapData resourceMap;
     private long resourceBytes;
+    private final long maxRepeatedBytes;
     private long repeatedBytes;
     private UTF8String scopeName;
     private Map<UTF8String, UTF8String> attributes;
 
     private DataPoints(byte[] otlp) {
         super(otlp);
+        maxRepeatedBytes = Math.min(MAX_REPEATED_BYTES, (1L << 20) + MAX_REPETITION * otlp.length);
     }
 
     /** Reads a push; of one that is not sound it says what is wrong, and at which byte. */
@@ -82,13 +86,24 @@ public final class DataPoints extends PushWalk {
         if (otlp == null) {
             return OtlpFunctions.error("there is no payload");
         }
-        DataPoints points = new DataPoints(otlp);
+        return new DataPoints(otlp).rows();
+    }
+
+    static long steps(byte[] otlp) {
+        DataPoints reader = new DataPoints(otlp);
+        reader.rows();
+        return reader.in.steps();
+    }
+
+    private InternalRow rows() {
         try {
-            points.walk();
+            walk();
         } catch (MalformedException problem) {
             return OtlpFunctions.error(problem.getMessage());
+        } catch (RuntimeException | StackOverflowError bug) {
+            return OtlpFunctions.error(OtlpFunctions.bug(bug));
         }
-        return new GenericInternalRow(new Object[] {null, new GenericArrayData(points.rows.toArray())});
+        return new GenericInternalRow(new Object[] {null, new GenericArrayData(rows.toArray())});
     }
 
     @Override
@@ -140,9 +155,9 @@ public final class DataPoints extends PushWalk {
     @Override
     void endPoint() throws MalformedException {
         repeatedBytes += resourceBytes + scopeName.numBytes() + name.numBytes() + unit.numBytes();
-        if (repeatedBytes > MAX_REPEATED_BYTES) {
+        if (repeatedBytes > maxRepeatedBytes) {
             throw new MalformedException(
-                    "with their resources the data points take more than " + (MAX_REPEATED_BYTES >> 20) + " MiB");
+                    "with their resources the data points take more than " + maxRepeatedBytes + " bytes");
         }
         boolean isNumber = type == MetricType.GAUGE || type == MetricType.SUM;
         boolean isHistogram = type == MetricType.HISTOGRAM;

@@ -46,18 +46,29 @@ public final class Entries extends RollUp {
         if (otlp == null) {
             return error("there is no payload");
         }
-        Entries entries = new Entries(otlp, instance, receivedAtNs, Plan.of(plan), key);
+        return new Entries(otlp, instance, receivedAtNs, Plan.of(plan), key).rows(instance);
+    }
+
+    static long steps(byte[] otlp, UTF8String instance, long receivedAtNs, Plan plan, IdKey key) {
+        Entries reader = new Entries(otlp, instance, receivedAtNs, plan, key);
+        reader.rows(instance);
+        return reader.in.steps();
+    }
+
+    private InternalRow rows(UTF8String instance) {
         try {
-            entries.run();
+            run();
         } catch (MalformedException problem) {
             return error(problem.getMessage());
+        } catch (RuntimeException | StackOverflowError bug) {
+            return error(OtlpFunctions.bug(bug));
         }
         // Of a push without any entry: whose it is, in the form in which entries say it.
         boolean isNamed = instance != null && instance.numBytes() > 0;
         UTF8String fallback = isNamed ? Text.storableOfAnyBytes(instance, key) : null;
         List<Object> rows = new ArrayList<>();
-        for (Entry each : entries.entries()) {
-            rows.add(row(each, entries.plan.slots.length));
+        for (Entry each : entries()) {
+            rows.add(row(each, plan.slots.length));
         }
         return new GenericInternalRow(new Object[] {null, new GenericArrayData(rows.toArray()), fallback});
     }

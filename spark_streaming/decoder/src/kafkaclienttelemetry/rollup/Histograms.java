@@ -37,13 +37,22 @@ public final class Histograms extends RollUp {
         if (otlp == null) {
             return OtlpFunctions.NO_ROWS;
         }
-        Histograms histograms = new Histograms(otlp, instance, receivedAtNs, Plan.of(plan), key);
+        return new Histograms(otlp, instance, receivedAtNs, Plan.of(plan), key).rows();
+    }
+
+    static long steps(byte[] otlp, UTF8String instance, long receivedAtNs, Plan plan, IdKey key) {
+        Histograms reader = new Histograms(otlp, instance, receivedAtNs, plan, key);
+        reader.rows();
+        return reader.in.steps();
+    }
+
+    private ArrayData rows() {
         try {
-            histograms.run();
+            run();
         } catch (MalformedException problem) {
             return OtlpFunctions.NO_ROWS;
         }
-        return new GenericArrayData(histograms.rows.toArray());
+        return new GenericArrayData(rows.toArray());
     }
 
     @Override
@@ -70,7 +79,7 @@ public final class Histograms extends RollUp {
             series.low,
             isBreakdown,
             count,
-            point.hasSum && Value.counts(point.sum) ? Value.storable(point.sum) : 0.0,
+            point.hasSum && Value.isMeasured(point.sum) ? Value.storable(point.sum) : 0.0,
             orNull(point.hasMin, point.min),
             orNull(point.hasMax, point.max),
             buckets,
@@ -78,6 +87,6 @@ public final class Histograms extends RollUp {
     }
 
     private static Object orNull(boolean isThere, double value) {
-        return isThere && Value.counts(value) ? Value.storable(value) : null;
+        return isThere && Value.isMeasured(value) ? Value.storable(value) : null;
     }
 }

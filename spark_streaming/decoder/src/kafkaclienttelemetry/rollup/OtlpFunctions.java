@@ -47,6 +47,7 @@ public final class OtlpFunctions extends AbstractFunction1<SparkSessionExtension
         register(extensions, "otlp_histograms", Histograms.class, Histograms.TYPE, PUSH);
         register(extensions, "otlp_series", Series.class, Series.TYPE, PUSH);
         register(extensions, "otlp_data_points", DataPoints.class, DataPoints.TYPE, List.of(DataTypes.BinaryType));
+        register(extensions, "otlp_cost", Cost.class, Cost.TYPE, PUSH);
         return BoxedUnit.UNIT;
     }
 
@@ -95,5 +96,10 @@ public final class OtlpFunctions extends AbstractFunction1<SparkSessionExtension
     /** The result for a push that is not sound, of the functions that can say so. */
     static InternalRow error(String problem) {
         return new GenericInternalRow(new Object[] {UTF8String.fromString(problem), NO_ROWS});
+    }
+
+    /** What to say of a push on which the decoder itself fails: one push must not stop a batch. */
+    static String bug(Throwable bug) {
+        return "the decoder failed with " + bug.getClass().getName() + ", which is a bug: report it with this payload";
     }
 }

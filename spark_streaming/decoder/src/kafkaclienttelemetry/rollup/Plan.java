@@ -35,6 +35,10 @@ final class Plan {
     final long maxAheadNs;
     final long maxBehindNs;
     final long minMinute;
+    /** The greatest magnitude of a measured value. */
+    final double maxValue;
+    /** The most that the counts of one push's histograms, and of their buckets, add up to. */
+    final long maxCount;
     final Keeps[] slots;
     private final UTF8String text;
     private final Map<UTF8String, Metric> metrics = new HashMap<>();
@@ -44,6 +48,11 @@ final class Plan {
         maxAheadNs = number(plan, "max_ahead_ns");
         maxBehindNs = number(plan, "max_behind_ns");
         minMinute = plan.path("min_minute").isNull() ? Long.MIN_VALUE : number(plan, "min_minute");
+        maxValue = plan.path("max_value").asDouble(Double.NaN);
+        if (!(maxValue > 0)) {
+            throw new IllegalArgumentException("max_value is not a positive number");
+        }
+        maxCount = number(plan, "max_count");
         List<Keeps> keeps = new ArrayList<>();
         Map<String, List<Integer>> slotsOf = new HashMap<>();
         for (JsonNode slot : plan.path("watched")) {

@@ -11,7 +11,8 @@ import org.apache.spark.unsafe.types.UTF8String;
  * Walks through a push as the roll-up sees it: each data point with its entry, its rule and its series.
  *
  * <p>What is not for the roll-up (NaN, no recorded value, a cumulative histogram) is counted in its entry, and
- * nothing else is told of it.
+ * nothing else is told of it. A push with a number beyond the plan's bounds is refused as a whole: one of them could
+ * drown a total, and thousands could exceed the range of its type.
  */
 abstract class RollUp extends PushWalk {
     /** Data points that have each so few bytes could make entries which are far larger. */
@@ -33,12 +34,14 @@ abstract class RollUp extends PushWalk {
     private static final byte[] NODE_ROLE = "node_role".getBytes(StandardCharsets.US_ASCII);
 
     final Plan plan;
-    private final IdKey key;
+    final IdKey key;
     private final UTF8String fallbackInstance;
     private final long receivedAtNs;
 
     private final List<Entry> entries = new ArrayList<>();
     private final Map<UTF8String, List<Entry>> entriesOf = new HashMap<>();
+    private long counted;
+    private long bucketed;
     private List<Entry> entriesAtHand;
     private Labels labelsOfThem;
 
@@ -193,11 +196,16 @@ abstract class RollUp extends PushWalk {
     final void endPoint() throws MalformedException {
         entry = entry(point.timeNs);
         entry.points++;
-        if (isLeftOut || !entry.isKept || !point.isRecorded()) {
+        if (isLeftOut || !point.isRecorded()) {
+            return;
+        }
+        // Before what the plan leaves out: a rebuild must refuse the same pushes.
+        checkBounds();
+        if (!entry.isKept) {
             return;
         }
         if (type == MetricType.GAUGE || type == MetricType.SUM) {
-            if (point.hasValue && Value.counts(point.value)) {
+            if (point.hasValue && Value.isMeasured(point.value)) {
                 double value = Value.storable(point.value);
                 if (isCumulative) {
                     cumulative(value);
@@ -206,8 +214,58 @@ abstract class RollUp extends PushWalk {
                 }
             }
         } else if (point.count != 0) {
-            histogram(Value.storableCount(point.count));
+            histogram(point.count);
         }
+    }
+
+    private void checkBounds() throws MalformedException {
+        switch (type) {
+            case GAUGE, SUM -> checkValue(point.hasValue, "value", point.value);
+            case HISTOGRAM, EXPONENTIAL_HISTOGRAM, SUMMARY -> {
+                checkValue(point.hasSum, "sum", point.sum);
+                checkValue(point.hasMin, "min", point.min);
+                checkValue(point.hasMax, "max", point.max);
+                counted = checkedTotal(counted, point.count, "counts");
+            }
+        }
+        switch (type) {
+            case HISTOGRAM -> {
+                for (int index = 0; index < point.bounds.size(); index++) {
+                    checkValue(true, "bound", point.bounds.getDouble(index));
+                }
+                checkBuckets(point.counts);
+            }
+            case EXPONENTIAL_HISTOGRAM -> {
+                checkValue(true, "zero threshold", point.zeroThreshold);
+                checkBuckets(point.negative.counts);
+                bucketed = checkedTotal(bucketed, point.zeroCount, "bucket counts");
+                checkBuckets(point.positive.counts);
+            }
+            default -> {}
+        }
+    }
+
+    private void checkBuckets(Longs counts) throws MalformedException {
+        for (int index = 0; index < counts.size(); index++) {
+            bucketed = checkedTotal(bucketed, counts.get(index), "bucket counts");
+        }
+        in.count(counts.size());
+    }
+
+    private void checkValue(boolean isThere, String field, double value) throws MalformedException {
+        if (isThere && Value.isMeasured(value) && Math.abs(value) > plan.maxValue) {
+            throw new MalformedException("the " + field + " " + value + " of metric " + name
+                    + " is beyond max_value, which is " + plan.maxValue);
+        }
+    }
+
+    private long checkedTotal(long total, long count, String what) throws MalformedException {
+        long added = Value.add(total, count, plan.maxCount);
+        if (added < 0) {
+            throw new MalformedException("with " + Long.toUnsignedString(count) + " of metric " + name + " the push's "
+                    + what + " add up to more than max_count, which is " + plan.maxCount);
+        }
+        return added;
     }
 
     /**
@@ -274,6 +332,7 @@ abstract class RollUp extends PushWalk {
 
     private Entry entryAt(long timeNs) {
         for (Entry each : entriesAtHand) {
+            in.count(1);
             if (Math.abs(each.timeNs - timeNs) <= AT_ONCE_NS) {
                 return each;
             }

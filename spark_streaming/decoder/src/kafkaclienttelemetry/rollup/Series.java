@@ -44,13 +44,22 @@ public final class Series extends RollUp {
         if (otlp == null) {
             return OtlpFunctions.NO_ROWS;
         }
-        Series series = new Series(otlp, instance, receivedAtNs, Plan.of(plan), key);
+        return new Series(otlp, instance, receivedAtNs, Plan.of(plan), key).rows();
+    }
+
+    static long steps(byte[] otlp, UTF8String instance, long receivedAtNs, Plan plan, IdKey key) {
+        Series reader = new Series(otlp, instance, receivedAtNs, plan, key);
+        reader.rows();
+        return reader.in.steps();
+    }
+
+    private ArrayData rows() {
         try {
-            series.run();
+            run();
         } catch (MalformedException problem) {
             return OtlpFunctions.NO_ROWS;
         }
-        return new GenericArrayData(series.rows.values().toArray());
+        return new GenericArrayData(rows.values().toArray());
     }
 
     @Override

@@ -70,7 +70,8 @@ final class Text {
             int width = UTF8String.numBytesForFirstByte(valid.getByte(at));
             boolean isNul = valid.getByte(at) == 0;
             int added = isNul ? REPLACEMENT.length : width;
-            if (size + added > MAX_BYTES - MARK_BYTES) {
+            if (size + added > MAX_BYTES - MARK_BYTES || at + width > valid.numBytes()) {
+                // It is full, or the text is cut within a character.
                 break;
             }
             for (int index = 0; index < added; index++) {

@@ -1,28 +1,29 @@
 package kafkaclienttelemetry.rollup;
 
-/** Which numbers a roll-up can have. */
+/** Which numbers the roll-up takes. Pushes with numbers beyond the plan's bounds are refused as a whole. */
 final class Value {
-    /** Sums of more values than there are clients still are finite, which PostgreSQL insists on. */
-    private static final double MAX = 1e300;
-    /** An average of these can't underflow, which PostgreSQL takes for an error too. */
-    private static final double MIN = 1e-300;
-    /** Sums of more counts than there are pushes still have room in 64 bits. */
-    private static final long MAX_COUNT = 1L << 40;
+    /** Means and corrections of smaller numbers could underflow, which PostgreSQL treats as an error. */
+    private static final double MIN = 1e-100;
 
     private Value() {}
 
-    /** Says whether a number is one to be rolled up: neither NaN nor infinite, nor near to it. */
-    static boolean counts(double value) {
-        return Math.abs(value) < MAX;
+    /**
+     * Says whether a number is a measured one.
+     *
+     * <p>Clients send NaN, an infinity or the largest double where they have measured nothing yet. They initialise
+     * minima and maxima with these values.
+     */
+    static boolean isMeasured(double value) {
+        return Math.abs(value) < Double.MAX_VALUE;
     }
 
-    /** The number as it is rolled up: what is next to nothing is 0. */
+    /** The number as it is rolled up. Numbers next to 0 become 0. */
     static double storable(double value) {
         return Math.abs(value) < MIN ? 0 : value;
     }
 
-    /** A count, of 64 bits without a sign, as it is rolled up. */
-    static long storableCount(long count) {
-        return count < 0 ? MAX_COUNT : Math.min(count, MAX_COUNT);
+    /** Adds a count of 64 bits without a sign to a total from 0 to {@code max}; -1 if the result exceeds it. */
+    static long add(long total, long count, long max) {
+        return Long.compareUnsigned(count, max - total) > 0 ? -1 : total + count;
     }
 }

@@ -34,10 +34,21 @@ final class WireReader {
     private int position;
     private int limit;
     private int tag;
+    private long steps;
 
     WireReader(byte[] bytes) {
         this.bytes = bytes;
         this.limit = bytes.length;
+    }
+
+    /** How much work reading took so far: fields and numbers read, bytes copied and compared, entries searched. */
+    long steps() {
+        return steps;
+    }
+
+    /** Counts work that is done outside of this class. */
+    void count(int more) {
+        steps += more;
     }
 
     int position() {
@@ -73,6 +84,7 @@ final class WireReader {
         if (position >= limit) {
             return false;
         }
+        steps++;
         int first = bytes[position];
         if (first >= 8) { // one byte, as all of OTLP's are
             position++;
@@ -107,6 +119,7 @@ final class WireReader {
     long varint() throws MalformedException {
         int at = position;
         long value = 0;
+        steps++;
         for (int shift = 0; shift < 70; shift += 7) {
             if (position >= limit) {
                 throw new MalformedException("a number beyond the end of its message", at);
@@ -208,6 +221,7 @@ final class WireReader {
 
     /** Says whether two parts have the same bytes. */
     boolean same(int from, int to, int otherFrom, int otherTo) {
+        steps += to - from;
         return Arrays.equals(bytes, from, to, bytes, otherFrom, otherTo);
     }
 }

@@ -1,0 +1,59 @@
+"""Which errors are of the data, and how the pushes behind them are found."""
+
+from __future__ import annotations
+
+import math
+import struct
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_streaming.contributions import PackedError
+from spark_streaming.isolation import first_failing, is_of_data
+from spark_streaming.postgres import StoreDataError, StoreError, StoreUnavailableError
+
+
+@given(st.sets(st.integers(0, 199), min_size=1), st.integers(200, 5000))
+def test_all_poison_is_found_in_few_trials(poison: set[int], size: int) -> None:
+    left, passed, found = set(poison), 0, []
+    while left:
+        trials: list[int] = []
+
+        def fails(prefix: int, trials: list[int] = trials) -> bool:
+            trials.append(prefix)
+            return any(at < prefix for at in left)
+
+        passed = first_failing(size, fails, passed=passed)
+        assert len(trials) <= math.log2(size) + 1
+        found.append(passed)
+        left.discard(passed)
+    assert found == sorted(poison)
+
+
+@given(st.lists(st.integers(0, 50), min_size=1), st.integers(0, 200))
+def test_poison_that_only_fails_together_is_found_at_the_push_that_is_too_much(
+    amounts: list[int], limit: int
+) -> None:
+    amounts.append(limit + 1)
+    at = first_failing(len(amounts), lambda size: sum(amounts[:size]) > limit)
+    assert sum(amounts[:at]) <= limit < sum(amounts[: at + 1])
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (StoreDataError("bigint out of range"), True),
+        (OverflowError(), True),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), True),
+        (struct.error("int too large"), True),
+        (StoreError("another version"), False),
+        (StoreUnavailableError("away"), False),
+        (PackedError("another version"), False),
+        (psycopg.OperationalError("away"), False),
+        (OSError("disk full"), False),
+    ],
+)
+def test_only_errors_of_the_data_are_searched_for(error: Exception, expected: bool) -> None:
+    assert is_of_data(error) == expected
