@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.bombs import Payload, bombs, empty_metrics, entity_keys, exclamations
+from tests.attacks.payloads import Payload, bombs, empty_metrics, entity_keys, exclamations
 from benchmarks.captured import LIBRDKAFKA_PRODUCER
 from receiver.settings.model import TelemetrySettings
 

@@ -109,7 +109,9 @@ func (c *timed) produce(due, until time.Time, interval time.Duration) error {
 			due = due.Add(interval)
 		}
 		if err := c.once(); err != nil {
-			return fmt.Errorf("after %d answers: %w", len(c.latencies), err)
+			answers := len(c.latencies)
+			c.latencies = append(c.latencies, time.Since(since))
+			return fmt.Errorf("after %d answers: %w", answers, err)
 		}
 		c.latencies = append(c.latencies, time.Since(since))
 	}
@@ -138,7 +140,7 @@ func (c *timed) once() error {
 	for !answered {
 		n, err := c.stream.Read(c.buffer)
 		if err != nil {
-			return fmt.Errorf("connection closed or no answer within 20 s (%v)", err)
+			return fmt.Errorf("connection closed or no answer in time (%v)", err)
 		}
 		if err := c.frames.feed(c.buffer[:n], found); err != nil {
 			return err

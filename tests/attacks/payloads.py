@@ -1,4 +1,4 @@
-"""Pushes that are small on the wire and large in memory, as an attacker would make them.
+"""Pushes of an attacker: small on the wire and large in memory, costly to read, or many series.
 
 Owns their bytes. No bomb is ever held inflated here: each is put together from one piece of a compressor's
 output.

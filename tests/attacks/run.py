@@ -1,0 +1,190 @@
+"""Runs an attack beside an innocent client and measures what the client and the target go through.
+
+The innocent client comes from 127.0.0.1, the attack from 127.0.0.2, because limits are by source address. The
+client starts first and ends last. Its requests count from when they were due, so a stall shows in all
+requests that it delays. Meanwhile a second client goes through a HAProxy that nobody attacks: its longest wait
+is what the machine alone costs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.background import AttackReport, attack_report, in_background
+from benchmarks.captured import LIBRDKAFKA_PRODUCER
+from tests.attacks.attacks import Attack
+from tests.attacks.targets import Target
+from tests.testbed.cpu import cpu_seconds
+
+__all__ = ["ATTACKER", "Innocent", "Outcome", "run"]
+
+ATTACKER: Final = "127.0.0.2"
+
+_RATE: Final = 200
+_BEFORE_SECONDS: Final = 1.0
+_AFTER_SECONDS: Final = 1.0
+_PATIENCE_SECONDS: Final = 150.0
+_NICENESS: Final = 19
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Innocent:
+    """What the innocent client saw.
+
+    Attributes:
+        requests: Small requests that it sent.
+        longest_ms: The longest time from when one was due to its answer.
+        p99_ms: The 99th percentile.
+        telemetry_longest_ms: The longest of its telemetry requests; None where none was answered.
+        gets: Its GetTelemetrySubscriptions by error code.
+        pushes: Its PushTelemetry by error code.
+        cpu_seconds: Its own CPU time.
+        problem: Why one of its connections ended; empty where none did.
+    """
+
+    requests: int
+    longest_ms: float
+    p99_ms: float
+    telemetry_longest_ms: float | None
+    gets: Mapping[int, int]
+    pushes: Mapping[int, int]
+    cpu_seconds: float
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One attack on one target.
+
+    Attributes:
+        innocent: What the innocent client saw.
+        peak_bytes: The most that the target held in RAM at once (VmHWM).
+        cpu_seconds: The target's CPU time during the attack.
+        attacker: What the attacker saw; None where there is no traffic.
+        control_ms: The longest wait through a HAProxy that is not attacked, at the same time; None without one.
+    """
+
+    innocent: Innocent
+    peak_bytes: int
+    cpu_seconds: float
+    attacker: AttackReport | None
+    control_ms: float | None
+
+
+def run(
+    attack: Attack, target: Target, control: Target | None, folder: Path, *, seconds: float, megabits: float
+) -> Outcome:
+    """Attack ``target`` and return what happened.
+
+    Args:
+        attack: What to do.
+        target: What to attack.
+        control: A HAProxy that is not attacked; None: no control.
+        folder: For payloads.
+        seconds: How long the attack lasts.
+        megabits: Rate of the attack in Mbit/s.
+
+    Raises:
+        LoadError: The attacker or the innocent client could not start or did not end.
+    """
+    process = target.process
+    process.forget_peak()
+    used = cpu_seconds(process.pid)
+    with contextlib.ExitStack() as stack:
+        arguments = _innocent_arguments(attack, target, folder, seconds)
+        innocent = stack.enter_context(in_background("innocent", arguments))
+        innocent.first_line()
+        control_client = None
+        if control is not None:
+            arguments = [*_asking(control, seconds), "--clients=0"]
+            control_client = stack.enter_context(in_background("innocent", arguments))
+            control_client.first_line()
+        stack.enter_context(_busy(attack.busy_loops))
+        time.sleep(_BEFORE_SECONDS)
+        report = None
+        if attack.kind:
+            arguments = _attack_arguments(attack, target, folder, seconds, megabits)
+            under_way = stack.enter_context(in_background("attack", arguments, niceness=_NICENESS))
+            report = attack_report(under_way, _PATIENCE_SECONDS)
+        seen = innocent.result(_PATIENCE_SECONDS)
+        quiet = control_client and control_client.result(_PATIENCE_SECONDS)
+    return Outcome(
+        innocent=_innocent(seen),
+        peak_bytes=process.peak_bytes(),
+        cpu_seconds=cpu_seconds(process.pid) - used,
+        attacker=report,
+        control_ms=quiet["requests"]["latency_us"]["max"] / 1e3 if quiet else None,
+    )
+
+
+def _innocent_arguments(attack: Attack, target: Target, folder: Path, seconds: float) -> list[str]:
+    payload = folder / "innocent"
+    payload.write_bytes(LIBRDKAFKA_PRODUCER.zstd())
+    return [
+        *_asking(target, seconds),
+        f"--payload={payload}",
+        "--codec=zstd",
+        f"--clients={attack.innocent_clients}",
+        f"--late={_BEFORE_SECONDS + seconds / 2 if attack.innocent_late else 0}",
+    ]
+
+
+def _asking(target: Target, seconds: float) -> list[str]:
+    return [
+        f"--target={target.ports['plain']}",
+        f"--rate={_RATE}",
+        f"--seconds={_BEFORE_SECONDS + seconds + _AFTER_SECONDS}",
+    ]
+
+
+def _attack_arguments(
+    attack: Attack, target: Target, folder: Path, seconds: float, megabits: float
+) -> list[str]:
+    arguments = [
+        f"--kind={attack.kind}",
+        f"--target={target.ports[attack.port]}",
+        f"--from={ATTACKER}",
+        f"--connections={attack.connections}",
+        f"--seconds={seconds}",
+        f"--megabits={megabits}",
+        *attack.arguments,
+    ]
+    if attack.payload is not None:
+        file = folder / "hostile"
+        file.write_bytes(attack.payload.compressed)
+        arguments += [f"--payload={file}", f"--codec={attack.payload.codec}"]
+    return arguments
+
+
+@contextlib.contextmanager
+def _busy(count: int) -> Iterator[None]:
+    """Keep ``count`` processes busy meanwhile."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def _innocent(seen: Mapping[str, Any]) -> Innocent:
+    requests = seen["requests"]["latency_us"]
+    telemetry = seen["telemetry"]["latency_us"]
+    return Innocent(
+        requests=seen["requests"]["requests"],
+        longest_ms=requests["max"] / 1e3,
+        p99_ms=requests["p99"] / 1e3,
+        telemetry_longest_ms=telemetry["max"] / 1e3 if telemetry else None,
+        gets={int(code): count for code, count in seen["gets_by_error_code"].items()},
+        pushes={int(code): count for code, count in seen["pushes_by_error_code"].items()},
+        cpu_seconds=seen["cpu_seconds"]["total"],
+        problem=seen["problem"],
+    )
