@@ -91,6 +91,7 @@ var attacks = map[string]struct {
 	"slow-readers":    {"requests for answers of 1 MiB that are never read", (*attacker).slowReaders},
 	"proxy-headers":   {"PROXY headers, a byte in a segment", (*attacker).proxyHeaders},
 	"http":            {"HTTP requests for --path, pipelined", (*attacker).http},
+	"steady-pushes":   {"a client instance on each connection, which pushes at its interval", (*attacker).steadyPush},
 	"single-pushes":   {"a connection for each push of a new client instance", (*attacker).singlePush},
 }
 

@@ -187,23 +187,57 @@ func (a *attacker) http(connection net.Conn, _ int) error {
 	return a.pour(connection, []byte(strings.Repeat(request, httpPipelined)))
 }
 
-// singlePush ends its connection behind one accepted push, as an instance that died.
+// singlePush ends its connection behind one accepted push. The get of another client instance comes between, so that
+// the one that pushed is not the connection's last.
 func (a *attacker) singlePush(connection net.Conn, _ int) error {
 	if _, err := a.greet(connection); err != nil {
 		return err
 	}
-	answer, err := exchange(connection, getRequest(3, randomID()), nil)
-	if err != nil {
-		return err
+	for correlation := uint32(3); correlation < 5; correlation++ {
+		answer, err := exchange(connection, getRequest(correlation, randomID()), nil)
+		if err != nil {
+			return err
+		}
+		a.count(a.gets, answer)
+		got, err := parseSubscription(answer)
+		if err != nil || got.code != 0 || correlation == 4 {
+			return io.EOF
+		}
+		request := pushRequest(correlation, got.instance, got.id, a.codec, a.payload)
+		if answer, err = exchange(connection, request, nil); err != nil {
+			return err
+		}
+		a.count(a.pushes, answer)
 	}
-	a.count(a.gets, answer)
-	got, err := parseSubscription(answer)
-	if err != nil || got.code != 0 {
-		return io.EOF
-	}
-	if answer, err = exchange(connection, pushRequest(4, got.instance, got.id, a.codec, a.payload), nil); err != nil {
-		return err
-	}
-	a.count(a.pushes, answer)
 	return io.EOF
+}
+
+// steadyPush is one client instance that pushes at its interval, which no limit on instances holds up.
+func (a *attacker) steadyPush(connection net.Conn, _ int) error {
+	if _, err := exchange(connection, apiVersionsRequest(1, "attack", softwareName, softwareVersion), nil); err != nil {
+		return err
+	}
+	for {
+		answer, err := exchange(connection, getRequest(2, [16]byte{}), nil)
+		if err != nil {
+			return err
+		}
+		a.count(a.gets, answer)
+		got, err := parseSubscription(answer)
+		if err != nil {
+			return drain(connection) // a fake broker's filler
+		}
+		if got.code != 0 {
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		for {
+			time.Sleep(got.interval + time.Millisecond)
+			answer, err := exchange(connection, pushRequest(3, got.instance, got.id, a.codec, a.payload), nil)
+			if err != nil {
+				return err
+			}
+			a.count(a.pushes, answer)
+		}
+	}
 }

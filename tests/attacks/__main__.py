@@ -17,7 +17,7 @@ from benchmarks.load_generator import LoadError, build
 from benchmarks.processes import ProcessError, allow_files, free_port, running
 from benchmarks.relays import RelayMissingError
 from tests.attacks.attacks import Attack, attacks
-from tests.attacks.run import Outcome, run
+from tests.attacks.run import Outcome, prefer, run, stored
 from tests.attacks.targets import haproxy, receiver
 from tests.attacks.verdicts import judge
 from tests.testbed.certificates import CertificateAuthority
@@ -76,7 +76,7 @@ def _run(chosen: Sequence[Attack], folder: Path, options: argparse.Namespace) ->
     results: dict[str, Any] = {"load_before": os.getloadavg()[0], "attacks": {}}
     failed: dict[str, list[str]] = {}
     with contextlib.ExitStack() as always:
-        always.enter_context(running("broker", command, folder=folder, ready=listen))
+        prefer(always.enter_context(running("broker", command, folder=folder, ready=listen)))
         control = None
         if not options.no_haproxy:
             quiet = folder / "control"
@@ -99,12 +99,14 @@ def _run(chosen: Sequence[Attack], folder: Path, options: argparse.Namespace) ->
                         attack, target, control, own, seconds=options.seconds, megabits=options.megabits
                     )
                     print(_row(attack, target.name, outcomes[target.name]), flush=True)
-            wrong = judge(outcomes["receiver"])
+            files_of = stored(own / "files") if attack.spool else {}
+            wrong = judge(attack, outcomes["receiver"], files_of)
             if wrong:
                 failed[attack.name] = wrong
                 print(f"  FAILED: {'; '.join(wrong)}", flush=True)
             results["attacks"][attack.name] = {
                 "failed": wrong,
+                "stored": {address: dataclasses.asdict(of) for address, of in files_of.items()},
                 **{name: dataclasses.asdict(outcome) for name, outcome in outcomes.items()},
             }
             options.results.write_text(json.dumps(results, indent=1))

@@ -11,13 +11,28 @@ from typing import Any, Final, Literal
 
 from benchmarks.captured import LIBRDKAFKA_PRODUCER
 from receiver.settings.model import TelemetrySettings
-from tests.attacks.payloads import Payload, bombs, empty_metrics, entity_keys, exclamations
+from tests.attacks.payloads import (
+    Payload,
+    bombs,
+    empty_metrics,
+    entity_keys,
+    exclamations,
+    long_name,
+    many_series,
+)
 
 __all__ = ["Attack", "attacks"]
 
 Port = Literal["plain", "tls", "proxy", "rest"]
 
 _ADDRESS_CONNECTIONS: Final = 500
+
+#: Large beside what it costs to read.
+_ACCEPTED_PUSH_BYTES: Final = 512 << 10
+
+#: So few series that a short attack can use them up.
+_SERIES: Final = 20_000
+_SERIES_OF_PUSH: Final = 4_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +50,10 @@ class Attack:
         busy_loops: Processes that use a core each meanwhile.
         innocent_clients: Innocent clients that push telemetry.
         innocent_late: Whether those connect in the middle of the attack instead of before it.
-        spool: Whether the receiver has the spool_files plugin, whose files are then compared with the answers.
+        innocent_codec: What they compress with, zstd or none.
+        spool: Whether the receiver has the spool_files plugin, whose files then count too.
+        refused: Whether each of the attack's pushes must be refused.
+        bounded: Whether the accepted bytes of the attack are a verdict.
     """
 
     name: str
@@ -48,7 +66,10 @@ class Attack:
     busy_loops: int = 0
     innocent_clients: int = 1
     innocent_late: bool = False
+    innocent_codec: Literal["zstd", "none"] = "zstd"
     spool: bool = False
+    refused: bool = False
+    bounded: bool = False
 
 
 def attacks() -> tuple[Attack, ...]:
@@ -121,6 +142,31 @@ def _telemetry() -> tuple[Attack, ...]:
         *(Attack(name=f"bomb-{codec}", kind="pushes", payload=bomb) for codec, bomb in bombs().items()),
         *(Attack(name=name, kind="pushes", payload=payload) for name, payload in costly.items()),
         Attack(name="telemetry-flood", kind="telemetry-flood", payload=captured),
+        Attack(
+            name="accepted-bytes",
+            kind="steady-pushes",
+            connections=20,
+            payload=long_name(inflated_bytes=_ACCEPTED_PUSH_BYTES),
+            spool=True,
+            bounded=True,
+        ),
+        Attack(
+            name="dead-instances",
+            kind="single-pushes",
+            connections=4,
+            payload=many_series(series=_SERIES_OF_PUSH),
+            settings={"telemetry": {"series": {"max_per_client": _SERIES_OF_PUSH, "max_total": _SERIES}}},
+            innocent_late=True,
+            spool=True,
+        ),
+        Attack(
+            name="excluded-codec",
+            kind="pushes",
+            payload=captured,
+            settings={"telemetry": {"compression": ["gzip"]}},
+            innocent_codec="none",
+            refused=True,
+        ),
     )
 
 

@@ -9,6 +9,7 @@ is what the machine alone costs.
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -17,21 +18,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow.parquet as pq
+
 from benchmarks.background import AttackReport, attack_report, in_background
 from benchmarks.captured import LIBRDKAFKA_PRODUCER
+from benchmarks.processes import Running
 from tests.attacks.attacks import Attack
 from tests.attacks.targets import Target
 from tests.testbed.cpu import cpu_seconds
 
-__all__ = ["ATTACKER", "Innocent", "Outcome", "run"]
+__all__ = ["ATTACKER", "INNOCENT", "Innocent", "Outcome", "Stored", "prefer", "run", "stored"]
 
+INNOCENT: Final = "127.0.0.1"
 ATTACKER: Final = "127.0.0.2"
+
+#: The name of the series that stands for those over a budget (docs/meaning.md).
+_OVERFLOW: Final = b"kafka.client.telemetry.overflow"
 
 _RATE: Final = 200
 _BEFORE_SECONDS: Final = 1.0
 _AFTER_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = 150.0
-_NICENESS: Final = 19
+#: Ahead of other work on the machine, where that is allowed: what is measured, not what attacks.
+_PRIORITY: Final = -10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +69,26 @@ class Innocent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What the spool_files plugin holds of one source address.
+
+    Attributes:
+        pushes: Pushes.
+        overflowed: Those of them that lost series to a budget.
+        otlp_bytes: Bytes of all of them as OTLP, not compressed.
+    """
+
+    pushes: int
+    overflowed: int
+    otlp_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """One attack on one target.
 
     Attributes:
+        seconds: How long the attack was to last.
         innocent: What the innocent client saw.
         peak_bytes: The most that the target held in RAM at once (VmHWM).
         cpu_seconds: The target's CPU time during the attack.
@@ -71,6 +96,7 @@ class Outcome:
         control_ms: The longest wait through a HAProxy that is not attacked, at the same time; None without one.
     """
 
+    seconds: float
     innocent: Innocent
     peak_bytes: int
     cpu_seconds: float
@@ -96,26 +122,30 @@ def run(
     """
     process = target.process
     process.forget_peak()
+    priority = 0 if attack.busy_loops else _PRIORITY
+    for one in (process, *([control.process] if control else [])):
+        prefer(one, priority)
     used = cpu_seconds(process.pid)
     with contextlib.ExitStack() as stack:
         arguments = _innocent_arguments(attack, target, folder, seconds)
-        innocent = stack.enter_context(in_background("innocent", arguments))
+        innocent = stack.enter_context(in_background("innocent", arguments, niceness=priority))
         innocent.first_line()
         control_client = None
         if control is not None:
             arguments = [*_asking(control, seconds), "--clients=0"]
-            control_client = stack.enter_context(in_background("innocent", arguments))
+            control_client = stack.enter_context(in_background("innocent", arguments, niceness=priority))
             control_client.first_line()
         stack.enter_context(_busy(attack.busy_loops))
         time.sleep(_BEFORE_SECONDS)
         report = None
         if attack.kind:
             arguments = _attack_arguments(attack, target, folder, seconds, megabits)
-            under_way = stack.enter_context(in_background("attack", arguments, niceness=_NICENESS))
+            under_way = stack.enter_context(in_background("attack", arguments))
             report = attack_report(under_way, _PATIENCE_SECONDS)
         seen = innocent.result(_PATIENCE_SECONDS)
         quiet = control_client and control_client.result(_PATIENCE_SECONDS)
     return Outcome(
+        seconds=seconds,
         innocent=_innocent(seen),
         peak_bytes=process.peak_bytes(),
         cpu_seconds=cpu_seconds(process.pid) - used,
@@ -126,14 +156,43 @@ def run(
 
 def _innocent_arguments(attack: Attack, target: Target, folder: Path, seconds: float) -> list[str]:
     payload = folder / "innocent"
-    payload.write_bytes(LIBRDKAFKA_PRODUCER.zstd())
+    push = LIBRDKAFKA_PRODUCER
+    payload.write_bytes(push.zstd() if attack.innocent_codec == "zstd" else push.inflated())
     return [
         *_asking(target, seconds),
         f"--payload={payload}",
-        "--codec=zstd",
+        f"--codec={attack.innocent_codec}",
         f"--clients={attack.innocent_clients}",
         f"--late={_BEFORE_SECONDS + seconds / 2 if attack.innocent_late else 0}",
     ]
+
+
+def prefer(process: Running, priority: int = _PRIORITY) -> None:
+    """Give all threads of a process and of its descendants a priority, where that is allowed; see nice(1)."""
+    for pid in process.pids():
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.setpriority(os.PRIO_PROCESS, int(task.name), priority)
+        # With autogroups, priorities count within a session only (sched(7)).
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{pid}/autogroup").write_text(str(priority))
+
+
+def stored(spool: Path) -> dict[str, Stored]:
+    """Return what a receiver that has stopped left in ``spool``, by source address."""
+    columns: dict[str, list[bytes]] = {}
+    for file in spool.glob("date=*/hour=*/*.parquet"):
+        rows = pq.read_table(file, columns=["client_source_address", "otlp"], partitioning=None)
+        for address, otlp in zip(rows[0].to_pylist(), rows[1].to_pylist(), strict=True):
+            columns.setdefault(address, []).append(otlp)
+    return {
+        address: Stored(
+            pushes=len(pushes),
+            overflowed=sum(_OVERFLOW in push for push in pushes),
+            otlp_bytes=sum(map(len, pushes)),
+        )
+        for address, pushes in columns.items()
+    }
 
 
 def _asking(target: Target, seconds: float) -> list[str]:

@@ -76,7 +76,7 @@ def receiver(attack: Attack, upstream: str, folder: Path, files: CertificateFile
     """
     ports = _ports()
     spool = folder / "files" if attack.spool else None
-    plugins = [{"type": "spool_files", "path": str(spool)}] if spool else []
+    plugins = [{"type": "spool_files", "path": str(spool), "roll_seconds": 1}] if spool else []
     tls = {"certificate": str(files.chain), "key": str(files.key)}
     configuration: dict[str, Any] = {
         "broker": {"id": 1},

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from receiver.settings.model import TelemetrySettings
 from receiver.wire.error_codes import error_name
-from tests.attacks.run import Outcome
+from tests.attacks.attacks import Attack
+from tests.attacks.run import ATTACKER, INNOCENT, Outcome, Stored
 
 __all__ = ["LONGEST_MS", "MEMORY_BYTES", "TIMES_CONTROL", "judge"]
 
@@ -20,19 +22,35 @@ LONGEST_MS: Final = 50.0
 #: attacked at the same time are allowed. The HAProxy that is attacked sets no bound, because some attacks stop it.
 TIMES_CONTROL: Final = 3.0
 
+#: What one push may be over the limit, which holds from the next one on.
+LARGEST_PUSH_BYTES: Final = TelemetrySettings().max_inflated_bytes
+
+#: limits.source_address.accepted_bytes_per_minute, its default. A minute's worth may come at once.
+ACCEPTED_BYTES_PER_MINUTE: Final = 33_554_432
+
 #: The chart's memory limit, resources.limits.memory.
 MEMORY_BYTES: Final = 512 << 20
 
 
-def judge(mine: Outcome, *, longest_ms: float = LONGEST_MS) -> list[str]:
+def judge(
+    attack: Attack, mine: Outcome, files: Mapping[str, Stored], *, longest_ms: float = LONGEST_MS
+) -> list[str]:
     """Return what is wrong with ``mine``, the receiver's outcome; empty where nothing is.
 
     Args:
+        attack: What was done.
         mine: The receiver's outcome.
+        files: What the receiver stored, by source address.
         longest_ms: The bound on the innocent client's longest wait.
     """
     bound = max(longest_ms, TIMES_CONTROL * (mine.control_ms or 0.0))
-    return [*_waits(mine, bound), *_memory(mine), *_totals(mine)]
+    return [
+        *_waits(mine, bound),
+        *_memory(mine),
+        *_totals(mine),
+        *_attack(attack, mine),
+        *_files(attack, mine, files),
+    ]
 
 
 def _waits(mine: Outcome, bound: float) -> list[str]:
@@ -66,3 +84,27 @@ def _refused(request: str, by_code: Mapping[int, int]) -> list[str]:
         for code, count in by_code.items()
         if code
     ]
+
+
+def _attack(attack: Attack, mine: Outcome) -> list[str]:
+    accepted = mine.attacker.pushes.get(0, 0) if mine.attacker else 0
+    if attack.refused and accepted:
+        return [f"{accepted} pushes of the attack were accepted (none may be)"]
+    return []
+
+
+def _files(attack: Attack, mine: Outcome, files: Mapping[str, Stored]) -> list[str]:
+    if not attack.spool:
+        return []
+    wrong = []
+    none = Stored(pushes=0, overflowed=0, otlp_bytes=0)
+    kept, hostile = files.get(INNOCENT, none), files.get(ATTACKER, none)
+    answered = mine.innocent.pushes.get(0, 0)
+    if kept.pushes != answered:
+        wrong.append(f"{kept.pushes} pushes of the innocent client are stored, {answered} were accepted")
+    if kept.overflowed:
+        wrong.append(f"{kept.overflowed} pushes of the innocent client lost series to the budget")
+    bound = int(ACCEPTED_BYTES_PER_MINUTE * (1 + mine.seconds / 60) + LARGEST_PUSH_BYTES)
+    if attack.bounded and hostile.otlp_bytes > bound:
+        wrong.append(f"{hostile.otlp_bytes:,} bytes of the attack are stored (at most {bound:,})")
+    return wrong
