@@ -17,7 +17,7 @@ from benchmarks.load_generator import LoadError, build
 from benchmarks.processes import ProcessError, allow_files, free_port, running
 from benchmarks.relays import RelayMissingError
 from tests.attacks.attacks import Attack, attacks
-from tests.attacks.run import Outcome, prefer, run, stored
+from tests.attacks.run import Outcome, prefer, preferred_session, run, stored
 from tests.attacks.targets import haproxy, receiver
 from tests.attacks.verdicts import judge
 from tests.testbed.certificates import CertificateAuthority
@@ -41,7 +41,7 @@ def main() -> int:
     chosen = [known[name] for name in options.attacks] or list(known.values())
     try:
         allow_files(_OPEN_FILES)
-        with tempfile.TemporaryDirectory(prefix="kafka-telemetry-attacks-") as name:
+        with preferred_session(), tempfile.TemporaryDirectory(prefix="kafka-telemetry-attacks-") as name:
             failed = _run(chosen, Path(name), options)
     except (LoadError, ProcessError, RelayMissingError) as error:
         print(f"attacks: {error}", file=sys.stderr)
@@ -88,7 +88,7 @@ def _run(chosen: Sequence[Attack], folder: Path, options: argparse.Namespace) ->
             own.mkdir()
             outcomes: dict[str, Outcome] = {}
             for make in (receiver, haproxy):
-                if make is haproxy and (options.no_haproxy or not attack.kind):
+                if make is haproxy and (control is None or not attack.kind):
                     continue
                 with contextlib.ExitStack() as stack:
                     if make is receiver:

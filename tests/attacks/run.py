@@ -27,7 +27,17 @@ from tests.attacks.attacks import Attack
 from tests.attacks.targets import Target
 from tests.testbed.cpu import cpu_seconds
 
-__all__ = ["ATTACKER", "INNOCENT", "Innocent", "Outcome", "Stored", "prefer", "run", "stored"]
+__all__ = [
+    "ATTACKER",
+    "INNOCENT",
+    "Innocent",
+    "Outcome",
+    "Stored",
+    "prefer",
+    "preferred_session",
+    "run",
+    "stored",
+]
 
 INNOCENT: Final = "127.0.0.1"
 ATTACKER: Final = "127.0.0.2"
@@ -36,7 +46,7 @@ ATTACKER: Final = "127.0.0.2"
 _OVERFLOW: Final = b"kafka.client.telemetry.overflow"
 
 _RATE: Final = 200
-_BEFORE_SECONDS: Final = 1.0
+_BEFORE_SECONDS: Final = 0.5
 _AFTER_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = 150.0
 #: Ahead of other work on the machine, where that is allowed: what is measured, not what attacks.
@@ -105,7 +115,14 @@ class Outcome:
 
 
 def run(
-    attack: Attack, target: Target, control: Target | None, folder: Path, *, seconds: float, megabits: float
+    attack: Attack,
+    target: Target,
+    control: Target | None,
+    folder: Path,
+    *,
+    seconds: float,
+    megabits: float,
+    source: str = ATTACKER,
 ) -> Outcome:
     """Attack ``target`` and return what happened.
 
@@ -116,6 +133,7 @@ def run(
         folder: For payloads.
         seconds: How long the attack lasts.
         megabits: Rate of the attack in Mbit/s.
+        source: The attack's address.
 
     Raises:
         LoadError: The attacker or the innocent client could not start or did not end.
@@ -139,7 +157,7 @@ def run(
         time.sleep(_BEFORE_SECONDS)
         report = None
         if attack.kind:
-            arguments = _attack_arguments(attack, target, folder, seconds, megabits)
+            arguments = [*_attack_arguments(attack, target, folder, seconds, megabits), f"--from={source}"]
             under_way = stack.enter_context(in_background("attack", arguments))
             report = attack_report(under_way, _PATIENCE_SECONDS)
         seen = innocent.result(_PATIENCE_SECONDS)
@@ -173,9 +191,23 @@ def prefer(process: Running, priority: int = _PRIORITY) -> None:
         for task in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.setpriority(os.PRIO_PROCESS, int(task.name), priority)
-        # With autogroups, priorities count within a session only (sched(7)).
-        with contextlib.suppress(OSError):
-            Path(f"/proc/{pid}/autogroup").write_text(str(priority))
+        _prefer_session(pid, priority)
+
+
+@contextlib.contextmanager
+def preferred_session() -> Iterator[None]:
+    """Give this process's session, attackers and innocent clients among it, that priority meanwhile."""
+    _prefer_session(os.getpid(), _PRIORITY)
+    try:
+        yield
+    finally:
+        _prefer_session(os.getpid(), 0)
+
+
+def _prefer_session(pid: int, priority: int) -> None:
+    # With autogroups, a process's priority counts within its session only; see sched(7).
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text(str(priority))
 
 
 def stored(spool: Path) -> dict[str, Stored]:
@@ -209,7 +241,6 @@ def _attack_arguments(
     arguments = [
         f"--kind={attack.kind}",
         f"--target={target.ports[attack.port]}",
-        f"--from={ATTACKER}",
         f"--connections={attack.connections}",
         f"--seconds={seconds}",
         f"--megabits={megabits}",
@@ -225,7 +256,10 @@ def _attack_arguments(
 @contextlib.contextmanager
 def _busy(count: int) -> Iterator[None]:
     """Keep ``count`` processes busy meanwhile."""
-    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    loops = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+        for _ in range(count)
+    ]
     try:
         yield
     finally:

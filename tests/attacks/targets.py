@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,7 +104,7 @@ def receiver(attack: Attack, upstream: str, folder: Path, files: CertificateFile
     }
     file = folder / "receiver.yaml"
     file.write_text(json.dumps(configuration, indent=1))  # JSON is YAML
-    command = [*relays.sidecar_command(), "--config", str(file)]
+    command = [str(Path(sys.executable).parent / "kafka-telemetry"), "serve", "--config", str(file)]
     with running("receiver", command, folder=folder, ready=ports["plain"]) as process:
         subscription = {"metrics": ["*"], "interval_ms": _PUSH_INTERVAL_MS}
         url = f"http://{ports['rest']}/v1/subscriptions/attacks"
