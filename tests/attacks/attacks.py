@@ -53,6 +53,7 @@ class Attack:
         innocent_codec: What they compress with, zstd or none.
         spool: Whether the receiver has the spool_files plugin, whose files then count too.
         refused: Whether each of the attack's pushes must be refused.
+        buffered: Whether what the receiver and the system buffer for the attack is a verdict.
         bounded: Whether the accepted bytes of the attack are a verdict.
     """
 
@@ -70,6 +71,7 @@ class Attack:
     spool: bool = False
     refused: bool = False
     bounded: bool = False
+    buffered: bool = False
 
 
 def attacks() -> tuple[Attack, ...]:
@@ -79,8 +81,8 @@ def attacks() -> tuple[Attack, ...]:
 
 def _tls() -> tuple[Attack, ...]:
     return (
-        Attack(name="key-update", kind="key-updates", port="tls"),
-        Attack(name="key-update-request", kind="key-update-requests", port="tls"),
+        Attack(name="key-update", kind="key-updates", port="tls", connections=2),
+        Attack(name="key-update-request", kind="key-update-requests", port="tls", connections=2),
         Attack(name="tls-empty-records", kind="empty-records", port="tls"),
         Attack(name="tls12-empty-records", kind="empty-records-12", port="tls"),
         Attack(name="tls12-renegotiation", kind="renegotiations", port="tls"),
@@ -108,7 +110,7 @@ def _requests() -> tuple[Attack, ...]:
         Attack(name="sasl-tokens", kind="sasl-tokens"),
         Attack(name="huge-lengths", kind="huge-lengths"),
         Attack(name="garbage", kind="garbage"),
-        Attack(name="slow-readers", kind="slow-readers", connections=300),
+        Attack(name="slow-readers", kind="slow-readers", connections=300, buffered=True),
     )
 
 

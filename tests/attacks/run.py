@@ -2,8 +2,8 @@
 
 The innocent client comes from 127.0.0.1, the attack from 127.0.0.2, because limits are by source address. The
 client starts first and ends last. Its requests count from when they were due, so a stall shows in all
-requests that it delays. Meanwhile a second client goes through a HAProxy that nobody attacks: its longest wait
-is what the machine alone costs.
+requests that it delays. Meanwhile a control client goes through a HAProxy that nobody attacks: its longest
+wait is what the machine alone costs.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ _RATE: Final = 200
 _BEFORE_SECONDS: Final = 0.5
 _AFTER_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = 150.0
+_QUEUES_EVERY_SECONDS: Final = 0.5
 #: Ahead of other work on the machine, where that is allowed: what is measured, not what attacks.
 _PRIORITY: Final = -10
 
@@ -100,15 +101,19 @@ class Outcome:
     Attributes:
         seconds: How long the attack was to last.
         innocent: What the innocent client saw.
+        before_bytes: What the target held in RAM before.
         peak_bytes: The most that the target held in RAM at once (VmHWM).
+        buffered_bytes: The most that waited in the queues of its TCP sockets at once; None where not looked at.
         cpu_seconds: The target's CPU time during the attack.
         attacker: What the attacker saw; None where there is no traffic.
-        control_ms: The longest wait through a HAProxy that is not attacked, at the same time; None without one.
+        control_ms: The control client's longest wait; None without one.
     """
 
     seconds: float
     innocent: Innocent
+    before_bytes: int
     peak_bytes: int
+    buffered_bytes: int | None
     cpu_seconds: float
     attacker: AttackReport | None
     control_ms: float | None
@@ -140,6 +145,8 @@ def run(
     """
     process = target.process
     process.forget_peak()
+    before = process.peak_bytes()
+    queued: list[int] = []
     priority = 0 if attack.busy_loops else _PRIORITY
     for one in (process, *([control.process] if control else [])):
         prefer(one, priority)
@@ -159,13 +166,17 @@ def run(
         if attack.kind:
             arguments = [*_attack_arguments(attack, target, folder, seconds, megabits), f"--from={source}"]
             under_way = stack.enter_context(in_background("attack", arguments))
+            if attack.buffered:
+                queued += _queues(process, seconds)
             report = attack_report(under_way, _PATIENCE_SECONDS)
         seen = innocent.result(_PATIENCE_SECONDS)
         quiet = control_client and control_client.result(_PATIENCE_SECONDS)
     return Outcome(
         seconds=seconds,
         innocent=_innocent(seen),
+        before_bytes=before,
         peak_bytes=process.peak_bytes(),
+        buffered_bytes=max(queued) if queued else None,
         cpu_seconds=cpu_seconds(process.pid) - used,
         attacker=report,
         control_ms=quiet["requests"]["latency_us"]["max"] / 1e3 if quiet else None,
@@ -251,6 +262,24 @@ def _attack_arguments(
         file.write_bytes(attack.payload.compressed)
         arguments += [f"--payload={file}", f"--codec={attack.payload.codec}"]
     return arguments
+
+
+def _queues(process: Running, seconds: float) -> Iterator[int]:
+    """Look for ``seconds`` at what waits in the queues of a process's TCP sockets, in bytes; see proc_net_tcp."""
+    until = time.monotonic() + seconds - _QUEUES_EVERY_SECONDS
+    while time.monotonic() < until:
+        time.sleep(_QUEUES_EVERY_SECONDS)
+        sockets = set()
+        for descriptor in Path(f"/proc/{process.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                sockets.add(os.readlink(descriptor))
+        total = 0
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            fields = line.split()
+            if f"socket:[{fields[9]}]" in sockets:
+                sent, _, received = fields[4].partition(":")
+                total += int(sent, 16) + int(received, 16)
+        yield total
 
 
 @contextlib.contextmanager

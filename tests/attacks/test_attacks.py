@@ -31,7 +31,7 @@ DEFAULTS: Final = ("key-update", "tls-3-byte", "unknown-key")
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """The load generator's broker, which is the control too: a client that asks it directly is not attacked."""
+    """The load generator's broker. It is the control too: nobody attacks it directly."""
     listen = f"127.0.0.1:{free_port()}"
     command = [str(build()), "server", f"--listen={listen}", "--response-bytes=16"]
     folder = tmp_path_factory.mktemp("broker")

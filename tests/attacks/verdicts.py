@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.wire.error_codes import error_name
 from tests.attacks.attacks import Attack
@@ -18,8 +19,8 @@ __all__ = ["LONGEST_MS", "MEMORY_BYTES", "TIMES_CONTROL", "judge"]
 #: The innocent client's longest wait.
 LONGEST_MS: Final = 50.0
 
-#: Other work on the machine delays every client: so many times the longest wait through a HAProxy that is not
-#: attacked at the same time are allowed. The HAProxy that is attacked sets no bound, because some attacks stop it.
+#: Other work on the machine delays every client: so many times the control client's longest wait are allowed.
+#: The HAProxy that is attacked sets no bound, because some attacks stop it.
 TIMES_CONTROL: Final = 3.0
 
 #: What one push may be over the limit, which holds from the next one on.
@@ -27,6 +28,9 @@ LARGEST_PUSH_BYTES: Final = TelemetrySettings().max_inflated_bytes
 
 #: limits.source_address.accepted_bytes_per_minute, its default. A minute's worth may come at once.
 ACCEPTED_BYTES_PER_MINUTE: Final = 33_554_432
+
+#: What may be buffered for one source address: its share of limits.max_held_bytes, and the connections' own memory.
+BUFFERED_BYTES: Final = LimitsSettings().max_held_bytes // 4 + (32 << 20)
 
 #: The chart's memory limit, resources.limits.memory.
 MEMORY_BYTES: Final = 512 << 20
@@ -87,6 +91,10 @@ def _refused(request: str, by_code: Mapping[int, int]) -> list[str]:
 
 
 def _attack(attack: Attack, mine: Outcome) -> list[str]:
+    if mine.buffered_bytes is not None:
+        held = mine.buffered_bytes + mine.peak_bytes - mine.before_bytes
+        if held > BUFFERED_BYTES:
+            return [f"{held >> 20} MiB are buffered for the attack (at most {BUFFERED_BYTES >> 20})"]
     accepted = mine.attacker.pushes.get(0, 0) if mine.attacker else 0
     if attack.refused and accepted:
         return [f"{accepted} pushes of the attack were accepted (none may be)"]
