@@ -30,6 +30,9 @@ _ADDRESS_CONNECTIONS: Final = 500
 #: Large beside what it costs to read.
 _ACCEPTED_PUSH_BYTES: Final = 512 << 10
 
+#: What takes some milliseconds to read.
+_SERIES_OF_COSTLY_PUSH: Final = 1_000
+
 #: So few series that a short attack can use them up.
 _SERIES: Final = 20_000
 _SERIES_OF_PUSH: Final = 4_000
@@ -47,7 +50,9 @@ class Attack:
         payload: The Metrics field of its pushes; None where it pushes nothing.
         arguments: More flags of the load generator.
         settings: Sections of the receiver's configuration beside the defaults.
-        busy_loops: Processes that use a core each meanwhile.
+        paused: Whether the target is stopped for most of the time, like by a busy host or a CPU limit. The
+            waits are then no verdict.
+        innocent_payload: What the innocent clients push, compressed with zstd; None: a captured push.
         innocent_clients: Innocent clients that push telemetry.
         innocent_late: Whether those connect in the middle of the attack instead of before it.
         innocent_codec: What they compress with, zstd or none.
@@ -64,7 +69,8 @@ class Attack:
     payload: Payload | None = None
     arguments: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
-    busy_loops: int = 0
+    paused: bool = False
+    innocent_payload: Payload | None = None
     innocent_clients: int = 1
     innocent_late: bool = False
     innocent_codec: Literal["zstd", "none"] = "zstd"
@@ -173,4 +179,6 @@ def _telemetry() -> tuple[Attack, ...]:
 
 
 def _host() -> tuple[Attack, ...]:
-    return (Attack(name="host-busy", kind="", busy_loops=4),)
+    # A push of some milliseconds, so that the pauses come within it. A client pushes ten times a second.
+    push = many_series(series=_SERIES_OF_COSTLY_PUSH)
+    return (Attack(name="host-busy", kind="", paused=True, innocent_payload=push),)

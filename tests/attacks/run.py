@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
-import sys
+import signal
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -49,6 +48,8 @@ _RATE: Final = 200
 _BEFORE_SECONDS: Final = 0.5
 _AFTER_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = 150.0
+_RUNNING_SECONDS: Final = 0.002
+_STOPPED_SECONDS: Final = 0.02
 _QUEUES_EVERY_SECONDS: Final = 0.5
 #: Ahead of other work on the machine, where that is allowed: what is measured, not what attacks.
 _PRIORITY: Final = -10
@@ -103,7 +104,7 @@ class Outcome:
         innocent: What the innocent client saw.
         before_bytes: What the target held in RAM before.
         peak_bytes: The most that the target held in RAM at once (VmHWM).
-        buffered_bytes: The most that waited in the queues of its TCP sockets at once; None where not looked at.
+        buffered_bytes: The most that waited in its TCP sockets at once; None where nobody looked.
         cpu_seconds: The target's CPU time during the attack.
         attacker: What the attacker saw; None where there is no traffic.
         control_ms: The control client's longest wait; None without one.
@@ -147,22 +148,22 @@ def run(
     process.forget_peak()
     before = process.peak_bytes()
     queued: list[int] = []
-    priority = 0 if attack.busy_loops else _PRIORITY
     for one in (process, *([control.process] if control else [])):
-        prefer(one, priority)
+        prefer(one)
     used = cpu_seconds(process.pid)
     with contextlib.ExitStack() as stack:
         arguments = _innocent_arguments(attack, target, folder, seconds)
-        innocent = stack.enter_context(in_background("innocent", arguments, niceness=priority))
+        innocent = stack.enter_context(in_background("innocent", arguments, niceness=_PRIORITY))
         innocent.first_line()
         control_client = None
         if control is not None:
             arguments = [*_asking(control, seconds), "--clients=0"]
-            control_client = stack.enter_context(in_background("innocent", arguments, niceness=priority))
+            control_client = stack.enter_context(in_background("innocent", arguments, niceness=_PRIORITY))
             control_client.first_line()
-        stack.enter_context(_busy(attack.busy_loops))
         time.sleep(_BEFORE_SECONDS)
         report = None
+        if attack.paused:
+            _pause(process, seconds)
         if attack.kind:
             arguments = [*_attack_arguments(attack, target, folder, seconds, megabits), f"--from={source}"]
             under_way = stack.enter_context(in_background("attack", arguments))
@@ -185,8 +186,12 @@ def run(
 
 def _innocent_arguments(attack: Attack, target: Target, folder: Path, seconds: float) -> list[str]:
     payload = folder / "innocent"
-    push = LIBRDKAFKA_PRODUCER
-    payload.write_bytes(push.zstd() if attack.innocent_codec == "zstd" else push.inflated())
+    if attack.innocent_payload is not None:
+        payload.write_bytes(attack.innocent_payload.compressed)
+    elif attack.innocent_codec == "zstd":
+        payload.write_bytes(LIBRDKAFKA_PRODUCER.zstd())
+    else:
+        payload.write_bytes(LIBRDKAFKA_PRODUCER.inflated())
     return [
         *_asking(target, seconds),
         f"--payload={payload}",
@@ -265,7 +270,7 @@ def _attack_arguments(
 
 
 def _queues(process: Running, seconds: float) -> Iterator[int]:
-    """Look for ``seconds`` at what waits in the queues of a process's TCP sockets, in bytes; see proc_net_tcp."""
+    """Yield for ``seconds`` how many bytes wait in the queues of a process's TCP sockets; see tcp(7)."""
     until = time.monotonic() + seconds - _QUEUES_EVERY_SECONDS
     while time.monotonic() < until:
         time.sleep(_QUEUES_EVERY_SECONDS)
@@ -282,19 +287,13 @@ def _queues(process: Running, seconds: float) -> Iterator[int]:
         yield total
 
 
-@contextlib.contextmanager
-def _busy(count: int) -> Iterator[None]:
-    """Keep ``count`` processes busy meanwhile."""
-    loops = [
-        subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
-        for _ in range(count)
-    ]
-    try:
-        yield
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
+def _pause(process: Running, seconds: float) -> None:
+    """Let a process run in slices only for ``seconds``."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        for number, slice_seconds in ((signal.SIGSTOP, _STOPPED_SECONDS), (signal.SIGCONT, _RUNNING_SECONDS)):
+            os.kill(process.pid, number)
+            time.sleep(slice_seconds)
 
 
 def _innocent(seen: Mapping[str, Any]) -> Innocent:

@@ -29,7 +29,7 @@ LARGEST_PUSH_BYTES: Final = TelemetrySettings().max_inflated_bytes
 #: limits.source_address.accepted_bytes_per_minute, its default. A minute's worth may come at once.
 ACCEPTED_BYTES_PER_MINUTE: Final = 33_554_432
 
-#: What may be buffered for one source address: its share of limits.max_held_bytes, and the connections' own memory.
+#: What may be buffered for one source address: its share of limits.max_held_bytes, and connections' own memory.
 BUFFERED_BYTES: Final = LimitsSettings().max_held_bytes // 4 + (32 << 20)
 
 #: The chart's memory limit, resources.limits.memory.
@@ -48,8 +48,9 @@ def judge(
         longest_ms: The bound on the innocent client's longest wait.
     """
     bound = max(longest_ms, TIMES_CONTROL * (mine.control_ms or 0.0))
+    waits = [] if attack.paused else _waits(mine, bound)
     return [
-        *_waits(mine, bound),
+        *waits,
         *_memory(mine),
         *_totals(mine),
         *_attack(attack, mine),
