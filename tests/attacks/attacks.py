@@ -31,7 +31,7 @@ _ADDRESS_CONNECTIONS: Final = 500
 _ACCEPTED_PUSH_BYTES: Final = 512 << 10
 
 #: What takes some milliseconds to read.
-_SERIES_OF_COSTLY_PUSH: Final = 1_000
+_SERIES_OF_COSTLY_PUSH: Final = 1_500
 
 #: So few series that a short attack can use them up.
 _SERIES: Final = 20_000
@@ -181,4 +181,4 @@ def _telemetry() -> tuple[Attack, ...]:
 def _host() -> tuple[Attack, ...]:
     # A push of some milliseconds, so that the pauses come within it. A client pushes ten times a second.
     push = many_series(series=_SERIES_OF_COSTLY_PUSH)
-    return (Attack(name="host-busy", kind="", paused=True, innocent_payload=push),)
+    return (Attack(name="host-busy", kind="", paused=True, innocent_payload=push, innocent_clients=3),)

@@ -48,7 +48,7 @@ _RATE: Final = 200
 _BEFORE_SECONDS: Final = 0.5
 _AFTER_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = 150.0
-_RUNNING_SECONDS: Final = 0.002
+_RUNNING_SECONDS: Final = 0.005
 _STOPPED_SECONDS: Final = 0.02
 _QUEUES_EVERY_SECONDS: Final = 0.5
 #: Ahead of other work on the machine, where that is allowed: what is measured, not what attacks.
