@@ -31,7 +31,7 @@ _ADDRESS_CONNECTIONS: Final = 500
 _ACCEPTED_PUSH_BYTES: Final = 512 << 10
 
 #: What takes some milliseconds to read.
-_SERIES_OF_COSTLY_PUSH: Final = 1_500
+_SERIES_OF_COSTLY_PUSH: Final = 1_000
 
 #: So few series that a short attack can use them up.
 _SERIES: Final = 20_000
