@@ -29,7 +29,7 @@ LARGEST_PUSH_BYTES: Final = TelemetrySettings().max_inflated_bytes
 #: limits.source_address.accepted_bytes_per_minute, its default. A minute's worth may come at once.
 ACCEPTED_BYTES_PER_MINUTE: Final = 33_554_432
 
-#: What may be buffered for one source address: its share of limits.max_held_bytes, and connections' own memory.
+#: What may be buffered for one source address: its share of limits.max_held_bytes, and room for connections.
 BUFFERED_BYTES: Final = LimitsSettings().max_held_bytes // 4 + (32 << 20)
 
 #: The chart's memory limit, resources.limits.memory.
