@@ -96,7 +96,12 @@ def _run(chosen: Sequence[Attack], folder: Path, options: argparse.Namespace) ->
                     else:
                         target = stack.enter_context(haproxy(listen, own, files))
                     outcomes[target.name] = run(
-                        attack, target, control, own, seconds=options.seconds, megabits=options.megabits
+                        attack,
+                        target,
+                        control,
+                        own,
+                        seconds=max(options.seconds, attack.least_seconds),
+                        megabits=options.megabits,
                     )
                     print(_row(attack, target.name, outcomes[target.name]), flush=True)
             files_of = stored(own / "files") if attack.spool else {}

@@ -27,6 +27,9 @@ Port = Literal["plain", "tls", "proxy", "rest"]
 
 _ADDRESS_CONNECTIONS: Final = 500
 
+#: A minute's worth of bytes may come at once, so a shorter attack is within the limit.
+_A_MINUTES_BYTES_SECONDS: Final = 45.0
+
 #: Large beside what it costs to read.
 _ACCEPTED_PUSH_BYTES: Final = 512 << 10
 
@@ -59,6 +62,7 @@ class Attack:
         spool: Whether the receiver has the spool_files plugin, whose files then count too.
         refused: Whether each of the attack's pushes must be refused.
         buffered: Whether what the receiver and the system buffer for the attack is a verdict.
+        least_seconds: How long it takes at least until its verdict can fail.
         bounded: Whether the accepted bytes of the attack are a verdict.
     """
 
@@ -77,6 +81,7 @@ class Attack:
     spool: bool = False
     refused: bool = False
     bounded: bool = False
+    least_seconds: float = 0.0
     buffered: bool = False
 
 
@@ -157,6 +162,7 @@ def _telemetry() -> tuple[Attack, ...]:
             payload=long_name(inflated_bytes=_ACCEPTED_PUSH_BYTES),
             spool=True,
             bounded=True,
+            least_seconds=_A_MINUTES_BYTES_SECONDS,
         ),
         Attack(
             name="dead-instances",

@@ -277,7 +277,7 @@ def _queues(process: Running, seconds: float) -> Iterator[int]:
         sockets = set()
         for descriptor in Path(f"/proc/{process.pid}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):
-                sockets.add(os.readlink(descriptor))
+                sockets.add(str(descriptor.readlink()))
         total = 0
         for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
             fields = line.split()
