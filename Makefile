@@ -1,7 +1,7 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each target sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples lint bench soak fuzz audit docs pictures lock lock-jars clean dist images test-images
+.PHONY: help setup demo test test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples lint bench soak attack fuzz audit docs pictures lock lock-jars clean dist images test-images
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -70,6 +70,10 @@ bench: setup ## Measure pass-through, pushes, memory and the roll-up beside HAPr
 
 soak: setup ## Kill collectors and the sidecar at random under load and count what is lost: MINUTES=10, SEED
 	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+
+attack: $(STAMP) ## Attack a receiver beside an innocent client, and HAProxy as the baseline: ATTACKS=a,b, SECONDS=5 (some minutes)
+	@$(BIN)/python -m tests.testbed setup --parts haproxy
+	@$(BIN)/python -m tests.attacks --seconds $(or $(SECONDS),5) $(if $(ATTACKS),--attacks $(ATTACKS))
 
 fuzz: $(STAMP) ## Mutate inputs of everything that reads bytes: INPUTS=1000000 (some minutes), SEED, TARGETS=a,b, PROCESSES=2
 	@$(if $(TARGETS),,$(BIN)/python -m spark_streaming.jars)

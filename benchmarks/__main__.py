@@ -15,8 +15,6 @@ import httpx
 
 from benchmarks import (
     core,
-    hostile,
-    hostile_report,
     idle,
     load_generator,
     meaning,
@@ -39,7 +37,7 @@ BUSY = 0.5
 Seen = TypeVar("Seen", contravariant=True)
 _Seen = TypeVar("_Seen")
 
-PARTS = ("core", "meaning", "spool", "plugins", "pushes", "rollup", "idle", "pass-through", "tls", "hostile")
+PARTS = ("core", "meaning", "spool", "plugins", "pushes", "rollup", "idle", "pass-through", "tls")
 PASS_THROUGH_ROUNDS = 7
 PUSH_ROUNDS = 5
 CORE_ROUNDS = 21
@@ -71,8 +69,8 @@ def arguments() -> argparse.Namespace:
         action="append",
         default=[],
         metavar="TEXT",
-        help="pass-through, tls and hostile: only the shapes of traffic, or the attacks, with TEXT in their "
-        "name, as '64 kB' or 'bombs'; may be repeated",
+        help="pass-through and tls: only the shapes of traffic with TEXT in their name, for example '64 kB'; "
+        "may be repeated",
     )
     parser.add_argument(
         "--proxy-command",
@@ -224,15 +222,6 @@ def measured_pass_through(
     )
 
 
-def measured_hostile(options: argparse.Namespace, folder: Path, results: Results) -> None:
-    """Attack the sidecar beside a producer, print the tables and add the figures."""
-    with fake_broker(folder) as (upstream, broker):
-        seen = hostile.measure(upstream, broker, folder, quick=options.quick, only=options.only)
-    if not seen:
-        return
-    report("A producer beside an attacker", hostile_report, seen, results)
-
-
 def main() -> int:
     """Run what the command line asks for; the value is the exit status."""
     options = arguments()
@@ -261,8 +250,6 @@ def main() -> int:
             if "tls" in wanted:
                 tls = CertificateAuthority().issue().write(folder)
                 measured_pass_through(options, folder, results, tls=tls)
-            if "hostile" in wanted:
-                measured_hostile(options, folder, results)
     except (
         core.CoreError,
         httpx.HTTPError,

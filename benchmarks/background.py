@@ -1,4 +1,4 @@
-"""The load generator's producer and attacker, which run at the same time.
+"""The load generator's innocent client and attacker, which run at the same time.
 
 Owns their processes and what their JSON holds.
 """
@@ -13,23 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.load_generator import LoadError, build
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProduceTiming:
-    """What one run of the producing client saw.
-
-    Attributes:
-        p50_us: median time from when a request was due to its answer's arrival, in microseconds, at the rate.
-        p99_us: the same, 99th percentile.
-        longest_us: the longest of all requests, at the rate and at full speed.
-        requests_per_second: throughput at full speed.
-    """
-
-    p50_us: float
-    p99_us: float
-    longest_us: float
-    requests_per_second: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,47 +97,6 @@ def in_background(mode: str, arguments: Sequence[str], *, niceness: int = 0) -> 
         yield background
     finally:
         background.stop()
-
-
-@contextlib.contextmanager
-def producer(
-    target: str, *, connections: int, requests_per_second: float, seconds: float, fast_seconds: float
-) -> Iterator[Background]:
-    """Connect to ``target`` (host:port), then produce 1 kB requests, one in flight on each connection.
-
-    Args:
-        target: where to connect to.
-        connections: how many.
-        requests_per_second: the rate, over all connections; a late request counts from when it was due.
-        seconds: how long at the rate.
-        fast_seconds: how long after that as fast as requests are answered.
-    """
-    arguments = [
-        f"--target={target}",
-        f"--connections={connections}",
-        f"--rate={requests_per_second}",
-        f"--seconds={seconds}",
-        f"--fast-seconds={fast_seconds}",
-    ]
-    with in_background("produce", arguments) as background:
-        background.first_line()
-        yield background
-
-
-def produce_timing(background: Background, seconds: float) -> ProduceTiming:
-    """Wait for a producer's end, ``seconds`` at most, and return what it saw.
-
-    Raises:
-        LoadError: a connection failed, or an answer was wrong or not there within 20 s.
-    """
-    seen = background.result(seconds)
-    paced, fast = seen["paced"]["latency_us"], seen["fast"]["latency_us"]
-    return ProduceTiming(
-        p50_us=paced["p50"],
-        p99_us=paced["p99"],
-        longest_us=max(paced["max"], fast["max"] if fast else 0.0),
-        requests_per_second=seen["fast"]["requests_per_second"],
-    )
 
 
 def attack_report(background: Background, seconds: float) -> AttackReport:

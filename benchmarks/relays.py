@@ -38,7 +38,6 @@ SIDECAR_CONFIGURATION = """\
 broker: {{id: 1, cluster_id: null}}
 listeners:
   - {{name: CLIENT, bind: "{listen}", upstream: "{upstream}"{tls}}}
-{more}
 limits: {limits}
 subscriptions: {{store: sqlite, path: "{folder}/subscriptions.db"}}
 rest: {{bind: "{rest}"}}
@@ -151,8 +150,6 @@ def sidecar(
     *,
     plugins: str = "[]",
     tls: CertificateFiles | None = None,
-    limits: str = UNLIMITED,
-    more: str = "",
 ) -> Iterator[Relay]:
     """Run the sidecar in front of ``upstream`` (host:port).
 
@@ -161,8 +158,6 @@ def sidecar(
         folder: for its configuration, store and log.
         plugins: the configuration's ``plugins``, as YAML.
         tls: its certificate, where clients are to speak TLS.
-        limits: the configuration's ``limits``, as YAML.
-        more: lines to add to its ``listeners``.
 
     Raises:
         RelayMissingError: the sidecar is not installed.
@@ -179,8 +174,7 @@ def sidecar(
             folder=folder,
             rest=rest,
             plugins=plugins,
-            limits=limits,
-            more=more,
+            limits=UNLIMITED,
         )
     )
     with running(

@@ -3,7 +3,7 @@ package main
 import "encoding/binary"
 
 // supported is what the fake broker says it has: key, lowest and highest version.
-var supported = [][3]uint16{{0, 0, 11}, {1, 0, 16}, {2, 1, 9}, {3, 1, 12}, {17, 0, 1}, {18, 0, 3}, {36, 0, 2}}
+var supported = [][3]uint16{{0, 0, 11}, {1, 0, 16}, {2, 1, 11}, {3, 1, 12}, {17, 0, 1}, {18, 0, 3}, {36, 0, 2}}
 
 const unsupportedVersion = 35
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -46,6 +47,8 @@ type attacker struct {
 	payload                            []byte
 	codec                              byte
 	head                               int
+	path                               string
+	pace                               pacer
 	opened, ended, held, failed, bytes atomic.Int64
 	opening                            chan struct{}
 	mutex                              sync.Mutex
@@ -62,6 +65,34 @@ var attacks = map[string]struct {
 	"tls-hello":       {"one byte of a TLS ClientHello", (*attacker).tlsHello},
 	"pushes":          {"pushes, each of a new client instance: behind a get on every other connection, else without", (*attacker).push},
 	"telemetry-flood": {"pipelined gets and pushes, each pair of a new client instance", (*attacker).flood},
+
+	"key-updates":         {"TLS 1.3 KeyUpdates and nothing else", (*attacker).keyUpdates},
+	"key-update-requests": {"TLS 1.3 KeyUpdates, each of which asks for one back", (*attacker).keyUpdateRequests},
+	"empty-records":       {"TLS 1.3 records without data, as many in a row as OpenSSL takes", (*attacker).emptyRecords},
+	"empty-records-12":    {"the same with TLS 1.2", (*attacker).emptyRecords12},
+	"renegotiations":      {"TLS 1.2 ClientHellos within the connection", (*attacker).renegotiations},
+	"swallowed-records":   {"a PushTelemetry beyond every limit in TLS records of 3 bytes", (*attacker).swallowedRecords},
+	"request-records":     {"Produce requests in TLS records of 1 byte", (*attacker).requestRecords},
+	"hello-records":       {"a ClientHello in TLS records of 1 byte", (*attacker).helloRecords},
+	"handshakes":          {"whole TLS handshakes, one after the other", (*attacker).handshakes},
+	"half-handshakes":     {"TLS ClientHellos whose answer is left alone", (*attacker).halfHandshakes},
+
+	"unknown-keys":    {"256 KiB of requests with an unknown API key, on one connection after the other", (*attacker).unknownKeys},
+	"small-requests":  {"ListOffsets requests of 18 bytes without a body", (*attacker).smallRequests},
+	"headers-v3":      {"the same with request header v3 (KIP-1313)", (*attacker).headersV3},
+	"least-requests":  {"requests of 12 bytes, the least there is", (*attacker).leastRequests},
+	"byte-segments":   {"Produce requests, each byte in a segment of its own", (*attacker).byteSegments},
+	"api-versions":    {"ApiVersions requests, 16 in flight", (*attacker).apiVersions},
+	"metadata":        {"Metadata requests, 16 in flight", (*attacker).metadata},
+	"sasl-handshakes": {"SaslHandshake requests, 16 in flight", (*attacker).saslHandshakes},
+	"sasl-tokens":     {"SaslHandshake and SaslAuthenticate with a token of 32 KiB, one after the other", (*attacker).saslTokens},
+	"huge-lengths":    {"frames that announce 2 GiB", (*attacker).hugeLengths},
+	"garbage":         {"random bytes", (*attacker).garbage},
+	"slow-readers":    {"requests for answers of 1 MiB that are never read", (*attacker).slowReaders},
+	"proxy-headers":   {"PROXY headers, a byte in a segment", (*attacker).proxyHeaders},
+	"http":            {"HTTP requests for --path, pipelined", (*attacker).http},
+	"steady-pushes":   {"a client instance on each connection, which pushes at its interval", (*attacker).steadyPush},
+	"single-pushes":   {"a connection for each push of a new client instance", (*attacker).singlePush},
 }
 
 // attack does harm from one source address for a while; whatever the target does about it is counted, not an error.
@@ -79,14 +110,17 @@ func attack(flags *flag.FlagSet, arguments []string) error {
 	head := flags.Int("head-bytes", 1<<20, "slow-loris: metrics bytes that come at once")
 	file := flags.String("payload", "", "pushes, telemetry-flood: file with the Metrics field's bytes, compressed already")
 	codec := flags.String("codec", "none", "what they are compressed with: none, gzip, snappy, lz4, zstd")
+	megabits := flags.Float64("megabits", 0, "Mbit/s that all connections may send together; 0: as much as is taken")
+	path := flags.String("path", "/metrics", "http: what is asked for")
 	_ = flags.Parse(arguments)
 	number, known := codecNumbers[*codec]
 	source := net.ParseIP(*from)
 	if attacks[*kind].run == nil || !known || source == nil || *connections < 1 || *seconds <= 0 || *reopen < 1 {
 		return fmt.Errorf("--kind is one of %s; --codec none, gzip, snappy, lz4 or zstd; --from an IP address; the numbers more than 0", kinds)
 	}
-	a := &attacker{target: *target, codec: number, head: *head, opening: make(chan struct{}, openingAtOnce),
-		gets: map[uint16]int{}, pushes: map[uint16]int{}, problems: map[string]int{}}
+	a := &attacker{target: *target, codec: number, head: *head, path: *path, pace: pacer{rate: *megabits * 1e6 / 8},
+		opening: make(chan struct{}, openingAtOnce),
+		gets:    map[uint16]int{}, pushes: map[uint16]int{}, problems: map[string]int{}}
 	if *file != "" {
 		var err error
 		if a.payload, err = os.ReadFile(*file); err != nil {
@@ -135,6 +169,7 @@ func (a *attacker) again(do func(*attacker, net.Conn, int) error, index int) {
 			continue
 		}
 		a.opened.Add(1)
+		_ = connection.SetDeadline(a.until)
 		err = do(a, lasting{connection, a}, index)
 		_ = connection.(*net.TCPConn).SetLinger(0) // thousands in TIME_WAIT would use up the ports
 		connection.Close()
@@ -143,11 +178,16 @@ func (a *attacker) again(do func(*attacker, net.Conn, int) error, index int) {
 			return
 		}
 		a.ended.Add(1)
+		if err == errOver {
+			return
+		}
 		a.mutex.Lock()
 		a.problems[problem(err)]++
 		a.mutex.Unlock()
 	}
 }
+
+var errOver = errors.New("the attack is over")
 
 // problem names an error without the addresses in it.
 func problem(err error) string {
@@ -156,25 +196,6 @@ func problem(err error) string {
 	}
 	text := err.Error()
 	return text[strings.LastIndex(text, ": ")+1:]
-}
-
-// lasting is a connection that no deadline outlasts the attack on, and that counts what is sent.
-type lasting struct {
-	net.Conn
-	a *attacker
-}
-
-func (l lasting) SetDeadline(at time.Time) error {
-	if at.After(l.a.until) {
-		at = l.a.until
-	}
-	return l.Conn.SetDeadline(at)
-}
-
-func (l lasting) Write(data []byte) (int, error) {
-	n, err := l.Conn.Write(data)
-	l.a.bytes.Add(int64(n))
-	return n, err
 }
 
 // drain reads until the target ends the connection, or the attack is over.

@@ -98,7 +98,12 @@ func greeted(target, clientID string) (net.Conn, error) {
 
 // exchange sends a request and returns its response without the length, in buffer when it fits.
 func exchange(connection net.Conn, request, buffer []byte) ([]byte, error) {
-	_ = connection.SetDeadline(time.Now().Add(patience))
+	return exchangeWithin(connection, request, buffer, patience)
+}
+
+// exchangeWithin does the same within another time.
+func exchangeWithin(connection net.Conn, request, buffer []byte, within time.Duration) ([]byte, error) {
+	_ = connection.SetDeadline(time.Now().Add(within))
 	if _, err := connection.Write(request); err != nil {
 		return nil, err
 	}

@@ -16,18 +16,18 @@ var modes = map[string]struct {
 	about string
 	run   func(flags *flag.FlagSet, arguments []string) error
 }{
-	"server":  {"a fake broker: answers every request at once with filler", server},
-	"client":  {"times Produce-keyed requests, a fixed number of them in flight", client},
-	"idle":    {"opens connections, sends one ApiVersions on each, and holds them", idle},
-	"produce": {"times Produce-keyed requests for a while, at a rate or as fast as they are answered", produce},
-	"attack":  {"does harm from a source address of its own: floods, slow clients, bombs", attack},
-	"push":    {"pairs of GetTelemetrySubscriptions and PushTelemetry (KIP-714)", push},
+	"server":   {"a fake broker: answers every request at once with filler", server},
+	"client":   {"times Produce-keyed requests, a fixed number of them in flight", client},
+	"idle":     {"opens connections, sends one ApiVersions on each, and holds them", idle},
+	"innocent": {"times a client's small requests and telemetry beside an attack", innocent},
+	"attack":   {"does harm from a source address of its own: floods, slow clients, bombs", attack},
+	"push":     {"pairs of GetTelemetrySubscriptions and PushTelemetry (KIP-714)", push},
 }
 
 func main() {
 	if len(os.Args) < 2 || modes[os.Args[1]].run == nil {
-		fmt.Fprintln(os.Stderr, "usage: load server|client|idle|push|produce|attack [flags]   (load MODE -h lists a mode's flags)")
-		for _, name := range []string{"server", "client", "idle", "push", "produce", "attack"} {
+		fmt.Fprintln(os.Stderr, "usage: load server|client|idle|push|innocent|attack [flags]   (load MODE -h lists a mode's flags)")
+		for _, name := range []string{"server", "client", "idle", "push", "innocent", "attack"} {
 			fmt.Fprintf(os.Stderr, "  %-8s %s\n", name, modes[name].about)
 		}
 		os.Exit(2)

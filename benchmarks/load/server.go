@@ -16,6 +16,7 @@ const (
 	gatherBelow = 16 << 10
 	readBuffer  = 1 << 20
 	vectors     = 64
+	lastKey     = 92 // of Kafka 4.4
 )
 
 type broker struct {
@@ -156,6 +157,8 @@ func (b *broker) respond(p *peer, prefix []byte) error {
 	key, version := binary.BigEndian.Uint16(prefix), binary.BigEndian.Uint16(prefix[2:])
 	correlation := binary.BigEndian.Uint32(prefix[4:])
 	switch {
+	case key > lastKey: // what a Kafka broker does, too
+		return fmt.Errorf("API key %d is unknown", key)
 	case key == 18:
 		p.gathered = append(p.gathered, apiVersionsAnswer(version, correlation)...)
 		return nil

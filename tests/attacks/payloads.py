@@ -1,4 +1,4 @@
-"""Pushes that are small on the wire and large in memory, as an attacker would make them.
+"""Pushes of an attacker: small on the wire and large in memory, costly to read, or many series.
 
 Owns their bytes. No bomb is ever held inflated here: each is put together from one piece of a compressor's
 output.
@@ -121,6 +121,21 @@ def exclamations(*, inflated_bytes: int) -> Payload:
     return _push(b"", _not_a_number(_NAN[:1] * (inflated_bytes - 96)))
 
 
+def long_name(*, inflated_bytes: int) -> Payload:
+    """Return a valid push of one metric with a name as long as the push has room for.
+
+    It costs little to read and as much as any push to store.
+    """
+    return _push(b"", _field(0x12, _field(0x0A, b"a" * (inflated_bytes - 96)) + _GAUGE))
+
+
+def many_series(*, series: int) -> Payload:
+    """Return a valid push of as many metrics, each a series of its own."""
+    return _push(
+        b"", b"".join(_field(0x12, _field(0x0A, b"a%x" % number) + _GAUGE) for number in range(series))
+    )
+
+
 def _not_a_number(name: bytes) -> bytes:
     """A metric with a value that has to be taken out, in its ScopeMetrics."""
     return _field(0x12, _field(0x0A, name) + _field(0x2A, _field(0x0A, _NAN)))
@@ -141,3 +156,7 @@ def _field(tag: int, body: bytes) -> bytes:
         size >>= 7
     length.append(size)
     return bytes([tag]) + bytes(length) + body
+
+
+#: Metric.gauge with one data point, as_double 1.0.
+_GAUGE: Final = _field(0x2A, _field(0x0A, b"\x21" + struct.pack("<d", 1.0)))

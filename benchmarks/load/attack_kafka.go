@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand"
+	"net"
+	"strings"
+	"time"
+)
+
+const (
+	unknownKey    = 999
+	unknownBytes  = 256 << 10
+	inFlight      = 16
+	answersAsked  = 4
+	answerEvery   = 200 * time.Millisecond
+	answerAsked   = 1 << 20
+	listOffsets   = 2
+	metadataKey   = 3
+	handshakeKey  = 17
+	saslTokenKey  = 36
+	httpPipelined = 16
+	listOffsetsV3 = 12
+)
+
+// repeated fills a chunk with a frame, over and over.
+func repeated(frame []byte, size int) []byte {
+	var chunk []byte
+	for len(chunk)+len(frame) <= size {
+		chunk = append(chunk, frame...)
+	}
+	return chunk
+}
+
+// pour sends a chunk again and again, whatever is answered.
+func (a *attacker) pour(connection net.Conn, chunk []byte) error {
+	ended := make(chan error, 1)
+	go func() { ended <- drain(connection) }()
+	for {
+		if _, err := connection.Write(chunk); err != nil {
+			select {
+			case ending := <-ended:
+				return ending
+			default:
+				return err
+			}
+		}
+	}
+}
+
+// unknownKeys leaves when its chunk is answered or refused, and comes back.
+func (a *attacker) unknownKeys(connection net.Conn, _ int) error {
+	frame := sealed(binary.BigEndian.AppendUint32([]byte{0, 0, 0, 0, unknownKey >> 8, unknownKey & 0xff, 0, 0}, 1))
+	if _, err := connection.Write(repeated(frame, unknownBytes)); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(connection, make([]byte, 4))
+	return err
+}
+
+// shortRequest is a header v1 with an empty client id.
+func shortRequest(key, version uint16) []byte {
+	frame := binary.BigEndian.AppendUint16(make([]byte, 4), key)
+	frame = binary.BigEndian.AppendUint16(frame, version)
+	return sealed(append(frame, 0, 0, 0, 1, 0, 0))
+}
+
+func (a *attacker) smallRequests(connection net.Conn, _ int) error {
+	return a.pour(connection, repeated(shortRequest(listOffsets, 1), piece))
+}
+
+// headersV3 uses the first version of ListOffsets whose header is v3 where all RPCs have it; see
+// receiver/wire/header_versions.py.
+func (a *attacker) headersV3(connection net.Conn, _ int) error {
+	id := randomID()
+	frame := append(shortRequest(listOffsets, listOffsetsV3), id[:]...)
+	return a.pour(connection, repeated(sealed(append(frame, 0)), piece))
+}
+
+func (a *attacker) leastRequests(connection net.Conn, _ int) error {
+	return a.pour(connection, repeated(sealed([]byte{0, 0, 0, 0, 0, listOffsets, 0, 0, 0, 0, 0, 1}), piece))
+}
+
+func (a *attacker) byteSegments(connection net.Conn, _ int) error {
+	request, err := produceRequest(128, 100)
+	if err != nil {
+		return err
+	}
+	go drain(connection)
+	for next := splitter(request, request); ; {
+		if _, err := connection.Write(next(1)); err != nil {
+			return err
+		}
+	}
+}
+
+// ask keeps requests in flight.
+func (a *attacker) ask(connection net.Conn, requests ...[]byte) error {
+	reader := bufio.NewReaderSize(connection, 64<<10)
+	for i := 0; ; i++ {
+		if _, err := connection.Write(requests[i%len(requests)]); err != nil {
+			return err
+		}
+		if i+1 < inFlight {
+			continue
+		}
+		var length [4]byte
+		if _, err := io.ReadFull(reader, length[:]); err != nil {
+			return err
+		}
+		if _, err := io.CopyN(io.Discard, reader, int64(binary.BigEndian.Uint32(length[:]))); err != nil {
+			return err
+		}
+	}
+}
+
+func (a *attacker) apiVersions(connection net.Conn, _ int) error {
+	return a.ask(connection, apiVersionsRequest(1, "attack", softwareName, softwareVersion))
+}
+
+func (a *attacker) metadata(connection net.Conn, _ int) error {
+	return a.ask(connection, sealed(append(shortRequest(metadataKey, 1), 0, 0, 0, 0)))
+}
+
+func saslHandshake(mechanism string) []byte {
+	frame := binary.BigEndian.AppendUint16(shortRequest(handshakeKey, 1), uint16(len(mechanism)))
+	return sealed(append(frame, mechanism...))
+}
+
+func (a *attacker) saslHandshakes(connection net.Conn, _ int) error {
+	return a.ask(connection, saslHandshake("PLAIN"))
+}
+
+func (a *attacker) saslTokens(connection net.Conn, _ int) error {
+	token := []byte("\x00" + strings.Repeat("u", 16<<10) + "\x00" + strings.Repeat("p", 16<<10))
+	frame := binary.BigEndian.AppendUint32(shortRequest(saslTokenKey, 1), uint32(len(token)))
+	var buffer []byte
+	for {
+		for _, request := range [][]byte{saslHandshake("PLAIN"), sealed(append(frame, token...))} {
+			answer, err := exchange(connection, request, buffer)
+			if err != nil {
+				return err
+			}
+			buffer = answer
+		}
+	}
+}
+
+func (a *attacker) hugeLengths(connection net.Conn, _ int) error {
+	return a.pour(connection, append([]byte{0x7f, 0xff, 0xff, 0xff, 0, 72, 0, 0}, make([]byte, piece)...))
+}
+
+func (a *attacker) garbage(connection net.Conn, _ int) error {
+	chunk := make([]byte, piece)
+	rand.Read(chunk)
+	return a.pour(connection, chunk)
+}
+
+// slowReaders reads nothing, and has the least receive buffer. It asks slowly, so that the broker serves others too.
+func (a *attacker) slowReaders(connection net.Conn, _ int) error {
+	_ = connection.(lasting).Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+	request, err := produceRequest(128, answerAsked)
+	if err != nil {
+		return err
+	}
+	for i := 0; i < answersAsked; i++ {
+		if _, err := connection.Write(request); err != nil {
+			return err
+		}
+		time.Sleep(answerEvery)
+	}
+	for probe := make([]byte, 1); ; { // a byte now and then shows that the target has ended the connection
+		time.Sleep(time.Second)
+		if !time.Now().Before(a.until) {
+			return errOver
+		}
+		if _, err := connection.Read(probe); err != nil {
+			return err
+		}
+	}
+}
+
+func (a *attacker) proxyHeaders(connection net.Conn, _ int) error {
+	header := []byte("PROXY TCP4 10.0.0.1 10.0.0.2 12345 9092")
+	for i := range header {
+		if _, err := connection.Write(header[i : i+1]); err != nil {
+			return err
+		}
+	}
+	return a.pour(connection, []byte("\r\n\x00\x00"))
+}
+
+func (a *attacker) http(connection net.Conn, _ int) error {
+	request := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", a.path, a.target)
+	return a.pour(connection, []byte(strings.Repeat(request, httpPipelined)))
+}
+
+// singlePush ends its connection behind one accepted push. The get of another client instance comes between, so that
+// the one that pushed is not the connection's last.
+func (a *attacker) singlePush(connection net.Conn, _ int) error {
+	if _, err := a.greet(connection); err != nil {
+		return err
+	}
+	for correlation := uint32(3); correlation < 5; correlation++ {
+		answer, err := exchange(connection, getRequest(correlation, randomID()), nil)
+		if err != nil {
+			return err
+		}
+		a.count(a.gets, answer)
+		got, err := parseSubscription(answer)
+		if err != nil || got.code != 0 || correlation == 4 {
+			return io.EOF
+		}
+		request := pushRequest(correlation, got.instance, got.id, a.codec, a.payload)
+		if answer, err = exchange(connection, request, nil); err != nil {
+			return err
+		}
+		a.count(a.pushes, answer)
+	}
+	return io.EOF
+}
+
+// steadyPush is one client instance that pushes at its interval, which no limit on instances holds up.
+func (a *attacker) steadyPush(connection net.Conn, _ int) error {
+	if _, err := exchange(connection, apiVersionsRequest(1, "attack", softwareName, softwareVersion), nil); err != nil {
+		return err
+	}
+	for {
+		answer, err := exchange(connection, getRequest(2, [16]byte{}), nil)
+		if err != nil {
+			return err
+		}
+		a.count(a.gets, answer)
+		got, err := parseSubscription(answer)
+		if err != nil {
+			return drain(connection) // a fake broker's filler
+		}
+		if got.code != 0 {
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		for {
+			time.Sleep(got.interval + time.Millisecond)
+			answer, err := exchange(connection, pushRequest(3, got.instance, got.id, a.codec, a.payload), nil)
+			if err != nil {
+				return err
+			}
+			a.count(a.pushes, answer)
+		}
+	}
+}

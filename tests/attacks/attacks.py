@@ -1,0 +1,190 @@
+"""The attacks: what each sends, what it needs configured, and which verdicts apply beyond the common ones.
+
+Owns the list. The load generator (``benchmarks/load``) owns how each kind of traffic is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from benchmarks.captured import LIBRDKAFKA_PRODUCER
+from receiver.settings.model import TelemetrySettings
+from tests.attacks.payloads import (
+    Payload,
+    bombs,
+    empty_metrics,
+    entity_keys,
+    exclamations,
+    long_name,
+    many_series,
+)
+
+__all__ = ["Attack", "attacks"]
+
+Port = Literal["plain", "tls", "proxy", "rest"]
+
+_ADDRESS_CONNECTIONS: Final = 500
+
+#: A minute's worth of bytes may come at once, so a shorter attack is within the limit.
+_A_MINUTES_BYTES_SECONDS: Final = 45.0
+
+#: Large beside what it costs to read.
+_ACCEPTED_PUSH_BYTES: Final = 512 << 10
+
+#: What takes some milliseconds to read.
+_SERIES_OF_COSTLY_PUSH: Final = 1_000
+
+#: So few series that a short attack can use them up.
+_SERIES: Final = 20_000
+_SERIES_OF_PUSH: Final = 4_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attack:
+    """One attack.
+
+    Attributes:
+        name: Its name on the command line and in the table.
+        kind: The load generator's name of the traffic; empty where there is none.
+        connections: How many connections it keeps open.
+        port: Which port it goes to. The innocent client always uses the plain listener.
+        payload: The Metrics field of its pushes; None where it pushes nothing.
+        arguments: More flags of the load generator.
+        settings: Sections of the receiver's configuration beside the defaults.
+        paused: Whether the target is stopped for most of the time, like by a busy host or a CPU limit. The
+            waits are then no verdict.
+        innocent_payload: What the innocent clients push, compressed with zstd; None: a captured push.
+        innocent_clients: Innocent clients that push telemetry.
+        innocent_late: Whether those connect in the middle of the attack instead of before it.
+        innocent_codec: What they compress with, zstd or none.
+        spool: Whether the receiver has the spool_files plugin, whose files then count too.
+        refused: Whether each of the attack's pushes must be refused.
+        buffered: Whether what the receiver and the system buffer for the attack is a verdict.
+        least_seconds: How long it takes at least until its verdict can fail.
+        bounded: Whether the accepted bytes of the attack are a verdict.
+    """
+
+    name: str
+    kind: str
+    connections: int = 8
+    port: Port = "plain"
+    payload: Payload | None = None
+    arguments: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    paused: bool = False
+    innocent_payload: Payload | None = None
+    innocent_clients: int = 1
+    innocent_late: bool = False
+    innocent_codec: Literal["zstd", "none"] = "zstd"
+    spool: bool = False
+    refused: bool = False
+    bounded: bool = False
+    least_seconds: float = 0.0
+    buffered: bool = False
+
+
+def attacks() -> tuple[Attack, ...]:
+    """Return all attacks, in the order of the table."""
+    return (*_tls(), *_requests(), *_connections(), *_http(), *_telemetry(), *_host())
+
+
+def _tls() -> tuple[Attack, ...]:
+    return (
+        Attack(name="key-update", kind="key-updates", port="tls", connections=2),
+        Attack(name="key-update-request", kind="key-update-requests", port="tls", connections=2),
+        Attack(name="tls-empty-records", kind="empty-records", port="tls"),
+        Attack(name="tls12-empty-records", kind="empty-records-12", port="tls"),
+        Attack(name="tls12-renegotiation", kind="renegotiations", port="tls"),
+        Attack(name="tls-3-byte", kind="swallowed-records", port="tls"),
+        Attack(name="tls-1-byte", kind="request-records", port="tls"),
+        Attack(name="tls-hello-1-byte", kind="hello-records", port="tls"),
+        Attack(name="tls-handshakes", kind="handshakes", port="tls"),
+        Attack(name="tls-half-handshakes", kind="half-handshakes", port="tls", connections=64),
+        Attack(name="tls-slow-loris", kind="tls-hello", port="tls", connections=_ADDRESS_CONNECTIONS),
+    )
+
+
+def _requests() -> tuple[Attack, ...]:
+    translate_all = {"kip1313": {"translate_all": True}}
+    return (
+        Attack(name="unknown-key", kind="unknown-keys"),
+        Attack(name="translate-all", kind="small-requests", settings=translate_all),
+        Attack(name="translate-all-v3", kind="headers-v3", settings=translate_all),
+        Attack(name="small-requests", kind="small-requests"),
+        Attack(name="least-requests", kind="least-requests"),
+        Attack(name="byte-segments", kind="byte-segments"),
+        Attack(name="api-versions", kind="api-versions"),
+        Attack(name="metadata", kind="metadata"),
+        Attack(name="sasl-handshakes", kind="sasl-handshakes"),
+        Attack(name="sasl-tokens", kind="sasl-tokens"),
+        Attack(name="huge-lengths", kind="huge-lengths"),
+        Attack(name="garbage", kind="garbage"),
+        Attack(name="slow-readers", kind="slow-readers", connections=300, buffered=True),
+    )
+
+
+def _connections() -> tuple[Attack, ...]:
+    return (
+        Attack(name="connections", kind="connections", connections=10_000),
+        Attack(name="proxy-headers", kind="proxy-headers", port="proxy", connections=64),
+    )
+
+
+def _http() -> tuple[Attack, ...]:
+    return (
+        Attack(name="metrics", kind="http", port="rest", arguments=("--path=/metrics",)),
+        Attack(name="rest", kind="http", port="rest", arguments=("--path=/v1/subscriptions",)),
+    )
+
+
+def _telemetry() -> tuple[Attack, ...]:
+    settings = TelemetrySettings()
+    size = settings.max_inflated_bytes - 64
+    real = LIBRDKAFKA_PRODUCER
+    captured = Payload(codec="zstd", compressed=real.zstd(), inflated_bytes=len(real.inflated()))
+    costly = {
+        "push-too-many-entries": empty_metrics(inflated_bytes=size, metrics=size // 2 - 100),
+        "push-most-entries": empty_metrics(inflated_bytes=size, metrics=settings.max_entries * 9 // 10),
+        "push-entity-keys": entity_keys(inflated_bytes=size),
+        "push-long-name": exclamations(inflated_bytes=size),
+    }
+    return (
+        Attack(name="push-slow-loris", kind="slow-loris", connections=_ADDRESS_CONNECTIONS),
+        *(Attack(name=f"bomb-{codec}", kind="pushes", payload=bomb) for codec, bomb in bombs().items()),
+        *(Attack(name=name, kind="pushes", payload=payload) for name, payload in costly.items()),
+        Attack(name="telemetry-flood", kind="telemetry-flood", payload=captured),
+        Attack(
+            name="accepted-bytes",
+            kind="steady-pushes",
+            connections=20,
+            payload=long_name(inflated_bytes=_ACCEPTED_PUSH_BYTES),
+            spool=True,
+            bounded=True,
+            least_seconds=_A_MINUTES_BYTES_SECONDS,
+        ),
+        Attack(
+            name="dead-instances",
+            kind="single-pushes",
+            connections=4,
+            payload=many_series(series=_SERIES_OF_PUSH),
+            settings={"telemetry": {"series": {"max_per_client": _SERIES_OF_PUSH, "max_total": _SERIES}}},
+            innocent_late=True,
+            spool=True,
+        ),
+        Attack(
+            name="excluded-codec",
+            kind="pushes",
+            payload=captured,
+            settings={"telemetry": {"compression": ["gzip"]}},
+            innocent_codec="none",
+            refused=True,
+        ),
+    )
+
+
+def _host() -> tuple[Attack, ...]:
+    # A push of some milliseconds, so that the pauses come within it. A client pushes ten times a second.
+    push = many_series(series=_SERIES_OF_COSTLY_PUSH)
+    return (Attack(name="host-busy", kind="", paused=True, innocent_payload=push, innocent_clients=3),)

@@ -1,0 +1,139 @@
+"""What is attacked: a receiver with default limits, and HAProxy in TCP mode as the baseline.
+
+Owns their configuration. Both stand in front of the same broker and have the same ports: plain and TLS
+listeners, one that takes PROXY headers, and one for HTTP.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from benchmarks import relays
+from benchmarks.processes import Running, free_port, running
+from receiver.settings.limits import LimitsSettings
+from tests.attacks.attacks import Attack, Port
+from tests.testbed.certificates import CertificateFiles
+
+__all__ = ["Target", "haproxy", "receiver"]
+
+_PUSH_INTERVAL_MS: Final = 100
+_HTTP_SECONDS: Final = 60.0
+
+_MORE = """\
+    bind {tls} ssl crt {keystore}
+    bind {proxy} accept-proxy
+    stick-table type ip size 1k expire 1m store conn_cur
+    tcp-request connection track-sc0 src
+    tcp-request connection reject if {{ sc0_conn_cur gt {connections} }}
+frontend http
+    mode http
+    bind {rest}
+    http-request return status 200 content-type text/plain lf-string ok
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A running receiver or HAProxy.
+
+    Attributes:
+        name: Its row in the table.
+        process: Its process.
+        ports: Where each port is, host:port.
+        spool: The folder of the receiver's spool_files plugin; None where it has none.
+    """
+
+    name: str
+    process: Running
+    ports: Mapping[Port, str]
+    spool: Path | None = None
+
+
+def _ports() -> dict[Port, str]:
+    ports: tuple[Port, ...] = ("plain", "tls", "proxy", "rest")
+    return {port: f"127.0.0.1:{free_port()}" for port in ports}
+
+
+@contextlib.contextmanager
+def receiver(attack: Attack, upstream: str, folder: Path, files: CertificateFiles) -> Iterator[Target]:
+    """Run ``kafka-telemetry serve`` in front of ``upstream`` (host:port).
+
+    Args:
+        attack: Its settings are added to the defaults.
+        upstream: The broker.
+        folder: For the configuration, the store and the log.
+        files: The certificate of the TLS listener.
+
+    Raises:
+        ProcessError: It does not start.
+    """
+    ports = _ports()
+    spool = folder / "files" if attack.spool else None
+    plugins = [{"type": "spool_files", "path": str(spool), "roll_seconds": 1}] if spool else []
+    tls = {"certificate": str(files.chain), "key": str(files.key)}
+    configuration: dict[str, Any] = {
+        "broker": {"id": 1},
+        "listeners": [
+            {"name": "PLAIN", "bind": ports["plain"], "upstream": upstream},
+            {
+                "name": "TLS",
+                "bind": ports["tls"],
+                "upstream": upstream,
+                "security_protocol": "SSL",
+                "tls": tls,
+            },
+            {
+                "name": "PROXY",
+                "bind": ports["proxy"],
+                "upstream": upstream,
+                "proxy_protocol": {"from": ["127.0.0.0/8"]},
+            },
+        ],
+        "subscriptions": {"store": "sqlite", "path": str(folder / "subscriptions.db")},
+        "rest": {"bind": ports["rest"]},
+        "plugins": plugins,
+        **attack.settings,
+    }
+    file = folder / "receiver.yaml"
+    file.write_text(json.dumps(configuration, indent=1))  # JSON is YAML
+    command = [str(Path(sys.executable).parent / "kafka-telemetry"), "serve", "--config", str(file)]
+    with running("receiver", command, folder=folder, ready=ports["plain"]) as process:
+        subscription = {"metrics": ["*"], "interval_ms": _PUSH_INTERVAL_MS}
+        url = f"http://{ports['rest']}/v1/subscriptions/attacks"
+        httpx.put(url, json=subscription, trust_env=False, timeout=_HTTP_SECONDS).raise_for_status()
+        yield Target(name="receiver", process=process, ports=ports, spool=spool)
+
+
+@contextlib.contextmanager
+def haproxy(upstream: str, folder: Path, files: CertificateFiles) -> Iterator[Target]:
+    """Run HAProxy in front of ``upstream`` (host:port), with the receiver's limit on connections.
+
+    Args:
+        upstream: The broker.
+        folder: For the configuration and the log.
+        files: The certificate of the TLS listener.
+
+    Raises:
+        RelayMissingError: It is not installed.
+        ProcessError: It does not start.
+    """
+    ports = _ports()
+    more = _MORE.format(
+        tls=ports["tls"],
+        keystore=files.keystore,
+        proxy=ports["proxy"],
+        connections=LimitsSettings().source_address.connections,
+        rest=ports["rest"],
+    )
+    with relays.haproxy(upstream, folder, more=more) as relay:
+        assert relay.process is not None
+        ports["plain"] = relay.target
+        yield Target(name="haproxy", process=relay.process, ports=ports)

@@ -1,0 +1,72 @@
+"""A short run of the attacks that once stopped a receiver; ``make attack`` runs all of them, longer.
+
+The bounds are generous, because other tests run at the same time: an attack that works stalls the innocent
+client for as long as it lasts, and longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from benchmarks.load_generator import build
+from benchmarks.processes import free_port, running
+from tests.attacks.attacks import Attack, attacks
+from tests.attacks.run import ATTACKER, run
+from tests.attacks.targets import Target, receiver
+from tests.attacks.verdicts import judge
+from tests.testbed.certificates import CertificateAuthority
+
+SECONDS: Final = 2.0
+MEGABITS: Final = 100.0
+LONGEST_MS: Final = 1_000.0
+
+ATTACKS: Final = {attack.name: attack for attack in attacks()}
+DEFAULTS: Final = ("key-update", "tls-3-byte", "unknown-key")
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """The load generator's broker. It is the control too: nobody attacks it directly."""
+    listen = f"127.0.0.1:{free_port()}"
+    command = [str(build()), "server", f"--listen={listen}", "--response-bytes=16"]
+    folder = tmp_path_factory.mktemp("broker")
+    with running("broker", command, folder=folder, ready=listen) as process:
+        yield Target(name="broker", process=process, ports={"plain": listen})
+
+
+@pytest.fixture(scope="module")
+def default_receiver(broker: Target, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """A receiver with default settings."""
+    with started(ATTACKS[DEFAULTS[0]], broker, tmp_path_factory.mktemp("receiver")) as target:
+        yield target
+
+
+def started(attack: Attack, broker: Target, folder: Path) -> AbstractContextManager[Target]:
+    return receiver(attack, broker.ports["plain"], folder, CertificateAuthority().issue().write(folder))
+
+
+def wrong(attack: Attack, target: Target, broker: Target, folder: Path, *, source: str) -> list[str]:
+    outcome = run(attack, target, broker, folder, seconds=SECONDS, megabits=MEGABITS, source=source)
+    assert outcome.attacker is not None
+    assert outcome.attacker.opened > 0
+    return judge(attack, outcome, {}, longest_ms=LONGEST_MS)
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_the_innocent_client_is_served(
+    name: str, broker: Target, default_receiver: Target, tmp_path: Path
+) -> None:
+    # Limits are by source address, so each attack has its own.
+    source = f"127.0.0.{10 + DEFAULTS.index(name)}"
+    assert wrong(ATTACKS[name], default_receiver, broker, tmp_path, source=source) == []
+
+
+def test_the_innocent_client_is_served_where_every_header_is_read(broker: Target, tmp_path: Path) -> None:
+    attack = ATTACKS["translate-all"]
+    with started(attack, broker, tmp_path) as target:
+        assert wrong(attack, target, broker, tmp_path, source=ATTACKER) == []

@@ -1,0 +1,119 @@
+"""Judges an attack: the innocent client's waits, the receiver's memory, and totals.
+
+Owns the bounds. Each verdict is a text that says what is wrong, with the number and the bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from receiver.settings.limits import LimitsSettings
+from receiver.settings.model import TelemetrySettings
+from receiver.wire.error_codes import error_name
+from tests.attacks.attacks import Attack
+from tests.attacks.run import ATTACKER, INNOCENT, Outcome, Stored
+
+__all__ = ["LONGEST_MS", "MEMORY_BYTES", "TIMES_CONTROL", "judge"]
+
+#: The innocent client's longest wait.
+LONGEST_MS: Final = 50.0
+
+#: Other work on the machine delays every client: so many times the control client's longest wait are allowed.
+#: The HAProxy that is attacked sets no bound, because some attacks stop it.
+TIMES_CONTROL: Final = 3.0
+
+#: What one push may be over the limit, which holds from the next one on.
+LARGEST_PUSH_BYTES: Final = TelemetrySettings().max_inflated_bytes
+
+#: limits.source_address.accepted_bytes_per_minute, its default. A minute's worth may come at once.
+ACCEPTED_BYTES_PER_MINUTE: Final = 33_554_432
+
+#: What may be buffered for one source address: its share of limits.max_held_bytes, and room for connections.
+BUFFERED_BYTES: Final = LimitsSettings().max_held_bytes // 4 + (32 << 20)
+
+#: The chart's memory limit, resources.limits.memory.
+MEMORY_BYTES: Final = 512 << 20
+
+
+def judge(
+    attack: Attack, mine: Outcome, files: Mapping[str, Stored], *, longest_ms: float = LONGEST_MS
+) -> list[str]:
+    """Return what is wrong with ``mine``, the receiver's outcome; empty where nothing is.
+
+    Args:
+        attack: What was done.
+        mine: The receiver's outcome.
+        files: What the receiver stored, by source address.
+        longest_ms: The bound on the innocent client's longest wait.
+    """
+    bound = max(longest_ms, TIMES_CONTROL * (mine.control_ms or 0.0))
+    waits = [] if attack.paused else _waits(mine, bound)
+    return [
+        *waits,
+        *_memory(mine),
+        *_totals(mine),
+        *_attack(attack, mine),
+        *_files(attack, mine, files),
+    ]
+
+
+def _waits(mine: Outcome, bound: float) -> list[str]:
+    waits = {"request": mine.innocent.longest_ms, "telemetry": mine.innocent.telemetry_longest_ms}
+    return [
+        f"{name} waited {wait:,.0f} ms (at most {bound:,.0f})"
+        for name, wait in waits.items()
+        if wait is not None and wait > bound
+    ]
+
+
+def _memory(mine: Outcome) -> list[str]:
+    if mine.peak_bytes <= MEMORY_BYTES:
+        return []
+    return [f"memory {mine.peak_bytes >> 20:,} MiB (at most {MEMORY_BYTES >> 20})"]
+
+
+def _totals(mine: Outcome) -> list[str]:
+    innocent = mine.innocent
+    wrong = [f"innocent: {innocent.problem}"] if innocent.problem else []
+    for request, by_code in (("get", innocent.gets), ("push", innocent.pushes)):
+        wrong += _refused(request, by_code)
+    if not innocent.pushes.get(0):
+        wrong.append("no push of the innocent client was accepted")
+    return wrong
+
+
+def _refused(request: str, by_code: Mapping[int, int]) -> list[str]:
+    return [
+        f"{count} of the innocent client's {request} requests answered {error_name(code)}"
+        for code, count in by_code.items()
+        if code
+    ]
+
+
+def _attack(attack: Attack, mine: Outcome) -> list[str]:
+    if mine.buffered_bytes is not None:
+        held = mine.buffered_bytes + mine.peak_bytes - mine.before_bytes
+        if held > BUFFERED_BYTES:
+            return [f"{held >> 20} MiB are buffered for the attack (at most {BUFFERED_BYTES >> 20})"]
+    accepted = mine.attacker.pushes.get(0, 0) if mine.attacker else 0
+    if attack.refused and accepted:
+        return [f"{accepted} pushes of the attack were accepted (none may be)"]
+    return []
+
+
+def _files(attack: Attack, mine: Outcome, files: Mapping[str, Stored]) -> list[str]:
+    if not attack.spool:
+        return []
+    wrong = []
+    none = Stored(pushes=0, overflowed=0, otlp_bytes=0)
+    kept, hostile = files.get(INNOCENT, none), files.get(ATTACKER, none)
+    answered = mine.innocent.pushes.get(0, 0)
+    if kept.pushes != answered:
+        wrong.append(f"{kept.pushes} pushes of the innocent client are stored, {answered} were accepted")
+    if kept.overflowed:
+        wrong.append(f"{kept.overflowed} pushes of the innocent client lost series to the budget")
+    bound = int(ACCEPTED_BYTES_PER_MINUTE * (1 + mine.seconds / 60) + LARGEST_PUSH_BYTES)
+    if attack.bounded and hostile.otlp_bytes > bound:
+        wrong.append(f"{hostile.otlp_bytes:,} bytes of the attack are stored (at most {bound:,})")
+    return wrong
