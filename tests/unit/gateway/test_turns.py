@@ -22,7 +22,7 @@ from receiver.gateway.tls_socket import (
     TlsSocket,
     wrap,
 )
-from receiver.session.session import Session
+from receiver.session.session import HEADER_BYTES_IN_A_TURN, Session
 from receiver.session.upstream import Upstream
 from receiver.telemetry.connection import Connection
 from tests.testbed.scripted_broker import RANGES, ScriptedBroker, framed, produce_frame
@@ -287,7 +287,7 @@ def test_requests_of_unknown_keys_are_soon_looked_at_no_more(monkeypatch: pytest
 
     on_loop(main())
     # As many as come with the first read; the eighth says that no client instance will be named.
-    assert sum(headers.in_a_call) <= 2_048 // len(UNKNOWN_KEY) + 1
+    assert sum(headers.in_a_call) <= HEADER_BYTES_IN_A_TURN // len(UNKNOWN_KEY) + 1
 
 
 class TranslatingGate(Gate):
@@ -331,7 +331,7 @@ def test_a_read_stops_behind_a_bounded_number_of_headers(monkeypatch: pytest.Mon
 
     on_loop(main())
     assert sum(headers.in_a_call) == 5_000
-    assert max(headers.in_a_call) <= 2 * 2_048 // len(UNKNOWN_KEY)
+    assert max(headers.in_a_call) <= 2 * HEADER_BYTES_IN_A_TURN // len(UNKNOWN_KEY)
 
 
 # -- handshakes, buffers ------------------------------------------------------------------------------
