@@ -31,9 +31,9 @@ from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
-from receiver.wire.uuid import Uuid
-from tests.fuzz.pipeline.grammar import FEATURES, Grammar, Skeleton
-from tests.fuzz.pipeline.identities import IDENTITIES, Identity, brokers, instance_id
+from receiver.wire.uuid import Uuid, uuid_to_text
+from tests.fuzz.pipeline.grammar import FEATURES, Grammar, Skeleton, bomb
+from tests.fuzz.pipeline.identities import IDENTITIES, INNOCENTS, Identity, brokers, instance_id
 from tests.fuzz.pipeline.innocents import InnocentPushes, Ledger
 
 INTERVAL_S: Final = 2
@@ -49,6 +49,10 @@ _NS: Final = 1_000_000_000
 _GAP_NS: Final = INTERVAL_S * _NS // INSTANCES
 _DELAY_NS: Final = 100_000_000
 _REPEATED: Final = 0.01
+#: The share of bombs among one client's pushes, which are 15 of 1,000: so 10 million pushes have enough of
+#: them to overflow the sum of one day.
+BOMBS: Final = 0.01
+_BOMBER: Final = IDENTITIES[INNOCENTS + 1]
 _TERMINATING: Final = 0.0005
 
 _NO_LIMITS: Final = {"new_instances_per_minute": None, "rejected_bytes_per_minute": None}
@@ -86,6 +90,7 @@ class Plan:
         pushes: How many pushes reach the plugin, repeated ones included.
         starts_ns: When the run begins, in nanoseconds since the epoch.
         features: What hostile pushes are made of.
+        bombs: The share of bombs (:func:`tests.fuzz.pipeline.grammar.bomb`) among one client's pushes.
     """
 
     seed: str
@@ -93,6 +98,12 @@ class Plan:
     pushes: int
     starts_ns: int
     features: tuple[str, ...] = FEATURES
+    bombs: float = BOMBS
+
+    @property
+    def span_ns(self) -> int:
+        """How long a round lasts by the run's own time, with room for pushes that the core refuses."""
+        return (3 * self.pushes // 2 + 2 * INSTANCES) * _GAP_NS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,6 +124,7 @@ class Flood:
         slowest: Its features and bytes.
         otlp_bytes: Bytes of the payloads that were written.
         file_bytes: Bytes of the files.
+        owners: Who a client instance is, by its id as Kafka writes it.
     """
 
     ledger: Ledger = field(default_factory=Ledger)
@@ -128,6 +140,7 @@ class Flood:
     slowest: tuple[tuple[str, ...], bytes] = ((), b"")
     otlp_bytes: int = 0
     file_bytes: int = 0
+    owners: dict[str, Identity] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -174,10 +187,10 @@ class _Round:
         self._cores = [_core(broker) for broker in brokers()]
         self._instances = self._all_instances()
         self._known: set[str] = set()
-        laps = -(-plan.pushes // INSTANCES) + 2  # repeated and refused pushes shift rounds a little
-        self._begins_ns = plan.starts_ns + plan.number * laps * 2 * INTERVAL_S * _NS
+        self._begins_ns = plan.starts_ns + plan.number * plan.span_ns
         self._turn = 0
         self._terminated = 0
+        self._bomb = bomb()
         self._refused: Counter[int] = Counter()
         self._last: dict[int, PushTelemetryRequest] = {}
 
@@ -223,6 +236,7 @@ class _Round:
         return instances
 
     def _subscribe(self, instance: _Instance, now_ns: int) -> None:
+        self._flood.owners[uuid_to_text(instance.id)] = instance.identity
         request = GetTelemetrySubscriptionsRequest(client_instance_id=instance.id)
         for core, connection in zip(self._cores, instance.connections, strict=True):
             # An interval before the first push, so that this is no push out of turn.
@@ -249,6 +263,9 @@ class _Round:
             data = self._innocents.push(identity.client_id, at_ns - _DELAY_NS)
         else:
             skeleton = instance.skeletons[int(chance * 1e6) % len(instance.skeletons)]
+            # All are of one client and in one series, where their counts add up.
+            if identity is _BOMBER and self._random.random() < self._plan.bombs:
+                skeleton = self._bomb
             features = skeleton.features
             data = skeleton.push(at_ns - _DELAY_NS, float(turn % 1000) + 0.5)
         codec, compress = _CODECS[int(chance * 1e9) % len(_CODECS)]

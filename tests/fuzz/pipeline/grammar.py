@@ -111,6 +111,7 @@ _GAUGE, _SUM, _HISTOGRAM, _EXPONENTIAL, _SUMMARY = 5, 7, 9, 10, 11
 _KINDS: Final = (_GAUGE, _SUM, _SUM, _HISTOGRAM, _EXPONENTIAL, _SUMMARY)
 _MAX_BYTES: Final = 4096
 _LARGE: Final = 0.01
+_BOMB_POINTS: Final = 9_000
 _TOKENS: Final = (
     *(key.encode() for key in OWNED_LABELS),
     b"\x0a\x00",
@@ -179,6 +180,15 @@ def integer(number: int, value: int) -> bytes:
 def zigzag(number: int, value: int) -> bytes:
     """Write a field of type sint32."""
     return integer(number, value << 1 ^ value >> 63)
+
+
+def bomb() -> Skeleton:
+    """Make a push of many histograms whose counts are absurd: together they overflow 64 bits soon."""
+    counts = message(6, struct.pack("<2Q", (1 << 64) - 1, (1 << 64) - 1)) + message(7, struct.pack("<d", 1.0))
+    point = fixed64(3, TIME_MARK) + fixed64(4, b"\xff" * 8) + fixed64(5, VALUE_MARK) + counts
+    histogram = message(1, point) * _BOMB_POINTS + integer(2, 1)
+    metric = message(1, b"latency") + message(9, histogram)
+    return Skeleton(features=("bomb",), data=message(1, message(2, message(2, metric))))
 
 
 class Grammar:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from receiver.telemetry.connection import ANONYMOUS, Broker, Connection
-from receiver.wire.uuid import Uuid, uuid_to_text
+from receiver.wire.uuid import Uuid
 from tests.unit.spark_streaming.oracle import storable
 
 CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"
@@ -73,7 +73,7 @@ class Identity:
 
     @property
     def series_labels(self) -> tuple[str | None, ...]:
-        """The labels that a series of this client has in the tables, in the order of :data:`SERIES_LABELS`."""
+        """The labels of its series in the tables, in the order of :data:`SERIES_LABELS`."""
         return tuple(map(storable, (CLUSTER_ID, *self.software, self.client_id, self.principal)))
 
 
@@ -121,8 +121,3 @@ def brokers() -> tuple[Broker, ...]:
 def instance_id(seed: str, number: int) -> Uuid:
     """Return the id of the run's client instance of this number."""
     return Uuid(hashlib.blake2b(f"{seed} {number}".encode(), digest_size=16).digest())
-
-
-def instance_text(seed: str, number: int) -> str:
-    """Return the same id as Kafka writes it."""
-    return uuid_to_text(instance_id(seed, number))
