@@ -22,6 +22,7 @@ _P2: Final = 0xC2B2AE3D27D4EB4F
 _P3: Final = 0x165667B19E3779F9
 _P4: Final = 0x85EBCA77C2B2AE63
 _P5: Final = 0x27D4EB2F165667C5
+_INVERSE_1, _INVERSE_2, _INVERSE_3 = (pow(prime, -1, 1 << 64) for prime in (_P1, _P2, _P3))
 _SEED: Final = 42
 _HAS_TOPIC: Final = 1
 
@@ -38,19 +39,20 @@ def colliding(attacker: Identity, victim: Identity) -> tuple[bytes, bytes]:
         The metric's name and the topic.
     """
     random = Random(repr(attacker.series_labels))
-    target = _unmixed(xxh64(TOPIC, _point_seed(victim)))
-    seed = _point_seed(attacker)
+    target = _unmixed(xxh64(TOPIC, point_seed(victim)))
+    seed = point_seed(attacker)
     while True:
         first = bytes(random.randrange(0x61, 0x7B) for _ in range(8))
         state = _step(seed + _P5 + 16 & _MASK, int.from_bytes(first, "little"))
-        before = _rotated((target - _P4) * pow(_P1, -1, 1 << 64) & _MASK, 64 - 27)
-        last = _rotated((before ^ state) * pow(_P1, -1, 1 << 64) & _MASK, 64 - 31) * pow(_P2, -1, 1 << 64)
+        before = _rotated((target - _P4) * _INVERSE_1 & _MASK, 64 - 27)
+        last = _rotated((before ^ state) * _INVERSE_1 & _MASK, 64 - 31) * _INVERSE_2
         topic = first + (last & _MASK).to_bytes(8, "little")
         if topic.isascii() and b"\0" not in topic:
             return METRIC, topic
 
 
-def _point_seed(identity: Identity) -> int:
+def point_seed(identity: Identity) -> int:
+    """Return what the ids of the client's series of :data:`METRIC` with a topic began with."""
     cluster, software, version, client_id, principal = identity.series_labels
     fleet = _hash_all(_SEED, cluster, software, version)
     series = _hash_all(fleet, client_id, principal, None)
@@ -114,7 +116,7 @@ def _rotated(value: int, by: int) -> int:
 
 def _unmixed(hashed: int) -> int:
     state = hashed ^ hashed >> 32
-    state = state * pow(_P3, -1, 1 << 64) & _MASK
+    state = state * _INVERSE_3 & _MASK
     state = state ^ state >> 29 ^ state >> 58
-    state = state * pow(_P2, -1, 1 << 64) & _MASK
+    state = state * _INVERSE_2 & _MASK
     return state ^ state >> 33

@@ -221,7 +221,7 @@ class _Round:
     def _all_instances(self) -> list[_Instance]:
         plan, random = self._plan, self._random
         grammar = Grammar(random, plan.features)
-        count = min(_SKELETONS, max(2, plan.pushes // 100))
+        count = min(_SKELETONS, max(4, plan.pushes // 500))
         of_identity = {
             identity: [] if identity.innocent else [grammar.skeleton(identity) for _ in range(count)]
             for identity in IDENTITIES
