@@ -11,6 +11,7 @@ from receiver.telemetry.errors import PushError
 from receiver.telemetry.otlp import label_metrics
 from tests.fuzz.pipeline import collisions
 from tests.fuzz.pipeline.collisions import colliding, xxh64
+from tests.fuzz.pipeline.flood import identity_of
 from tests.fuzz.pipeline.grammar import FEATURES, Grammar, bomb
 from tests.fuzz.pipeline.identities import HOSTILES, IDENTITIES, INNOCENTS
 from tests.fuzz.pipeline.innocents import CREATED, LATENCY, ORDERS, TOPIC, InnocentPushes
@@ -39,6 +40,13 @@ def test_colliding_topics_collide(number: int) -> None:
     assert topic.decode() != TOPIC
     of_attacker, of_victim = (collisions.point_seed(one) for one in (attacker, victim))
     assert xxh64(topic, of_attacker) == xxh64(collisions.TOPIC, of_victim)
+
+
+def test_colliding_instances_collide() -> None:
+    innocent, hostile = collisions.INSTANCES
+    assert innocent != hostile
+    assert xxh64(innocent.encode(), 42) == xxh64(hostile.encode(), 42)
+    assert [identity_of(number).innocent for number in range(2)] == [True, False]
 
 
 @pytest.mark.parametrize("feature", FEATURES)

@@ -31,7 +31,8 @@ from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
-from receiver.wire.uuid import Uuid, uuid_to_text
+from receiver.wire.uuid import Uuid, uuid_from_text, uuid_to_text
+from tests.fuzz.pipeline import collisions
 from tests.fuzz.pipeline.grammar import FEATURES, Grammar, Skeleton, bomb
 from tests.fuzz.pipeline.identities import IDENTITIES, INNOCENTS, Identity, brokers, instance_id
 from tests.fuzz.pipeline.innocents import InnocentPushes, Ledger
@@ -230,9 +231,10 @@ class _Round:
         for number in range(INSTANCES):
             identity = identity_of(number)
             connections = tuple(identity.connection(number * 2 + side) for side in range(len(self._cores)))
-            instances.append(
-                _Instance(identity, instance_id(plan.seed, number), connections, of_identity[identity])
-            )
+            its_id = instance_id(plan.seed, number)
+            if number < len(collisions.INSTANCES) and "collisions" in plan.features:
+                its_id = uuid_from_text(collisions.INSTANCES[number])
+            instances.append(_Instance(identity, its_id, connections, of_identity[identity]))
         return instances
 
     def _subscribe(self, instance: _Instance, now_ns: int) -> None:
