@@ -173,7 +173,7 @@ def identity_of(number: int) -> Identity:
     hostiles = [identity for identity in IDENTITIES if not identity.innocent]
     if number % _INNOCENT_EVERY == 0:
         return innocents[number // _INNOCENT_EVERY % len(innocents)]
-    return hostiles[number % len(hostiles)]
+    return hostiles[(number - number // _INNOCENT_EVERY - 1) % len(hostiles)]
 
 
 class _Round:

@@ -16,9 +16,9 @@ _HOUR_NS = 3_600_000_000_000
 
 #: What a failure would do to the tables, and what the checks say then.
 _TAMPERINGS = {
-    "UPDATE series SET principal = 'User:forged' WHERE client_id = 'hostile-00'": "forged labels of a series",
+    "UPDATE series SET principal = 'User:forged' WHERE client_id = 'hostile-02'": "forged labels of a series",
     "UPDATE fleet_series SET client_software_name = 'forged'": "forged labels of a series of the fleet",
-    "UPDATE client_state SET client_id = 'innocent-01' WHERE client_id = 'hostile-00'": "forged clients",
+    "UPDATE client_state SET client_id = 'innocent-01' WHERE client_id = 'hostile-02'": "forged clients",
     "UPDATE client_rollup_1m SET client_source_address = '10.1.0.9'": "forged addresses",
     "UPDATE rollup_1m SET sum = sum + 1": "sums of innocent clients",
     "UPDATE rollup_histogram_1m SET count = count + 1": "histograms of innocent clients",
