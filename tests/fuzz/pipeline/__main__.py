@@ -82,7 +82,7 @@ def _grown(done: list[Round], name: str) -> str:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.pipeline", description=main.__doc__)
     parser.add_argument("--pushes", type=int, default=10_000_000, help="in all (%(default)s)")
-    parser.add_argument("--round", type=int, default=200_000, help="pushes of a round (%(default)s)")
+    parser.add_argument("--round", type=int, default=500_000, help="pushes of a round (%(default)s)")
     parser.add_argument("--seed", default=secrets.token_hex(4), help="the same seed makes the same pushes")
     parser.add_argument(
         "--features",

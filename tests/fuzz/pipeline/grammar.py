@@ -233,7 +233,7 @@ class Grammar:
         return self._random.random() < _LARGE
 
     def _push(self) -> bytes:
-        count = self._random.choice((1, 1, 1, 2, 3))
+        count = self._random.choice((1, 1, 1, 1, 2))
         return b"".join(message(1, self._resource_metrics()) for _ in range(count))
 
     def _resource_metrics(self) -> bytes:
@@ -241,14 +241,14 @@ class Grammar:
         resource = b"" if random.random() < 0.2 else message(1, self._resource())
         if "oneof" in self._on and resource:
             resource += message(1, self._resource())  # protobuf merges the two
-        scopes = b"".join(message(2, self._scope_metrics()) for _ in range(random.choice((1, 1, 2))))
+        scopes = b"".join(message(2, self._scope_metrics()) for _ in range(random.choice((1, 1, 1, 2))))
         return scopes + resource if random.random() < 0.2 else resource + scopes
 
     def _resource(self) -> bytes:
         random = self._random
         attributes = [self._attribute(random.choice(_KEYS)) for _ in range(random.choice((0, 0, 1, 2)))]
         if "labels" in self._on:
-            attributes += [self._claim() for _ in range(random.choice((1, 2, 4)))]
+            attributes += [self._claim() for _ in range(random.choice((1, 2)))]
         return b"".join(message(1, attribute) for attribute in attributes)
 
     def _claim(self) -> bytes:
@@ -301,7 +301,7 @@ class Grammar:
 
     def _data(self, kind: int) -> bytes:
         random = self._random
-        count = random.choice((1, 1, 1, 2))
+        count = random.choice((1, 1, 1, 1, 2))
         if "points" in self._on:
             count = 40 if self._is_large() else random.choice((0, 3, 6))
         points = b"".join(message(1, self._point(kind)) for _ in range(count))
@@ -428,7 +428,7 @@ class Grammar:
         return message(1, random.choice(_TOPICS))
 
     def _long(self, text: bytes) -> bytes:
-        return text * (5000 if self._is_large() else 513)
+        return text * (5000 if self._is_large() else self._random.choice((60, 60, 60, 513)))
 
     def _scalar(self) -> bytes:
         random = self._random

@@ -11,7 +11,7 @@ from tests.fuzz.pipeline.checks import Truth, check
 from tests.fuzz.pipeline.flood import Plan, write_round
 from tests.integration.rollup.conftest import Roll
 
-_PUSHES = 2_000
+_PUSHES = 1_000
 _HOUR_NS = 3_600_000_000_000
 
 #: What a failure would do to the tables, and what the checks say then.
