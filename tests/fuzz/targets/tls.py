@@ -54,6 +54,7 @@ MAX_AHEAD_BYTES: Final = 131_072
 #: Ciphertext of one input. More than the bound, so that a callback without one is seen.
 _MAX_STREAM_BYTES: Final = 2_097_152
 _PADDING: Final = 16_000
+_MAX_PIECES: Final = 500
 #: So many records without application data belong to a connection in order; a receiver may refuse more.
 _IN_ORDER_WITHOUT_DATA: Final = 8
 _ENDS_WITHIN_S: Final = 10.0
@@ -115,7 +116,9 @@ def _stream(script: bytes, records: RecordWriter) -> _Stream:
 
     def flush() -> None:
         if pieces:
-            stream.segments.extend(bytes(segment[i : i + pieces]) for i in range(0, len(segment), pieces))
+            # Each piece costs the fuzzer a turn of the loop.
+            step = max(pieces, len(segment) // _MAX_PIECES)
+            stream.segments.extend(bytes(segment[i : i + step]) for i in range(0, len(segment), step))
         elif segment:
             stream.segments.append(bytes(segment))
         segment.clear()
