@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import secrets
+import signal
 import statistics
 import sys
 import time
@@ -39,6 +40,8 @@ def main() -> int:
     _say(f"==> [fuzz-pipeline] {arguments.pushes:,} pushes in {rounds} rounds, seed {plan.seed}, in {folder}")
     folder.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
+    # So that its PostgreSQL ends with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         done = Run(folder, plan, rounds, _say).run()
     except FindingError as finding:
