@@ -1,7 +1,7 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each target sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples lint bench soak attack fuzz audit docs pictures lock lock-jars clean dist images test-images
+.PHONY: help setup demo test test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples lint bench soak attack fuzz fuzz-pipeline audit docs pictures lock lock-jars clean dist images test-images
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -81,6 +81,10 @@ fuzz: $(STAMP) ## Mutate inputs of everything that reads bytes: INPUTS=1000000 (
 		$(PYTEST) -o timeout=0 tests/unit/spark_streaming/test_decoder.py -k broken_bytes)
 	@$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) --processes $(or $(PROCESSES),2) \
 		$(if $(SEED),--seed $(SEED)) $(if $(TARGETS),--targets $(TARGETS))
+
+fuzz-pipeline: setup ## Take hostile and good pushes through core, spool and roll-up: PUSHES=10000000 (hours), SEED, FOLDER (a run goes on in it), ARGUMENTS
+	@$(BIN)/python -m tests.fuzz.pipeline $(if $(PUSHES),--pushes $(PUSHES)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(FOLDER),--folder $(FOLDER)) $(ARGUMENTS)
 
 audit: $(STAMP) ## Check the locks for hashes, and what is locked for known vulnerabilities where a database can be reached
 	@$(BIN)/python -m tests.audit

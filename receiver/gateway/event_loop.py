@@ -61,8 +61,8 @@ class Share:
     Attributes:
         turn: The number of the turn that ``left_s`` is about.
         left_s: How much of that turn is left, in seconds; below zero where the last callback took longer.
-        waiting: The sockets, by descriptor, in the order of their next call; whether a socket's end has been
-            seen by the kernel, in which case it is called until it finds nothing more.
+        waiting: The sockets, by descriptor, in the order of their next call, and whether the kernel has told
+            of the socket's end. Such a socket is called once more after it found nothing, to find the end.
     """
 
     __slots__ = ("__weakref__", "left_s", "turn", "waiting")
@@ -135,7 +135,7 @@ class _DirectSelector(selectors.EpollSelector):
                 share.left_s -= now - started
                 started = now
                 if again or events & _ENDING:
-                    self._wait(fd, share, ending=False)
+                    self._wait(fd, share, ending=again and bool(events & _ENDING))
             if waiting:
                 self._serve_waiting(started)
             if due or self.interrupted or timeout is not None:
@@ -144,7 +144,7 @@ class _DirectSelector(selectors.EpollSelector):
     def _wait(self, fd: int, share: Share, *, ending: bool) -> None:
         """Call the socket's callback in the next turn, unless nobody wants it any more."""
         if fd in self._direct:
-            share.waiting[fd] = ending
+            share.waiting[fd] = ending or share.waiting.get(fd, False)
             self._waiting[share] = None
 
     def _serve_waiting(self, started: float) -> None:
@@ -169,7 +169,7 @@ class _DirectSelector(selectors.EpollSelector):
                 share.left_s -= now - started
                 started = now
                 if again or ending:
-                    self._wait(fd, share, ending=False)
+                    self._wait(fd, share, ending=again and ending)
             if not share.waiting:
                 del self._waiting[share]
 

@@ -13,6 +13,7 @@ from tests.fuzz.targets import (
     session,
     spool,
     spool_files,
+    tls,
     wire,
 )
 
@@ -30,6 +31,7 @@ TARGETS: dict[str, Target] = {
         channel.TARGET,
         cumulative.TARGET,
         sasl.TARGET,
+        tls.TARGET,
         principal.RULES,
         principal.NAMES,
     )

@@ -211,3 +211,34 @@ def test_the_gateway_says_which_loop_it_needs() -> None:
             running_loop()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("room", [1, 2, 3, 4, 9, 10, 11])
+def test_the_end_behind_more_than_one_buffer_is_seen(room: int) -> None:
+    """The kernel tells of the end once, with the first of the bytes."""
+
+    async def main() -> None:
+        one, other = pair()
+        loop = running_loop()
+        seen: list[bytes] = []
+
+        def readable() -> bool:
+            try:
+                seen.append(one.recv(room))
+            except BlockingIOError:
+                return False
+            if not seen[-1]:
+                loop.set_direct_reader(one.fileno(), None)
+            return len(seen[-1]) == room
+
+        other.sendall(b"0123456789")
+        other.shutdown(socket.SHUT_WR)
+        await asyncio.sleep(0.02)
+        loop.set_direct_reader(one.fileno(), readable)
+        await asyncio.sleep(0.05)
+        assert b"".join(seen) == b"0123456789"
+        assert seen[-1] == b""
+        one.close()
+        other.close()
+
+    on_loop(main())
