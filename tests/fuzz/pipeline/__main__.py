@@ -29,7 +29,7 @@ def main() -> int:
     plan = Plan(
         seed=arguments.seed,
         number=0,
-        pushes=arguments.round,
+        pushes=min(arguments.round, arguments.pushes),
         starts_ns=0,
         features=arguments.features,
         bombs=arguments.bombs,

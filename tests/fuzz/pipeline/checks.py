@@ -11,10 +11,11 @@ from urllib.parse import unquote, urlsplit
 import psycopg
 import pyarrow.parquet as pq
 
+from spark_streaming.postgres import IdKey
 from tests.fuzz.pipeline.flood import Flood
-from tests.fuzz.pipeline.identities import BROKER_IDS, CLUSTER_ID, IDENTITIES, SERIES_LABELS, Identity
+from tests.fuzz.pipeline.identities import BROKER_IDS, IDENTITIES, SERIES_LABELS, Identity
 from tests.fuzz.pipeline.innocents import LATENCY, SERIES, Ledger
-from tests.unit.spark_streaming.oracle import storable
+from tests.unit.spark_streaming.identities import storable
 
 #: Metrics that the roll-up adds to every client.
 _ADDED: Final = ("kafka.client.telemetry.clients", "kafka.client.telemetry.pushes")
@@ -106,14 +107,15 @@ def _counts(connection: psycopg.Connection[Any], truth: Truth) -> Iterable[str]:
 
 
 def _labels(connection: psycopg.Connection[Any], truth: Truth) -> Iterable[str]:
-    true_series = {identity.series_labels for identity in IDENTITIES}
+    key = _key(connection)
+    true_series = {_stored(identity.series_labels, key) for identity in IDENTITIES}
     columns = ", ".join(SERIES_LABELS)
     found = set(connection.execute(f"SELECT DISTINCT {columns} FROM series").fetchall())
     yield from _listed("forged labels of a series", found - true_series)
-    true_fleets = {(CLUSTER_ID, *map(storable, identity.software)) for identity in IDENTITIES}
+    true_fleets = {labels[:3] for labels in true_series}
     fleets = set(connection.execute(f"SELECT DISTINCT {', '.join(SERIES_LABELS[:3])} FROM fleet_series"))
     yield from _listed("forged labels of a series of the fleet", fleets - true_fleets)
-    wrong = [row for row in connection.execute(_CLIENTS) if not _is_true(row, truth.owners)]
+    wrong = [row for row in connection.execute(_CLIENTS) if not _is_true(row, truth.owners, key)]
     yield from _listed("forged clients", wrong)
     addresses = [
         row
@@ -124,7 +126,18 @@ def _labels(connection: psycopg.Connection[Any], truth: Truth) -> Iterable[str]:
     yield from _listed("forged addresses or brokers of a client's minute", addresses)
 
 
-def _is_true(row: tuple[Any, ...], owners: Mapping[str, Identity]) -> bool:
+def _key(connection: psycopg.Connection[Any]) -> IdKey:
+    """The key with which the database marks texts that it can't keep whole."""
+    ((key_id, secret),) = connection.execute("SELECT key_id::text, secret FROM id_key").fetchall()
+    return IdKey(key_id=key_id, secret=secret)
+
+
+def _stored(labels: Iterable[str | None], key: IdKey) -> tuple[str | None, ...]:
+    """Labels as the tables have them."""
+    return tuple(storable(label, key) for label in labels)
+
+
+def _is_true(row: tuple[Any, ...], owners: Mapping[str, Identity], key: IdKey) -> bool:
     instance, client_id, software, version, principal, cluster_id, *place = row
     owner = owners.get(instance)
     if owner is None:
@@ -132,7 +145,7 @@ def _is_true(row: tuple[Any, ...], owners: Mapping[str, Identity]) -> bool:
     if not any(row[1:]):  # its pushes had metrics and no data points: nobody's name, not another's
         return not owner.innocent
     labels = (cluster_id, software, version, client_id, principal)
-    return labels == owner.series_labels and tuple(place) in _places_of(owner)
+    return labels == _stored(owner.series_labels, key) and tuple(place) in _places_of(owner)
 
 
 def _places_of(owner: Identity) -> Iterable[tuple[str, str]]:

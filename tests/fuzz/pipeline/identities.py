@@ -8,7 +8,6 @@ from typing import Final
 
 from receiver.telemetry.connection import ANONYMOUS, Broker, Connection
 from receiver.wire.uuid import Uuid
-from tests.unit.spark_streaming.oracle import storable
 
 CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"
 BROKER_IDS: Final = (1, 2)
@@ -73,8 +72,8 @@ class Identity:
 
     @property
     def series_labels(self) -> tuple[str | None, ...]:
-        """The labels of its series in the tables, in the order of :data:`SERIES_LABELS`."""
-        return tuple(map(storable, (CLUSTER_ID, *self.software, self.client_id, self.principal)))
+        """The labels of its series, in the order of :data:`SERIES_LABELS`."""
+        return (CLUSTER_ID, *self.software, self.client_id, self.principal)
 
 
 #: The columns of a series that only the receiver may fill.
