@@ -58,6 +58,9 @@ _buffer = bytearray(4 * _MAX_RECORD_BYTES + _MAX_RECORD_BYTES)
 _view = memoryview(_buffer)
 _NOTHING = memoryview(b"")
 
+_receive = socket.socket.recv_into
+_send = socket.socket.send
+
 
 class Missing(Enum):
     """What a handshake waits for."""
@@ -162,11 +165,15 @@ class TlsSocket(socket.socket):
         """
         view = memoryview(buffer)[:nbytes]
         room, count, records = len(view), 0, 0
-        read, pending, feed = self._tls.read, self._tls.pending, self._incoming.write
+        read, feed = self._tls.read, self._incoming.write
+        # Only a read without room for a whole record leaves something, and it is the last of its call.
+        left = self._tls.pending() > 0
         self._more = self._drained = False
         try:
             while count < room and self._lost is None:
-                if not pending():
+                if left:
+                    left = False
+                else:
                     record = self._next_record() if records < MAX_RECORDS_IN_A_READ else None
                     if record is None:
                         break
@@ -213,7 +220,7 @@ class TlsSocket(socket.socket):
             held = len(ciphertext)
             _view[:held] = ciphertext
             try:
-                got = super().recv_into(_view[held:])
+                got = _receive(self, _view[held:])
             except BlockingIOError:
                 return None
             self._ended = not got
@@ -284,7 +291,7 @@ class TlsSocket(socket.socket):
             self._unsent = self._outgoing.read()
         while self._unsent:
             try:
-                sent = super().send(self._unsent)
+                sent = _send(self, self._unsent)
             except BlockingIOError:
                 return False
             self._unsent = memoryview(self._unsent)[sent:]

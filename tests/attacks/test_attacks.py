@@ -1,7 +1,8 @@
 """A short run of the attacks that once stopped a receiver; ``make attack`` runs all of them, longer.
 
-The bounds are generous, because other tests run at the same time: an attack that works stalls the innocent
-client for as long as it lasts, and longer.
+Here totals and memory decide, because other tests run at the same time: each request of the innocent client
+is answered, and without an error. A wait counts only when nothing moves any more. That the work of a turn is
+bounded is tested without a clock, in ``tests/unit/gateway/test_turns.py`` and by the fuzz target ``tls``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tests.testbed.certificates import CertificateAuthority
 
 SECONDS: Final = 2.0
 MEGABITS: Final = 100.0
-LONGEST_MS: Final = 1_000.0
+LONGEST_MS: Final = 60_000.0
 
 ATTACKS: Final = {attack.name: attack for attack in attacks()}
 DEFAULTS: Final = ("key-update", "tls-3-byte", "unknown-key")
