@@ -14,10 +14,7 @@ from receiver.wire.error_codes import error_name
 from tests.attacks.attacks import Attack
 from tests.attacks.run import ATTACKER, INNOCENT, Outcome, Stored
 
-__all__ = ["LONGEST_MS", "MEMORY_BYTES", "TIMES_CONTROL", "judge"]
-
-#: The innocent client's longest wait.
-LONGEST_MS: Final = 50.0
+__all__ = ["MEMORY_BYTES", "TIMES_CONTROL", "judge"]
 
 #: Other work on the machine delays every client: so many times the control client's longest wait are allowed.
 #: The HAProxy that is attacked sets no bound, because some attacks stop it.
@@ -27,7 +24,7 @@ TIMES_CONTROL: Final = 3.0
 LARGEST_PUSH_BYTES: Final = TelemetrySettings().max_inflated_bytes
 
 #: limits.source_address.accepted_bytes_per_minute, its default. A minute's worth may come at once.
-ACCEPTED_BYTES_PER_MINUTE: Final = 33_554_432
+ACCEPTED_BYTES_PER_MINUTE: Final = LimitsSettings().source_address.accepted_bytes_per_minute or 0
 
 #: What may be buffered for one source address: its share of limits.max_held_bytes, and room for connections.
 BUFFERED_BYTES: Final = LimitsSettings().max_held_bytes // 4 + (32 << 20)
@@ -37,7 +34,7 @@ MEMORY_BYTES: Final = 512 << 20
 
 
 def judge(
-    attack: Attack, mine: Outcome, files: Mapping[str, Stored], *, longest_ms: float = LONGEST_MS
+    attack: Attack, mine: Outcome, files: Mapping[str, Stored], *, longest_ms: float | None = None
 ) -> list[str]:
     """Return what is wrong with ``mine``, the receiver's outcome; empty where nothing is.
 
@@ -45,9 +42,11 @@ def judge(
         attack: What was done.
         mine: The receiver's outcome.
         files: What the receiver stored, by source address.
-        longest_ms: The bound on the innocent client's longest wait.
+        longest_ms: The bound on the innocent client's longest wait; None for the attack's own.
     """
-    bound = max(longest_ms, TIMES_CONTROL * (mine.control_ms or 0.0))
+    bound = max(
+        attack.longest_ms if longest_ms is None else longest_ms, TIMES_CONTROL * (mine.control_ms or 0.0)
+    )
     waits = [] if attack.paused else _waits(mine, bound)
     return [
         *waits,
