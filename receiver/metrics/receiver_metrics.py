@@ -7,7 +7,9 @@ microsecond: the series of a set of labels is looked up in a dict and not built 
 from __future__ import annotations
 
 import platform
-from typing import Generic, TypeVar
+import time
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.exposition import choose_encoder
@@ -29,6 +31,12 @@ _PREFIX = "kafka_telemetry_"
 #: From the cost of an answer (tens of microseconds) to one that an operator must hear of.
 _ANSWER_SECONDS = (50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 0.5, 1.0)
 _CONNECT_SECONDS = (500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+#: A few scrapers ask every few seconds.
+_SCRAPES_AT_ONCE: Final = 8
+_SCRAPES_PER_S: Final = 10.0
+#: Texts that are kept, by content type.
+_MAX_FORMATS: Final = 4
 
 _GET = "get_telemetry_subscriptions"
 _PUSH = "push_telemetry"
@@ -58,6 +66,7 @@ class ReceiverMetrics:
     Args:
         version: The receiver's version, for ``kafka_telemetry_build_info``.
         labels: The bound on labels that clients choose.
+        clock: Monotonic seconds.
 
     Attributes:
         registry: Holds every series; nothing of another library registers there by itself.
@@ -86,7 +95,16 @@ class ReceiverMetrics:
         rest_requests_refused: ``rest_requests_refused_total`` by reason: for who sent them.
     """
 
-    def __init__(self, *, version: str, labels: SoftwareLabels | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        version: str,
+        labels: SoftwareLabels | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._scrapes_paid_until = float("-inf")
+        self._written: dict[str, bytes] = {}
         # A time of creation beside each counter would double the series, and resets show without it.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry(auto_describe=False)
@@ -184,6 +202,9 @@ class ReceiverMetrics:
     def exposition(self, accept: str | None = None) -> tuple[bytes, str]:
         """Write all metrics for a scraper.
 
+        Writing takes milliseconds of the event loop. So a flood of scrapes gets the text that was written
+        last: eight scrapes may come at once, and ten a second.
+
         Args:
             accept: The scraper's ``Accept`` header; None: Prometheus' text format.
 
@@ -191,7 +212,17 @@ class ReceiverMetrics:
             The text and its content type.
         """
         encoder, content_type = choose_encoder(accept or "")
-        return encoder(self.registry), content_type
+        now = self._clock()
+        self._scrapes_paid_until = max(self._scrapes_paid_until, now)
+        if self._written and self._scrapes_paid_until - now > _SCRAPES_AT_ONCE / _SCRAPES_PER_S:
+            if content_type not in self._written:  # there are as many as versions that a scraper can think of
+                content_type = next(iter(self._written))
+            return self._written[content_type], content_type
+        self._scrapes_paid_until += 1 / _SCRAPES_PER_S
+        if len(self._written) >= _MAX_FORMATS:
+            self._written.clear()
+        text = self._written[content_type] = encoder(self.registry)
+        return text, content_type
 
     def subscriptions_answered(
         self, outcome: SubscriptionsOutcome, client_software_name: str, seconds: float

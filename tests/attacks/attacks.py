@@ -46,6 +46,8 @@ LONGEST_MS: Final = 50.0
 #: The same beside pushes that are as costly as the limits allow: one push is decided in one piece, which
 #: takes up to 190 ms, and some of them pass before ``core_ms_per_second`` holds their peer back.
 _COSTLY_MS: Final = 500.0
+#: The same beside a flood of HTTP requests. REST is for operators, and on loopback unless it asks for tokens.
+_HTTP_MS: Final = 1_000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +145,7 @@ def _connections() -> tuple[Attack, ...]:
 
 def _http() -> tuple[Attack, ...]:
     return (
-        Attack(name="metrics", kind="http", port="rest", arguments=("--path=/metrics",)),
+        Attack(name="metrics", kind="http", port="rest", arguments=("--path=/metrics",), longest_ms=_HTTP_MS),
         Attack(name="rest", kind="http", port="rest", arguments=("--path=/v1/subscriptions",)),
     )
 
@@ -169,6 +171,7 @@ def _telemetry() -> tuple[Attack, ...]:
         Attack(name="telemetry-flood", kind="telemetry-flood", payload=captured),
         Attack(
             name="accepted-bytes",
+            longest_ms=_COSTLY_MS,
             kind="steady-pushes",
             connections=20,
             payload=long_name(inflated_bytes=_ACCEPTED_PUSH_BYTES),
@@ -178,6 +181,7 @@ def _telemetry() -> tuple[Attack, ...]:
         ),
         Attack(
             name="dead-instances",
+            longest_ms=_COSTLY_MS,
             kind="single-pushes",
             connections=4,
             payload=many_series(series=_SERIES_OF_PUSH),

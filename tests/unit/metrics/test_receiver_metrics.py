@@ -2,6 +2,8 @@
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
 from receiver.metrics import OTHER, ReceiverMetrics, SoftwareLabels
 from receiver.session.login import LoginOutcome
@@ -170,3 +172,29 @@ def test_the_exposition_is_what_the_scraper_prefers(accept: str | None, content_
     assert told.startswith(content_type)
     assert b'version="9.9.9"' in text
     assert b"_created" not in text
+
+
+def test_a_flood_of_scrapes_gets_the_text_that_was_written_last() -> None:
+    now = [100.0]
+    metrics = ReceiverMetrics(version="1", clock=lambda: now[0])
+    written = 0
+
+    class Counting(Collector):
+        def collect(self) -> list[Metric]:
+            nonlocal written
+            written += 1
+            return []
+
+    metrics.registry.register(Counting())
+    before = written
+    for number in range(500):
+        accept = f"application/openmetrics-text; version=1.0.{number}"
+        text, content_type = metrics.exposition(accept)
+        assert text
+        assert content_type.startswith("application/openmetrics-text")
+    assert written - before <= 9
+    assert len(metrics._written) <= 4
+    now[0] += 10
+    before = written
+    metrics.exposition()
+    assert written == before + 1
