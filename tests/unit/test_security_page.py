@@ -20,7 +20,7 @@ from spark_streaming.settings import RollupSettings
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = (ROOT / "SECURITY.md").read_text()
-ROWS: Final = dict(re.findall(r"^\| (.+?) \| (.+?) \| .*\|$", PAGE, flags=re.MULTILINE))
+ROWS: Final[dict[str, str]] = dict(re.findall(r"^\| (.+?) \| (.+?) \| .*\|$", PAGE, flags=re.MULTILINE))
 #: Keys and defaults of the receiver's settings, as their reference has them.
 DEFAULTS: Final = {
     key.replace("[0]", "[]"): default
@@ -33,7 +33,7 @@ DEFAULTS: Final = {
 
 
 def settings_named() -> list[tuple[str, str]]:
-    found = []
+    found: list[tuple[str, str]] = []
     for what, defaults in ROWS.items():
         keys = re.findall(r"`((?:limits|telemetry|listeners\[\]|debug)\.[a-z0-9_.]+)`", what)
         found += zip(keys, defaults.split(", "), strict=True) if keys else []
@@ -53,6 +53,7 @@ def test_every_limit_is_named() -> None:
 
 def test_bounds_that_no_setting_changes_are_the_codes() -> None:
     def row(beginning: str) -> str:
+        found: str
         (found,) = [default for what, default in ROWS.items() if what.startswith(beginning)]
         return found
 
