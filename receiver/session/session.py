@@ -459,7 +459,8 @@ class Session:
             finally:
                 now = clock.monotonic()
                 limits.spent(connection, clock.cpu() - started, now)
-                if not self._telemetry.mutes and limits.overspent(connection, now) is not None:
+                if not self._telemetry.mutes and (exceeded := limits.overspent(connection, now)) is not None:
+                    self._events.limit_exceeded(connection, exceeded)
                     self._telemetry.mute()
 
         return charged

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
-from receiver.telemetry.limits import Limits
+from receiver.telemetry.limits import LimitName, Limits
 from receiver.wire.api_keys import METADATA
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.uuid import Uuid
@@ -96,6 +96,7 @@ def test_cpu_time_is_charged_before_the_login_too() -> None:
     wire.send(api_versions(3))
     wire.send(sasl_handshake(1))
     assert wire.limits.overspent(wire.connection, wire.clock.now) is not None
+    assert wire.events.exceeded[-1].limit is LimitName.CORE_TIME
     assert wire.session.take_mute() > 0
 
 
