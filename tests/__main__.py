@@ -9,12 +9,15 @@ only if every group's is.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 #: What is built gives way to tests, of which many measure time.
@@ -36,10 +39,12 @@ class _Group:
     tests: tuple[str, ...]
     parts: str = ""
 
-    def commands(self, others: Sequence[str]) -> list[list[str]]:
+    def commands(self, others: Sequence[str], folder: Path) -> list[list[str]]:
         """What to run, one after the other; ``others`` are the tests of other groups."""
         ignored = [f"--ignore={path}" for path in others if path.startswith(self.tests)]
-        pytest = [*_PYTEST, *self.tests, *ignored]
+        # Not in pytest's shared folder: each pytest that starts there locks other users out of it again,
+        # and the embedded PostgreSQL runs as another user where the tests run as root.
+        pytest = [*_PYTEST, f"--basetemp={folder / self.name.replace(' ', '-')}", *self.tests, *ignored]
         return [[*_SETUP, self.parts], pytest] if self.parts else [pytest]
 
 
@@ -82,13 +87,13 @@ _GROUPS: Final = tuple(group for lane in _LANES for group in lane)
 _ON_THEIR_OWN: Final = ("tests/kubernetes",)
 
 
-def _run(group: _Group) -> bool:
+def _run(group: _Group, folder: Path) -> bool:
     others = [path for other in _GROUPS if other is not group for path in other.tests]
     others += _ON_THEIR_OWN
     start = time.monotonic()
     cpu_s = 0.0
     passed = True
-    for command in group.commands(others):
+    for command in group.commands(others, folder):
         # A child does not outlive this process, and its own children don't outlive it.
         with subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "--", *command],
@@ -115,14 +120,15 @@ def _run(group: _Group) -> bool:
     return passed
 
 
-def _run_lane(lane: Sequence[_Group], passed: list[str]) -> None:
-    passed.extend(group.name for group in lane if _run(group))
+def _run_lane(lane: Sequence[_Group], folder: Path, passed: list[str]) -> None:
+    passed.extend(group.name for group in lane if _run(group, folder))
 
 
 def main() -> int:
     """Run all tests; the result is the exit status."""
     passed: list[str] = []
-    threads = [threading.Thread(target=_run_lane, args=(lane, passed)) for lane in _LANES]
+    folder = Path(tempfile.mkdtemp(prefix="kct-"))
+    threads = [threading.Thread(target=_run_lane, args=(lane, folder, passed)) for lane in _LANES]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -130,7 +136,9 @@ def main() -> int:
     # Also a group whose thread ended early has not passed.
     failed = [group.name for group in _GROUPS if group.name not in passed]
     if failed:
-        sys.stdout.write(f"failed: {', '.join(failed)}\n")
+        sys.stdout.write(f"failed: {', '.join(failed)}; what the tests wrote is in {folder}\n")
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
     return 1 if failed else 0
 
 
