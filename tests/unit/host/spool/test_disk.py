@@ -61,7 +61,7 @@ def test_what_was_appended_is_there_after_kill_9_of_its_process(tmp_path: Path, 
 
 def test_a_path_that_can_be_no_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(SpoolError, match=rf"^{tmp_path}/file: File exists"):
+    with pytest.raises(SpoolError, match=rf"^{tmp_path}/file: Not a directory"):
         spool(tmp_path / "file").open()
     with pytest.raises(SpoolError, match=rf"^{tmp_path}/file/below: Not a directory"):
         spool(tmp_path / "file" / "below").open()
