@@ -83,7 +83,7 @@ class Peer(ABC):
     def _wait_for(self, metric: str, client_id: str) -> None:
         wait_until(
             lambda: metric in self._metrics_of_a_new_instance(client_id),
-            timeout_s=10,
+            timeout_s=120,
             what=f"{self.name} to ask {client_id} for {metric}",
         )
 

@@ -206,7 +206,7 @@ def test_the_receiver_serves_is_healthy_and_stops(broker: KafkaBroker, tmp_path:
     health = started.image.health
     assert started.run(*health, KAFKA_TELEMETRY_URL=url).returncode == 1
     with started.started() as process:
-        process.wait_until_ready(lambda: _ready(url), timeout_s=60)
+        process.wait_until_ready(lambda: _ready(url), timeout_s=120)
         assert started.run(*health, KAFKA_TELEMETRY_URL=url).returncode == 0
         body = {"metrics": ["*"], "interval_ms": 1000, "match": {}}
         httpx.put(f"{url}/v1/subscriptions/all", json=body).raise_for_status()
@@ -232,7 +232,7 @@ def _ready(url: str) -> bool:
 
 
 def _wait_for_a_file(folder: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not any(folder.rglob("*.parquet")):
         assert time.monotonic() < deadline, "no file of pushes within 60 s"
         time.sleep(0.2)

@@ -97,7 +97,7 @@ def test_a_sidecar_loads_it_by_its_type_and_clients_pushes_arrive(
         with Sidecar(config, env={"PYTHONPATH": str(site)}) as sidecar:
             sidecar.put_subscription("all", ["*"], interval_ms=1000)
             with LibrdkafkaClient(Mode.PRODUCER, bootstrap=sidecar.bootstrap(), topic=name, client_id=name):
-                wait_until(lambda: len(destination.bodies) >= 2, timeout_s=30, what="two exports")
+                wait_until(lambda: len(destination.bodies) >= 2, timeout_s=120, what="two exports")
             assert sidecar.terminate() == 0
     lines = [json.loads(line) for body in destination.bodies for line in body.splitlines()]
     assert {line["client_id"] for line in lines} == {name}

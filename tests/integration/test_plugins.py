@@ -84,7 +84,7 @@ def test_the_collector_has_exactly_what_clients_sent(
     assert statistics.failures == statistics.rejected_points == 0
 
     expected = sent(pushes)
-    wait_for(lambda: len(written(collector, since)) >= len(expected), timeout_s=20)
+    wait_for(lambda: len(written(collector, since)) >= len(expected), timeout_s=120)
     assert written(collector, since) == expected
 
 
@@ -120,7 +120,7 @@ def test_a_push_that_the_collector_cannot_read_costs_no_other(
     assert dropped["error"].startswith(refusal)
 
     expected = sent(before + after)
-    wait_for(lambda: len(written(collector, since)) >= len(expected), timeout_s=20)
+    wait_for(lambda: len(written(collector, since)) >= len(expected), timeout_s=120)
     assert written(collector, since) == expected
 
 
@@ -145,12 +145,12 @@ def test_pushes_wait_for_a_collector_that_is_away() -> None:
             host.offer(one)
         wait_for(lambda: host.statistics()[0].retries >= 2)
         collector.start()
-        wait_for(lambda: host.statistics()[0].exported_pushes == len(pushes), timeout_s=30)
+        wait_for(lambda: host.statistics()[0].exported_pushes == len(pushes), timeout_s=120)
         assert host.stop(20)
         (statistics,) = host.statistics()
         assert statistics.consecutive_failures == 0
         expected = sent(pushes)
-        wait_for(lambda: len(written(collector, 0)) >= len(expected), timeout_s=20)
+        wait_for(lambda: len(written(collector, 0)) >= len(expected), timeout_s=120)
         assert written(collector, 0) == expected
 
 
@@ -181,8 +181,8 @@ def test_pushes_wait_on_disk_for_a_collector_that_is_away_and_survive_restarts(t
         collector.start()
         host = PluginHost(load_plugins([entry]))
         host.start()
-        wait_for(lambda: host.statistics()[0].exported_pushes == len(pushes), timeout_s=30)
+        wait_for(lambda: host.statistics()[0].exported_pushes == len(pushes), timeout_s=120)
         assert host.stop(20)
         expected = sent(pushes)
-        wait_for(lambda: len(written(collector, 0)) >= len(expected), timeout_s=20)
+        wait_for(lambda: len(written(collector, 0)) >= len(expected), timeout_s=120)
         assert written(collector, 0) == expected

@@ -52,7 +52,7 @@ def test_the_plugin_broker_gets_pushes_from_clients_logged_in(plugin_broker: Kaf
         client_id="pushing-producer",
         security=Security(login=Login(mechanism="SCRAM-SHA-256", user="alice", password=SASL_USERS["alice"])),
     ) as client:
-        wait_until(lambda: len(plugin_broker.pushes()) > before + 1, timeout_s=15, what="two pushes")
+        wait_until(lambda: len(plugin_broker.pushes()) > before + 1, timeout_s=120, what="two pushes")
         client.stop()
         pushes = plugin_broker.pushes()[before:]
         assert {push["client_instance_id"] for push in pushes} == {client.client_instance_id}
@@ -214,9 +214,9 @@ child = ChildProcess("server", server, log=Path({str(tmp_path / "log")!r}))
 time.sleep(60)
 """
     with subprocess.Popen([sys.executable, "-c", parent_program]) as parent:
-        wait_until(lambda: is_open(port), timeout_s=10, what="the server")
+        wait_until(lambda: is_open(port), timeout_s=120, what="the server")
         parent.kill()
-    wait_until(lambda: not is_open(port), timeout_s=5, what="the server's end")
+    wait_until(lambda: not is_open(port), timeout_s=120, what="the server's end")
 
 
 def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_the_sidecar_starts_answers_and_stops(receiver: Path, configuration: Pat
         cwd=configuration.parent,
     )
     try:
-        wait_until(lambda: _answers(f"http://{rest}/livez"), timeout_s=20, what="/livez")
+        wait_until(lambda: _answers(f"http://{rest}/livez"), timeout_s=120, what="/livez")
         ready = httpx.get(f"http://{rest}/readyz", timeout=5)
         # There is no broker, and it says so.
         assert ready.status_code == 503

@@ -278,7 +278,7 @@ class KafkaBroker(Server):
         """The pushes that the telemetry plugin got: its lines in the log, parsed, in order."""
         return self.logged_objects('{"telemetry_push"')
 
-    def wait_for_log(self, text: str, *, timeout_s: float = 10.0) -> None:
+    def wait_for_log(self, text: str, *, timeout_s: float = 120.0) -> None:
         """Wait until the log holds ``text``.
 
         Raises:

@@ -146,7 +146,7 @@ class Collector(Server):
         self,
         predicate: Callable[[Sequence[ExportedMetric]], bool],
         *,
-        timeout_s: float = 20.0,
+        timeout_s: float = 120.0,
         what: str = "the exports that were waited for",
     ) -> Sequence[ExportedMetric]:
         """Wait until ``predicate`` holds for everything that arrived so far, and return that.

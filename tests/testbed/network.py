@@ -68,7 +68,7 @@ class Host:
         """The command that runs ``words`` on this host."""
         return ["nsenter", f"--net={self._namespace}", "--", *words]
 
-    def connect(self, address: str, port: int, *, timeout_s: float = 10.0) -> socket.socket:
+    def connect(self, address: str, port: int, *, timeout_s: float = 120.0) -> socket.socket:
         """A TCP connection from this host, for use in this process; blocking, with a timeout.
 
         Raises:

@@ -149,7 +149,7 @@ class ChildProcess:
                 f"{self.log_tail()}"
             )
 
-    def terminate(self, timeout_s: float = 15.0) -> int:
+    def terminate(self, timeout_s: float = 120.0) -> int:
         """Ask it to end (SIGTERM) and wait for it.
 
         Returns:

@@ -99,7 +99,7 @@ class Pods:
             (folder / name).write_text(replaced(text, places))
         command = [word.replace("/etc/kafka-telemetry", str(folder)) for word in container["args"]]
         self._start(number, "sidecar", [Path(sys.executable).with_name("kafka-telemetry"), *command], folder)
-        wait_until(lambda: self._lives(number), timeout_s=30, what="/livez")
+        wait_until(lambda: self._lives(number), timeout_s=120, what="/livez")
 
     def _lives(self, number: int) -> bool:
         try:

@@ -58,7 +58,7 @@ class Running:
             cwd=folder,
         )
         self.collector.wait_until_ready(
-            lambda: all(map(is_open, (otlp, http, exporter, health))), timeout_s=30
+            lambda: all(map(is_open, (otlp, http, exporter, health))), timeout_s=120
         )
         self.prometheus = Prometheus(config=folder / "prometheus.yaml")
         config = yaml.safe_load((folder / "receiver.yaml").read_text())
@@ -90,7 +90,7 @@ def running(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> It
 def test_prometheus_has_clients_by_the_names_that_the_readme_tells(running: Running) -> None:
     told = set(NAMES.findall((EXAMPLE / "README.md").read_text()))
     assert len(told) >= 5
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while (missing := told - {one["__name__"] for one in running.series()}) and time.monotonic() < deadline:
         time.sleep(1)
     assert missing == set()

@@ -59,7 +59,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
             with Prometheus(scrape=[settings["rest"]["bind"]]) as started:
                 wait_until(
                     lambda: bool(started.query("rate(kafka_telemetry_pushes_total[1m])")),
-                    timeout_s=30,
+                    timeout_s=120,
                     what="two scrapes",
                 )
                 yield started

@@ -315,7 +315,7 @@ class _Life:
         """Ask until the answer is none of those that mean "not yet"."""
         version = self._client.layout(api_key)
         body = write(load_request_schema(api_key, version)(**fields))
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while True:
             answer = read(load_response_schema(api_key, version), self._client.ask(api_key, body))
             if not _NOT_YET.search(repr(answer)) or time.monotonic() > deadline:

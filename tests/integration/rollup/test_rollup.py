@@ -266,7 +266,7 @@ def test_batches_wait_for_postgresql(
     thread.start()
     try:
         spool(folder, "one", [at(0)])
-        wait_until(lambda: committed(query) == 1, timeout_s=30, what="the first batch")
+        wait_until(lambda: committed(query) == 1, timeout_s=120, what="the first batch")
         postgres.stop()
         spool(folder, "two", [at(1)])
         time.sleep(1.5)
@@ -278,7 +278,7 @@ def test_batches_wait_for_postgresql(
                 found = connection.execute("SELECT sum(pushes) FROM telemetry.ledger").fetchone()
                 return found == (2,)
 
-        wait_until(there, timeout_s=30, what="the batch after the restart")
+        wait_until(there, timeout_s=120, what="the batch after the restart")
     finally:
         stop.set()
         thread.join(30)

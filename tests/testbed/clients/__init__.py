@@ -187,7 +187,7 @@ class Client(ABC):
         latest = self._latest("id")
         return latest if isinstance(latest, str) else None
 
-    def wait_for_records(self, count: int, *, timeout_s: float = 20.0) -> None:
+    def wait_for_records(self, count: int, *, timeout_s: float = 120.0) -> None:
         """Wait until it has written or read ``count`` records.
 
         Raises:

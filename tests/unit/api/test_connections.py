@@ -45,7 +45,7 @@ async def send(port: int, *parts: bytes, pause_s: float = 0.0) -> bytes:
         for part in parts:
             writer.write(part)
             await asyncio.sleep(pause_s)
-        return await asyncio.wait_for(reader.read(), 10)
+        return await asyncio.wait_for(reader.read(), 120)
     except ConnectionError:
         return b""
     finally:

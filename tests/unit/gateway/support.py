@@ -51,7 +51,7 @@ def on_loop(main: Coroutine[None, None, _Result]) -> _Result:
     return result
 
 
-async def eventually(condition: Callable[[], bool], what: str, within_s: float = 10.0) -> None:
+async def eventually(condition: Callable[[], bool], what: str, within_s: float = 120.0) -> None:
     """Wait for it."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within_s

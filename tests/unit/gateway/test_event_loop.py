@@ -115,7 +115,7 @@ def test_one_socket_can_have_a_reader_and_a_writer() -> None:
 
         loop.set_direct_reader(one.fileno(), readable)
         loop.set_direct_writer(one.fileno(), writable)
-        await asyncio.wait_for(written.wait(), 5)
+        await asyncio.wait_for(written.wait(), 120)
         other.sendall(b"in")
         await asyncio.sleep(0.02)
         assert read == [b"in"]
@@ -147,7 +147,7 @@ def test_timers_tasks_and_threads_are_served_while_direct_callbacks_are_busy() -
         told = asyncio.Event()
         thread = threading.Thread(target=lambda: loop.call_soon_threadsafe(told.set))
         thread.start()
-        await asyncio.wait_for(told.wait(), 5)
+        await asyncio.wait_for(told.wait(), 120)
         thread.join()
         assert await asyncio.create_task(asyncio.sleep(0.01, "done")) == "done"
         loop.set_direct_reader(one.fileno(), None)
