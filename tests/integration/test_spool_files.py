@@ -55,7 +55,7 @@ def readable(folder: Path) -> None:
         assert pq.read_table(file, partitioning=None).num_rows > 0
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(1800)
 def test_killed_at_random_every_accepted_push_is_published_exactly_once(tmp_path: Path) -> None:
     rng = random.Random(714)
     accepted = recovered = 0

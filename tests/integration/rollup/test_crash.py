@@ -19,7 +19,7 @@ FILES, PUSHES, KILLS = 24, 5, 3
 NOW = (time.time_ns() // MINUTE_NS - 60) * MINUTE_NS
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1800)
 def test_a_driver_that_is_killed_neither_loses_nor_doubles(
     tmp_path: Path, database: str, query: Query
 ) -> None:

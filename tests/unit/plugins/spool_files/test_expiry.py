@@ -164,7 +164,9 @@ def from_site(number: int, site: str, size: int) -> Push:
 
 
 def test_a_site_over_its_share_deletes_its_own_files_and_no_others(tmp_path: Path) -> None:
-    with started(tmp_path, max_bytes=1 << 20, roll_bytes=1 << 16, retain_hours=None) as spool:
+    # A quarter of the bound is enough room for what is published before the folder is known to be short.
+    max_bytes = 2 << 20
+    with started(tmp_path, max_bytes=max_bytes, roll_bytes=1 << 16, retain_hours=None) as spool:
         spool.export_batch([from_site(number, "10.0.0.7", 20_000) for number in range(5)])
         wait_for(lambda: len(numbers(tmp_path)) == 5)
         for first in range(1_000, 1_200, 5):
@@ -173,10 +175,10 @@ def test_a_site_over_its_share_deletes_its_own_files_and_no_others(tmp_path: Pat
                 [*mine, *(from_site(first + n, f"2001:db8:6:{first + n:x}::1", 20_000) for n in range(5))]
             )
             wait_for(lambda: not journals(tmp_path))
-        wait_for(lambda: folder_bytes(tmp_path) <= 1 << 20)
+        wait_for(lambda: folder_bytes(tmp_path) <= max_bytes)
         found = set(numbers(tmp_path))
     innocent = {*range(5), *range(51_000, 51_200, 5)}
     assert innocent <= found
     hostile = found - innocent
-    assert 0 < len(hostile) < 60
+    assert 0 < len(hostile) < 110
     assert max(hostile) == 1_199, "the newest of the hostile site are kept"
