@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from deploy.project import REPOSITORY
+
 __all__ = ["RUNBOOKS", "runbook_url"]
 
-RUNBOOKS: Final = (
-    "https://github.com/kafka-client-telemetry/kafka-client-telemetry/blob/main/docs/runbooks.md"
-)
+RUNBOOKS: Final = f"{REPOSITORY}/blob/main/docs/runbooks.md"
 
 
 def runbook_url(alert: str) -> str:

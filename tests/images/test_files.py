@@ -70,7 +70,17 @@ def test_it_says_what_it_is(name: str) -> None:
     labels = next(one for one in last_stage(name) if one.name == "LABEL").pairs
     prefix = "org.opencontainers.image."
     assert set(labels) == {
-        f"{prefix}{key}" for key in ("title", "description", "version", "revision", "base.name")
+        f"{prefix}{key}"
+        for key in (
+            "title",
+            "description",
+            "licenses",
+            "vendor",
+            "source",
+            "version",
+            "revision",
+            "base.name",
+        )
     }
     base = instructions(name)[0].pairs["BASE"]
     assert labels[f"{prefix}base.name"] == f"docker.io/library/{base.partition('@')[0]}"
@@ -106,7 +116,7 @@ def test_the_context_has_what_wheels_are_made_from_and_little_else() -> None:
         "wheel"
     ]
     tops = {path.parts[0] for path in context}
-    assert tops == {"README.md", "pyproject.toml", "deploy", *packages["packages"]}
+    assert tops == {"LICENSE", "NOTICE", "README.md", "pyproject.toml", "deploy", *packages["packages"]}
     assert {path.parts[:2] for path in context if path.parts[0] == "deploy"} == {("deploy", "images")}
     assert not any("__pycache__" in path.parts for path in context)
 

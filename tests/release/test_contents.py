@@ -68,6 +68,8 @@ def test_the_sdist_has_no_tests_and_no_benchmarks(built: Distributions) -> None:
     assert beside == {
         ".gitignore",
         "CHANGELOG.md",
+        "LICENSE",
+        "NOTICE",
         "PKG-INFO",
         "README.md",
         "SECURITY.md",
@@ -96,3 +98,7 @@ def test_the_metadata_name_the_command_the_plugins_and_the_extras(built: Distrib
     metadata = Parser().parsestr(content[f"{folder}/METADATA"].decode())
     assert metadata.get_all("Provides-Extra") == sorted(project["optional-dependencies"])
     assert metadata["Requires-Python"] == project["requires-python"]
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata["Author"] == "The Kafka Client Telemetry authors"
+    assert {f"{folder}/licenses/LICENSE", f"{folder}/licenses/NOTICE"} <= set(content)
+    assert len(metadata.get_all("Project-URL", [])) == len(project["urls"])

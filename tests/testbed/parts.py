@@ -123,6 +123,12 @@ PROMETHEUS = Part(
     sources=(HERE / "prometheus",),
     tools=(prerequisites.GO, prerequisites.SETPRIV),
 )
+ACTIONLINT = Part(
+    name="actionlint",
+    about="actionlint, which checks the workflows, by Go",
+    sources=(HERE / "actionlint",),
+    tools=(prerequisites.GO, prerequisites.SETPRIV),
+)
 GRAFANA_SCHEMA = Part(
     name="grafana-schema",
     about=f"Grafana {GRAFANA_VERSION}'s types of a dashboard by npm",
@@ -188,6 +194,7 @@ GROUPS: Mapping[str, tuple[Part, ...]] = {
     "collector": (COLLECTOR,),
     "clients": (KAFKA, JAVA_PROGRAMS, KAFKA_IMAGE, FRANZ_CLIENT),
     "prometheus": (PROMETHEUS,),
+    "actionlint": (ACTIONLINT,),
     "grafana-schema": (GRAFANA_SCHEMA,),
     "grafana-ui": (GRAFANA_UI,),
     "compose": (COMPOSE,),

@@ -68,6 +68,10 @@ def _build_prometheus(folder: Path) -> None:
     _build_with_go(HERE / "prometheus", folder / "prometheus", server, "-tags", "remove_all_sd")
 
 
+def _build_actionlint(folder: Path) -> None:
+    _build_with_go(HERE / "actionlint", folder / "actionlint", "tool")
+
+
 def _build_compose(folder: Path) -> None:
     loader = "github.com/compose-spec/compose-go/v2/cmd"
     _build_with_go(EXAMPLES / "compose", folder / "compose-spec", loader)
@@ -140,6 +144,7 @@ _BUILD: Mapping[Part, Callable[[Path], None]] = {
     parts.COLLECTOR: _build_collector,
     parts.FRANZ_CLIENT: _build_franz_client,
     parts.PROMETHEUS: _build_prometheus,
+    parts.ACTIONLINT: _build_actionlint,
     parts.COMPOSE: _build_compose,
     parts.EXAMPLES_COLLECTOR: _build_examples_collector,
     parts.EXAMPLES_KAFKA: _build_examples_kafka,

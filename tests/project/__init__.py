@@ -1,0 +1,1 @@
+"""Tests of the files that describe the project: licence, addresses, workflows, templates."""
