@@ -34,7 +34,7 @@ demo: setup ## Carry real clients' metrics into a real collector and PostgreSQL,
 	@$(BIN)/python -m examples.demo
 
 test: setup lint ## Everything that CI runs: lint, types, unit, property, integration, conformance, a short fuzz run
-	@$(BIN)/python -m tests.testbed setup --parts haproxy,network,grafana-schema,compose
+	@$(BIN)/python -m tests.testbed setup --parts haproxy,network,grafana-schema,compose,actionlint
 	@echo "==> [test] unit, property, integration, conformance, fuzz, side by side"
 	@$(BIN)/python -m tests
 
