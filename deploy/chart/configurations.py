@@ -1,7 +1,7 @@
 """The receiver's and the roll-up's configurations as JSON schema, made from their types.
 
-Owns what differs from these types in a chart: keys that the chart itself or the environment gives, and
-secrets, which stand as ``{file: PATH}``. It validates nothing itself.
+Owns what differs from these types in a chart: keys that the chart itself or the environment gives,
+and secrets, which stand as ``{file: PATH}``. It validates nothing itself.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def configurations() -> dict[str, dict[str, Any]]:
     """Make the definitions.
 
     Returns:
-        ``receiverConfig``, ``listenerDefaults``, ``listenerOverrides``, ``rollupConfig`` and what these refer
-        to, by name.
+        ``receiverConfig``, ``listenerDefaults``, ``listenerOverrides``, ``rollupConfig`` and what
+        these refer to, by name.
     """
     shapes: dict[str, dict[str, Any]] = {}
     receiver = _shape(ReceiverSettings, "receiver", shapes)
@@ -68,7 +68,7 @@ def configurations() -> dict[str, dict[str, Any]]:
 
 
 def _plugin(shapes: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """An entry of ``plugins``: by its type, the plugin's own keys and those that every plugin has."""
+    """The schema of an entry of ``plugins``: common keys, and the keys of its type."""
     types = installed_types()
     every = _shape(HostSettings, "plugin", shapes)["properties"]
     branches = []
@@ -91,7 +91,7 @@ def _plugin(shapes: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def _shape(model: type[BaseModel], prefix: str, shapes: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """A model's own schema; what it refers to is put into ``shapes``, with the prefix before its name."""
+    """Return a model's schema; add the schemas that it refers to to ``shapes``, with a prefix."""
     schema = model.model_json_schema(ref_template=prefix + ".{model}", schema_generator=_Schema)
     for name, definition in schema.pop("$defs", {}).items():
         shapes[f"{prefix}.{name}"] = _plain(definition)
@@ -100,7 +100,7 @@ def _shape(model: type[BaseModel], prefix: str, shapes: dict[str, dict[str, Any]
 
 
 def _plain(schema: Any, *, names: bool = False) -> Any:
-    """A schema without what is of no use to who writes values; ``names``: its keys are properties' names."""
+    """Return a schema without keywords of no use here; ``names``: its keys are property names."""
     if isinstance(schema, list):
         return [_plain(one) for one in schema]
     if not isinstance(schema, dict):

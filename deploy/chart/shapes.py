@@ -1,7 +1,7 @@
 """Shapes that several values have, which the comments of values.yaml refer to by name.
 
-Owns those of Kubernetes and of the chart's own lists. The receiver's and the roll-up's configurations are
-:mod:`deploy.chart.configurations`'s.
+Owns those of Kubernetes and of the chart's own lists. The receiver's and the roll-up's
+configurations are :mod:`deploy.chart.configurations`'s.
 """
 
 from __future__ import annotations

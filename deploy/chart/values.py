@@ -19,7 +19,7 @@ _KEYWORDS: Final = "# @ "
 
 
 class ValuesError(Exception):
-    """A comment of values.yaml is missing or wrong; the message names the line, the key and the fix."""
+    """A comment in values.yaml is missing or wrong; the message names line, key and fix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ def _entries(mapping: yaml.Node, path: tuple[str, ...], lines: list[str]) -> tup
 
 
 def _documents_keys(node: yaml.Node, lines: list[str]) -> bool:
-    """Whether a mapping's keys are described, at any depth; one in braces has no place for comments."""
+    """Whether a mapping's keys have comments; a mapping in braces has no place for them."""
     block = isinstance(node, yaml.MappingNode) and not node.flow_style
     return block and any(
         _comment(lines, key.start_mark.line) or _documents_keys(below, lines) for key, below in node.value

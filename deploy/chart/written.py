@@ -1,4 +1,4 @@
-"""Owns which files are made of values.yaml, and how they are written: the same bytes for the same values."""
+"""Writes the files that are generated from values.yaml."""
 
 from __future__ import annotations
 

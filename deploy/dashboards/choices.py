@@ -1,5 +1,5 @@
-# ruff: noqa: S608 - made of this package's own words; what users choose is quoted by Grafana (:sqlstring).
-"""Owns the variables that dashboards have in common, so that links between them keep what is chosen."""
+# ruff: noqa: S608 - constants of this package; Grafana quotes what users choose (:sqlstring).
+"""The variables that all dashboards share, so that links between them keep the selection."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def software() -> QueryVariable:
     """The variable ``software``."""
     above = {"cluster": "cluster_id"}
     return choice(
-        "software", "Software", "What clients call themselves", _values("client_software_name", above)
+        "software", "Software", "The name that clients send (KIP-511)", _values("client_software_name", above)
     )
 
 
 def client_variables() -> tuple[QueryVariable, ...]:
-    """``cluster``, ``software``, ``principal``, ``group`` and ``client_id``, each narrowed by the others."""
+    """Return the variables of clients; each one narrows the next."""
     variables = [cluster(), software()]
     above = dict(BY_FLEET)
     for name, label, description in (
-        ("principal", "Principal", "Who the brokers' listeners say the clients are"),
+        ("principal", "Principal", "The authenticated principals"),
         ("group", "Group", "Consumer groups"),
         ("client_id", "Client id", "Client ids, as applications set them"),
     ):
@@ -38,13 +38,13 @@ def client_variables() -> tuple[QueryVariable, ...]:
     return tuple(variables)
 
 
-def sending(metrics: tuple[str, ...], who: str, *, by_client: bool = True) -> QueryVariable:
-    """The hidden variable ``sending``: software that sends any of some metrics, so that it is of one kind.
+def sending(metrics: tuple[str, ...], kind: str, *, by_client: bool = True) -> QueryVariable:
+    """The hidden variable ``sending``: software that sends any of some metrics.
 
     Args:
-        metrics: Metrics that every client of the kind has.
-        who: The kind, for the description.
-        by_client: Whether the dashboard has the variables of clients, which narrow it.
+        metrics: Metrics that every client of a kind sends.
+        kind: The kind of client, for the description.
+        by_client: Whether the dashboard has the variables of clients, which narrow the list.
     """
     narrowed = (
         f"\n  AND ({everybody(list(BY_CLIENT))} OR client_software_name IN (\n"
@@ -59,7 +59,7 @@ def sending(metrics: tuple[str, ...], who: str, *, by_client: bool = True) -> Qu
     return choice(
         "sending",
         "Sending",
-        f"Software of {who} in view",
+        f"Software of {kind} in view",
         options("client_software_name", query),
         hidden=True,
         all_value=None,

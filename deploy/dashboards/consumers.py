@@ -1,4 +1,4 @@
-"""The dashboard *Consumers*: do they keep up, and if not, are they, their group or the brokers the limit."""
+"""The dashboard *Consumers*: whether they keep up, and what limits them."""
 
 from __future__ import annotations
 

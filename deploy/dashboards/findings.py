@@ -1,5 +1,5 @@
-# ruff: noqa: S608 - made of this package's own words; what users choose is quoted by Grafana (:sqlstring).
-"""Owns how findings are shown: the rows of the roll-up's table, with their evidence."""
+# ruff: noqa: S608 - constants of this package; Grafana quotes what users choose (:sqlstring).
+"""Panels for the roll-up's findings and their evidence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deploy.dashboards.sql import SEEN, chosen, key_column
 
 __all__ = ["OF_CHOSEN", "SEVERITY_COLOURS", "findings", "findings_over_time"]
 
-#: Findings of the chosen clusters and software, and those that are of no one of them.
+#: Findings of the chosen clusters and software, and findings without a cluster or software.
 OF_CHOSEN: Final = (
     f"({chosen({'cluster': 'cluster_id'})} OR cluster_id IS NULL)\n"
     f"  AND ({chosen({'software': 'client_software_name'})} OR client_software_name IS NULL)"
@@ -20,11 +20,11 @@ SEVERITY_COLOURS: Final = {"critical": "red", "warning": "orange", "info": "blue
 
 
 def findings(title: str, condition: str, *, height: int = 9) -> Panel:
-    """The findings that were open at any time of the range, the worst first.
+    """Build the table of findings that were open in the range, the most severe first.
 
     Args:
         title: The panel's title.
-        condition: Which ones.
+        condition: The condition on the findings.
         height: In rows of the grid.
     """
     query = (
@@ -39,8 +39,8 @@ def findings(title: str, condition: str, *, height: int = 9) -> Panel:
     )
     return rows(
         title,
-        "What the roll-up found in the clients' telemetry, open ones and the worst first. The evidence has "
-        "the numbers behind each and the thresholds that it was held against (docs/findings.md).",
+        "Findings of the roll-up in the clients' telemetry: open ones first, then by severity. The evidence "
+        "has the numbers and the thresholds (docs/findings.md).",
         [Sql(query, over_time=False)],
         {
             "severity": column("Severity", width=90, colours=SEVERITY_COLOURS),
@@ -63,10 +63,10 @@ def findings(title: str, condition: str, *, height: int = 9) -> Panel:
 
 
 def findings_over_time(condition: str, *, width: int = 24) -> Panel:
-    """How many findings were open, by kind.
+    """Build the panel of open findings over time, by kind.
 
     Args:
-        condition: Which ones.
+        condition: The condition on the findings.
         width: In 24ths of the window.
     """
     query = (
@@ -83,7 +83,7 @@ def findings_over_time(condition: str, *, width: int = 24) -> Panel:
     )
     return lines(
         "Open findings by kind",
-        "How many findings were open in each step. One is resolved once it has been untrue for a while.",
+        "Findings that were open in each step. A finding is resolved once its condition stays false.",
         "short",
         [Sql(query, over_time=True)],
         width=width,

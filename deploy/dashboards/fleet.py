@@ -1,5 +1,5 @@
-# ruff: noqa: S608 - made of this package's own words; what users choose is quoted by Grafana (:sqlstring).
-"""The dashboard *Fleet*: who is there, do they push, and is anything the matter."""
+# ruff: noqa: S608 - constants of this package; Grafana quotes what users choose (:sqlstring).
+"""The dashboard *Fleet*: live and silent clients, versions, open findings."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _PUSHES: Final = "kafka.client.telemetry.pushes"
 def fleet() -> Dashboard:
     """Build it."""
     board = Dashboard(
-        "kct-fleet", "Kafka clients: fleet", "All client instances that push telemetry: how many, of which "
-        "software and version, whether they push, and what was found.",
+        "kct-fleet", "Kafka clients: fleet",
+        "All client instances that push telemetry, by software and version, with their findings.",
     )  # fmt: skip
     board.sources().variables(cluster(), software()).resolution()
     board.row(
@@ -50,7 +50,7 @@ def fleet() -> Dashboard:
         number(
             "Silent clients",
             "Client instances that pushed in this time, sent no terminating push, and have pushed nothing "
-            "for three push intervals: killed, cut off, or stuck.",
+            "for three push intervals. They were killed, lost the network, or hang.",
             "short",
             _count("state = 'silent' AND last_seen >= $__timeFrom()"),
             warn_from=1,
@@ -80,8 +80,8 @@ def fleet() -> Dashboard:
         ),
         number(
             "Roll-up behind by",
-            "How long ago the newest push was received that is rolled up. Where it grows, the job stands "
-            "still or gets no pushes.",
+            "The age of the newest push in the tables. If it grows, the job has stopped "
+            "or receives no pushes.",
             "s",
             Sql(
                 "SELECT extract(epoch FROM now() - max(newest_received_at))::float8 AS value\n"
@@ -96,7 +96,7 @@ def fleet() -> Dashboard:
         clients_by_version(),
         lines(
             "Pushes per second by software",
-            f"`{_PUSHES}`: pushes that were taken, each counted once however often it was delivered.",
+            f"`{_PUSHES}`: accepted pushes. Each counts once, however often it was delivered.",
             "count:pushes/s",
             [_ordered(per_second(_rolled_up(_PUSHES, name_of_software)))],
             stacked=True,

@@ -1,8 +1,8 @@
-# ruff: noqa: S608 - made of this package's own words; what users choose is quoted by Grafana (:sqlstring).
-"""Owns how a metric of the catalogue is drawn: its unit, its words, how it combines, who has not got it.
+# ruff: noqa: S608 - constants of this package; Grafana quotes what users choose (:sqlstring).
+"""Panels for metrics of the catalogue: unit, description, combination, clients without it.
 
-It serves dashboards with the variables of ``choices``: where nothing but cluster and software is chosen,
-panels read the small fleet tables, else the clients' series.
+The dashboards have the variables of ``choices``. Panels read the small fleet tables if only cluster
+and software are chosen, and the clients' series otherwise.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ __all__ = [
 
 _UNFILTERED: Final = f"{everybody(list(BY_CLIENT))} AND {chosen(BY_FLEET)}"
 _FILTERED: Final = f"NOT {everybody(list(BY_CLIENT))} AND {chosen(BY_FLEET | BY_CLIENT)}"
-#: The views to read, each with the condition under which it is the one; a principal or group may be of many.
+#: The views to read, each with the condition under which it is the one; a principal or group may be
+#: of many.
 _SOURCES: Final = (
     Source(view="fleet", condition=_UNFILTERED),
     Source(view="metric", condition=_FILTERED, grains=either(everybody(["client_id"]), MANY_GRAINS, GRAINS)),
@@ -58,26 +59,26 @@ _SHARES: Final = {"median client": 0.5, "95 % of clients below": 0.95, "99 % of 
 
 
 def standard(name: str) -> StandardMetric:
-    """A metric of the catalogue by what comes after ``org.apache.kafka.``.
+    """Return a metric of the catalogue by its name after ``org.apache.kafka.``.
 
     Raises:
-        KeyError: There is none.
+        KeyError: The catalogue does not have it.
     """
     found = CATALOGUE.metric(f"org.apache.kafka.{name}")
     if found is None:
-        raise KeyError(f"org.apache.kafka.{name} is not in the catalogue")
+        raise KeyError(f"org.apache.kafka.{name} is not in the catalogue: check the name")
     return found
 
 
 def metric_lines(title: str, name: str, *, advice: str = "", width: int = 12, stacked: bool = True) -> Panel:
-    """A panel over time of a metric that adds up over clients, a line for each software.
+    """Build a panel over time of a metric that adds up over clients, one line for each software.
 
     Args:
         title: The panel's title.
         name: The metric, without ``org.apache.kafka.``.
-        advice: What to make of it.
+        advice: What follows from the values.
         width: In 24ths of the window.
-        stacked: Whether to stack what adds up.
+        stacked: Whether to stack the lines.
     """
     metric = standard(name)
     unit, _ = unit_of(metric)
@@ -90,15 +91,15 @@ def metric_lines(title: str, name: str, *, advice: str = "", width: int = 12, st
 def spread_lines(
     title: str, average: str, maximum: str | None, *, advice: str = "", width: int = 12
 ) -> Panel:
-    """A panel over time of a metric that is a distribution over clients.
+    """Build a panel over time of a metric that is a distribution over clients.
 
-    Its quantiles are of all clients; where clients are chosen, their mean is all there is, with the extremes.
+    It shows quantiles of all clients. If clients are chosen, it shows their mean and maximum.
 
     Args:
         title: The panel's title.
         average: The distribution's metric, without ``org.apache.kafka.``.
-        maximum: The metric that has its maximum, if there is one.
-        advice: What to make of it.
+        maximum: The metric with its maximum; None without one.
+        advice: What follows from the values.
         width: In 24ths of the window.
     """
     metrics = [standard(average)] if maximum is None else [standard(average), standard(maximum)]
@@ -125,13 +126,13 @@ def spread_lines(
 
 
 def total(title: str, name: str, *, width: int = 4, warn_from: float | None = None) -> Panel:
-    """One number for the whole range: a rate per second, a count's or rate's mean over time, or the maximum.
+    """Build one number for the whole range: a rate per second, a mean over time, or the maximum.
 
     Args:
         title: The panel's title.
         name: The metric, without ``org.apache.kafka.``.
         width: In 24ths of the window.
-        warn_from: From which value on it is orange.
+        warn_from: The least value that is orange.
     """
     metric = standard(name)
     unit, factor = unit_of(metric)
@@ -150,7 +151,7 @@ def total(title: str, name: str, *, width: int = 4, warn_from: float | None = No
 
 
 def support(names: Sequence[str]) -> Panel:
-    """The table that tells a metric that a software has not got from one that it has but did not send.
+    """Build the table that shows which software lacks a metric, and which did not send it.
 
     Args:
         names: The metrics, without ``org.apache.kafka.``.
@@ -175,13 +176,12 @@ def support(names: Sequence[str]) -> Panel:
     )
     return rows(
         "Which software sends which metric",
-        "Why a panel is empty: *not sent by it* means that the client has no such metric, in any version "
-        "that the catalogue knows; *no data, though it could be* that no subscription asks for it, or that "
-        "nothing came in this time.",
+        "Why a panel is empty. *not sent by it*: no version of the client in the catalogue has the metric. "
+        "*no data, though it could be*: no subscription asks for it, or no push arrived in this time.",
         [Sql(query, over_time=False)],
         {
             "metric": column("Metric", width=480),
-            "description": column("What it tells"),
+            "description": column("Meaning"),
             "software": column("Software", width=220),
             "state": column(
                 "State",
@@ -208,7 +208,7 @@ def _combined(metric: StandardMetric) -> str:
 
 
 def _not_sent(metrics: Sequence[StandardMetric]) -> str:
-    """A series without values for each software that has none of the metrics, for the legend to say so."""
+    """Return an empty series for each software without the metrics, for the legend."""
     clients = sorted({client for metric in metrics for client in metric.clients})
     return (
         f"SELECT {_STEP} AS time, 'not sent by ' || client_software_name AS metric, NULL AS value\n"
@@ -226,6 +226,6 @@ def _sent_by_some(metric: StandardMetric) -> str:
 
 
 def _words(metrics: Sequence[StandardMetric], advice: str) -> str:
-    told = "\n\n".join(f"`{metric.name}`: {metric.description}" for metric in metrics)
+    described = "\n\n".join(f"`{metric.name}`: {metric.description}" for metric in metrics)
     clients = ", ".join(sorted({client for metric in metrics for client in metric.clients}))
-    return f"{told}\n\nSent by {clients}." + (f"\n\n{advice}" if advice else "")
+    return f"{described}\n\nSent by {clients}." + (f"\n\n{advice}" if advice else "")

@@ -1,5 +1,5 @@
-# ruff: noqa: S608 - made of this package's own words; what users choose is quoted by Grafana (:sqlstring).
-"""The dashboard *One client*: all that is known of a client id, or of one of its instances."""
+# ruff: noqa: S608 - constants of this package; Grafana quotes what users choose (:sqlstring).
+"""The dashboard *One client*: all metrics and findings of a client id or of one instance."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ __all__ = ["one_client"]
 _CLUSTER: Final = chosen({"cluster": "cluster_id"})
 _CLIENT: Final = f"{is_chosen('client_id', 'client')} AND {_CLUSTER}"
 _INSTANCE: Final = f"{_CLIENT}\n  AND {chosen({'instance': 'client_instance_id'})}"
-#: Instances have no days: their hours are kept as long as days are looked at here.
+#: Instances have no daily table; their hours are kept as long as this dashboard shows days.
 _MINUTES, _HOURS, _ = GRAINS
 _INSTANCES: Final = Source(
     view="client", condition=_INSTANCE, grains=(_MINUTES, replace(_HOURS, when=f"NOT ({_MINUTES.when})"))
 )
-#: What tells a producer or a consumer: each sends one of them.
+#: Every producer and every consumer sends one of these.
 _SIGNS: Final = tuple(
     standard(f"{role}.{name}").name
     for role in ("producer", "consumer")
     for name in ("connection.creation.total", "node.request.latency.avg")
 )
 _SHORT_ID: Final = "left(client_instance_id, 8)"
-#: Those of the client id, of its groups, and of its versions.
+#: Findings of the client id, its groups and its versions.
 _FINDINGS: Final = (
     f"{_CLUSTER}\n"
     f"  AND ({is_chosen('client_id', 'client')} OR client_id IS NULL AND client_instance_id IS NULL AND (\n"
@@ -69,15 +69,15 @@ def one_client() -> Dashboard:
     board = Dashboard(
         "kct-one-client",
         "Kafka clients: one client",
-        "Everything about one client id and its instances: who it is, from where, in which version, what it "
-        "does, what it can't tell.",
+        "One client id and its instances: identity, address, version, metrics, and the metrics that it "
+        "does not have.",
     )
     board.sources().variables(
         cluster(),
         choice(
             "client",
             "Client id",
-            "The client id to look at",
+            "The client id",
             options(
                 "client_id",
                 "SELECT DISTINCT client_id FROM telemetry.client\n"
@@ -88,7 +88,7 @@ def one_client() -> Dashboard:
         choice(
             "instance",
             "Instance",
-            "Instances of it: one for each time that a client was started",
+            "Its instances: one for each start of a client",
             options(
                 "client_instance_id",
                 "SELECT client_instance_id FROM telemetry.client\n"
@@ -112,11 +112,11 @@ def one_client() -> Dashboard:
     board.row(
         "What its instances do",
         _per_minute(
-            "Pushes", "pushes", "Pushes that were taken. None for three push intervals: the client is silent."
+            "Pushes", "pushes", "Accepted pushes. A client without any for three push intervals is silent."
         ),
         _per_second("Records", "records", "count:records/s", "Records sent or consumed."),
         _per_second("Bytes", "bytes", "binBps", "Bytes sent or consumed."),
-        _per_second("Records that failed", "record_errors", "count:records/s", "Of producers."),
+        _per_second("Records that failed", "record_errors", "count:records/s", "Producers only."),
         _per_minute("Connections opened", "connections_created", "Connections to brokers opened."),
         _of_pushes(
             "Request latency, mean",
@@ -129,22 +129,22 @@ def one_client() -> Dashboard:
             "Request latency, maximum", "request_latency_ms_max", "ms", "The longest request to any broker."
         ),
         _extreme(
-            "Throttling, maximum", "throttle_ms_max", "ms", "The longest that a quota held a request up."
+            "Throttling, maximum", "throttle_ms_max", "ms", "The longest delay of a request by a quota."
         ),
         _of_pushes(
             "Poll idle ratio",
             "poll_idle_ratio_sum",
             "poll_idle_ratio_points",
             "percentunit",
-            "Of consumers: near 0 the application is the limit.",
+            "Consumers only. Near 0 the application is the bottleneck.",
         ),
-        _extreme("Partitions assigned", "assigned_partitions", "short", "Of consumers."),
-        _per_minute("Rebalances", "rebalances", "Of consumers."),
+        _extreme("Partitions assigned", "assigned_partitions", "short", "Consumers only."),
+        _per_minute("Rebalances", "rebalances", "Consumers only."),
         _per_second(
             "Share of time in rebalances",
             "rebalance_ms",
             "percentunit",
-            "Of consumers: they consume nothing meanwhile.",
+            "Consumers only. They consume nothing during a rebalance.",
             factor=1e-3,
         ),
     )
@@ -193,7 +193,7 @@ def _instances() -> Panel:
 def _versions_and_addresses() -> Panel:
     return rows(
         "Versions and addresses",
-        "From where and in which version its instances pushed, and through which broker's sidecar.",
+        "The addresses and versions of its instances, and the broker whose sidecar received their pushes.",
         [
             Sql(
                 "SELECT client_software_name, client_software_version, client_source_address, broker_id,\n"
@@ -256,19 +256,19 @@ def _every_metric() -> Panel:
         "      OR (draft_name IS DISTINCT FROM metric\n"
         "        AND split_part(metric, '.', 4) IN (SELECT role FROM roles))\n"
         "  ) AS c USING (metric)\n"
-        ") AS told\n"
+        ") AS metrics\n"
         "ORDER BY array_position(\n"
         "  ARRAY['sent', 'no data, though it could be', 'not sent by it'], state), metric"
     )
     return rows(
         "Every metric of the client id",
-        "Totals are per second, counts the mean over time, others the mean of what was pushed. *not sent by "
-        "it*: the software has no such metric. *no data, though it could be*: nobody asks for it, or nothing "
-        "came.",
+        "Totals are per second, counts are means over time, other values are means of all pushes. *not sent "
+        "by it*: the software does not have the metric. *no data, though it could be*: no subscription asks "
+        "for it, or no push arrived.",
         [Sql(query, over_time=False)],
         {
             "metric": column("Metric", width=430),
-            "description": column("What it tells", width=330),
+            "description": column("Meaning", width=330),
             "state": column(
                 "State",
                 width=190,
@@ -314,8 +314,8 @@ def _chosen_metric() -> Panel:
     )
     return lines(
         "${metric:text}",
-        "The chosen metric by version, topic and broker, added up over instances as the catalogue says: "
-        "totals per second, averages as the mean of what was pushed.",
+        "The chosen metric by version, topic and broker, combined over instances by the catalogue's rule: "
+        "totals per second, averages as the mean of all pushes.",
         "short",
         [Sql(f"{held(found, value)}\nORDER BY 1, 2", over_time=True)],
         width=24,
@@ -345,11 +345,11 @@ def _steps(value: str) -> str:
 
 
 def _by_instance(title: str, name: str, found: str, unit: str, description: str) -> Panel:
-    told = f"SELECT * FROM (\n{found}\n) AS told WHERE value IS NOT NULL"
-    query = union([told, *(_not_sent(slot.metrics) for slot in WATCHED if slot.column == name)])
+    known = f"SELECT * FROM (\n{found}\n) AS known WHERE value IS NOT NULL"
+    query = union([known, *(_not_sent(slot.metrics) for slot in WATCHED if slot.column == name)])
     return lines(
         title,
-        f"{description} A line for each instance, by the first letters of its id.",
+        f"{description} One line for each instance, named by the first letters of its id.",
         unit,
         [Sql(f"{query}\nORDER BY 1, 2", over_time=True)],
         width=8,
@@ -357,7 +357,7 @@ def _by_instance(title: str, name: str, found: str, unit: str, description: str)
 
 
 def _not_sent(names: Sequence[str]) -> str:
-    """A series without values where the client is nothing that sends any of the metrics, for the legend."""
+    """Return an empty series if the client has none of the metrics, for the legend."""
     metrics = [standard(name.removeprefix("org.apache.kafka.")) for name in names]
     sent = " OR ".join(
         f"(role = '{metric.name.split('.')[3]}' AND s.client = ANY (ARRAY[{quoted(metric.clients)}]::text[]))"

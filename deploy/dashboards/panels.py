@@ -1,6 +1,6 @@
-"""Owns the shape of panels, as every dashboard here has them: lines, numbers, tables, words.
+"""Builders for the panels of all dashboards: lines, numbers, tables and notes.
 
-It knows Grafana and no metric.
+They know Grafana, and no metric.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from deploy.dashboards.queries import POSTGRES
 
 __all__ = ["Panel", "column", "lines", "link", "link_to_client", "note", "number", "rows"]
 
-#: What a number says of a metric that the clients in view have not got, and a cell.
+#: Shown in a panel and in a cell if no client in view has the metric.
 _NOT_SENT_BY_THESE: Final = "not sent by these clients"
 _NOT_SENT: Final = "not sent"
 
 _NO_DATA: Final = "no data"
-#: In a table, of who or what a row is: that it has no group, say, is no lack of data.
+#: Shown in a column of text without a value: a client without a group is not missing data.
 _NONE: Final = "-"
-#: What Grafana gives a column at least, in pixels.
+#: The least width that Grafana gives a column, in pixels.
 _COLUMN: Final = 150
-#: Steps a panel has at most.
+#: The most steps of time in a panel.
 _STEPS: Final = 240
-#: Longer holes in a line are drawn as holes: three push intervals of five minutes.
+#: Longer gaps are drawn as gaps: three push intervals of five minutes.
 _SPAN_NULLS_MS: Final = 900_000
 
 Panel = Builder[models.Panel]
@@ -46,15 +46,15 @@ def lines(
     stacked: bool = False,
     source: models.DataSourceRef = POSTGRES,
 ) -> Panel:
-    """Values over time.
+    """Build a panel of lines over time.
 
     Args:
         title: Its title.
-        description: What it tells, and what to make of it.
+        description: What it shows, and what follows from it.
         unit: Grafana's id of the unit.
-        queries: What it draws.
+        queries: Its queries.
         width: In 24ths of the window.
-        stacked: Whether the series are parts of a whole.
+        stacked: Whether the series add up to a whole.
         source: The data source of all queries.
     """
     return (
@@ -95,7 +95,7 @@ def lines(
             "/^not sent by /",
             [
                 _value("color", {"mode": "fixed", "fixedColor": "text"}),
-                # In the legend alone: a series without values would be drawn on top of the stack.
+                # Only in the legend, because an empty series would be drawn on top of the stack.
                 _value("custom.stacking", {"group": "A", "mode": "none"}),
                 _value("custom.lineWidth", 0),
                 _value("custom.showPoints", "never"),
@@ -116,16 +116,16 @@ def number(
     source: models.DataSourceRef = POSTGRES,
     warn_from: float | None = None,
 ) -> Panel:
-    """One number; NaN means that no client in view sends it, null that nothing came.
+    """Build a panel of one number: NaN if no client in view has the metric, null without data.
 
     Args:
         title: Its title.
-        description: What it tells.
+        description: What it shows.
         unit: Grafana's id of the unit.
         query: One row with one number.
         width: In 24ths of the window.
         source: The data source.
-        warn_from: From which value on it is orange.
+        warn_from: The least value that is orange.
     """
     steps = [models.Threshold(value=None, color="text")]
     if warn_from is not None:
@@ -165,17 +165,17 @@ def rows(
     source: models.DataSourceRef = POSTGRES,
     transformations: Sequence[models.DataTransformerConfig] = (),
 ) -> Panel:
-    """A table.
+    """Build a table.
 
     Args:
         title: Its title.
-        description: What it tells.
-        queries: What its rows are.
+        description: What it shows.
+        queries: Its queries.
         columns: Properties by the column's name in the query, see :func:`column`.
         width: In 24ths of the window.
         height: In rows of the grid.
         source: The data source.
-        transformations: What Grafana makes of the rows before it shows them.
+        transformations: Grafana's transformations of the rows.
     """
     panel = (
         table.Panel()
@@ -210,17 +210,17 @@ def column(
     colours: dict[str, str] | None = None,
     hidden: bool = False,
 ) -> list[models.DynamicConfigValue]:
-    """How a table's column is shown.
+    """Return the properties of a table's column.
 
     Args:
-        heading: What stands above it.
-        unit: Grafana's id of its unit; None for words, where nothing is a dash and no lack of data.
-        width: In pixels, at least what the heading needs.
-        links: Where its cells lead, see :func:`link`.
+        heading: Its heading.
+        unit: Grafana's id of its unit; None for text, whose empty cells show a dash.
+        width: In pixels; at least the heading's width.
+        links: The links of its cells, see :func:`link`.
         colours: Colours of cells by their text.
-        hidden: Whether it is only for the rows' order.
+        hidden: Whether it only orders the rows.
     """
-    # The heading and its filter's symbol have to fit.
+    # The heading and the symbol of its filter must fit.
     least = 8 * len(heading) + 44
     properties = [_value("displayName", heading)]
     properties.append(_value("noValue", _NONE) if unit is None else _value("unit", unit))
@@ -239,26 +239,26 @@ def column(
         }
         properties.append(_value("mappings", [models.ValueMap(options=results)]))
         properties.append(_value("custom.cellOptions", {"type": "color-text"}))
-        # Of what has no colour of its own.
+        # For cells without a colour of their own.
         properties.append(_value("color", {"mode": "fixed", "fixedColor": "text"}))
     return properties
 
 
 def link_to_client() -> list[dict[str, object]]:
-    """The link from the column ``client_id`` of a table to the client id's own dashboard."""
+    """Return the link from a table's column ``client_id`` to the dashboard *One client*."""
     return link("client_id", "kct-one-client", "client", title="One client")
 
 
-def link(field: str, uid: str, variable: str, *, title: str = "Look at it alone") -> list[dict[str, object]]:
-    """The link from a cell of a table to a dashboard where what is in it is chosen.
+def link(field: str, uid: str, variable: str, *, title: str = "Show this one") -> list[dict[str, object]]:
+    """Return the link from a table's cell to a dashboard that selects the cell's value.
 
     The table has the hidden column ``{field}_key`` with the variable's value.
 
     Args:
         field: The column.
-        uid: The dashboard's.
-        variable: The dashboard's variable that takes it.
-        title: What the link says.
+        uid: The uid of the dashboard.
+        variable: The dashboard's variable that the link sets.
+        title: The link's text.
     """
     url = (
         f"/d/{uid}?${{__url_time_range}}&${{postgres:queryparam}}&${{cluster:queryparam}}"
@@ -268,7 +268,7 @@ def link(field: str, uid: str, variable: str, *, title: str = "Look at it alone"
 
 
 def note(title: str, markdown: str, *, width: int = 24, height: int = 4) -> Panel:
-    """Words on a dashboard."""
+    """Build a panel of text."""
     return (
         text.Panel()
         .title(title)

@@ -1,6 +1,6 @@
-"""Owns the shape of queries: the data sources that dashboards ask, and what Grafana keeps of a query.
+"""Queries of Grafana's data sources.
 
-It knows Grafana and no metric; what is asked of a database comes from the callers.
+They know Grafana, and no metric: the callers write SQL and PromQL.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PROMETHEUS: Final = DataSourceRef(type_val="prometheus", uid="${prometheus}")
 
 
 class Sql(Dataquery, Builder[Dataquery]):
-    """A query of the PostgreSQL data source in SQL, which the SDK has no type for."""
+    """A SQL query of the PostgreSQL data source, for which the SDK has no type."""
 
     def __init__(self, sql: str, *, over_time: bool, ref_id: str = "A") -> None:
         self._sql = sql
@@ -28,11 +28,11 @@ class Sql(Dataquery, Builder[Dataquery]):
         self._ref_id = ref_id
 
     def build(self) -> Sql:
-        """What this is already."""
+        """Return the query itself."""
         return self
 
     def to_json(self) -> dict[str, object]:
-        """What Grafana keeps of it."""
+        """Return the query's JSON in a dashboard."""
         return {
             "datasource": POSTGRES,
             "editorMode": "code",
@@ -44,13 +44,13 @@ class Sql(Dataquery, Builder[Dataquery]):
 
 
 def promql(expression: str, legend: str, *, ref_id: str = "A", instant: bool = False) -> Builder[Dataquery]:
-    """A query of Prometheus.
+    """Build a PromQL query.
 
     Args:
-        expression: It, in PromQL.
-        legend: How a series is named: ``{{label}}``.
+        expression: The PromQL.
+        legend: The name of a series, with ``{{label}}``.
         ref_id: Its letter.
-        instant: Only the newest value, for tables and numbers.
+        instant: Return only the newest value, for tables and numbers.
     """
     query = (
         prometheus.Dataquery()

@@ -1,4 +1,4 @@
-"""The dashboard *Receiver*: the sidecar's own health, from Prometheus (docs/operations.md, docs/rest.md)."""
+"""The dashboard *Receiver*: the sidecar's own health, from Prometheus."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def receiver() -> Dashboard:
     board = Dashboard(
         "kct-receiver",
         "Kafka clients: receiver",
-        "The receivers themselves: are they ready, what do they carry, what do they refuse, does it arrive.",
+        "The receivers themselves: readiness, traffic, refusals, delivery.",
         start="now-3h",
     )
     board.sources(postgres=False, prometheus=True).variables(
@@ -36,40 +36,40 @@ def receiver() -> Dashboard:
     )
     board.row(
         "Now",
-        _now("Receivers ready", "Receivers that take clients.", f"sum(kafka_telemetry_ready{{{_WHERE}}})"),
-        _now("Not ready", "Receivers whose broker does not answer, or that stop.",
+        _now("Receivers ready", "Receivers that accept clients.", f"sum(kafka_telemetry_ready{{{_WHERE}}})"),
+        _now("Not ready", "Receivers whose broker does not answer, or that shut down.",
              f"sum(1 - kafka_telemetry_ready{{{_WHERE}}})", warn_from=1),
         _now("Open connections", "Of clients.", f"sum(kafka_telemetry_connections{{{_WHERE}}})"),
         _now("Client instances", "Known now.", f"sum(kafka_telemetry_instances{{{_WHERE}}})"),
-        _now("Undelivered for", "The oldest push that a destination has not got.",
+        _now("Undelivered for", "The age of the oldest push that a destination has not received.",
              f"max(kafka_telemetry_plugin_lag_seconds{{{_WHERE}}})", unit="s", warn_from=300),
-        _now("Certificate ends", "The first of all certificates.",
+        _now("Certificate ends", "The first of all certificates to expire.",
              f"min(kafka_telemetry_tls_certificate_expiry_seconds{{{_WHERE}}}) * 1000",
              unit="dateTimeFromNow"),
     )  # fmt: skip
     board.row(
         "Telemetry",
-        _rates("Pushes by outcome", "NONE was taken; any other word is Kafka's name of the error.",
+        _rates("Pushes by outcome", "NONE: accepted. Other outcomes are names of Kafka errors.",
                "kafka_telemetry_pushes_total", "outcome", "reqps"),
         _rates("Subscription requests by outcome", "GetTelemetrySubscriptions requests answered.",
                "kafka_telemetry_subscription_requests_total", "outcome", "reqps"),
-        _lines("Bytes of metrics", "As clients compressed them, and once inflated.", "binBps", {
+        _lines("Bytes of metrics", "Compressed by clients, and inflated.", "binBps", {
             "compressed": f"sum(rate(kafka_telemetry_push_bytes_total{{{_WHERE}}}[{_RATE}]))",
             "inflated": f"sum(rate(kafka_telemetry_push_inflated_bytes_total{{{_WHERE}}}[{_RATE}]))",
         }),
-        _lines("Time in the telemetry core", "What a push or a subscription costs the receiver.", "s", {
+        _lines("Time in the telemetry core", "The time to decide a push or a subscription request.", "s", {
             "push, 99 %": _quantile("kafka_telemetry_push_seconds", 0.99),
             "push, median": _quantile("kafka_telemetry_push_seconds", 0.5),
             "get, 99 %": _quantile("kafka_telemetry_get_seconds", 0.99),
         }),
         _rates("Data points left out", "not_finite, known_bad, privacy, over_budget.",
                "kafka_telemetry_dropped_points_total", "reason", "count:points/s"),
-        _lines("Back-pressure", "How many times as long as asked push intervals are; instances that are "
-               "asked for less.", "short", {
+        _lines("Back-pressure", "The factor on push intervals, and the instances whose subscriptions are "
+               "narrowed.", "short", {
             "interval factor": f"max(kafka_telemetry_interval_factor{{{_WHERE}}})",
             "narrowed instances": f"sum(kafka_telemetry_narrowed_instances{{{_WHERE}}})",
         }),
-        _lines("Series", "Data points of all client instances' last pushes: the bound is "
+        _lines("Series", "Data points of the last push of all client instances. The bound is "
                "telemetry.series.max_total for each receiver.", "short", {
             "{{instance}}": f"sum by (instance) (kafka_telemetry_series{{{_WHERE}}})"}),
     )  # fmt: skip
@@ -79,11 +79,11 @@ def receiver() -> Dashboard:
             "{{listener}}": f"sum by (listener) (kafka_telemetry_connections{{{_WHERE}}})"}, stacked=True),
         _rates("Connections refused", "upstream: the broker can't be reached; out_of_files; limit, "
                "limit_source_address, limit_principal: too many; proxy_protocol, tls_handshake, "
-               "handshake_timeout, principal: not let in; gone: it went first, as health checks do.",
+               "handshake_timeout, principal: not admitted; gone: the client left, like health checks do.",
                "kafka_telemetry_connections_refused_total", "reason", "count:connections/s"),
         _rates("Connections closed", "Why connections ended.",
                "kafka_telemetry_connections_closed_total", "reason", "count:connections/s"),
-        _rates("Protocol errors", "Connections closed for what came over them.",
+        _rates("Protocol errors", "Connections closed after malformed input.",
                "kafka_telemetry_protocol_errors_total", "reason", "count:errors/s"),
         _rates("Traffic passed on", "Bytes of Kafka's protocol, by direction.",
                "kafka_telemetry_listener_bytes_total", "direction", "binBps"),
@@ -98,11 +98,11 @@ def receiver() -> Dashboard:
     )  # fmt: skip
     board.row(
         "Delivery",
-        _rates("Pushes delivered", "What destinations took.",
+        _rates("Pushes delivered", "Pushes that destinations accepted.",
                "kafka_telemetry_plugin_exported_pushes_total", "plugin", "count:pushes/s"),
         _rates("Pushes dropped", "Pushes that never reached a destination.",
                "kafka_telemetry_plugin_dropped_pushes_total", "plugin, reason", "count:pushes/s"),
-        _plugins("Lag", "How long ago the oldest push was received that is not delivered.",
+        _plugins("Lag", "The age of the oldest push that is not delivered.",
                  "kafka_telemetry_plugin_lag_seconds", "s"),
         _plugins("In memory", "Bytes of pushes that wait in memory.",
                  "kafka_telemetry_plugin_queue_bytes", "bytes"),

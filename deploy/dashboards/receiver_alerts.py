@@ -1,6 +1,6 @@
-"""Owns the alert rules of Prometheus for the receiver's own metrics (docs/receiver-metrics.md).
+"""Prometheus alert rules on the receiver's own metrics.
 
-Each has a summary, a description and a runbook that says what to do.
+Each rule has a summary, a description and a runbook that says what to do.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class _PrometheusRule:
 
     Attributes:
         name: Its name.
-        expression: PromQL: an alert for each series that it finds.
-        lasts: For how long before it fires.
+        expression: PromQL that returns one series for each alert.
+        lasts: How long the expression must hold before the alert fires.
         severity: ``critical`` or ``warning``.
         summary: One line.
         description: What it means and what to do.
@@ -35,16 +35,17 @@ class _PrometheusRule:
 
 
 def _grew(counter: str, minutes: int, *by: str) -> str:
-    """PromQL that finds a counter that grew within some minutes, if only once.
+    """Return PromQL that finds counters that grew in a time, even once.
 
-    ``increase`` sees no step from no series to 1, as the first event of its labels makes it. So these grew
-    too: a series with fewer samples than ``kafka_telemetry_ready``, which is in every scrape, and what a
-    process counted that is younger than that. A hole in the scrapes makes nothing new of what is old.
+    ``increase`` misses the step from no series to 1, which the first event with its labels makes.
+    Two more conditions find it: the series has fewer samples than ``kafka_telemetry_ready``, which
+    is in every scrape, or the process started within the time. A gap in the scrapes affects both
+    series, so it does not fire the alert.
 
     Args:
         counter: The counter.
-        minutes: How far back to look.
-        by: Labels by which it is told, beside job and instance.
+        minutes: The length of the time.
+        by: The labels that stay beside job and instance.
     """
     return (
         f"sum by ({', '.join(('job', 'instance', *by))}) (increase({counter}[{minutes}m]) > 0 "
@@ -61,8 +62,9 @@ _PROMETHEUS: Final = (
         expression="kafka_telemetry_ready == 0 and kafka_telemetry_draining == 0",
         lasts="1m",
         severity="critical",
-        summary="Receiver {{ .Labels.instance }} takes no clients",
-        description="The broker behind a listener does not answer. GET /readyz says which; the log says why.",
+        summary="Receiver {{ .Labels.instance }} accepts no clients",
+        description="The broker behind a listener does not answer. GET /readyz names the listener; "
+        "the log has the reason.",
     ),
     _PrometheusRule(
         name="KafkaTelemetryDown",
@@ -70,8 +72,8 @@ _PROMETHEUS: Final = (
         lasts="2m",
         severity="critical",
         summary="Receiver {{ .Labels.instance }} does not answer",
-        description="It is dead, hangs, or does not let Prometheus in: clients may not reach their broker. "
-        "Look for its process, its log and the target's error in Prometheus.",
+        description="It crashed, hangs, or refuses Prometheus. Clients may not reach their broker. "
+        "Check the process, its log and the target's error in Prometheus.",
     ),
     _PrometheusRule(
         name="KafkaTelemetryConnectionsRefused",
@@ -82,20 +84,20 @@ _PROMETHEUS: Final = (
         summary="Receiver {{ .Labels.instance }} refuses connections ({{ .Labels.reason }})",
         description="upstream: the broker can't be reached. "
         "out_of_files: raise the limit on open files (two for each connection). "
-        "limit: max_connections is too low, or somebody floods. "
-        "limit_source_address, limit_principal: a peer is over its limits. "
-        "proxy_protocol: a PROXY header is missing, wrong, or from somebody who may send none. "
-        "tls_handshake: a client without TLS, or one side does not trust the other. "
-        "handshake_timeout: somebody connects and goes no further. "
-        "principal: no principal can be made of a client's certificate.",
+        "limit: max_connections is too low, or a peer floods the listener. "
+        "limit_source_address, limit_principal: an address or principal exceeds its limits. "
+        "proxy_protocol: a PROXY header is missing, malformed, or from an address that is not trusted. "
+        "tls_handshake: the client does not use TLS, or one side does not trust the other. "
+        "handshake_timeout: a peer connects and does not complete the handshake. "
+        "principal: no mapping rule fits the client's certificate.",
     ),
     _PrometheusRule(
         name="KafkaTelemetryInternalError",
         expression=_grew('kafka_telemetry_connections_closed_total{reason="internal_error"}', 15, "listener"),
         lasts="0m",
         severity="critical",
-        summary="Receiver {{ .Labels.instance }} closed connections for a mistake of its own",
-        description="The log has the trace: report it.",
+        summary="Receiver {{ .Labels.instance }} closed connections after an internal error",
+        description="The log has the stack trace. Report it with the log.",
     ),
     _PrometheusRule(
         name="KafkaTelemetryProtocolErrors",
@@ -103,9 +105,9 @@ _PROMETHEUS: Final = (
         "(rate(kafka_telemetry_protocol_errors_total[15m])) > 0",
         lasts="15m",
         severity="warning",
-        summary="Listener {{ .Labels.listener }} of {{ .Labels.instance }} is spoken to in something "
-        "else than Kafka",
-        description="A health check, a scanner, or a client with the wrong port or without TLS.",
+        summary="Listener {{ .Labels.listener }} of {{ .Labels.instance }} receives other protocols "
+        "than Kafka",
+        description="The peer is a health check, a scanner, or a client with the wrong port or without TLS.",
     ),
     _PrometheusRule(
         name="KafkaTelemetryInvalidPushes",
@@ -115,7 +117,7 @@ _PROMETHEUS: Final = (
         lasts="0m",
         severity="warning",
         summary="{{ .Labels.client_software_name }} pushes what is no OTLP",
-        description="Such a client has turned its telemetry off until it is restarted. Look for its version.",
+        description="These clients turn telemetry off until they restart. Check their version.",
     ),
     _PrometheusRule(
         name="KafkaTelemetryPushesTooLarge",
@@ -133,8 +135,8 @@ _PROMETHEUS: Final = (
         lasts="0m",
         severity="critical",
         summary="Plugin {{ .Labels.plugin }} of {{ .Labels.instance }} loses pushes ({{ .Labels.reason }})",
-        description="Its destination is away or too slow, and there is no room left. GET /v1/plugins "
-        "says more.",
+        description="Its destination is unreachable or too slow, and its queue is full. GET /v1/plugins "
+        "has the last error.",
     ),
     _PrometheusRule(
         name="KafkaTelemetryDeliveryLags",
@@ -142,7 +144,8 @@ _PROMETHEUS: Final = (
         lasts="5m",
         severity="warning",
         summary="Plugin {{ .Labels.plugin }} of {{ .Labels.instance }} has not delivered for minutes",
-        description="Its destination is away or too slow; pushes wait, on disk where there is a spool.",
+        description="Its destination is unreachable or too slow. Pushes wait in memory, or on disk if "
+        "the plugin has a spool.",
     ),
     _PrometheusRule(
         name="KafkaTelemetrySpoolNearlyFull",
@@ -150,8 +153,7 @@ _PROMETHEUS: Final = (
         lasts="5m",
         severity="warning",
         summary="The spool of plugin {{ .Labels.plugin }} of {{ .Labels.instance }} is nearly full",
-        description="When it is full, the oldest pushes are lost. Bring the destination back, or raise "
-        "spool.max_bytes.",
+        description="A full spool drops its oldest pushes. Repair the destination, or raise spool.max_bytes.",
     ),
     _PrometheusRule(
         name="KafkaTelemetrySpoolProblem",
@@ -159,8 +161,8 @@ _PROMETHEUS: Final = (
         lasts="1m",
         severity="critical",
         summary="Plugin {{ .Labels.plugin }} of {{ .Labels.instance }} can't use its spool",
-        description="The disk is full, read-only or another's: memory alone holds what waits. GET "
-        "/v1/plugins says why.",
+        description="The disk is full, read-only, or owned by another user. Pushes wait in memory only. GET "
+        "/v1/plugins has the reason.",
     ),
     _PrometheusRule(
         name="KafkaTelemetryPluginHangs",
@@ -168,7 +170,7 @@ _PROMETHEUS: Final = (
         lasts="1m",
         severity="warning",
         summary="Plugin {{ .Labels.plugin }} of {{ .Labels.instance }} hangs",
-        description="One call lasts for more than a minute. Run it with isolation: process.",
+        description="One call has lasted for more than a minute. Run the plugin with isolation: process.",
     ),
     _PrometheusRule(
         name="KafkaTelemetryAnsweredBeforeStored",
@@ -176,38 +178,40 @@ _PROMETHEUS: Final = (
         lasts="0m",
         severity="warning",
         summary="Receiver {{ .Labels.instance }} answers pushes before they are on disk",
-        description="The disk of a plugin with delivery: spool_always is too slow.",
+        description="The disk is too slow for a plugin with delivery: spool_always. A crash now loses "
+        "these pushes.",
     ),
     _PrometheusRule(
         name="KafkaTelemetryOverBudget",
         expression="rate(kafka_telemetry_overflowed_points_total[15m]) > 0",
         lasts="15m",
         severity="warning",
-        summary="Clients of receiver {{ .Labels.instance }} are over a series budget",
-        description="`kafka-telemetry series` says who.",
+        summary="Clients of receiver {{ .Labels.instance }} exceed a series budget",
+        description="`kafka-telemetry series` lists these clients.",
     ),
     _PrometheusRule(
         name="KafkaTelemetryInstancesEvicted",
         expression="rate(kafka_telemetry_instances_evicted_total[15m]) > 0",
         lasts="15m",
         severity="warning",
-        summary="Receiver {{ .Labels.instance }} forgets client instances for want of room",
-        description="More than telemetry.max_instances: clients are asked again needlessly.",
+        summary="Receiver {{ .Labels.instance }} evicts client instances at its bound",
+        description="There are more client instances than telemetry.max_instances. Evicted clients have "
+        "to ask again.",
     ),
     _PrometheusRule(
         name="KafkaTelemetryCertificateEnds",
         expression="kafka_telemetry_tls_certificate_expiry_seconds - time() < 14 * 86400",
         lasts="1h",
         severity="warning",
-        summary="A certificate of listener {{ .Labels.listener }} of {{ .Labels.instance }} ends within "
+        summary="A certificate of listener {{ .Labels.listener }} of {{ .Labels.instance }} expires within "
         "two weeks",
-        description="Put new files in place; the receiver follows them without a restart.",
+        description="Replace the files. The receiver reloads them without a restart.",
     ),
 )
 
 
 def prometheus_rules() -> dict[str, object]:
-    """The file of rules for Prometheus."""
+    """Return the rule file for Prometheus."""
     return {
         "groups": [
             {

@@ -1,8 +1,8 @@
-# ruff: noqa: S608 - made of this module's own words.
-"""Owns the alert rules of Grafana's own for what the roll-up found, and for the roll-up itself.
+# ruff: noqa: S608 - the SQL holds constants of this module only.
+"""Grafana alert rules on the roll-up's findings and on the roll-up itself.
 
-Each has a summary, a description and a runbook that says what to do. Go's template language is used without
-its ``$``, which Grafana takes for a variable of its environment when it reads a file.
+Each rule has a summary, a description and a runbook that says what to do. Templates avoid Go's
+``$``, because Grafana expands it to an environment variable when it reads a file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from deploy.dashboards.runbooks import runbook_url
 
 __all__ = ["DATA_SOURCE_UID", "grafana_rules"]
 
-#: What the PostgreSQL data source has to have as its uid: an alert rule can't choose one by a variable.
+#: The uid of the PostgreSQL data source. An alert rule can't use a variable for it.
 DATA_SOURCE_UID: Final = "kafka-client-telemetry-postgres"
 
 _FOLDER: Final = "Kafka client telemetry"
@@ -26,10 +26,10 @@ class _SqlRule:
     """An alert on the roll-up's views.
 
     Attributes:
-        name: What its uid ends in.
+        name: The end of its uid.
         title: Its title.
-        sql: Rows of labels and one number; an alert for each whose number is above zero.
-        lasts: For how long before it fires.
+        sql: Returns labels and one number. Each row with a number above zero is an alert.
+        lasts: How long the number must be above zero before the alert fires.
         severity: ``critical`` or ``warning``.
         summary: One line.
         description: What it means and what to do.
@@ -49,29 +49,29 @@ _LABELS: Final = (
     "coalesce(group_id, '') AS group_id, coalesce(principal, '') AS principal, "
     "concat_ws(' ', client_software_name, client_software_version) AS software"
 )
-#: What people are told of, by kind of finding: the least severity, the title, what it means. Not of versions
-#: that are merely old, nor of silent clients: so is each that was killed, and each Java producer that was
-#: closed while idle, and nothing tells them from one that hangs.
+#: The kinds of finding that fire alerts: least severity, title, meaning. Old versions do not fire.
+#: Silent clients do not either: a killed client, or an idle Java producer that was closed, looks
+#: like one that hangs.
 _FINDINGS: Final = {
-    "throttled": ("warning", "Clients are throttled", "A quota of the brokers slows the client down."),
+    "throttled": ("warning", "Clients are throttled", "A broker quota delays the client."),
     "rebalance_storm": (
-        "warning", "A group rebalances too often", "Members come and go, or don't poll in time: little "
-        "is consumed.",
+        "warning", "A group rebalances too often",
+        "Members join and leave often, or poll too late. The group consumes little meanwhile.",
     ),
     "connection_churn": (
-        "warning", "A client opens connections all the time", "It restarts, loses its login, or is made "
-        "anew for each use.",
+        "warning", "A client opens connections all the time",
+        "It restarts often, its login fails, or the application creates a client for each use.",
     ),
     "slow_client": (
-        "warning", "A client is slower than its peers", "Its network, its host or its brokers differ "
-        "from theirs.",
+        "warning", "A client is slower than its peers", "Compare its network, host and brokers "
+        "with its peers'.",
     ),
     "poll_bound": (
-        "warning", "Consumers are bound by their application", "They hardly ever wait for records: a "
-        "little more and they fall behind.",
+        "warning", "Consumers are bound by their application", "They almost never wait for records. "
+        "More load makes them fall behind.",
     ),
-    "known_bad_version": ("critical", "A version is known to be bad", "The finding's evidence says what "
-    "is wrong with it."),
+    "known_bad_version": ("critical", "A version is known to be bad", "The finding's evidence names "
+    "the defect."),
 }  # fmt: skip
 
 _SQL: Final = (
@@ -79,7 +79,7 @@ _SQL: Final = (
         _SqlRule(
             name=kind.replace("_", "-"),
             title=title,
-            # The finding's condition has held for its whole window already.
+            # The roll-up opens a finding only after its condition held for a whole window.
             sql=(
                 f"SELECT {_LABELS}, count(*)::float8 AS findings FROM telemetry.finding "
                 f"WHERE resolved_at IS NULL AND kind = '{kind}' AND severity IN ({severities}) "
@@ -89,8 +89,8 @@ _SQL: Final = (
             severity=severity,
             summary=f"{title}: "
             "{{ .Labels.client_id }} {{ .Labels.group_id }} {{ .Labels.software }} {{ .Labels.cluster_id }}",
-            description=f"{meaning} The dashboard Fleet has the evidence, and so has One client of "
-            "each client that it is about.",
+            description=f"{meaning} The dashboards Fleet and One client "
+            "show the evidence.",
         )
         for kind, (severity, title, meaning) in _FINDINGS.items()
         for severities in ["'critical'" if severity == "critical" else "'warning', 'critical'"]
@@ -99,16 +99,15 @@ _SQL: Final = (
         name="rollup-stands-still",
         title="The roll-up stands still",
         sql=(
-            # Of a ledger without a row, too: the job has never run.
+            # An empty ledger counts too: the job has never run.
             "SELECT (coalesce(max(committed_at), '-infinity') < now() - interval '15 minutes')::int::float8 "
             "AS late FROM telemetry.ledger"
         ),
         lasts="5m",
         severity="critical",
         summary="The roll-up has committed nothing for 15 minutes",
-        description="The job does not run, can't reach PostgreSQL, or gets no pushes. `kafka-telemetry "
-        "rollup "
-        "status` says more; panels show nothing new meanwhile, and nothing is lost.",
+        description="The job does not run, can't reach PostgreSQL, or receives no pushes. `kafka-telemetry "
+        "rollup status` shows which. Panels show nothing new meanwhile. Nothing is lost.",
     ),
     _SqlRule(
         name="dead-letters",
@@ -120,13 +119,13 @@ _SQL: Final = (
         lasts="0m",
         severity="warning",
         summary="The roll-up could not read pushes: {{ .Labels.reason }}",
-        description="They are in telemetry.dead_letter with where they come from.",
+        description="The table telemetry.dead_letter lists them with their source.",
     ),
 )  # fmt: skip
 
 
 def grafana_rules() -> dict[str, object]:
-    """The file of rules that Grafana provisions; its PostgreSQL data source is :data:`DATA_SOURCE_UID`."""
+    """Return the rule file for Grafana's provisioning; it uses :data:`DATA_SOURCE_UID`."""
     return {
         "apiVersion": 1,
         "groups": [
@@ -147,7 +146,7 @@ def _grafana_rule(rule: _SqlRule) -> dict[str, object]:
         "title": rule.title,
         "condition": "B",
         "for": rule.lasts,
-        # No row is no finding.
+        # No row means no finding.
         "noDataState": "OK",
         "execErrState": "Error",
         "labels": {"severity": rule.severity},

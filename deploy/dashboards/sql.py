@@ -1,15 +1,15 @@
-# ruff: noqa: S608 - made of this package's own words; what users choose is quoted by Grafana (:sqlstring).
-"""Owns the SQL that several panels share: which table, which clients, which part of time.
+# ruff: noqa: S608 - constants of this package; Grafana quotes what users choose (:sqlstring).
+"""SQL that several panels share: the table, the clients and the time to read.
 
-Only macros and variables that Grafana's PostgreSQL data source and its front end both know are used. Nothing
-here says how a result is drawn.
+It uses only macros and variables that Grafana's PostgreSQL data source and front end both expand.
+It does not decide how a result is drawn.
 
-A variable's "All" is the word ``NULL``, so that ``(${client_id:sqlstring}) IS NULL`` is a constant to the
-planner, which leaves the unused branches of a query out.
+A variable's "All" is the word ``NULL``. ``(${client_id:sqlstring}) IS NULL`` is then a constant,
+and the planner removes the unused branches of a query.
 
-Grafana expands macros after it has put variables into a query, inside of quotes too. A client id such as
-``$__timeFrom()`` would end its own literal. So no variable has a client's text as its value: values are keys,
-the hexadecimal digits of :func:`key`, which :func:`choices` decodes in PostgreSQL. People see the text.
+Grafana expands macros after variables, even inside quotes. A client id such as ``$__timeFrom()``
+would end its own literal. So no variable has a client's text as its value. Values are keys, the
+hexadecimal digits of :func:`key`, which :func:`choices` decodes in PostgreSQL. Users see the text.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Grain:
     """One of the tables of a roll-up.
 
     Attributes:
-        name: What its views end in.
-        seconds: How long a bucket is.
-        when: The condition, constant in a query, under which it is the one to read.
+        name: The end of its views' names.
+        seconds: The length of a bucket.
+        when: The condition, constant in a query, that selects this table.
     """
 
     name: str
@@ -73,7 +73,7 @@ _HOURS_KEPT: Final = "$__timeFrom()::timestamptz >= (SELECT hours_from FROM tele
 _RANGE_S: Final = "($__to - $__from) / 1000"
 _HOUR_S: Final = 3_600
 _DAY_S: Final = 86_400
-#: A bucket or step that is not over is shown from so much of it on: two push intervals of five minutes.
+#: An unfinished bucket or step is shown after this time: two push intervals of five minutes.
 _ENOUGH_S: Final = 600
 
 
@@ -90,12 +90,12 @@ def _by_range(*, minutes_up_to_s: int, hours_up_to_s: int) -> tuple[Grain, ...]:
     )
 
 
-#: For panels over time: minutes up to a day (of 25 hours, when summer time ends), hours up to a month, and
-#: coarser ones where the store keeps finer ones no longer.
+#: For panels over time: minutes up to a day (25 hours when summer time ends), hours up to a month,
+#: and coarser tables where the finer ones have expired.
 GRAINS: Final = _by_range(minutes_up_to_s=26 * _HOUR_S, hours_up_to_s=32 * _DAY_S)
-#: The same, where many clients' rows are read.
+#: The same, for queries that read the rows of many clients.
 MANY_GRAINS: Final = _by_range(minutes_up_to_s=6 * _HOUR_S, hours_up_to_s=8 * _DAY_S)
-#: For one number or row out of the whole range: as coarse as does, because every client's rows are read.
+#: For one number or row of the whole range: coarse, because the query reads every client's rows.
 RANGE_GRAINS: Final = _by_range(minutes_up_to_s=_HOUR_S, hours_up_to_s=26 * _HOUR_S)
 #: For quantiles, which read a row for each value of each bucket.
 SPREAD_GRAINS: Final = _by_range(minutes_up_to_s=3 * _HOUR_S, hours_up_to_s=3 * _DAY_S)
@@ -103,11 +103,11 @@ SPREAD_GRAINS: Final = _by_range(minutes_up_to_s=3 * _HOUR_S, hours_up_to_s=3 * 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where rows come from.
+    """The views that a query reads.
 
     Attributes:
-        view: The views without their grain, such as ``fleet``.
-        condition: Which of their rows.
+        view: Their name without the grain, such as ``fleet``.
+        condition: The condition on their rows.
         grains: The tables to choose from.
     """
 
@@ -116,27 +116,27 @@ class Source:
     grains: Sequence[Grain] = GRAINS
 
 
-#: The step of time that a row is in; Grafana's own expression for it is too slow for every row, and so
-#: only says what is to be filled with NULL.
+#: The step of time that a row belongs to. Grafana's own expression is too slow for every row, so it
+#: only fills gaps with NULL.
 SLOT: Final = "date_bin($__interval_ms * interval '1 millisecond', bucket, timestamptz 'epoch') AS slot"
 TIME: Final = "$__timeGroupAlias(slot, $__interval, NULL)"
 
-#: How many buckets a step has of which rows are shown: each is a mean over its own minutes already.
+#: The number of shown buckets in a step; each is already a mean over its own minutes.
 BUCKETS: Final = f"greatest(1, floor((seconds + base - least(base, {_ENOUGH_S})) / base))"
 
-#: The condition that a client or finding was there at any time of the range.
+#: The condition that a client or finding existed in the range.
 SEEN: Final = "last_seen >= $__timeFrom() AND first_seen <= $__timeTo()"
 
 #: Dimensions that a dashboard's variables choose, by the variable's name.
 BY_FLEET: Final = {"cluster": "cluster_id", "software": "client_software_name"}
 BY_CLIENT: Final = {"principal": "principal", "group": "group_id", "client_id": "client_id"}
 
-#: What a client calls itself, for a legend.
+#: The client's software name, for a legend.
 name_of_software: Final = "coalesce(client_software_name, 'unknown')"
 
 
 def either(condition: str, some: Sequence[Grain], others: Sequence[Grain]) -> tuple[Grain, ...]:
-    """Some grains where a condition holds that is constant in a query, else others; from fine to coarse."""
+    """Return grains that depend on a condition that is constant in a query, from fine to coarse."""
     return tuple(
         replace(one, when=f"CASE WHEN {condition} THEN {one.when}\n  ELSE {other.when} END")
         for one, other in zip(some, others, strict=True)
@@ -144,15 +144,16 @@ def either(condition: str, some: Sequence[Grain], others: Sequence[Grain]) -> tu
 
 
 def whole(grain: Grain) -> str:
-    """The condition that a row's bucket is rolled up, or enough of it to make a rate or mean of.
+    """Return the condition that enough of a row's bucket is rolled up for a rate or mean.
 
-    As a second upper bound of ``bucket`` it would have PostgreSQL expect hardly any rows, and plan for those.
+    It is no second upper bound of ``bucket``, because PostgreSQL would then plan for hardly any
+    rows.
     """
     return f"{_WHOLE_UNTIL} - bucket >= interval '{min(grain.seconds, _ENOUGH_S)} seconds'"
 
 
 def chosen(columns: dict[str, str]) -> str:
-    """The condition that rows are of what the variables choose.
+    """Return the condition that the variables select a row.
 
     Args:
         columns: The columns by the variables' names.
@@ -164,36 +165,36 @@ def chosen(columns: dict[str, str]) -> str:
 
 
 def key(column: str) -> str:
-    """The value of a variable that stands for a text: an array of one element, in hexadecimal digits."""
+    """Return the key of a text: an array with it as the only element, in hexadecimal digits."""
     return f"encode(convert_to(ARRAY[{column}]::text, 'UTF8'), 'hex')"
 
 
 def key_column(column: str) -> str:
-    """The column that links take a text's key from, see :func:`deploy.dashboards.panels.link`."""
+    """Return the column with a text's key for links, see :func:`deploy.dashboards.panels.link`."""
     return f"{key(column)} AS {column}_key"
 
 
 def choices(variable: str) -> str:
-    """The texts that a variable's keys stand for, an array; it has no elements for "All".
+    """Return the array of the texts of a variable's keys; it is empty for "All".
 
-    The keys become one array literal of arrays: 2c is a comma. No function in it is volatile, so that the
-    planner knows the texts and can use indexes.
+    The keys become one array literal of arrays; 2c is a comma. No function in it is volatile, so
+    the planner knows the texts and can use indexes.
     """
     joined = f"array_to_string(ARRAY[${{{variable}:sqlstring}}]::text[], '2c')"
     return f"('{{' || convert_from(decode({joined}, 'hex'), 'UTF8') || '}}')::text[]"
 
 
 def is_chosen(column: str, variable: str) -> str:
-    """The condition that rows are of what a variable of one choice chooses."""
+    """Return the condition that a variable with one value selects a row."""
     return f"{column} = ({choices(variable)})[1][1]"
 
 
 def options(column: str, distinct: str) -> str:
-    """The query of a variable: what people see of each option, and its key.
+    """Return the query of a variable: the text and the key of each option.
 
     Args:
         column: The column of the texts.
-        distinct: The query that finds each of them once, with its order.
+        distinct: The query that returns each text once, in order.
     """
     return (
         f'SELECT {column} AS "__text", {key(column)} AS "__value"\n'
@@ -202,29 +203,30 @@ def options(column: str, distinct: str) -> str:
 
 
 def everybody(variables: Sequence[str]) -> str:
-    """The condition, constant in a query, that none of the variables chooses anything."""
+    """Return the condition, constant in a query, that all of the variables are "All"."""
     return "(" + " AND ".join(f"(${{{name}:sqlstring}}) IS NULL" for name in variables) + ")"
 
 
 def quoted(words: Sequence[str]) -> str:
-    """Texts of ours as a list of SQL."""
+    """Return constants of this package as a list of SQL literals."""
     return ", ".join("'" + word.replace("'", "''") + "'" for word in words)
 
 
 def union(branches: Sequence[str]) -> str:
-    """The rows of all branches."""
+    """Return the query of the rows of all branches."""
     return "\nUNION ALL\n".join(branches)
 
 
 def over_time(*, series: str, value: str, sources: Sequence[Source]) -> str:
-    """Rows (time, metric, value, base) of the grain that fits; ``base`` is the length of its buckets.
+    """Return a query of rows (time, metric, value, base) of the grain that fits the range.
 
-    What they are of is for :func:`per_second`, :func:`per_bucket` or :func:`as_they_are` to say.
+    ``base`` is the length of a bucket. Apply :func:`per_second`, :func:`per_bucket` or
+    :func:`as_they_are` to the result.
 
     Args:
         series: The expression that names a series.
         value: The aggregate over a series' rows in one step of time.
-        sources: Which rows.
+        sources: The views to read.
     """
     return union(
         [
@@ -242,14 +244,14 @@ def over_time(*, series: str, value: str, sources: Sequence[Source]) -> str:
 
 
 def over_range(*, by: Sequence[str], sources: Sequence[Source]) -> str:
-    """Rows (by..., added, points, least, most, buckets, seconds) out of the whole range.
+    """Return a query of rows (by..., added, points, least, most, buckets, seconds) of the range.
 
-    ``buckets`` are how many there are from the first to the last of a group's rows, ``seconds`` how much time
-    their total is of. PostgreSQL leaves out the columns that a query doesn't ask for.
+    ``buckets`` counts the buckets from a group's first row to its last, and ``seconds`` is the time
+    that the total covers. PostgreSQL skips the columns that the outer query does not use.
 
     Args:
         by: The columns of a group; none for one row of each source.
-        sources: Which rows; of which grain, the range alone says.
+        sources: The views to read; the range alone selects the grain.
     """
     grouped = f"\nGROUP BY {', '.join(by)}" if by else ""
     columns = "".join(f"{column}, " for column in by)
@@ -269,7 +271,7 @@ def over_range(*, by: Sequence[str], sources: Sequence[Source]) -> str:
 
 
 def of_metrics(names: Sequence[str], sources: Sequence[Source]) -> tuple[Source, ...]:
-    """Sources narrowed to some metrics."""
+    """Return the sources, narrowed to some metrics."""
     return tuple(
         replace(source, condition=f"metric IN ({quoted(names)})\n    AND {source.condition}")
         for source in sources
@@ -277,30 +279,30 @@ def of_metrics(names: Sequence[str], sources: Sequence[Source]) -> tuple[Source,
 
 
 def per_second(rows: str, *, factor: float = 1.0) -> str:
-    """Rows (time, metric, value) of sums per second of the step."""
+    """Return a query of rows (time, metric, value): sums per second of the step."""
     scale = "" if factor == 1.0 else f" * {factor!r}"
     return held(rows, f"value{scale} / seconds")
 
 
 def per_bucket(rows: str) -> str:
-    """Rows (time, metric, value) of the mean over time of what was added up over clients."""
+    """Return a query of rows (time, metric, value): means over time of sums over clients."""
     return held(rows, f"value / {BUCKETS}")
 
 
 def as_they_are(rows: str) -> str:
-    """Rows (time, metric, value) of values that are no totals."""
+    """Return a query of rows (time, metric, value): values that are not totals."""
     return held(rows, "value")
 
 
 def held(rows: str, value: str) -> str:
-    """Rows (time, metric, value), for each step of a bucket that is longer than a step.
+    """Return a query of rows (time, metric, value), repeated for each step within a longer bucket.
 
-    ``seconds`` is the part of the step that is in the range and rolled up; a step with too little of it would
-    show a rate by chance, as one client pushes only now and then, and is left out.
+    ``seconds`` is the part of a step that is in the range and rolled up. A step with a small part
+    is left out, because clients push rarely and the rate of a short time is random.
 
     Args:
-        rows: What :func:`over_time` gives, and columns that ``value`` needs besides.
-        value: The expression of the value, of columns of ``rows`` and ``seconds``.
+        rows: The query of :func:`over_time`, with further columns that ``value`` needs.
+        value: The expression of the value, from columns of ``rows`` and ``seconds``.
     """
     step = "greatest(base, $__interval_ms / 1000)"
     end = (
@@ -318,12 +320,12 @@ def held(rows: str, value: str) -> str:
 
 
 def quantiles(*, metric: str, shares: dict[str, float], condition: str) -> str:
-    """Rows (time, metric, value) of quantiles over clients, each client counting once a minute.
+    """Return a query of rows (time, metric, value): quantiles over clients, once a minute each.
 
     Args:
         metric: The metric's name.
         shares: The quantiles by the name of their series.
-        condition: Of which rows of the spread.
+        condition: The condition on the rows of the spread.
     """
     observed = union(
         [
@@ -352,7 +354,7 @@ def quantiles(*, metric: str, shares: dict[str, float], condition: str) -> str:
 
 
 def _seconds(grain: Grain) -> str:
-    # Minutes without a push belong to it as well; an hour or day may not be over.
+    # Minutes without a push count too. The last hour or day may be unfinished.
     now = f"extract(epoch FROM {_WHOLE_UNTIL})"
     if grain.seconds == 60:
         return f"greatest(60, least($__to / 1000, {now}) - $__from / 1000)"

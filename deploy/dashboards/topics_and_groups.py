@@ -1,4 +1,4 @@
-# ruff: noqa: S608 - made of this package's own words; what users choose is quoted by Grafana (:sqlstring).
+# ruff: noqa: S608 - constants of this package; Grafana quotes what users choose (:sqlstring).
 """The dashboard *Topics and groups*: who writes and reads a topic, and how groups get on."""
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _topics() -> Panel:
         )
     return rows(
         "Topics",
-        f"What clients tell of topics, per second, the most first. {_ONLY_JAVA} An empty cell: nothing came.",
+        f"Topics by traffic per second. {_ONLY_JAVA} An empty cell means no data.",
         [Sql(query, over_time=False)],
         {**shown, "lag_max": column("Records lag, maximum", "short")},
     )
@@ -159,7 +159,7 @@ def _groups() -> Panel:
     return rows(
         "Groups",
         "Consumer groups with their live members. Each member counts each rebalance of its group: divide by "
-        "members. An empty cell: nothing came, as from clients that have no such metric.",
+        "members. An empty cell means no data, or clients without the metric.",
         [Sql(query, over_time=False)],
         {
             "group_id": column("Group", width=180, links=link("group_id", "kct-consumers", "group")),
@@ -178,7 +178,7 @@ def _groups() -> Panel:
 def _members() -> Panel:
     return rows(
         "Members",
-        "Instances that named a group, the latest first.",
+        "Client instances with a group, ordered by their last push.",
         [
             Sql(
                 "SELECT group_id, client_id, client_instance_id, group_instance_id, state,\n"

@@ -1,5 +1,5 @@
-# ruff: noqa: S608 - made of this package's own words; what users choose is quoted by Grafana (:sqlstring).
-"""Owns the table of client ids with several metrics beside each other, which leads to *One client*."""
+# ruff: noqa: S608 - constants of this package; Grafana quotes what users choose (:sqlstring).
+"""The table of the client ids with the most traffic, with links to *One client*."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _LIMIT: Final = 100
 
 
 def top_clients(title: str, columns: dict[str, str]) -> Panel:
-    """A row for each client id and software: the most of the first column first.
+    """Build a table with a row for each client id and software, ordered by the first column.
 
-    A cell tells "not sent by it" (NaN) from nothing that came (empty) and from zero.
+    A cell distinguishes "not sent by it" (NaN), no data (empty) and zero.
 
     Args:
         title: The panel's title.
@@ -50,7 +50,7 @@ def top_clients(title: str, columns: dict[str, str]) -> Panel:
         "LEFT JOIN telemetry.software USING (client_software_name)\n"
         "GROUP BY client_id, client_software_name, software.client\n"
         ") AS cells\n"
-        # PostgreSQL takes NaN for more than any number.
+        # PostgreSQL sorts NaN above every number.
         f"ORDER BY nullif({next(iter(columns))}, 'NaN') DESC NULLS LAST\nLIMIT {_LIMIT}"
     )
     shown = {
@@ -61,12 +61,12 @@ def top_clients(title: str, columns: dict[str, str]) -> Panel:
         unit, _ = unit_of(metric)
         # The heading says what is counted.
         shown[name] = column(name.replace("_", " ").capitalize(), re.sub(r"^count:\w+/", "count:/", unit))
-    told = "\n".join(
+    legend = "\n".join(
         f"- *{name.replace('_', ' ')}*: {metric.description}" for name, metric in metrics.items()
     )
     return rows(
         title,
-        f"Client ids with all their instances, the {_LIMIT} first; totals are per second.\n\n{told}",
+        f"The first {_LIMIT} client ids, each with all its instances. Totals are per second.\n\n{legend}",
         [Sql(query, over_time=False)],
         shown,
     )
@@ -79,7 +79,7 @@ def _cell(metric: StandardMetric) -> str:
         Combination.MAX: "most",
         Combination.DISTRIBUTION: "added / nullif(points, 0)",
     }.get(metric.combines, "added / buckets")
-    # Of what is sent nobody has to be told whether it can be.
+    # A sent value needs no test of whether its software has the metric.
     clients = quoted(sorted(metric.clients))
     return (
         f"coalesce(\n    max({value}) FILTER (WHERE metric = '{metric.name}'),\n"

@@ -1,4 +1,4 @@
-"""Owns how the catalogue's units (UCUM) become Grafana's, and what values have to be multiplied by."""
+"""Translates the catalogue's units (UCUM) into Grafana's, with a factor for values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNITS: Final = {
     "1/s": "count:/s",
     "1/h": "count:/h",
 }
-#: What is counted, for totals; Grafana takes any word after ``count:``.
+#: Units of totals; Grafana accepts any word after ``count:``.
 _COUNTED: Final = {
     "By": "binBps",
     "{request}": "reqps",
@@ -26,19 +26,19 @@ _COUNTED: Final = {
     "{batch}": "count:batches/s",
     "{acknowledgement}": "count:acks/s",
 }
-#: What happens so seldom that rates per second would have many zeros.
+#: Rare events, whose rates per second would have many zeros.
 _SELDOM: Final = ("{connection}", "{rebalance}", "{error}")
-#: A total of time per second is how many clients spend theirs on it at a time.
+#: A total of time per second is the number of clients that spend it at once.
 _SECONDS: Final = {"ms": 1e-3, "ns": 1e-9, "s": 1.0}
 
 
 def unit_of(metric: StandardMetric) -> tuple[str, float]:
-    """Grafana's id for the unit in which panels draw a metric, and the factor that gets values there.
+    """Return Grafana's id of a metric's unit, and the factor that converts values to it.
 
-    A metric whose deltas add up is drawn as a rate, a total of time as how many clients at a time.
+    A metric whose deltas add up is drawn as a rate, and a total of time as a number of clients.
 
     Raises:
-        ValueError: The catalogue has a unit that has no Grafana unit yet.
+        ValueError: The metric's unit has no Grafana unit yet.
     """
     unit = metric.unit or ""
     if metric.combines is Combination.SUM:

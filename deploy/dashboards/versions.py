@@ -1,5 +1,5 @@
-# ruff: noqa: S608 - made of this package's own words; what users choose is quoted by Grafana (:sqlstring).
-"""The dashboard *Versions* (KIP-511): which client software there is, and what an upgrade would break."""
+# ruff: noqa: S608 - constants of this package; Grafana quotes what users choose (:sqlstring).
+"""The dashboard *Versions* (KIP-511): client software, known defects, effects of an upgrade."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from receiver.catalogue import CATALOGUE
 __all__ = ["versions"]
 
 _CHOSEN: Final = chosen(BY_FLEET)
-#: The oldest versions that KIP-896 counts on to speak what Kafka 4.0 left of the protocol.
+#: The oldest versions that speak the protocol versions of Kafka 4.0, by KIP-896.
 _KAFKA_4: Final = {
     "apache-kafka-java": (2, 1),
     "librdkafka": (1, 8, 2),
@@ -32,11 +32,11 @@ _KAFKA_4: Final = {
     "kafka-python": (2, 0, 2),
 }
 _READ_ME: Final = (
-    "**Kafka 4.0 brokers** refuse clients that only speak what they removed "
+    "**Kafka 4.0 brokers** refuse clients that only speak removed protocol versions "
     "([KIP-896](https://cwiki.apache.org/confluence/display/KAFKA/KIP-896%3A+Remove+old+client+protocol+API+"
     "versions+in+Kafka+4.0)): Java before 2.1, librdkafka before 1.8.2, KafkaJS before 1.15, Sarama before "
-    "1.30.1, kafka-python before 2.0.2. A client that pushes telemetry is never that old, so look at *Open "
-    "connections by software*: there, `unknown` are clients that don't say what they are (Java before 2.4), "
+    "1.30.1, kafka-python before 2.0.2. No client with telemetry is that old. Check *Open "
+    "connections by software*: `unknown` clients do not send their name and version (Java before 2.4), "
     "and may be older than 2.1. Their addresses and client ids are in the receiver's `GET /v1/connections`."
 )
 
@@ -47,8 +47,8 @@ def versions() -> Dashboard:
     board = Dashboard(
         "kct-versions",
         "Kafka clients: versions",
-        "Which versions of client software there are (KIP-511), which are old or known to be bad, and what "
-        "an upgrade of the brokers would break.",
+        "Versions of client software (KIP-511): which are old or have known defects, and which clients "
+        "a broker upgrade would break.",
         start="now-7d",
     )
     board.sources(prometheus=True).variables(
@@ -81,7 +81,7 @@ def _connected() -> Panel:
     return rows(
         "Open connections by software, now",
         "All clients that are connected through a receiver, whether they push telemetry or not: "
-        "`unknown` don't say what they are.",
+        "`unknown` clients do not send their name and version.",
         [query],
         {
             "client_software_name": column("Software", colours={"unknown": "orange", "other": "blue"}),
@@ -150,8 +150,8 @@ def _table() -> Panel:
     )
     return rows(
         "Versions of clients that push",
-        "Each version that pushed in this time, the oldest first; whether Kafka 4 brokers take it (KIP-896), "
-        "and what is known to be wrong with it.",
+        "Each version that pushed in this time, the oldest first, with its known issues and whether "
+        "Kafka 4 brokers accept it (KIP-896).",
         [Sql(query, over_time=False)],
         {
             "client_software_name": column("Software", width=190),
@@ -185,7 +185,7 @@ def _who() -> Panel:
     )
     return rows(
         "Who runs which version",
-        "Client ids by version, the oldest first: whom to ask for an upgrade.",
+        "Client ids by version, the oldest first. Their owners have to upgrade.",
         [Sql(query, over_time=False)],
         {
             "client_software_name": column("Software"),

@@ -1,1 +1,1 @@
-"""The images of the receiver and of the roll-up: Dockerfiles, their locks and the steps that they run."""
+"""Dockerfiles, locks and build steps of the images."""

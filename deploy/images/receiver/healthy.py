@@ -1,9 +1,9 @@
 #!/opt/kafka-telemetry/bin/python -IS
 """The container's health check: does the receiver's process answer? Exit status 0 if so.
 
-It asks ``/livez`` of ``KAFKA_TELEMETRY_URL``, which the commands of ``kafka-telemetry`` read too, and where
-that is not set, of the default of ``rest.bind``. ``/readyz`` also needs the broker, which a restart of this
-container would not bring back.
+It asks ``/livez`` of ``KAFKA_TELEMETRY_URL``, which the commands of ``kafka-telemetry`` read too,
+and where that is not set, of the default of ``rest.bind``. ``/readyz`` also needs the broker, which
+a restart of this container would not bring back.
 """
 
 import os

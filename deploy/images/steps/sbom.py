@@ -1,8 +1,9 @@
-"""Writes what is truly installed in an image as CycloneDX 1.6 JSON: Debian's packages, Python's and jars.
+"""Writes the SBOM of an image as CycloneDX 1.6 JSON: Debian's packages, Python's and jars.
 
-Owns the reading of what the installers left behind (dpkg's status, ``.dist-info`` folders, Maven's records in
-jars); no lock and no list is believed. Standard library only, as it runs inside of the image. The same files
-make the same bytes. Source: ECMA-424 (CycloneDX), and the package URL specification.
+Owns the reading of what the installers left behind (dpkg's status, ``.dist-info`` folders, Maven's
+records in jars); no lock and no list is believed. Standard library only, as it runs inside of the
+image. The same files make the same bytes. Source: ECMA-424 (CycloneDX), and the package URL
+specification.
 """
 
 from __future__ import annotations
