@@ -1,3 +1,3 @@
-"""Fixtures of every test: the testbed's, which start nothing until a test asks for them."""
+"""Fixtures of all tests, which start nothing until a test asks for them, and the marker ``full``."""
 
-pytest_plugins = ["tests.testbed.fixtures"]
+pytest_plugins = ["tests.selection", "tests.testbed.fixtures"]

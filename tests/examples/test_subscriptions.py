@@ -44,7 +44,7 @@ def client(sidecar: Sidecar, client_id: str) -> dict[str, Any]:
     return next((one for one in items if one["client_id"] == client_id), {})
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_the_workflows_of_kip_714(broker: KafkaBroker, sidecar: Sidecar, collector: Collector) -> None:
     broker.create_topic("workflows")
     curl(sidecar, "@proactive.json")

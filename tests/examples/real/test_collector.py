@@ -29,7 +29,7 @@ NAMES = re.compile(r"^\| `org\.apache[^`]+` \| `[^`]+` \| `(\w+)` \|$", re.MULTI
 #: What Prometheus adds, and what tells a client's own series apart.
 OF_POINTS = {"__name__", "job", "instance", "node_id", "node_role", "topic", "partition"}
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(1200)
 
 
 class Running:

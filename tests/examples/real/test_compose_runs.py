@@ -21,7 +21,7 @@ from tests.testbed.process import wait_until
 #: Nobody is silent and nothing is the matter in the first minutes.
 MAY_BE_EMPTY = {"Findings", "Open findings by kind", "Silent clients"}
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from tests.testbed.process import wait_until
 
 EXAMPLE = EXAMPLES / "kubernetes"
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(1200)
 
 
 @pytest.fixture(scope="module")

@@ -108,7 +108,7 @@ def hosted(plugin: ClientTelemetryReceiver, *, name: str = "p", **settings: Any)
     )
 
 
-def wait_for(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+def wait_for(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:
     """Wait for what another thread brings about; fails the test when it doesn't."""
     deadline = time.monotonic() + timeout_s
     while not condition():

@@ -209,7 +209,7 @@ def test_a_hang_ends_at_the_time_out(load: Load, what: str) -> None:
         began = time.monotonic()
         with pytest.raises(RetryableError, match=r"export took longer than 0\.5 s: the .* was killed"):
             plugin.export_batch([asking(what)])
-        assert 0.4 < time.monotonic() - began < 20
+        assert 0.4 < time.monotonic() - began < 120
     assert gone(first)
     assert plugin.restarts == 3
     assert plugin.export_batch([push()]) == ExportResult()
