@@ -57,49 +57,6 @@ coverage: $(STAMP) ## Measure branch coverage of receiver, plugins and spark_str
 	@$(BIN)/python -m coverage combine --quiet
 	@$(BIN)/python -m coverage report
 
-test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples test-soak test-fuzz test-fuzz-pipeline lint bench soak attack fuzz fuzz-pipeline audit docs pictures lock lock-jars clean dist images test-images
-.DELETE_ON_ERROR:
-
-PYTHON ?= python3
-VENV := .venv
-BIN := $(VENV)/bin
-UV_VERSION := 0.13.9
-CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kafka-client-telemetry
-COVERAGE_DATA := .coverage-data
-STAMP := $(VENV)/.ready
-PYTEST := $(BIN)/python -m pytest
-MYPY_CACHE_DIR ?= $(CACHE)/mypy
-RUFF_CACHE_DIR ?= $(CACHE)/ruff
-export MYPY_CACHE_DIR RUFF_CACHE_DIR
-# The tests start some hundred Python processes. Without bytecode each compiles all its modules again.
-export PYTHONDONTWRITEBYTECODE :=
-
-help: ## Say what there is
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
-
-$(STAMP): pyproject.toml requirements.lock requirements-dev.lock
-	@command -v $(PYTHON) >/dev/null || { echo "python3 is missing: install Python 3.11 or newer (Debian: apt-get install python3 python3-venv)"; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$$($(PYTHON) --version) is too old: Python 3.11 or newer is needed (name it with PYTHON=...)"; exit 1; }
-	@echo "==> [setup] Python environment in $(VENV)"
-	@$(PYTHON) -m venv $(VENV) || { echo "the venv module is missing (Debian: apt-get install python3-venv)"; exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@echo "==> [setup] locked dependencies"
-	@$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements-dev.lock
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
-	@touch $@
-
-setup: $(STAMP) ## Prepare .venv and the real parts that tests and demo use (cached in the user's cache folder)
-	@$(BIN)/python -m tests.testbed setup
-	@$(BIN)/python -m spark_streaming.jars
-
-demo: setup ## Carry real clients' metrics into a real collector and PostgreSQL, live in the terminal (DEMO_SECONDS=60 ends by itself)
-	@$(BIN)/python -m examples.demo
-
-test: setup lint ## Everything that CI runs: lint, types, unit, property, integration, conformance, a short fuzz run
-	@$(BIN)/python -m tests.testbed setup --parts haproxy,network,grafana-schema,compose
-	@echo "==> [test] unit, property, integration, conformance, fuzz, side by side"
-	@$(BIN)/python -m tests
-
 test-unit test-property test-integration test-conformance: test-%: setup
 	@$(if $(filter integration,$*),$(BIN)/python -m tests.testbed setup --parts prometheus,grafana-schema)
 	@$(PYTEST) tests/$*
