@@ -66,8 +66,13 @@ _PARTS: Final = ("broker", "collector", "clients")
 #: What only tests marked ``full`` use.
 _FULL_PARTS: Final = ("prometheus", "helm", "haproxy", "network", "grafana-schema", "compose")
 _LINT: Final = _Group(name="lint", commands=(("make", "--no-print-directory", "lint"),))
-#: Tests of one process: no server outside pytest, so workers share nothing.
-_PURE: Final = _Group(name="pure", tests=("tests/unit", "tests/property", "tests/fuzz"), workers=2)
+#: These tests share no server, so processors that the other lanes leave idle can run some of them. Each
+#: worker collects all tests again: on two processors that costs more than it saves.
+_PURE: Final = _Group(
+    name="pure",
+    tests=("tests/unit", "tests/property", "tests/fuzz"),
+    workers=max(0, (os.cpu_count() or 1) - 2),
+)
 #: One Spark session for all of these.
 _SPARK: Final = _Group(
     name="spark",

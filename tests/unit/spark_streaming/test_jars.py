@@ -91,7 +91,11 @@ def test_what_is_fetched_is_kept_and_what_somebody_left_half_built_is_removed(
 
 @pytest.mark.parametrize(
     "change",
-    ["changed", pytest.param("added", marks=pytest.mark.full), pytest.param("missing", marks=pytest.mark.full)],
+    [
+        "changed",
+        pytest.param("added", marks=pytest.mark.full),
+        pytest.param("missing", marks=pytest.mark.full),
+    ],
 )
 def test_a_jar_that_is_not_the_locked_one_is_refused(served: Path, tmp_path: Path, change: str) -> None:
     (jar,) = served.glob("kafka/kafka-clients-*.jar")
