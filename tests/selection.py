@@ -27,9 +27,12 @@ FULL: Mapping[str, str] = MappingProxyType(
         "tests/integration/rollup/test_dashboards.py": "fills a database with a generated fleet",
         "tests/integration/rollup/test_ledger.py": "kills a fleet for minutes; test_crash.py has one kill",
         "tests/integration/security": "the matrix of protocols, mechanisms and clients, and forgeries",
+        "tests/integration/test_asked_for_less.py": "waits for push intervals, unlike tests/unit/telemetry",
         "tests/integration/test_least_privilege.py": "needs a system user of its own",
         "tests/integration/test_prometheus.py": "needs Prometheus, built in minutes",
+        "tests/integration/test_rest_security.py": "the same matrix over REST; tests/unit/api has it in process",
         "tests/integration/test_restarts.py": "restarts a broker of its own",
+        "tests/integration/test_spool_files.py": "kills at random; tests/integration/test_delivery.py has a kill",
         "tests/integration/test_testbed.py": "tests the testbed, which the other tests use",
         "tests/release": "builds four distributions and installs them",
     }

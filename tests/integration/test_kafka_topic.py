@@ -395,8 +395,9 @@ def until_taken(kafka: KafkaTopicReceiver, batch: Sequence[Push]) -> None:
     wait_for(taken, timeout_s=30)
 
 
+@pytest.mark.full
 def test_a_broker_that_goes_and_comes_back_gets_everything_in_order(topic: str) -> None:
-    with KafkaBroker() as broker, started(broker, topic, timeout_ms=1000) as kafka:
+    with KafkaBroker() as broker, started(broker, topic, timeout_ms=10_000) as kafka:
         kafka.export_batch(pushes(20, instances=4))
         broker.kill()
         with pytest.raises(RetryableError, match="Connection refused"):
@@ -417,6 +418,7 @@ def test_a_broker_that_goes_and_comes_back_gets_everything_in_order(topic: str) 
         assert seen == list(range(instance, 60, 4))
 
 
+@pytest.mark.full
 def test_under_load_through_restarts_nothing_is_lost(topic: str) -> None:
     with KafkaBroker() as broker:
         entry = {"type": "kafka_topic", "bootstrap_servers": broker.bootstrap, "topic": topic}
