@@ -30,9 +30,9 @@ FULL: Mapping[str, str] = MappingProxyType(
         "tests/integration/test_asked_for_less.py": "waits for push intervals, unlike tests/unit/telemetry",
         "tests/integration/test_least_privilege.py": "needs a system user of its own",
         "tests/integration/test_prometheus.py": "needs Prometheus, built in minutes",
-        "tests/integration/test_rest_security.py": "the same matrix over REST; tests/unit/api has it in process",
+        "tests/integration/test_rest_security.py": "the matrix over REST; tests/unit/api has it in process",
         "tests/integration/test_restarts.py": "restarts a broker of its own",
-        "tests/integration/test_spool_files.py": "kills at random; tests/integration/test_delivery.py has a kill",
+        "tests/integration/test_spool_files.py": "kills at random; test_delivery.py kills twice",
         "tests/integration/test_testbed.py": "tests the testbed, which the other tests use",
         "tests/release": "builds four distributions and installs them",
     }
