@@ -89,14 +89,8 @@ def test_what_is_fetched_is_kept_and_what_somebody_left_half_built_is_removed(
     assert not left_over.exists()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "changed",
-        pytest.param("added", marks=pytest.mark.full),
-        pytest.param("missing", marks=pytest.mark.full),
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("change", ["changed", "added", "missing"])
 def test_a_jar_that_is_not_the_locked_one_is_refused(served: Path, tmp_path: Path, change: str) -> None:
     (jar,) = served.glob("kafka/kafka-clients-*.jar")
     if change == "changed":
