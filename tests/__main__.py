@@ -1,8 +1,8 @@
 """Runs the tests in groups, a few groups side by side.
 
-``python -m tests`` runs the gate: lint and every test that is not marked ``full``. ``python -m tests --full``
-runs the tests marked ``full`` (see ``tests/selection.py``). Each test belongs to exactly one group; the last
-group runs the tests that no other group names, so no test is left out.
+``python -m tests`` runs the gate: lint and every test that is not marked ``full``. ``python -m tests
+--full`` runs the tests marked ``full`` (see ``tests/selection.py``). Each test belongs to exactly
+one group. The last group runs the tests that no other group names, so no test is left out.
 
 Each line of output starts with the name of its group. The exit status is 0 if every group passed.
 """
@@ -38,7 +38,8 @@ class _Group:
         name: The prefix of its output lines.
         tests: Files and folders of tests.
         commands: Commands to run in place of pytest.
-        workers: Number of pytest-xdist workers; 0 runs the tests in pytest itself, where they share servers.
+        workers: Number of pytest-xdist workers; 0 runs the tests in one process, where they share
+            servers.
     """
 
     name: str
@@ -57,7 +58,7 @@ class _Outcome:
 
 
 def _set_up(*parts: str) -> _Group:
-    """Return the group that fetches and builds the real parts: nothing to do where the cache has them."""
+    """Return the group that fetches and builds the real parts that the cache lacks."""
     testbed = (sys.executable, "-m", "tests.testbed", "setup", "--parts", ",".join(parts))
     return _Group(name="set-up", commands=(testbed, (sys.executable, "-m", "spark_streaming.jars")))
 
@@ -66,8 +67,8 @@ _PARTS: Final = ("broker", "collector", "clients")
 #: What only tests marked ``full`` use.
 _FULL_PARTS: Final = ("prometheus", "helm", "haproxy", "network", "grafana-schema", "compose")
 _LINT: Final = _Group(name="lint", commands=(("make", "--no-print-directory", "lint"),))
-#: These tests share no server, so processors that the other lanes leave idle can run some of them. Each
-#: worker collects all tests again: on two processors that costs more than it saves.
+#: These tests share no server, so processors that the other lanes leave idle can run some of them.
+#: Each worker collects all tests again. On two processors that costs more than it saves.
 _PURE: Final = _Group(
     name="pure",
     tests=("tests/unit", "tests/property", "tests/fuzz"),
@@ -88,24 +89,24 @@ _OTHERS: Final = _Group(name="others", tests=("tests",))
 
 #: Groups of a lane run one after the other, lanes run side by side.
 _LANES: Final = ((_LINT, _PURE), (_KAFKA,), (_SPARK, _OTHERS))
-#: These wait for the set-up. The others run beside it, because a build mostly waits for the network.
+#: These wait for the set-up. The others need none of the parts and run beside it.
 _NEED_PARTS: Final = (_KAFKA, _SPARK, _OTHERS)
 _GROUPS: Final = tuple(group for lane in _LANES for group in lane)
 
 
 def _command(group: _Group, folder: Path, marker: str) -> tuple[str, ...]:
-    """Return the pytest command of a group; groups with longer paths win the tests they name."""
+    """Return the pytest command of a group, which leaves out the paths of other groups."""
     others = [path for other in _GROUPS if other is not group for path in other.tests]
     ignored = [
         f"--ignore={path}"
         for path in (*others, *_ELSEWHERE)
         if path not in group.tests and path.startswith(tuple(f"{own}/" for own in group.tests))
     ]
-    # Each group has its own temporary folder. pytest's default folder is shared, and each pytest that starts
-    # there locks other users out of it, such as the user that runs the embedded PostgreSQL under root.
+    # Each group has its own temporary folder. pytest's default folder is shared, and each pytest that
+    # starts there locks other users out of it, such as the one who runs the embedded PostgreSQL.
     basetemp = f"--basetemp={folder / group.name}"
     workers = ("-n", str(group.workers), "--dist", "loadfile") if group.workers else ("-p", "no:xdist")
-    return (*_PYTEST, basetemp, "-m", marker, "--durations=15", *workers, *group.tests, *ignored)
+    return (*_PYTEST, basetemp, "-m", marker, "--durations=5", *workers, *group.tests, *ignored)
 
 
 def _run(group: _Group, commands: Sequence[Sequence[str]]) -> _Outcome:

@@ -1,8 +1,8 @@
 """Marks the tests that only ``make test-all`` runs.
 
-``make test`` runs every test without the marker ``full``. A test gets the marker in one of two ways: by its
-path in :data:`FULL`, or by ``@pytest.mark.full`` on a test that stands among cheaper ones. Running a test by
-its path needs no option: pytest itself deselects nothing.
+``make test`` runs every test without the marker ``full``. A test gets the marker in one of two
+ways: by its path in :data:`FULL`, or by ``@pytest.mark.full`` on a test that stands among cheaper
+ones. Running a test by its path needs no option, because pytest itself deselects nothing.
 """
 
 from __future__ import annotations

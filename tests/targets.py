@@ -1,7 +1,7 @@
-"""Runs make targets one after the other and prints how each ended: ``python -m tests.targets TARGET...``.
+"""Runs make targets in turn and prints how each ended: ``python -m tests.targets TARGET...``.
 
-``make test-all`` uses it. A target that fails does not stop the others, because a run takes hours. The exit
-status is 0 if every target passed.
+``make test-all`` uses it. A target that fails does not stop the others, because a run takes hours.
+The exit status is 0 if every target passed.
 """
 
 from __future__ import annotations

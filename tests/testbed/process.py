@@ -21,8 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-#: No wait gives up earlier, because a busy machine may take a minute for what usually takes a second. A wait
-#: that succeeds ends at once, so this costs time only where a test fails anyway.
+#: No wait gives up earlier, because a busy machine may take a minute for what usually takes a second.
+#: A wait that succeeds ends at once, so this costs time only where a test fails anyway.
 PATIENCE_S = 120.0
 
 _TAIL_LINES = 40
