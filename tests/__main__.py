@@ -1,8 +1,8 @@
 """Runs the tests in groups, a few groups side by side.
 
-``python -m tests`` runs the gate: lint and every test that is not marked ``full``. ``python -m tests
---full`` runs the tests marked ``full`` (see ``tests/selection.py``). Each test belongs to exactly
-one group. The last group runs the tests that no other group names, so no test is left out.
+``python -m tests`` runs the gate: lint and every test that is not marked ``full``. With ``--full``
+it runs the tests marked ``full`` (see ``tests/selection.py``). Each test belongs to exactly one
+group. The last group runs the tests that no other group names, so no test is left out.
 
 Each line of output starts with the name of its group. The exit status is 0 if every group passed.
 """
@@ -102,8 +102,8 @@ def _command(group: _Group, folder: Path, marker: str) -> tuple[str, ...]:
         for path in (*others, *_ELSEWHERE)
         if path not in group.tests and path.startswith(tuple(f"{own}/" for own in group.tests))
     ]
-    # Each group has its own temporary folder. pytest's default folder is shared, and each pytest that
-    # starts there locks other users out of it, such as the one who runs the embedded PostgreSQL.
+    # Each group has its own temporary folder. pytest's default folder is shared, and each pytest
+    # that starts there locks other users out of it. The embedded PostgreSQL may be such a user.
     basetemp = f"--basetemp={folder / group.name}"
     workers = ("-n", str(group.workers), "--dist", "loadfile") if group.workers else ("-p", "no:xdist")
     return (*_PYTEST, basetemp, "-m", marker, "--durations=5", *workers, *group.tests, *ignored)
