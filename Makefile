@@ -1,7 +1,7 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each target sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples lint bench soak attack fuzz fuzz-pipeline audit docs pictures lock lock-jars clean dist images test-images
+.PHONY: help setup demo test test-all test-full coverage test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples test-soak test-fuzz test-fuzz-pipeline lint bench soak attack fuzz fuzz-pipeline audit docs pictures lock lock-jars clean dist images test-images
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -9,8 +9,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.9
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kafka-client-telemetry
+COVERAGE_DATA := .coverage-data
 STAMP := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
+MYPY_CACHE_DIR ?= $(CACHE)/mypy
+RUFF_CACHE_DIR ?= $(CACHE)/ruff
+export MYPY_CACHE_DIR RUFF_CACHE_DIR
+# The tests start some hundred Python processes. Without bytecode each compiles all its modules again.
+export PYTHONDONTWRITEBYTECODE :=
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -33,10 +39,23 @@ setup: $(STAMP) ## Prepare .venv and the real parts that tests and demo use (cac
 demo: setup ## Carry real clients' metrics into a real collector and PostgreSQL, live in the terminal (DEMO_SECONDS=60 ends by itself)
 	@$(BIN)/python -m examples.demo
 
-test: setup lint ## Everything that CI runs: lint, types, unit, property, integration, conformance, a short fuzz run
-	@$(BIN)/python -m tests.testbed setup --parts haproxy,network,grafana-schema,compose,actionlint
-	@echo "==> [test] unit, property, integration, conformance, fuzz, side by side"
+test: $(STAMP) ## What CI runs for each change, in at most 6 minutes on 2 cores: lint, types, and the tests that are not marked `full`
 	@$(BIN)/python -m tests
+
+# `test` comes first: it finds most defects in the least time.
+ALL_TESTS := test test-full coverage test-examples test-kubernetes test-images test-dashboards test-soak test-fuzz test-fuzz-pipeline attack audit
+
+test-all: $(STAMP) ## Everything: `make test`, then each longer target, and a table of how each ended (some hours)
+	@$(BIN)/python -m tests.targets $(ALL_TESTS)
+
+test-full: $(STAMP) ## The tests marked `full`, which `make test` leaves out: security matrix, crash tests, release, chart, Prometheus, ...
+	@$(BIN)/python -m tests --full
+
+coverage: $(STAMP) ## Measure branch coverage of receiver, plugins and spark_streaming under the tests of `make test`, and check the minimum
+	@rm -rf $(COVERAGE_DATA) && mkdir -p $(COVERAGE_DATA)
+	@$(BIN)/python -m coverage run -m tests --no-lint
+	@$(BIN)/python -m coverage combine --quiet
+	@$(BIN)/python -m coverage report
 
 test-unit test-property test-integration test-conformance: test-%: setup
 	@$(if $(filter integration,$*),$(BIN)/python -m tests.testbed setup --parts prometheus,grafana-schema)
@@ -62,7 +81,7 @@ lint: $(STAMP) ## Lint, formatting, types, import layers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/lint-imports --no-logo --cache-dir $(CACHE)/import-linter
 
 bench: setup ## Measure pass-through, pushes, memory and the roll-up beside HAProxy, a real broker and the naive way (about 35 minutes)
 	@$(BIN)/python -m tests.testbed setup --parts haproxy
@@ -85,6 +104,15 @@ fuzz: $(STAMP) ## Mutate inputs of everything that reads bytes: INPUTS=1000000 (
 fuzz-pipeline: setup ## Take hostile and good pushes through core, spool and roll-up: PUSHES=10000000 (hours), SEED, FOLDER (a run goes on in it), ARGUMENTS
 	@$(BIN)/python -m tests.fuzz.pipeline $(if $(PUSHES),--pushes $(PUSHES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(FOLDER),--folder $(FOLDER)) $(ARGUMENTS)
+
+test-soak: ## A short soak
+	@$(MAKE) --no-print-directory soak MINUTES=2
+
+test-fuzz: ## A long run of the fuzzer
+	@$(MAKE) --no-print-directory fuzz INPUTS=1000000
+
+test-fuzz-pipeline: ## A short run of the pipeline's fuzzer
+	@$(MAKE) --no-print-directory fuzz-pipeline PUSHES=100000
 
 audit: $(STAMP) ## Check the locks for hashes, and what is locked for known vulnerabilities where a database can be reached
 	@$(BIN)/python -m tests.audit
@@ -116,7 +144,7 @@ test-images: setup ## Build the images' root folders without an engine and run t
 	@$(PYTEST) tests/images/test_files.py tests/images/built.py
 
 clean: ## Remove what was built in this folder (the cache folder stays)
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist $(COVERAGE_DATA) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
 IMAGE_LOCK := $(LOCK) --no-annotate --constraint requirements.lock

@@ -1,13 +1,15 @@
-"""``python -m tests``: all tests, in a few processes side by side, as most of them wait most of the time.
+"""Runs the tests in groups, a few groups side by side.
 
-Owns which tests share a process, and which processes run at once: no more than two processors can serve, as
-many tests measure time. What is in no other group is in the last, so that none is left out but what has a
-target of its own. A line of output is shown when it is whole, behind its group's name. The exit status is 0
-only if every group's is.
+``python -m tests`` runs the gate: lint and every test that is not marked ``full``. With ``--full``
+it runs the tests marked ``full`` (see ``tests/selection.py``). Each test belongs to exactly one
+group. The last group runs the tests that no other group names, so no test is left out.
+
+Each line of output starts with the name of its group. The exit status is 0 if every group passed.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -20,83 +22,101 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-#: What is built gives way to tests, of which many measure time.
-_SETUP: Final = ("nice", "-n", "5", sys.executable, "-m", "tests.testbed", "setup", "--parts")
+_TREE: Final = Path(__file__).parents[1]
 _PYTEST: Final = (sys.executable, "-m", "pytest")
+#: pytest's exit status when every collected test was deselected.
+_NOTHING_SELECTED: Final = 5
+#: These have targets of their own: `make test-kubernetes`.
+_ELSEWHERE: Final = ("tests/kubernetes",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
-    """Tests that run one after the other.
+    """Tests that share one pytest, or commands that run one after the other.
 
     Attributes:
-        name: What its lines begin with.
+        name: The prefix of its output lines.
         tests: Files and folders of tests.
-        parts: Parts of the testbed that nobody else needs, to be built first.
+        commands: Commands to run in place of pytest.
+        workers: Number of pytest-xdist workers; 0 runs the tests in one process, where they share
+            servers.
     """
 
     name: str
-    tests: tuple[str, ...]
-    parts: str = ""
-
-    def commands(self, others: Sequence[str], folder: Path) -> list[list[str]]:
-        """What to run, one after the other; ``others`` are the tests of other groups."""
-        ignored = [f"--ignore={path}" for path in others if path.startswith(self.tests)]
-        # Not in pytest's shared folder: each pytest that starts there locks other users out of it again,
-        # and the embedded PostgreSQL runs as another user where the tests run as root.
-        pytest = [*_PYTEST, f"--basetemp={folder / self.name.replace(' ', '-')}", *self.tests, *ignored]
-        return [[*_SETUP, self.parts], pytest] if self.parts else [pytest]
+    tests: tuple[str, ...] = ()
+    commands: tuple[tuple[str, ...], ...] = ()
+    workers: int = 0
 
 
-#: Those of a lane run one after the other, the lanes side by side.
-_LANES: Final = (
-    (
-        _Group(name="compute", tests=("tests/unit", "tests/property", "tests/fuzz")),
-        _Group(name="chart", tests=("tests/helm",), parts="helm"),
-    ),
-    (
-        _Group(
-            name="protocol",
-            tests=(
-                "tests/conformance",
-                "tests/integration/gateway",
-                "tests/integration/kip1313",
-                "tests/integration/security",
-                "tests/integration/test_delivery.py",
-                "tests/integration/test_kafka_topic.py",
-            ),
-        ),
-        _Group(
-            name="prometheus",
-            tests=("tests/integration/test_prometheus.py", "tests/integration/deploy"),
-            parts="prometheus",
-        ),
-    ),
-    # One Spark session for both.
-    (_Group(name="roll-up", tests=("tests/unit/spark_streaming", "tests/integration/rollup")),),
-    (
-        _Group(name="the rest", tests=("tests",)),
-        # Without Spark.
-        _Group(
-            name="database", tests=("tests/integration/rollup/findings", "tests/integration/rollup/store")
-        ),
+@dataclass(slots=True, kw_only=True)
+class _Outcome:
+    """How a group ended: its status, wall and CPU seconds."""
+
+    passed: bool = True
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+
+
+def _set_up(*parts: str) -> _Group:
+    """Return the group that fetches and builds the real parts that the cache lacks."""
+    testbed = (sys.executable, "-m", "tests.testbed", "setup", "--parts", ",".join(parts))
+    return _Group(name="set-up", commands=(testbed, (sys.executable, "-m", "spark_streaming.jars")))
+
+
+_PARTS: Final = ("broker", "collector", "clients")
+#: What only tests marked ``full`` use.
+_FULL_PARTS: Final = ("prometheus", "helm", "haproxy", "network", "grafana-schema", "compose")
+_LINT: Final = _Group(name="lint", commands=(("make", "--no-print-directory", "lint"),))
+#: These tests share no server, so processors that the other lanes leave idle can run some of them.
+#: Each worker collects all tests again. On two processors that costs more than it saves.
+_PURE: Final = _Group(
+    name="pure",
+    tests=("tests/unit", "tests/property", "tests/fuzz"),
+    workers=max(0, (os.cpu_count() or 1) - 2),
+)
+#: One Spark session for all of these.
+_SPARK: Final = _Group(
+    name="spark",
+    tests=(
+        "tests/unit/spark_streaming",
+        "tests/property/spark_streaming",
+        "tests/integration/rollup",
     ),
 )
+#: One broker and one collector for all of these.
+_KAFKA: Final = _Group(name="kafka", tests=("tests/conformance", "tests/integration"))
+_OTHERS: Final = _Group(name="others", tests=("tests",))
+
+#: Groups of a lane run one after the other, lanes run side by side.
+_LANES: Final = ((_LINT, _PURE), (_KAFKA,), (_SPARK, _OTHERS))
+#: These wait for the set-up. The others need none of the parts and run beside it.
+_NEED_PARTS: Final = (_KAFKA, _SPARK, _OTHERS)
 _GROUPS: Final = tuple(group for lane in _LANES for group in lane)
-#: Have a target of their own, as what they need takes minutes to build: `make test-kubernetes`.
-_ON_THEIR_OWN: Final = ("tests/kubernetes",)
 
 
-def _run(group: _Group, folder: Path) -> bool:
+def _command(group: _Group, folder: Path, marker: str) -> tuple[str, ...]:
+    """Return the pytest command of a group, which leaves out the paths of other groups."""
     others = [path for other in _GROUPS if other is not group for path in other.tests]
-    others += _ON_THEIR_OWN
+    ignored = [
+        f"--ignore={path}"
+        for path in (*others, *_ELSEWHERE)
+        if path not in group.tests and path.startswith(tuple(f"{own}/" for own in group.tests))
+    ]
+    # Each group has its own temporary folder. pytest's default folder is shared, and each pytest
+    # that starts there locks other users out of it. The embedded PostgreSQL may be such a user.
+    basetemp = f"--basetemp={folder / group.name}"
+    workers = ("-n", str(group.workers), "--dist", "loadfile") if group.workers else ("-p", "no:xdist")
+    return (*_PYTEST, basetemp, "-m", marker, "--durations=5", *workers, *group.tests, *ignored)
+
+
+def _run(group: _Group, commands: Sequence[Sequence[str]]) -> _Outcome:
     start = time.monotonic()
-    cpu_s = 0.0
-    passed = True
-    for command in group.commands(others, folder):
-        # A child does not outlive this process, and its own children don't outlive it.
+    outcome = _Outcome()
+    for command in commands:
+        # setpriv ends a child with this process, and the child's own children end with the child.
         with subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "--", *command],
+            cwd=_TREE,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -105,38 +125,70 @@ def _run(group: _Group, folder: Path) -> bool:
         ) as process:
             assert process.stdout is not None
             for line in process.stdout:
-                sys.stdout.write(f"[{group.name}] {line}")
-                sys.stdout.flush()
+                _write(f"[{group.name}] {line}")
             _, status, used = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
-        cpu_s += used.ru_utime + used.ru_stime
-        passed = process.returncode == 0
-        if not passed:
+        outcome.cpu_s += used.ru_utime + used.ru_stime
+        outcome.wall_s = time.monotonic() - start
+        if process.returncode not in (0, _NOTHING_SELECTED if group.tests else 0):
+            outcome.passed = False
             break
-    outcome = "passed" if passed else "failed"
-    sys.stdout.write(
-        f"[{group.name}] {outcome} in {time.monotonic() - start:.0f} s ({cpu_s:.0f} CPU seconds)\n"
-    )
-    return passed
+    _write(f"[{group.name}] {_summary(outcome)}\n")
+    return outcome
 
 
-def _run_lane(lane: Sequence[_Group], folder: Path, passed: list[str]) -> None:
-    passed.extend(group.name for group in lane if _run(group, folder))
+def _summary(outcome: _Outcome) -> str:
+    word = "passed" if outcome.passed else "failed"
+    return f"{word} in {outcome.wall_s:.0f} s ({outcome.cpu_s:.0f} CPU seconds)"
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def main() -> int:
-    """Run all tests; the result is the exit status."""
-    passed: list[str] = []
+    """Run the command line; the result is the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests", description="Run the tests in groups.")
+    parser.add_argument("--full", action="store_true", help="run the tests that the gate leaves out")
+    parser.add_argument("--no-lint", action="store_true", help="leave lint and types out")
+    arguments = parser.parse_args()
+    marker = "full" if arguments.full else "not full"
+    parts = (*_PARTS, *_FULL_PARTS) if arguments.full else _PARTS
+    without = {_LINT.name} if arguments.full or arguments.no_lint else set()
     folder = Path(tempfile.mkdtemp(prefix="kct-"))
-    threads = [threading.Thread(target=_run_lane, args=(lane, folder, passed)) for lane in _LANES]
+    outcomes: dict[str, _Outcome] = {}
+
+    def run(group: _Group) -> None:
+        outcomes[group.name] = _run(group, group.commands or (_command(group, folder, marker),))
+
+    set_up = _set_up(*parts)
+    setting_up = threading.Thread(target=run, args=(set_up,))
+
+    def run_lane(lane: Sequence[_Group]) -> None:
+        for group in lane:
+            if group in _NEED_PARTS:
+                setting_up.join()
+                if not outcomes[set_up.name].passed:
+                    return
+            run(group)
+
+    lanes = [[group for group in lane if group.name not in without] for lane in _LANES]
+    start = time.monotonic()
+    threads = [setting_up, *(threading.Thread(target=run_lane, args=(lane,)) for lane in lanes)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    # Also a group whose thread ended early has not passed.
-    failed = [group.name for group in _GROUPS if group.name not in passed]
+    for name, outcome in outcomes.items():
+        _write(f"==> [test] {name}: {_summary(outcome)}\n")
+    # A group without an outcome did not run, so it has not passed.
+    expected = [set_up.name, *(group.name for lane in lanes for group in lane)]
+    failed = [name for name in expected if name not in outcomes or not outcomes[name].passed]
+    total = sum(outcome.cpu_s for outcome in outcomes.values())
+    _write(f"==> [test] all groups: {time.monotonic() - start:.0f} s ({total:.0f} CPU seconds)\n")
     if failed:
-        sys.stdout.write(f"failed: {', '.join(failed)}; what the tests wrote is in {folder}\n")
+        _write(f"failed: {', '.join(failed)}; the tests' files are in {folder}\n")
     else:
         shutil.rmtree(folder, ignore_errors=True)
     return 1 if failed else 0

@@ -1,3 +1,3 @@
-"""Fixtures of every test: the testbed's, which start nothing until a test asks for them."""
+"""Loads the fixtures of all tests, which start nothing until a test asks, and the marker."""
 
-pytest_plugins = ["tests.testbed.fixtures"]
+pytest_plugins = ["tests.selection", "tests.testbed.fixtures"]

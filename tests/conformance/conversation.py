@@ -49,9 +49,9 @@ class Case:
     subscribed: Subscribed = "slow"
     goes_on: bool = True
 
-    def held_with(self, peer: Peer) -> list[Line]:
-        """Hold the conversation with a peer."""
-        conversation = Conversation(peer, self)
+    def held_with(self, peer: Peer, attempt: int = 0) -> list[Line]:
+        """Hold the conversation with a peer; another attempt has new ids and longer pauses."""
+        conversation = Conversation(peer, self, attempt)
         try:
             for step in self.steps:
                 step.run(conversation)
@@ -70,11 +70,14 @@ class Conversation:
         client_id: What requests say unless they say otherwise; the subscription matches it.
         reading: What was learned from answers.
         lines: What was seen so far.
+        patience: Factor of pauses in which a peer may do something.
     """
 
-    def __init__(self, peer: Peer, case: Case) -> None:
-        self.client_id = f"{case.subscribed}-{case.name.replace(' ', '-')}"
-        self.reading = Reading(seed=case.name, telemetry_versions=peer.telemetry_versions)
+    def __init__(self, peer: Peer, case: Case, attempt: int = 0) -> None:
+        name = f"{case.name} {attempt}" if attempt else case.name
+        self.client_id = f"{case.subscribed}-{name.replace(' ', '-')}"
+        self.patience = 10**attempt
+        self.reading = Reading(seed=name, telemetry_versions=peer.telemetry_versions)
         self.lines: list[Line] = []
         self.peer = peer
         self._listener = case.listener

@@ -23,6 +23,9 @@ from tests.conformance.differences import DIFFERENCES, differences_of
 from tests.conformance.peer import KafkaPeer, ReceiverPeer
 
 _CASES = (*cases_api_versions.CASES, *cases_telemetry.CASES, *cases_stream.CASES, *cases_sasl.CASES)
+#: On a busy machine a peer may be too late for a pause, or a push too late for its interval. Peers that
+#: really differ do so each time.
+_ATTEMPTS = 3
 _NOTHING = Line(step="nothing", seen=Seen(text="nothing"))
 
 
@@ -32,14 +35,17 @@ def _pairs(kafka: list[Line], receiver: list[Line]) -> list[tuple[Line, Line]]:
 
 @pytest.mark.parametrize("case", _CASES, ids=lambda case: case.name)
 def test_answers_are_kafkas(case: Case, kafka: KafkaPeer, receiver: ReceiverPeer) -> None:
-    pairs = _pairs(case.held_with(kafka), case.held_with(receiver))
-    seen = {
-        (number, of_kafka.step): (of_kafka.seen.text, of_receiver.seen.text)
-        for number, (of_kafka, of_receiver) in enumerate(pairs, 1)
-        if of_kafka != of_receiver
-    }
-    listed = differences_of(case.name)
-    assert {number: texts for (number, _), texts in seen.items()} == dict(listed), _transcript(pairs)
+    listed = dict(differences_of(case.name))
+    for attempt in range(_ATTEMPTS):
+        pairs = _pairs(case.held_with(kafka, attempt), case.held_with(receiver, attempt))
+        seen = {
+            number: (of_kafka.seen.text, of_receiver.seen.text)
+            for number, (of_kafka, of_receiver) in enumerate(pairs, 1)
+            if of_kafka != of_receiver
+        }
+        if seen == listed:
+            return
+    assert seen == listed, _transcript(pairs)
 
 
 def _transcript(pairs: list[tuple[Line, Line]]) -> str:

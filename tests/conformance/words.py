@@ -226,7 +226,7 @@ def reconnect() -> Step:
 
     def run(conversation: Conversation) -> None:
         conversation.disconnect()
-        time.sleep(_DISCONNECT_S)
+        time.sleep(_DISCONNECT_S * conversation.patience)
         conversation.connect_again()
 
     return Step(run=run)
@@ -246,7 +246,7 @@ def expect_silence() -> Step:
     """Note whether the peer says nothing, something, or closes."""
 
     def run(conversation: Conversation) -> None:
-        answer = conversation.talk.receive(_SILENCE_S)
+        answer = conversation.talk.receive(_SILENCE_S * conversation.patience)
         seen = Seen(text=str(answer)) if isinstance(answer, Fate) else Seen(text="an answer", raw=answer)
         conversation.note("wait", seen)
 

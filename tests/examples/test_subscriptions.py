@@ -44,7 +44,7 @@ def client(sidecar: Sidecar, client_id: str) -> dict[str, Any]:
     return next((one for one in items if one["client_id"] == client_id), {})
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(600)
 def test_the_workflows_of_kip_714(broker: KafkaBroker, sidecar: Sidecar, collector: Collector) -> None:
     broker.create_topic("workflows")
     curl(sidecar, "@proactive.json")
@@ -56,11 +56,11 @@ def test_the_workflows_of_kip_714(broker: KafkaBroker, sidecar: Sidecar, collect
         ),
     ):
         for client_id in ("orders", "payments"):
-            wait_until(lambda: bool(client(sidecar, client_id)), timeout_s=120, what=client_id)  # noqa: B023
+            wait_until(lambda: bool(client(sidecar, client_id)), timeout_s=30, what=client_id)  # noqa: B023
         assert client(sidecar, "payments")["push_interval_ms"] == 60_000
         assert client(sidecar, "orders")["push_interval_ms"] == 5_000
         # The first push comes after half an interval to one and a half, then one every interval.
-        collector.wait_for(lambda _: len(times(collector, "orders")) >= 2, timeout_s=120, what="two pushes")
+        collector.wait_for(lambda _: len(times(collector, "orders")) >= 2, timeout_s=30, what="two pushes")
         first, second = times(collector, "orders")[:2]
         assert 4.0 <= (second - first) / 1e9 <= 8.0
         assert names(collector, "orders") - set(STANDARD_METRICS)
@@ -68,7 +68,7 @@ def test_the_workflows_of_kip_714(broker: KafkaBroker, sidecar: Sidecar, collect
         curl(sidecar, "DELETE")
         wait_until(
             lambda: client(sidecar, "orders")["push_interval_ms"] == 60_000,
-            timeout_s=120,
+            timeout_s=20,
             what="orders to ask",
         )
         collector.forget()

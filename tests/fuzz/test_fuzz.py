@@ -1,16 +1,20 @@
-"""A short run of every target with a fixed seed, and every input that was once a finding."""
+"""Runs of every target with a fixed seed, and every input that was once a finding."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tests.fuzz.fuzzer import Fuzzer
+from tests.fuzz.target import Target
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.workers import fuzz
 
+#: Inputs of a short run, for each target.
+SHORT: Final = 1_000
 REGRESSIONS = Path(__file__).parent / "regressions"
 
 
@@ -25,11 +29,20 @@ def test_what_was_once_found_stays_mended(file: Path) -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_short_run_finds_nothing(name: str) -> None:
-    target = TARGETS[name]
-    outcomes = list(fuzz([target], inputs=target.brief, seed="short", processes=1))
+    finds_nothing(TARGETS[name], min(TARGETS[name].brief, SHORT))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_longer_run_finds_nothing(name: str) -> None:
+    finds_nothing(TARGETS[name], TARGETS[name].brief)
+
+
+def finds_nothing(target: Target, inputs: int) -> None:
+    outcomes = list(fuzz([target], inputs=inputs, seed="short", processes=1))
     problems = [finding.problem for outcome in outcomes for finding in outcome.findings]
     assert not problems, problems[0]
-    assert sum(outcome.inputs for outcome in outcomes) == target.brief
+    assert sum(outcome.inputs for outcome in outcomes) == inputs
     assert max(outcome.reached for outcome in outcomes) > 50
 
 

@@ -27,7 +27,7 @@ from tests.fuzz.target import Target
 #: Inputs of a slice, at most.
 SLICE: Final = 20_000
 #: A worker that goes through no input for so long hangs.
-_HANGS_AFTER_S: Final = 60.0
+_HANGS_AFTER_S: Final = 300.0
 #: No worker gets more address space than this: to want more is a finding, not the machine's end.
 _MAX_ADDRESS_SPACE: Final = 8 << 30
 _MAX_RESTARTS: Final = 5

@@ -114,10 +114,10 @@ def records(broker: KafkaBroker, topic: str) -> list[Message]:
         {"bootstrap.servers": broker.internal_bootstrap, "group.id": "none", "enable.metrics.push": False}
     )
     try:
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=120).topics[topic].partitions
         found: list[Message] = []
         for number in sorted(partitions):
-            _, end = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)
+            _, end = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=120)
             consumer.assign([TopicPartition(topic, number, 0)])
             while found_end(found, number) < end:
                 message = consumer.poll(10)
@@ -211,7 +211,7 @@ def test_the_topic_is_made_as_it_is_set(cluster: KafkaBroker, topic: str) -> Non
     with started(cluster, topic, create_topic=create) as kafka:
         kafka.export_batch(pushes(1))
     admin = AdminClient({"bootstrap.servers": cluster.internal_bootstrap, "enable.metrics.push": False})
-    assert len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == 4
+    assert len(admin.list_topics(topic, timeout=120).topics[topic].partitions) == 4
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     settings = admin.describe_configs([resource])[resource].result(10)
     assert settings["retention.ms"].value == "18000000"
@@ -395,8 +395,9 @@ def until_taken(kafka: KafkaTopicReceiver, batch: Sequence[Push]) -> None:
     wait_for(taken, timeout_s=120)
 
 
+@pytest.mark.full
 def test_a_broker_that_goes_and_comes_back_gets_everything_in_order(topic: str) -> None:
-    with KafkaBroker() as broker, started(broker, topic, timeout_ms=1000) as kafka:
+    with KafkaBroker() as broker, started(broker, topic, timeout_ms=10_000) as kafka:
         kafka.export_batch(pushes(20, instances=4))
         broker.kill()
         with pytest.raises(RetryableError, match="Connection refused"):
@@ -417,6 +418,7 @@ def test_a_broker_that_goes_and_comes_back_gets_everything_in_order(topic: str) 
         assert seen == list(range(instance, 60, 4))
 
 
+@pytest.mark.full
 def test_under_load_through_restarts_nothing_is_lost(topic: str) -> None:
     with KafkaBroker() as broker:
         entry = {"type": "kafka_topic", "bootstrap_servers": broker.bootstrap, "topic": topic}

@@ -139,6 +139,7 @@ def test_every_client_is_told_alike(broker: KafkaBroker, collector: Collector) -
         assert sidecar.value("unnormalized_pushes_total") == 0
 
 
+@pytest.mark.full
 def test_wrong_values_are_marked_or_dropped_by_version(broker: KafkaBroker, collector: Collector) -> None:
     quirks = [{"client_software_name": "kgo", "bad_metrics": [r".*\.avg"], "reason": "for the test"}]
     with sidecar_with(broker, collector, {"quirks": quirks}) as sidecar:
@@ -170,6 +171,7 @@ def test_wrong_values_are_marked_or_dropped_by_version(broker: KafkaBroker, coll
             assert sidecar.value("marked_points_total") > 0
 
 
+@pytest.mark.full
 def test_what_is_over_a_budget_is_one_series_and_the_rest_stays_the_same(
     broker: KafkaBroker, collector: Collector
 ) -> None:
@@ -222,6 +224,7 @@ def test_what_is_over_a_budget_is_one_series_and_the_rest_stays_the_same(
         assert report["clients"][0]["overflowed"] == 0
 
 
+@pytest.mark.full
 def test_the_instances_of_one_principal_share_its_budget(broker: KafkaBroker, collector: Collector) -> None:
     telemetry = {"series": {"max_per_principal": 30}}
     alice = Security(login=Login(mechanism="PLAIN", user="alice", password=SASL_USERS["alice"]))
@@ -257,6 +260,7 @@ def test_the_instances_of_one_principal_share_its_budget(broker: KafkaBroker, co
         assert all(metric.name != OVERFLOW for metric in of_client(collector.exports(), "modest"))
 
 
+@pytest.mark.full
 def test_pseudonyms_are_the_same_on_every_sidecar_and_for_every_plugin(
     broker: KafkaBroker, collector: Collector, key_file: Path
 ) -> None:
@@ -325,6 +329,7 @@ def test_pseudonyms_are_the_same_on_every_sidecar_and_for_every_plugin(
         reader.close()
 
 
+@pytest.mark.full
 def test_without_its_key_nothing_starts_and_nothing_changes(
     broker: KafkaBroker, collector: Collector, key_file: Path
 ) -> None:

@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import pytest
 
 from tests.unit.plugins.spool_files.support import journals, manifest, numbers, published, started
 
@@ -55,7 +54,6 @@ def readable(folder: Path) -> None:
         assert pq.read_table(file, partitioning=None).num_rows > 0
 
 
-@pytest.mark.timeout(1800)
 def test_killed_at_random_every_accepted_push_is_published_exactly_once(tmp_path: Path) -> None:
     rng = random.Random(714)
     accepted = recovered = 0

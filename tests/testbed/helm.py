@@ -22,7 +22,7 @@ CI_VALUES: Final = tuple(sorted((CHART / "ci").glob("*.yaml")))
 RELEASE: Final = "telemetry"
 NAMESPACE: Final = "kafka"
 
-_TIMEOUT_S: Final = 60.0
+_TIMEOUT_S: Final = 300.0
 
 Manifest = Mapping[str, Any]
 

@@ -25,8 +25,8 @@ from tests.testbed.process import ChildProcess
 from tests.testbed.server import Server
 
 _READY_WITHIN_S: Final = 90.0
-_REQUEST_TIMEOUT_S: Final = 30.0
-_COMMAND_TIMEOUT_S: Final = 60.0
+_REQUEST_TIMEOUT_S: Final = 120.0
+_COMMAND_TIMEOUT_S: Final = 300.0
 #: May do everything.
 _ADMINISTRATORS: Final = "system:masters"
 

@@ -23,7 +23,7 @@ from tests.testbed.process import ChildProcess, ScratchFolder, StartError, wait_
 
 _CLONE_NEWNET = 0x40000000
 _READY_WITHIN_S = 10.0
-_COMMAND_TIMEOUT_S = 10.0
+_COMMAND_TIMEOUT_S = 120.0
 
 _HOW = (
     "run the tests as root, or in a network of their own: "

@@ -21,6 +21,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+#: No wait gives up earlier, because a busy machine may take a minute for what usually takes a second.
+#: A wait that succeeds ends at once, so this costs time only where a test fails anyway.
+PATIENCE_S = 120.0
+
 _TAIL_LINES = 40
 _alive: weakref.WeakSet[ChildProcess] = weakref.WeakSet()
 
@@ -41,12 +45,14 @@ def wait_until(condition: Callable[[], bool], *, timeout_s: float, what: str, ev
     """Return as soon as ``condition()`` is true.
 
     Raises:
-        WaitTimeoutError: It was not within ``timeout_s`` seconds; names ``what``.
+        WaitTimeoutError: It was not within ``timeout_s`` seconds or :data:`PATIENCE_S`, whichever is longer;
+            names ``what``.
     """
-    deadline = time.monotonic() + timeout_s
+    patience_s = max(timeout_s, PATIENCE_S)
+    deadline = time.monotonic() + patience_s
     while not condition():
         if time.monotonic() >= deadline:
-            raise WaitTimeoutError(f"waited {timeout_s:g} s in vain for {what}")
+            raise WaitTimeoutError(f"waited {patience_s:g} s in vain for {what}")
         time.sleep(every_s)
 
 
@@ -121,12 +127,14 @@ class ChildProcess:
             The exit status, negative for a signal.
 
         Raises:
-            WaitTimeoutError: It still runs after ``timeout_s`` seconds.
+            WaitTimeoutError: It still runs after ``timeout_s`` seconds or :data:`PATIENCE_S`, whichever is
+                longer.
         """
+        patience_s = max(timeout_s, PATIENCE_S)
         try:
-            return self._popen.wait(timeout_s)
+            return self._popen.wait(patience_s)
         except subprocess.TimeoutExpired:
-            raise WaitTimeoutError(f"{self.name} still runs after {timeout_s:g} s") from None
+            raise WaitTimeoutError(f"{self.name} still runs after {patience_s:g} s") from None
 
     def wait_until_ready(self, ready: Callable[[], bool], *, timeout_s: float) -> None:
         """Wait until ``ready()``; kill the process when it does not get there.
@@ -156,17 +164,16 @@ class ChildProcess:
             The exit status, negative for a signal.
 
         Raises:
-            StopError: It had to be killed after ``timeout_s`` seconds.
+            StopError: It had to be killed, because it still ran when :meth:`wait` gave up.
         """
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)  # a stopped process does not see the first signal otherwise
         try:
             return self.wait(timeout_s)
-        except WaitTimeoutError:
+        except WaitTimeoutError as error:
             self.kill()
             raise StopError(
-                f"{self.name} outlived SIGTERM for {timeout_s:g} s and was killed; its log ends with:\n"
-                f"{self.log_tail()}"
+                f"{error} after SIGTERM and was killed; its log ends with:\n{self.log_tail()}"
             ) from None
         finally:
             self._kill_group()

@@ -15,7 +15,7 @@ from tests.testbed.process import ChildProcess
 from tests.testbed.server import Server
 
 _READY_WITHIN_S = 30.0
-_REQUEST_TIMEOUT_S = 10.0
+_REQUEST_TIMEOUT_S = 120.0
 _STOP_WITHIN_S = 20.0
 
 #: It believes since when something counts, and then puts a zero there.

@@ -27,7 +27,7 @@ _SET, _DELETE = 0, 1
 _TOPIC_ALREADY_EXISTS = 36
 
 _CORRELATION_ID = 1
-_TIMEOUT_MS = 10_000
+_TIMEOUT_MS = 120_000
 
 
 class BrokerAnswerError(Exception):

@@ -30,7 +30,7 @@ NODE_ID = 1
 _UNSUPPORTED_VERSION, _INVALID_REQUEST, _REBOOTSTRAP_REQUIRED = 35, 42, 129
 _BACKLOG = 512
 _RESET = struct.pack("ii", 1, 0)
-_JOIN_WITHIN_S = 10.0
+_JOIN_WITHIN_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

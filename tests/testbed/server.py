@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.testbed.process import ChildProcess, ScratchFolder
+from tests.testbed.process import ChildProcess, ScratchFolder, StopError
 
 __all__ = ["Server"]
+
+#: Set by coverage.py for child processes. One that is killed writes none of what it measured.
+_MEASURES_COVERAGE = "COVERAGE_PROCESS_CONFIG" in os.environ
 
 
 class Server(ABC):
@@ -65,6 +70,9 @@ class Server(ABC):
     def close(self) -> None:
         """End it if it runs, and forget its folder."""
         if self._process is not None:
+            if self.running and _MEASURES_COVERAGE:
+                with contextlib.suppress(StopError):
+                    self._process.terminate()
             self._process.kill()
         if self._scratch is not None:
             self._scratch.close()

@@ -20,7 +20,7 @@ from tests.testbed.server import Server
 
 _READY_WITHIN_S = 120.0
 _STOP_WITHIN_S = 30.0
-_REQUEST_TIMEOUT_S = 10.0
+_REQUEST_TIMEOUT_S = 120.0
 
 
 def config_for(

@@ -29,7 +29,7 @@ NAMES = re.compile(r"^\| `org\.apache[^`]+` \| `[^`]+` \| `(\w+)` \|$", re.MULTI
 #: What Prometheus adds, and what tells a client's own series apart.
 OF_POINTS = {"__name__", "job", "instance", "node_id", "node_role", "topic", "partition"}
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(1200)
 
 
 class Running:
@@ -58,7 +58,7 @@ class Running:
             cwd=folder,
         )
         self.collector.wait_until_ready(
-            lambda: all(map(is_open, (otlp, http, exporter, health))), timeout_s=120
+            lambda: all(map(is_open, (otlp, http, exporter, health))), timeout_s=30
         )
         self.prometheus = Prometheus(config=folder / "prometheus.yaml")
         config = yaml.safe_load((folder / "receiver.yaml").read_text())
@@ -90,7 +90,7 @@ def running(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> It
 def test_prometheus_has_clients_by_the_names_that_the_readme_tells(running: Running) -> None:
     told = set(NAMES.findall((EXAMPLE / "README.md").read_text()))
     assert len(told) >= 5
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 60
     while (missing := told - {one["__name__"] for one in running.series()}) and time.monotonic() < deadline:
         time.sleep(1)
     assert missing == set()

@@ -21,7 +21,7 @@ from tests.testbed.process import wait_until
 #: Nobody is silent and nothing is the matter in the first minutes.
 MAY_BE_EMPTY = {"Findings", "Open findings by kind", "Silent clients"}
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(1200)
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +53,7 @@ def test_clients_of_this_machine_push_too(stack: Stack) -> None:
     ) as client:
         client.wait_for_records(20)
         wait_until(
-            lambda: "outside" in {one["client_id"] for one in clients(stack)},
-            timeout_s=120,
-            what="its pushes",
+            lambda: "outside" in {one["client_id"] for one in clients(stack)}, timeout_s=30, what="its pushes"
         )
 
 
@@ -66,10 +64,10 @@ def clients(stack: Stack) -> list[dict[str, Any]]:
 
 def test_prometheus_has_clients_and_sidecar(stack: Stack) -> None:
     for job in ("kafka-telemetry", "kafka-clients", "collector"):
-        wait_until(lambda: value(stack, f'up{{job="{job}"}}') == 1, timeout_s=120, what=job)  # noqa: B023
+        wait_until(lambda: value(stack, f'up{{job="{job}"}}') == 1, timeout_s=60, what=job)  # noqa: B023
     wait_until(
         lambda: (value(stack, 'sum(org_apache_kafka_producer_record_send_total{client_id="shop"})') or 0) > 0,
-        timeout_s=120,
+        timeout_s=90,
         what="the producer's records",
     )
     groups = stack.prometheus.get("/api/v1/rules").raise_for_status().json()["data"]["groups"]

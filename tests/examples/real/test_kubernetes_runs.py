@@ -20,7 +20,7 @@ from tests.testbed.process import wait_until
 
 EXAMPLE = EXAMPLES / "kubernetes"
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(1200)
 
 
 @pytest.fixture(scope="module")
@@ -60,14 +60,14 @@ def test_what_clients_push_goes_where_the_values_say(pods: Pods, collector: Coll
         LibrdkafkaClient(Mode.CONSUMER, bootstrap=bootstrap, topic="orders") as librdkafka,
     ):
         for client in (java, librdkafka):
-            client.wait_for_records(20, timeout_s=120)
+            client.wait_for_records(20, timeout_s=60)
         collector.wait_for(
             lambda exports: (
                 {java.client_id, librdkafka.client_id} <= {one.resource.get("client_id") for one in exports}
             ),
-            timeout_s=120,
+            timeout_s=60,
         )
-        wait_until(lambda: exported(pods, "kafka_topic") > 0, timeout_s=120, what="pushes in the topic")
+        wait_until(lambda: exported(pods, "kafka_topic") > 0, timeout_s=60, what="pushes in the topic")
     labels = [one.resource for one in collector.exports()]
     assert {str(one["broker_id"]) for one in labels} <= {"0", "1", "2"}
     assert {one["cluster_id"] for one in labels} == {"4L6g3nShT-eMCtK--X86sw"}

@@ -69,7 +69,7 @@ def _run(data: bytes) -> None:
             payload = replace(one.payload, data=odd)
             expected = MetricsData.FromString(long.take(replace(one, payload=payload)).data)
             require(_known(after) == _known(expected), "a shape changes what is told")
-            # Unknown fields are kept with a series, so only its size may differ.
+            # The bytes kept for a series include its unknown fields.
             counted = replace(long.statistics, size=short.statistics.size)
             require(counted == short.statistics, "a shape changes what is counted")
     ended = short.expire(1 << 63).series

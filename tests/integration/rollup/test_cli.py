@@ -89,7 +89,8 @@ def in_group(group: int) -> list[str]:
     return found
 
 
-@pytest.mark.timeout(1800)
+# Starts Spark; in the gate, test_crash.py does so with the same command.
+@pytest.mark.full
 def test_one_command_is_enough(rollup: Rollup, tmp_path: Path) -> None:
     spool(tmp_path / "telemetry", "one", [push(ORDERS, NOW + n * MINUTE_NS) for n in range(3)])
     status, out, err = rollup.run("run", "--source", "spool_files", "--path", "./telemetry", "--once")
@@ -105,7 +106,8 @@ def test_one_command_is_enough(rollup: Rollup, tmp_path: Path) -> None:
     assert (found["pushes"], found["repeats"], found["dead_letters"]) == (3, 0, 0)
 
 
-@pytest.mark.timeout(1800)
+# Starts Spark; in the gate, test_crash.py does so with the same command.
+@pytest.mark.full
 def test_it_goes_on_until_sigterm_and_leaves_no_process(
     rollup: Rollup, tmp_path: Path, database: str, query: Query
 ) -> None:
@@ -139,7 +141,8 @@ def test_it_goes_on_until_sigterm_and_leaves_no_process(
     assert "Traceback" not in running.log_text()
 
 
-@pytest.mark.timeout(1800)
+# Starts Spark; in the gate, test_crash.py does so with the same command.
+@pytest.mark.full
 def test_it_ends_when_spark_s_process_does(rollup: Rollup, tmp_path: Path, database: str) -> None:
     (tmp_path / "rollup.yaml").write_text("trigger_seconds: 0.2\n")
     spool(tmp_path / "telemetry", "one", [push(ORDERS, NOW)])

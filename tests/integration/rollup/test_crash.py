@@ -15,18 +15,19 @@ from tests.integration.rollup.pushes import CONNECTIONS, MINUTE_NS, Client, Spoo
 from tests.integration.rollup.test_cli import KAFKA_TELEMETRY, SPARK_S, in_group
 from tests.testbed.process import ChildProcess, wait_until
 
-FILES, PUSHES, KILLS = 24, 5, 3
+PUSHES = 5
 NOW = (time.time_ns() // MINUTE_NS - 60) * MINUTE_NS
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("kills", "files"), [(1, 8), pytest.param(3, 24, marks=pytest.mark.full)])
+@pytest.mark.timeout(1200)
 def test_a_driver_that_is_killed_neither_loses_nor_doubles(
-    tmp_path: Path, database: str, query: Query
+    tmp_path: Path, database: str, query: Query, kills: int, files: int
 ) -> None:
     chosen = random.Random(20260131)
     clients = [Client(instance=letter * 22, client_id=letter) for letter in "ABC"]
     truth = dict.fromkeys("ABC", 0)
-    for number in range(FILES):
+    for number in range(files):
         pushes: list[Spooled] = []
         for _ in range(PUSHES):
             client, value = chosen.choice(clients), chosen.randrange(1000)
@@ -46,7 +47,7 @@ def test_a_driver_that_is_killed_neither_loses_nor_doubles(
             env={"KAFKA_TELEMETRY_ROLLUP_POSTGRES": database},
         )
 
-    for number in range(KILLS):
+    for number in range(kills):
         running = started()
         before = committed(query)
         target = before + chosen.randint(1, 4)
@@ -55,7 +56,7 @@ def test_a_driver_that_is_killed_neither_loses_nor_doubles(
         time.sleep(0.0 if number == 0 else chosen.uniform(0, 0.5))
         os.kill(running.pid, signal.SIGKILL)
         assert running.wait(10) == -signal.SIGKILL
-        wait_until(lambda: not in_group(running.pid), timeout_s=120, what="the JVM's end")  # noqa: B023
+        wait_until(lambda: not in_group(running.pid), timeout_s=15, what="the JVM's end")  # noqa: B023
     running = started("--once")
     assert running.wait(SPARK_S) == 0, running.log_tail()
     assert (
@@ -69,8 +70,8 @@ def test_a_driver_that_is_killed_neither_loses_nor_doubles(
     assert query(
         "SELECT sum(points), (SELECT sum(pushes) FROM client_1m) FROM metric_1m WHERE metric = %s",
         CONNECTIONS,
-    ) == [(FILES * PUSHES, FILES * PUSHES)]
-    assert query("SELECT sum(pushes), sum(repeats) FROM ledger") == [(FILES * PUSHES, FILES)]
+    ) == [(files * PUSHES, files * PUSHES)]
+    assert query("SELECT sum(pushes), sum(repeats) FROM ledger") == [(files * PUSHES, files)]
 
 
 def committed(query: Query) -> int:

@@ -152,7 +152,6 @@ def filled(
 
 
 # With the time that Spark takes to fill the store on a busy machine.
-@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("hours", [1, 6, 24 * 30])
 def test_queries_find_what_real_clients_pushed(filled: str, hours: int) -> None:
     now = datetime.now(UTC)
@@ -338,7 +337,7 @@ def of_generated(connection: Connection, hours: int) -> Iterator[tuple[str, Aske
                 yield f"{name}, {query.title}, {hours} h, {wanted}", query
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(1800 if FULL else 600)
 @pytest.mark.parametrize("hours", [2, 6, 24, 24 * 3, 24 * 30] if FULL else [2, 24 * 30])
 def test_queries_use_indexes(generated: str, hours: int) -> None:
     with reading(generated) as connection:

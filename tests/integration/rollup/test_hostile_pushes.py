@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from tests.fuzz.pipeline.checks import Truth, check
 from tests.fuzz.pipeline.flood import Plan, write_round
@@ -28,6 +29,7 @@ _TAMPERINGS = {
 }
 
 
+@pytest.mark.full
 def test_no_good_push_is_lost_among_hostile_ones(roll: Roll, folder: Path, database: str) -> None:
     plan = Plan(seed="gate", number=0, pushes=_PUSHES, starts_ns=time.time_ns() - _HOUR_NS, bombs=0.0)
     flood = write_round(plan, folder)

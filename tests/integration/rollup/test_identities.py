@@ -85,6 +85,7 @@ def test_an_instance_id_that_collided_is_another_instance(roll: Roll, query: Que
     ]
 
 
+@pytest.mark.full
 def test_texts_that_are_stored_alike_are_no_less_different(roll: Roll, query: Query, folder: Path) -> None:
     long = "x" * 512
     topics = [
@@ -144,6 +145,7 @@ def cumulative(client: Client, at_ns: int, value: float) -> Spooled:
     return replace(made, otlp=data.SerializeToString())
 
 
+@pytest.mark.full
 def test_a_database_of_the_version_before_goes_on(
     roll: Roll, query: Query, folder: Path, database: str
 ) -> None:
@@ -188,6 +190,7 @@ def test_a_database_of_the_version_before_goes_on(
     ]
 
 
+@pytest.mark.full
 def test_old_ids_that_were_chosen_are_in_nobodys_way(
     roll: Roll, query: Query, folder: Path, database: str
 ) -> None:
@@ -212,6 +215,7 @@ def test_old_ids_that_were_chosen_are_in_nobodys_way(
     assert query("SELECT count(*) FROM client") == [(2,)]
 
 
+@pytest.mark.full
 def test_with_a_new_key_series_stay_what_they_are(roll: Roll, query: Query, folder: Path) -> None:
     spool(folder, "one", [push(BOB, NOW)])
     roll()

@@ -22,6 +22,7 @@ def at(minute: int, client: Client = ORDERS) -> Spooled:
     return push(client, NOW + minute * MINUTE_NS, Values(gauges={ASSIGNED: 3.0}))
 
 
+@pytest.mark.full
 def test_every_damaged_file_is_told_and_all_others_are_in(
     roll: Roll, query: Query, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

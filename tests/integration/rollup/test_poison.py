@@ -163,6 +163,7 @@ def refused(query: Query, roll: Roll) -> Iterator[None]:
     yield
 
 
+@pytest.mark.full
 def test_a_push_that_the_database_refuses_is_isolated(roll: Roll, query: Query, folder: Path) -> None:
     with refused(query, roll):
         pushes = [good(number) for number in range(12)]

@@ -218,7 +218,7 @@ def test_a_checkpoint_of_another_database_is_refused(
     assert query(TOTALS, CONNECTIONS) == [("orders", 1, 2.0, 2.0, 2.0)]
 
 
-@pytest.mark.parametrize("form", ["parquet", "delta"])
+@pytest.mark.parametrize("form", ["parquet", pytest.param("delta", marks=pytest.mark.full)])
 def test_the_lake_has_each_batch_once(
     roll: Roll, folder: Path, query: Query, spark: SparkSession, tmp_path: Path, form: str
 ) -> None:

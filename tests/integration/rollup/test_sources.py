@@ -49,6 +49,7 @@ def topic(broker: KafkaBroker) -> str:
     return name
 
 
+@pytest.mark.full
 def test_records_with_hostile_headers_and_keys_stop_nothing(
     roll: Roll, query: Query, broker: KafkaBroker, topic: str
 ) -> None:

@@ -44,7 +44,7 @@ class Sidecar:
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._done.set)
-        self._thread.join(10)
+        self._thread.join(120)
         self.store.close()
         assert not self._thread.is_alive()
 

@@ -16,6 +16,7 @@ from receiver.plugin import (
     PluginConfig,
     Push,
 )
+from tests.testbed.process import PATIENCE_S
 
 Export = Callable[[Sequence[Push]], ExportResult | None]
 
@@ -108,9 +109,9 @@ def hosted(plugin: ClientTelemetryReceiver, *, name: str = "p", **settings: Any)
     )
 
 
-def wait_for(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:
+def wait_for(condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
     """Wait for what another thread brings about; fails the test when it doesn't."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + max(timeout_s, PATIENCE_S)
     while not condition():
         assert time.monotonic() < deadline, "it never came true"
         time.sleep(0.002)

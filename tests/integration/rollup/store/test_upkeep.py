@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -213,12 +214,14 @@ def test_where_clients_stand(store: Store, database: str) -> None:
             covered_until=TODAY, counts=b"", cumulative=b"",
         )  # fmt: skip
 
+    # The view compares with the server's clock, and NOW_NS is from this process's start.
+    now_ns = time.time_ns()
     with store.batch("q", 0) as batch:
         assert batch is not None
-        heard = entries((1, 0, "live"), (2, 0, "left"), received_at_ns=NOW_NS, cluster_id="k")
-        silent = entries((3, 0, "silent"), received_at_ns=NOW_NS - 181 * 10**9)
+        heard = entries((1, 0, "live"), (2, 0, "left"), received_at_ns=now_ns, cluster_id="k")
+        silent = entries((3, 0, "silent"), received_at_ns=now_ns - 181 * 10**9)
         # A push without points says nothing of who it is.
-        empty = entries((1, 0, "x"), received_at_ns=NOW_NS + 1000, client_id=None)
+        empty = entries((1, 0, "x"), received_at_ns=now_ns + 1000, client_id=None)
         batch.put_clients([], heard)
         batch.put_clients([state(1, terminated=False)], empty)
         batch.put_clients([state(2, terminated=True), state(3, terminated=False)], silent)

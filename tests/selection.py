@@ -1,0 +1,53 @@
+"""Marks the tests that only ``make test-all`` runs.
+
+``make test`` runs every test without the marker ``full``. A test gets the marker in one of two
+ways: by its path in :data:`FULL`, or by ``@pytest.mark.full`` on a test that stands among cheaper
+ones. Running a test by its path needs no option, because pytest itself deselects nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+TREE = Path(__file__).parents[1]
+
+#: Files and folders, and why the gate can do without them. A folder stands for everything below it.
+FULL: Mapping[str, str] = MappingProxyType(
+    {
+        "tests/attacks": "load for minutes; the bounds are tested without load in tests/unit/gateway",
+        "tests/examples": "loads every example; needs the compose specification's loader",
+        "tests/helm": "needs Helm, built in minutes; tests/unit/deploy tests the chart's values and schema",
+        "tests/integration/deploy/test_dashboard_types.py": "needs Node.js and Grafana's types",
+        "tests/integration/deploy/test_receiver_alerts.py": "needs Prometheus, built in minutes",
+        "tests/integration/deploy/test_receiver_metrics.py": "needs Prometheus, built in minutes",
+        "tests/integration/rollup/test_dashboards.py": "fills a database with a generated fleet",
+        "tests/integration/rollup/test_ledger.py": "kills a fleet for minutes; test_crash.py has one kill",
+        "tests/integration/security": "the matrix of protocols, mechanisms and clients, and forgeries",
+        "tests/integration/test_asked_for_less.py": "waits for push intervals, unlike tests/unit/telemetry",
+        "tests/integration/test_least_privilege.py": "needs a system user of its own",
+        "tests/integration/test_prometheus.py": "needs Prometheus, built in minutes",
+        "tests/integration/test_rest_security.py": "the matrix over REST; tests/unit/api has it in process",
+        "tests/integration/test_restarts.py": "restarts a broker of its own",
+        "tests/integration/test_spool_files.py": "kills at random; test_delivery.py kills twice",
+        "tests/integration/test_testbed.py": "tests the testbed, which the other tests use",
+        "tests/unit/plugins/spool_files/test_memory.py": "writes a journal larger than its memory",
+        "tests/release": "builds four distributions and installs them",
+    }
+)
+
+
+def is_full(path: Path) -> bool:
+    """Tell whether the tests of a file are for ``make test-all`` only."""
+    return any(path.is_relative_to(TREE / listed) for listed in FULL)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of listed files before pytest evaluates ``-m``."""
+    for item in items:
+        if is_full(item.path):
+            item.add_marker(pytest.mark.full)

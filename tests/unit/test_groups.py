@@ -1,0 +1,34 @@
+"""``python -m tests`` runs each test file once, and every path that is listed as slow exists."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import __main__ as runner
+from tests.selection import FULL, TREE, is_full
+
+FILES = sorted(str(path.relative_to(TREE)) for path in (TREE / "tests").rglob("test_*.py"))
+
+
+def runs(group: runner._Group, file: str) -> bool:
+    """Tell whether the group's pytest collects the file."""
+    command = runner._command(group, TREE, "full")
+    ignored = [word.removeprefix("--ignore=") for word in command if word.startswith("--ignore=")]
+    below = [path for path in group.tests if file.startswith((f"{path}/", path))]
+    return bool(below) and not any(file.startswith((f"{path}/", path)) for path in ignored)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_each_file_is_in_one_group(file: str) -> None:
+    groups = [group.name for group in runner._GROUPS if runs(group, file)]
+    assert len(groups) == (0 if file.startswith(runner._ELSEWHERE) else 1), groups
+
+
+@pytest.mark.parametrize("path", FULL)
+def test_what_is_listed_as_slow_exists(path: str) -> None:
+    assert (TREE / path).exists(), f"remove {path} from tests/selection.py, or write its new name"
+
+
+def test_a_folder_stands_for_its_files() -> None:
+    assert is_full(TREE / "tests" / "helm" / "test_chart.py")
+    assert not is_full(TREE / "tests" / "unit" / "test_groups.py")
