@@ -65,7 +65,7 @@ def _set_up(*parts: str) -> _Group:
 
 _PARTS: Final = ("broker", "collector", "clients")
 #: What only tests marked ``full`` use.
-_FULL_PARTS: Final = ("prometheus", "helm", "haproxy", "network", "grafana-schema", "compose")
+_FULL_PARTS: Final = ("prometheus", "helm", "haproxy", "network", "grafana-schema", "compose", "actionlint")
 _LINT: Final = _Group(name="lint", commands=(("make", "--no-print-directory", "lint"),))
 #: These tests share no server, so processors that the other lanes leave idle can run some of them.
 #: Each worker collects all tests again. On two processors that costs more than it saves.
