@@ -165,7 +165,7 @@ def measured_rollup(options: argparse.Namespace, folder: Path, results: Results)
 def beside_each_other(
     options: argparse.Namespace, folder: Path, *, tls: CertificateFiles | None = None
 ) -> Iterator[tuple[Running, list[relays.Relay], str]]:
-    """Run the load server and the relays in front of it; the third value says why the sidecar is missing.
+    """Run the load server and the relays; the third value is why the sidecar is missing.
 
     With ``tls`` the relays end TLS; a direct connection has none.
     """
@@ -200,7 +200,7 @@ def measured_idle(options: argparse.Namespace, folder: Path, results: Results) -
 def measured_pass_through(
     options: argparse.Namespace, folder: Path, results: Results, *, tls: CertificateFiles | None = None
 ) -> None:
-    """Measure pass-through, with ``tls`` where the relays end TLS; print its tables and add its figures."""
+    """Measure pass-through, optionally with TLS; print its tables and add its figures."""
     shapes = passthrough.TLS_SHAPES if tls else passthrough.SHAPES
     with beside_each_other(options, folder, tls=tls) as (broker, measured, missing):
         processes = [broker, *(relay.process for relay in measured if relay.process)]

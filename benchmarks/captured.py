@@ -1,7 +1,7 @@
 """Captured pushes of real clients, as the benchmarks use them.
 
-Owns which of ``tests/data/payloads`` stand for which client (its README tells where they come from), and how
-the telemetry core takes one.
+Owns which of ``tests/data/payloads`` stand for which client (its README tells where they come
+from), and how the telemetry core takes one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Captured:
         return (PAYLOADS / f"{self.file}.bin").read_bytes()
 
     def zstd(self) -> bytes:
-        """Return it compressed as clients do: zstd's default level, as a stream that tells no size."""
+        """Compress it like clients do: zstd's default level, as a stream without its size."""
         stream = zstandard.ZstdCompressor().compressobj()
         return stream.compress(self.inflated()) + stream.flush()
 
@@ -56,7 +56,7 @@ FRANZ_GO_PRODUCER = Captured(client="franz-go producer", file="franz-producer-ok
 
 
 def push_of(telemetry: ClientTelemetry, connection: Connection, instance: Uuid, captured: Captured) -> Push:
-    """Return what the telemetry core hands to plugins when a client instance asks and then pushes this.
+    """Return the push that plugins receive when a client instance gets a subscription and pushes this.
 
     Raises:
         CapturedError: The core refused it; says why.

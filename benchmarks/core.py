@@ -1,9 +1,9 @@
 """What the telemetry core costs by push, in this process: no socket, no other thread.
 
-Owns the two loops that are compared and the goal. The *floor* is what anybody who checks OTLP has to pay:
-inflate, parse, serialise. The *path* is the core's own, from inflated bytes to the plugins' queue: the checks
-of KIP-714, parsing, scrubbing, merging, labelling, context and queue. Both run in turns, so that a machine
-that changes its speed changes both.
+Owns the two loops that are compared and the goal. The *floor* is what anybody who checks OTLP has
+to pay: inflate, parse, serialise. The *path* is the core's own, from inflated bytes to the plugins'
+queue: the checks of KIP-714, parsing, scrubbing, merging, labelling, context and queue. Both run in
+turns, so that a machine that changes its speed changes both.
 """
 
 from __future__ import annotations
@@ -58,8 +58,10 @@ class Cost:
     Attributes:
         floor: inflate (zstd), parse as MetricsData, serialise.
         inflate: the first part of it alone.
-        path: the core's path from inflated bytes to the queue, without the steps of ``normalization``.
-        defaults: the same with the steps that are on by default; the part ``meaning`` has each of them.
+        path: the core's path from inflated bytes to the queue, without the steps of
+            ``normalization``.
+        defaults: the same with the steps that are on by default; the part ``meaning`` has each of
+            them.
     """
 
     floor: tuple[float, ...]
@@ -119,8 +121,8 @@ def path(
 ) -> Callable[[], None]:
     """Return a push as the gateway does it, once it is off the wire.
 
-    The codec is "none", for which inflating returns the very bytes. The plugin is never started: its queue
-    fills and from then on drops the oldest push, which every producer may have to do.
+    The codec is "none", for which inflating returns the very bytes. The plugin is never started:
+    its queue fills and from then on drops the oldest push, which every producer may have to do.
     """
     telemetry = ClientTelemetry(
         settings=settings,
@@ -194,7 +196,7 @@ def figures(costs: Mapping[str, Cost]) -> list[Figure]:
 
 
 def describe(costs: Mapping[str, Cost]) -> str:
-    """Return a table by client: the floor, its parts, the path, and how many times the floor that is."""
+    """Return a table by client: the floor, its parts, the path, and their ratio."""
     rows = [
         (
             client,

@@ -1,4 +1,4 @@
-"""The figures of a run: each with its goal, and whether that is met; printed as a table and kept as JSON.
+"""The figures of a run with their goals, as a table and as JSON.
 
 Owns the goals' form, not their values: each benchmark names the goals of what it measures.
 """
@@ -64,7 +64,8 @@ class Results:
     Attributes:
         figures: in the order of the table.
         raw: every single measurement, by benchmark.
-        load_before: the machine's load average over one minute before the run: what others do on it.
+        load_before: the machine's load average over one minute before the run: what others do on
+            it.
     """
 
     figures: list[Figure] = field(default_factory=list)
@@ -110,7 +111,7 @@ def _number(value: float | None, unit: str) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return rows in columns under ``head``: numbers to the right, the first column and notes to the left."""
+    """Return a table under ``head``: numbers aligned right, the first column and notes left."""
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     lines = []
     for row in [head, *rows]:

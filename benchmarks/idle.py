@@ -1,11 +1,12 @@
 """What an idle connection costs the sidecar in memory, beside HAProxy.
 
-Owns the number of connections and the goal. Counted is what the process alone holds in RAM; the kernel's
-socket buffers belong to no process and are left out.
+Owns the number of connections and the goal. Counted is what the process alone holds in RAM; the
+kernel's socket buffers belong to no process and are left out.
 
-A process has free room in its heap when it starts, and the first connections hide in it: a thousand seem to
-cost nothing. So the cost of one is what the second half of the connections adds to the first half. Beside it
-stands an upper bound that no such effect touches: the whole process divided by all connections.
+A process has free room in its heap when it starts, and the first connections hide in it: a thousand
+seem to cost nothing. So the cost of one is what the second half of the connections adds to the
+first half. Beside it stands an upper bound that no such effect touches: the whole process divided
+by all connections.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from benchmarks.relays import Relay
 CONNECTIONS = 5_000
 KIB_GOAL = 30.0
 
-#: Before the first look, so that what is made once, at the first connection, is not counted for each.
+#: Before the first look, so that what is made once, at the first connection, is not counted for
+#: each.
 _FIRST_CONNECTIONS = 50
 _SETTLE_SECONDS = 1.0
 _HOLD_SECONDS = 5.0
@@ -57,7 +59,7 @@ class Memory:
 
 
 def measure(relays: Sequence[Relay]) -> Mapping[str, Memory]:
-    """Open idle connections through each relay, each with one ApiVersions answered; the keys are their names.
+    """Open idle connections through each relay, each after one ApiVersions; keys are relay names.
 
     Args:
         relays: running, in front of the load server; those without a process are left out.

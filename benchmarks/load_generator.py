@@ -1,7 +1,7 @@
-"""Builds and runs the load generator of ``benchmarks/load`` (Go): a fake broker, and clients that time it.
+"""Builds and runs the load generator of ``benchmarks/load`` (Go): a fake broker and timing clients.
 
-Owns where the program lives and what its JSON holds. It must not measure anything itself: Python beside a
-proxy on two cores would be part of the figure.
+Owns where the program lives and what its JSON holds. It must not measure anything itself: Python
+beside a proxy on two cores would be part of the figure.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushTiming:
-    """What one run of the pushing clients saw: pairs of GetTelemetrySubscriptions and PushTelemetry.
+    """The result of one run of pushing clients: pairs of GetTelemetrySubscriptions and PushTelemetry.
 
     Attributes:
         pairs: timed pairs, without the warm-up; every push of them was accepted.
@@ -143,9 +143,10 @@ def time_requests(
     cpu_of: Sequence[int],
     ca: Path | None = None,
 ) -> Timing:
-    """Time requests against ``target`` (host:port); the sizes are whole frames with their four length bytes.
+    """Time requests against ``target`` (host:port); sizes are whole frames with their length.
 
-    With ``ca``, a PEM file with who signed the target's certificate, over TLS 1.3; handshakes are not timed.
+    With ``ca``, a PEM file with who signed the target's certificate, over TLS 1.3; handshakes are
+    not timed.
 
     Raises:
         LoadError: a connection failed, or an answer was missing, out of order or of another size.
@@ -260,7 +261,7 @@ def idle_connections(target: str, *, connections: int, seconds: float) -> Iterat
 def pushed_instances(
     target: str, *, payload: Path, connections: int, instances: int, cpu_of: int
 ) -> Iterator[float]:
-    """Let new client instances push once each over few connections, which then stay open and silent.
+    """Let new client instances push once each over a few connections, which then stay idle.
 
     Args:
         target: The sidecar, host:port.

@@ -1,8 +1,9 @@
 """What each step on metrics costs by push: normalisation, privacy, budgets of series.
 
-Owns which steps are measured, and the goals. Every variant is the core's whole path (:mod:`benchmarks.core`)
-with other settings; they run in turns, so that a machine that changes its speed changes all of them, and a
-step's cost is the median of what it adds to the round's path without steps.
+Owns which steps are measured, and the goals. Every variant is the core's whole path
+(:mod:`benchmarks.core`) with other settings; they run in turns, so that a machine that changes its
+speed changes all of them, and a step's cost is the median of what it adds to the round's path
+without steps.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def figures(costs: Costs) -> list[Figure]:
 
 
 def describe(costs: Costs) -> str:
-    """Return a table: what each step adds to a push of each client, and how many times as much it is then."""
+    """Return a table of the cost that each step adds to a push of each client."""
     rows = [(NO_STEPS, *(f"{statistics.median(costs[client][NO_STEPS]):.1f}" for client in costs))]
     for variant in VARIANTS:
         if variant != NO_STEPS:

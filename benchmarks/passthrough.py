@@ -1,12 +1,13 @@
-"""What passing a request through costs: the sidecar beside HAProxy in TCP mode and a direct connection.
+"""Measures pass-through: the sidecar beside HAProxy in TCP mode and a direct connection.
 
-Owns the shapes of traffic and the goals of pass-through. The relays are measured in turns, round after round,
-and compared within a round, since a shared machine changes its speed from one minute to the next.
+Owns the shapes of traffic and the goals of pass-through. The relays are measured in turns, round
+after round, and compared within a round, since a shared machine changes its speed from one minute
+to the next.
 
-There are two placements. On one core (client, relay and broker together) CPU time repeats within a few
-percent, so CPU is judged there. Placed freely by the scheduler is what a user sees, so throughput and latency
-are judged there; but waking an idle core makes the same request cost up to twice the CPU, as chance has it,
-and two runs of one and the same relay differ by 5 to 10 %.
+There are two placements. On one core (client, relay and broker together) CPU time repeats within a
+few percent, so CPU is judged there. Placed freely by the scheduler is what a user sees, so
+throughput and latency are judged there; but waking an idle core makes the same request cost up to
+twice the CPU, as chance has it, and two runs of one and the same relay differ by 5 to 10 %.
 """
 
 from __future__ import annotations
@@ -199,15 +200,16 @@ def requests_by_second(timing: Timing) -> float:
 
 
 def ratio(of: Sequence[Timing], to: Sequence[Timing], value: Callable[[Timing], float]) -> float:
-    """Return a value of one relay divided by another's in the same round, over the middle half of the rounds.
+    """Return the ratio of two relays' values in the same round, over the middle half of rounds.
 
-    Of two equal relays this came nearest to 1 among the mean, the median and others that were tried.
+    Of two equal relays this came nearest to 1 among the mean, the median and others that were
+    tried.
     """
     return math.exp(middle_half([math.log(value(a) / value(b)) for a, b in zip(of, to, strict=True)]))
 
 
 def added(of: Sequence[Timing], to: Sequence[Timing], value: Callable[[Timing], float]) -> float:
-    """Return the median over the rounds of the difference of a value between two relays in the same round."""
+    """Return the median over rounds of the difference between two relays' values."""
     return _median([value(a) - value(b) for a, b in zip(of, to, strict=True)])
 
 
@@ -255,7 +257,7 @@ def _beside_haproxy(
 
 
 def describe(timings: Timings) -> str:
-    """Return a table by shape and relay: throughput, CPU by request and by GB, latency and what is added."""
+    """Return a table by shape and relay: throughput, CPU per request and per GB, latency."""
     rows = []
     for shape, by_relay in timings.items():
         for name, of in by_relay.items():

@@ -1,7 +1,7 @@
-"""What each plugin costs by push, and how many it takes in a second: the plugin host and real destinations.
+"""Measures each plugin: CPU per push and pushes per second, into real destinations.
 
-Owns the list of contenders and the loop that offers them pushes. An export goes where it would in production:
-a collector, a broker, a disk, a Prometheus. What these spend is theirs and not counted.
+Owns the list of contenders and the loop that offers them pushes. An export goes where it would in
+production: a collector, a broker, a disk, a Prometheus. What these spend is theirs and not counted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ _WITHIN_S = 300.0
 
 #: A data point's start_time_unix_nano and time_unix_nano, fields 2 and 3 of wire type 1.
 _TIME = re.compile(rb"([\x11\x19])(.{6}[\xe0-\xff]\x18)", re.DOTALL)
-#: Its as_double, field 4, where that is neither zero nor huge; the captured pushes have no such text.
+#: Its as_double, field 4, where that is neither zero nor huge; the captured pushes have no such
+#: text.
 _VALUE = re.compile(rb"\x21.{5}(..[\x3f-\x41])", re.DOTALL)
 _NS = struct.Struct("<Q")
 

@@ -1,4 +1,4 @@
-"""Starts the processes that a benchmark needs, waits until they answer, reads their memory, and ends them.
+"""Starts a benchmark's processes, waits until they answer, reads their memory and ends them.
 
 Owns processes that it started, by pid, and their descendants; it must not touch any other.
 """
@@ -45,9 +45,10 @@ class Running:
         return [self.pid, *descendants(self.pid)]
 
     def resident_bytes(self) -> int:
-        """Return the memory that it and its descendants alone hold in RAM, in bytes: private pages plus swap.
+        """Return the private memory of the process and its descendants in bytes, swap included.
 
-        Shared library pages don't grow with connections and are left out; see ``smaps_rollup`` in proc(5).
+        Shared library pages don't grow with connections and are left out; see ``smaps_rollup`` in
+        proc(5).
         """
         total = 0
         for pid in self.pids():
@@ -57,18 +58,18 @@ class Running:
         return total
 
     def forget_peak(self) -> None:
-        """Let :meth:`peak_bytes` count from what the process holds now; see ``clear_refs`` in proc(5)."""
+        """Reset :meth:`peak_bytes` to the present memory; see ``clear_refs`` in proc(5)."""
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
     def peak_bytes(self) -> int:
-        """Return the most that the process has held in RAM at once, in bytes, shared pages included."""
+        """Return the peak memory of the process in bytes, shared pages included."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
 
 @contextlib.contextmanager
 def on_cores(cores: AbstractSet[int], processes: Sequence[Running]) -> Iterator[None]:
-    """Keep this process, ``processes`` and their descendants on ``cores`` while the ``with`` block lasts.
+    """Pin this process, ``processes`` and their descendants to ``cores`` in the ``with`` block.
 
     What is started meanwhile inherits it. Afterwards all may run where this process could before.
     """
@@ -143,7 +144,7 @@ def running(
     environment: Mapping[str, str] | None = None,
     seconds: float = READY_SECONDS,
 ) -> Iterator[Running]:
-    """Run ``command`` while the ``with`` block lasts, from when ``ready`` (host:port) takes connections.
+    """Run ``command`` in the ``with`` block, once ``ready`` (host:port) accepts connections.
 
     Args:
         name: what to call it; its log is ``folder/NAME.log``.
@@ -177,7 +178,8 @@ def running(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        # A wrapper may leave behind the program that it started; both are in the session made for them.
+        # A wrapper may leave behind the program that it started; both are in the session made for
+        # them.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 

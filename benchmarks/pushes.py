@@ -1,16 +1,17 @@
-"""What a get and a push cost on the wire: the sidecar beside a real broker that takes telemetry itself.
+"""Measures a get and a push on the wire, beside a real broker with a telemetry plugin.
 
-Owns the contenders, the situations and the goals. Contenders are a broker with a telemetry plugin that counts
-and exports nothing; the sidecar without plugins in front of a broker without one; and the sidecar that
-exports to a real collector. All are up during the whole run and take their turns round after round.
+Owns the contenders, the situations and the goals. Contenders are a broker with a telemetry plugin
+that counts and exports nothing; the sidecar without plugins in front of a broker without one; and
+the sidecar that exports to a real collector. All are up during the whole run and take their turns
+round after round.
 
-The sidecar's own figure is what it adds. What its broker spends meanwhile is a column of its own: it answers
-a marker for each request of a connection that has others in flight. The clients' connections here have none,
-which is the sidecar's best case.
+The sidecar's own figure is what it adds. What its broker spends meanwhile is a column of its own:
+it answers a marker for each request of a connection that has others in flight. The clients'
+connections here have none, which is the sidecar's best case.
 
-There are three situations. Saturated on one core (clients, sidecar and broker together) CPU repeats best, and
-is judged. Saturated and placed freely shows how many pushes can be handled. At a tenth of that rate each
-request wakes a sleeping process, which costs every contender more.
+There are three situations. Saturated on one core (clients, sidecar and broker together) CPU repeats
+best, and is judged. Saturated and placed freely shows how many pushes can be handled. At a tenth of
+that rate each request wakes a sleeping process, which costs every contender more.
 """
 
 from __future__ import annotations
@@ -121,9 +122,9 @@ class Pushes:
 
     Attributes:
         rounds: by situation, client and contender.
-        warming: each contender's CPU by pair over its first pairs, in microseconds, by pairs done. Every step
-            is 500 new connections with four pairs each, new client instances included: another situation
-            than the three, to be compared among contenders only.
+        warming: each contender's CPU by pair over its first pairs, in microseconds, by pairs done.
+            Every step is 500 new connections with four pairs each, new client instances included:
+            another situation than the three, to be compared among contenders only.
         idle_percent: CPU of each process while nobody asked for anything, in percent of a core.
         dropped: pushes that the exporting sidecar could not export, from its metrics.
     """
@@ -311,7 +312,7 @@ def _beside_broker(by_contender: Mapping[str, Sequence[Round]]) -> float:
 
 
 def describe(pushes: Pushes) -> str:
-    """Return a table by situation, client and contender, and what a reader has to know beside it."""
+    """Return a table by situation, client and contender, with notes."""
     rows = []
     for situation, by_client in pushes.rounds.items():
         shown = situation

@@ -1,6 +1,7 @@
-"""What can stand between client and broker in a benchmark: nothing, HAProxy, the sidecar, another command.
+"""The relays between client and broker: none, HAProxy, the sidecar, another command.
 
-Owns their configuration. Each relay is one process on 127.0.0.1 with its defaults, as it would be deployed.
+Owns their configuration. Each relay is one process on 127.0.0.1 with its defaults, as it would be
+deployed.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ rest: {{bind: "{rest}"}}
 plugins: {plugins}
 """
 
-#: All clients of a benchmark come from one address: the work is measured, not what limits let through.
+#: All clients of a benchmark come from one address: the work is measured, not what limits let
+#: through.
 UNLIMITED = json.dumps({"source_address": dict.fromkeys(PeerLimitsSettings.model_fields)})
 
 HAPROXY_MISSING = "HAProxy is not installed: apt-get install haproxy"

@@ -1,7 +1,8 @@
-"""What the roll-up takes in a second, from spool files into PostgreSQL, and by stage; beside the naive way.
+"""Measures the roll-up from spool files into PostgreSQL, by stage, beside a naive job.
 
-Owns the runs and their figures. The job is the users' command on a PostgreSQL with its defaults; what it
-reads is made in ``rollup_spool``, its stages are timed in ``rollup_timed``, and ``rollup_naive`` is compared.
+Owns the runs and their figures. The job is the users' command on a PostgreSQL with its defaults;
+what it reads is made in ``rollup_spool``, its stages are timed in ``rollup_timed``, and
+``rollup_naive`` is compared.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ class Run:
         cores: Spark's cores.
         pushes: What there was.
         points: Their data points.
-        seconds: From the command's start to its end, Spark's start and the first compilation included.
+        seconds: From the command's start to its end, Spark's start and the first compilation
+            included.
         batches: Its batches; the first learns all series, and is compiled while it runs.
         warm_seconds: From the end of the first batch to the end of the last one.
         peak_bytes: The most memory of a process, by ``python`` and ``jvm``.
@@ -104,7 +106,7 @@ class Run:
         return self.warm_points / self.warm_seconds if self.warm else None
 
     def warm_us(self) -> dict[str, Spent]:
-        """Microseconds a point of the warm batches, by stage; Spark's is what no other stage has."""
+        """Return microseconds per point of the warm batches, by stage; Spark has the rest."""
         stages: dict[str, Spent] = {}
         for batch in self.warm:
             of_others = sum(
@@ -163,7 +165,7 @@ class Seen:
 
 
 def measure(folder: Path, *, sizes: Sequence[int] = SIZES) -> Seen:
-    """Run the job over so many millions of points each, decode, run the naive way, let small batches come.
+    """Run the job over some millions of points, decode, run the naive job, send small batches.
 
     Args:
         folder: A scratch folder; the largest size takes some ten bytes a point.

@@ -1,6 +1,7 @@
-"""``python -m benchmarks.rollup_decode SPOOL CORES``: what reading and decoding alone cost, by point.
+"""``python -m benchmarks.rollup_decode SPOOL CORES``: CPU per point of reading and decoding.
 
-Owns the passes over a spool that throw their result away. Prints JSON: CPU seconds of Spark, by pass.
+Owns the passes over a spool that throw their result away. Prints JSON: CPU seconds of Spark, by
+pass.
 """
 
 from __future__ import annotations

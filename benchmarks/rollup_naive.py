@@ -1,8 +1,8 @@
-"""``python -m benchmarks.rollup_naive SPOOL URL CORES``: the roll-up as one would write it first, in PySpark.
+"""``python -m benchmarks.rollup_naive SPOOL URL CORES``: a straightforward roll-up in PySpark.
 
-Owns that job, to be compared with: a Python UDF decodes, Spark's state deduplicates and adds up windows, and
-finished windows go to PostgreSQL. Prints JSON. What it leaves out (clients that are silent, several pushes in
-a minute, late points, spreads, crashes) would cost it more.
+Owns that job, to be compared with: a Python UDF decodes, Spark's state deduplicates and adds up
+windows, and finished windows go to PostgreSQL. Prints JSON. What it leaves out (clients that are
+silent, several pushes in a minute, late points, spreads, crashes) would cost it more.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A folder as spool_files writes it, of a made-up fleet whose pushes are made of captured ones.
 
-Owns the fleet's shape and the patching of pushes: what the receiver hands over once for each kind of client,
-then only bytes of ids, times and values, so that millions of points take seconds. It measures nothing.
+Owns the fleet's shape and the patching of pushes: what the receiver hands over once for each kind
+of client, then only bytes of ids, times and values, so that millions of points take seconds. It
+measures nothing.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ _KINDS: Final = (
 
 
 class _Places:
-    """Eight bytes each that differ between pushes: where they stand, and the template's own numbers."""
+    """Numbers of eight bytes that differ between pushes: their offsets and the template's values."""
 
     def __init__(self, data: bytes, found: Sequence[tuple[bytes, float]]) -> None:
         self._at = np.array([data.index(mark) for mark, _ in found], np.int64)
@@ -113,7 +114,7 @@ class _Places:
 
 
 class _Template:
-    """A push as the receiver hands it over, of which pushes of other instances and times are made."""
+    """A captured push from which pushes of other instances and times are made."""
 
     def __init__(self, kind: _Kind, version: str) -> None:
         data = MetricsData.FromString(_labelled(kind, version))
@@ -178,7 +179,7 @@ class _Template:
 
 
 class Fleet:
-    """Ten thousand instances of five hundred client ids, each of which pushes every five minutes."""
+    """10,000 instances of 500 client ids, each pushing every five minutes."""
 
     def __init__(self) -> None:
         self._chance = np.random.default_rng(_SEED)

@@ -1,7 +1,7 @@
-"""``python -m benchmarks.rollup_timed FILE ARGUMENTS``: the roll-up's command, with a clock at its stages.
+"""``python -m benchmarks.rollup_timed FILE ARGUMENTS``: the roll-up's command with stages timed.
 
-Owns the clocks: they stand at public calls of the job alone, and what they saw is in FILE as JSON when the
-command has ended. The command is the one that users have; nothing of it is replaced.
+Owns the clocks: they stand at public calls of the job alone, and what they saw is in FILE as JSON
+when the command has ended. The command is the one that users have; nothing of it is replaced.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class _Clocks:
         )
 
     def _read_here(self, *, in_store: bool) -> Spent:
-        """What this thread has spent, and PostgreSQL if it works for it: others may work beside it."""
+        """Return the CPU time of this thread and of PostgreSQL on its behalf."""
         return Spent(
             wall=time.monotonic(),
             python=time.thread_time(),

@@ -1,7 +1,7 @@
 """The tables of docs/sizing.md: ``python -m benchmarks.sizing`` prints them.
 
-Owns what is multiplied with what. Each input is a measured figure: one that is kept in ``sizing.json``, or
-one of docs/benchmarks.md, which is quoted.
+Owns what is multiplied with what. Each input is a measured figure: one that is kept in
+``sizing.json``, or one of docs/benchmarks.md, which is quoted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The measured figures that sizing needs, as they are kept in ``sizing.json``.
 
-Owns their form. :mod:`benchmarks.sizing_measured` measures them, :mod:`benchmarks.sizing` multiplies them.
+Owns their form. :mod:`benchmarks.sizing_measured` measures them, :mod:`benchmarks.sizing`
+multiplies them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ KEPT: Final = Path(__file__).with_name("sizing.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """What a fleet of 10,000 instances of 500 client ids, which push every five minutes, is in PostgreSQL.
+    """Sizes in PostgreSQL of 10,000 instances of 500 client ids that push every five minutes.
 
     Attributes:
         by_client_id: Rows of ``metric_1m`` for one client id in a minute with a push, by client.

@@ -1,7 +1,7 @@
-"""``python -m benchmarks.sizing_measured``: bytes and memory by client, by push and by row, for sizing.
+"""``python -m benchmarks.sizing_measured``: bytes per client, per push and per row, for sizing.
 
-Owns how these are measured; it multiplies nothing. Bytes and memory hardly depend on what else the machine
-does; CPU does, so the load is kept beside it.
+Owns how these are measured; it multiplies nothing. Bytes and memory hardly depend on what else the
+machine does; CPU does, so the load is kept beside it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the spool on disk writes and replays in a second, and what it costs by push.
 
-Owns the loop over batch sizes. The *floor* beside it is what a disk does with the same bytes at once: one
-write and one fdatasync for each batch, uncompressed.
+Owns the loop over batch sizes. The *floor* beside it is what a disk does with the same bytes at
+once: one write and one fdatasync for each batch, uncompressed.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The demo: real clients of three languages, broker, sidecar, collector and roll-up, on one machine."""
+"""The demo: clients in three languages, broker, sidecar, collector and roll-up on one machine."""

@@ -1,7 +1,8 @@
 """``python -m examples.demo``: starts everything, shows live who pushes what, ends with a summary.
 
-``DEMO_SECONDS=60`` ends it by itself; the exit status is 0 only if metrics of every client arrived at the
-collector with all labels, and in PostgreSQL. Without it, Ctrl-C ends it. Nothing is left running.
+``DEMO_SECONDS=60`` ends it by itself; the exit status is 0 only if metrics of every client arrived
+at the collector with all labels, and in PostgreSQL. Without it, Ctrl-C ends it. Nothing is left
+running.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the roll-up has made of the pushes, read from PostgreSQL as Grafana reads it: from its views.
+"""Reads the rolled-up metrics from PostgreSQL's views, like Grafana does.
 
 Owns the queries; draws nothing.
 """

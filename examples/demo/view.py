@@ -31,7 +31,8 @@ def view(
     Args:
         client_ids: The clients, in the order of the rows.
         arrivals: What the collector has.
-        clients: What the sidecar's REST API says of a client, by client id; missing where it says nothing.
+        clients: What the sidecar's REST API says of a client, by client id; missing where it says
+            nothing.
         summary: What PostgreSQL has.
         hints: Lines under the tables: where to look, how to stop.
     """

@@ -1,4 +1,4 @@
-"""The plugin against a real HTTP server. To run it: install this folder and pytest, then ``pytest``."""
+"""Tests the plugin against a real HTTP server; install this folder and pytest, then run ``pytest``."""
 # ruff: noqa: D101, D102, D103 # tests say what by their names
 
 from __future__ import annotations
