@@ -56,7 +56,7 @@ FRANZ_GO_PRODUCER = Captured(client="franz-go producer", file="franz-producer-ok
 
 
 def push_of(telemetry: ClientTelemetry, connection: Connection, instance: Uuid, captured: Captured) -> Push:
-    """Return the push that plugins receive when a client instance gets a subscription and pushes this.
+    """Return the push that plugins receive when a client instance pushes this.
 
     Raises:
         CapturedError: The core refused it; says why.

@@ -57,7 +57,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushTiming:
-    """The result of one run of pushing clients: pairs of GetTelemetrySubscriptions and PushTelemetry.
+    """The result of one run of clients that get a subscription and push.
 
     Attributes:
         pairs: timed pairs, without the warm-up; every push of them was accepted.

@@ -101,7 +101,7 @@ _KINDS: Final = (
 
 
 class _Places:
-    """Numbers of eight bytes that differ between pushes: their offsets and the template's values."""
+    """Eight-byte numbers that differ between pushes: their offsets and the template's values."""
 
     def __init__(self, data: bytes, found: Sequence[tuple[bytes, float]]) -> None:
         self._at = np.array([data.index(mark) for mark, _ in found], np.int64)

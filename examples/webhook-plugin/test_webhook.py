@@ -1,4 +1,4 @@
-"""Tests the plugin against a real HTTP server; install this folder and pytest, then run ``pytest``."""
+"""Tests the plugin against a real HTTP server; install this folder and pytest to run it."""
 # ruff: noqa: D101, D102, D103 # tests say what by their names
 
 from __future__ import annotations
