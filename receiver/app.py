@@ -27,7 +27,6 @@ from typing import Final
 import structlog
 
 from receiver.api import ApiDependencies, RestServer, ServerError, create_api
-from receiver.api.client_states import TelemetryClientStates
 from receiver.gateway.event_loop import run as run_event_loop
 from receiver.gateway.event_loop import running_loop
 from receiver.gateway.events import GatewayEvents
@@ -219,13 +218,13 @@ class Application:
         return ApiDependencies(
             version=version("kafka-client-telemetry"),
             subscriptions=self._subscriptions,
-            clients=TelemetryClientStates(self._telemetry, self._clock.monotonic),
-            series=lambda most: self._telemetry.series.report(most, self._clock.monotonic()),
+            telemetry=self._telemetry,
+            monotonic=self._clock.monotonic,
             connections=self._registry.snapshot,
             plugins=self._host.statistics,
             not_ready_because=self.not_ready_because,
-            metrics=self._metrics,
-            refused=self._metrics.rest_refused,
+            exposition=self._metrics.exposition,
+            count_refusal=self._metrics.rest_refused,
         )
 
     def _sources(self) -> Sources:

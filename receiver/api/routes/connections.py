@@ -1,18 +1,14 @@
-"""``/v1/connections``: the open client connections (KIP-511, "Connection registry").
-
-Owns the JSON form of a connection.
-"""
+"""``/v1/connections``: the open client connections (KIP-511, "Connection registry")."""
 
 from __future__ import annotations
 
-import heapq
 from datetime import UTC, datetime
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from receiver.api.dependencies import Dependencies
-from receiver.api.pages import After, Limit, Page, in_portions
+from receiver.api.pages import After, Limit, Page, first_page, in_portions
 from receiver.api.problems import Problem, ProblemError, field_error
 from receiver.telemetry.connection import Connection
 from receiver.wire.uuid import uuid_to_text
@@ -23,9 +19,9 @@ router = APIRouter(prefix="/v1/connections", tags=["connections"])
 
 
 class ConnectionView(BaseModel):
-    """An open client connection as it is shown."""
+    """An open client connection."""
 
-    id: str = Field(description="Unique while the receiver runs.")
+    id: str = Field(description="Unique until the receiver restarts.")
     listener: str
     security_protocol: str
     source_address: str
@@ -33,9 +29,9 @@ class ConnectionView(BaseModel):
     client_id: str
     client_software_name: str
     client_software_version: str
-    client_instance_id: str | None = Field(description="Null while it has told none.")
+    client_instance_id: str | None = Field(description="Null until the client has sent one.")
     principal: str
-    sasl_mechanism: str | None = Field(description="Of the login; null without SASL.")
+    sasl_mechanism: str | None = Field(description="The SASL mechanism of the login; null without SASL.")
     since: str = Field(description="When it was accepted (RFC 3339, UTC).")
 
 
@@ -44,13 +40,10 @@ async def list_connections(
     dependencies: Dependencies, limit: Limit = 100, after: After = None
 ) -> Page[ConnectionView]:
     """List the open connections, oldest first."""
-    start = None if after is None else _place(after)
-    found = [one for one in dependencies.connections() if start is None or _order(one) > start]
-    page = heapq.nsmallest(limit, found, key=_order)
-    return Page(
-        items=[_view(connection) async for connection in in_portions(page)],
-        next=_cursor(page[-1]) if len(found) > len(page) else None,
-    )
+    start = None if after is None else _position(after)
+    found = (one for one in dependencies.connections() if start is None or _order(one) > start)
+    page, following = first_page(found, limit, _cursor, _order)
+    return Page(items=[_view(connection) async for connection in in_portions(page)], next=following)
 
 
 def _order(connection: Connection) -> tuple[float, str]:
@@ -58,16 +51,17 @@ def _order(connection: Connection) -> tuple[float, str]:
 
 
 def _cursor(connection: Connection) -> str:
-    # The connection may be closed before the next page is asked for: the cursor holds its place, too.
+    # The cursor holds the position, because the connection may be closed when the next page is
+    # asked for.
     return f"{connection.since!r}/{connection.id}"
 
 
-def _place(cursor: str) -> tuple[float, str]:
+def _position(cursor: str) -> tuple[float, str]:
     since, _, connection_id = cursor.partition("/")
     try:
         return (float(since), connection_id)
     except ValueError:
-        detail = "expected the `next` of the page before"
+        detail = "expected the `next` of the previous page"
         raise ProblemError(422, f"after: {detail}", [field_error(("after",), cursor, detail)]) from None
 
 

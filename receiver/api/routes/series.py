@@ -1,7 +1,4 @@
-"""``/v1/series``: the series budgets, how much of them is used, and by whom most.
-
-Owns the JSON form of the report.
-"""
+"""``/v1/series``: the series budgets, their use, and the clients that use most."""
 
 from __future__ import annotations
 
@@ -22,43 +19,43 @@ router = APIRouter(prefix="/v1/series", tags=["series"])
 
 
 class UseView(BaseModel):
-    """How many series somebody has."""
+    """The use of a series budget."""
 
-    series: int = Field(description="Data points of the last pushes that were within budgets.")
-    overflowed: int = Field(description="Data points of the last pushes that were not.")
+    series: int = Field(description="Data points of the last pushes within the budgets.")
+    overflowed: int = Field(description="Data points of the last pushes over a budget.")
     over_for_s: float | None = Field(
-        description="For how many seconds there were some; null: there are none."
+        description="Seconds since a budget was exceeded first; null: none is exceeded."
     )
 
 
 class SharedUseView(UseView):
-    """How many series several client instances have together."""
+    """The use by several client instances together."""
 
-    instances: int = Field(description="The client instances that have pushed.")
+    instances: int = Field(description="Client instances that have pushed.")
 
 
 class ClientUseView(UseView):
-    """How many series a client instance has."""
+    """The use by a client instance."""
 
     client_instance_id: str = Field(description="In Kafka's text form, 22 characters.")
-    client_id: str = Field(description="As the client says it.")
+    client_id: str = Field(description="The client id as the client sends it.")
     principal: str
 
 
 class ClientIdUseView(SharedUseView):
-    """How many series the instances of a client id have."""
+    """The use by the instances of a client id."""
 
-    client_id: str = Field(description="As its label says it: folded.")
+    client_id: str = Field(description="The client id after folding, as in the label.")
 
 
 class PrincipalUseView(SharedUseView):
-    """How many series the instances of a principal have."""
+    """The use by the instances of a principal."""
 
     principal: str
 
 
 class BudgetsView(BaseModel):
-    """What is allowed; null: no budget."""
+    """The configured budgets; null: no budget."""
 
     max_per_client: int | None
     max_per_principal: int | None
@@ -66,21 +63,23 @@ class BudgetsView(BaseModel):
 
 
 class SeriesView(BaseModel):
-    """The report. The worst come first: those with the most points over a budget, then the most series."""
+    """The use of the budgets. Most data points over a budget come first, then most series."""
 
     budgets: BudgetsView
     total: SharedUseView
-    clients: list[ClientUseView] = Field(description="The worst client instances.")
-    client_ids: list[ClientIdUseView] = Field(description="The worst client ids.")
-    principals: list[PrincipalUseView] = Field(description="The worst principals.")
+    clients: list[ClientUseView] = Field(description="The client instances that use most.")
+    client_ids: list[ClientIdUseView] = Field(description="The client ids that use most.")
+    principals: list[PrincipalUseView] = Field(description="The principals that use most.")
 
 
-@router.get("", summary="Show who has the most series", responses={422: {"model": Problem}})
+@router.get(
+    "", summary="Show the series budgets and the clients that use most", responses={422: {"model": Problem}}
+)
 async def show_series(dependencies: Dependencies, limit: Limit = 10) -> SeriesView:
-    """Show the series budgets, how much of them is used, and who has the most, so many of each kind."""
-    report = dependencies.series(limit)
+    """Show the series budgets, their use, and ``limit`` each of the clients that use most."""
+    report = dependencies.telemetry.series.report(limit, dependencies.monotonic())
     budgets = report.budgets
-    clients = ((use, dependencies.clients.get(use.name)) for use in report.clients)
+    clients = ((use, dependencies.find_client(use.name)) for use in report.clients)
     return SeriesView(
         budgets=BudgetsView(
             max_per_client=budgets.max_per_client,
@@ -91,7 +90,7 @@ async def show_series(dependencies: Dependencies, limit: Limit = 10) -> SeriesVi
         clients=[
             ClientUseView(
                 client_instance_id=uuid_to_text(use.name),
-                client_id=client.client_id,
+                client_id=client.connection.client_id,
                 principal=client.connection.principal,
                 **_use(use),
             )

@@ -1,4 +1,4 @@
-"""The REST server on a real socket: it starts, stops, and says why it cannot."""
+"""The REST server on a real socket: start, stop and the error when it cannot start."""
 
 import asyncio
 import signal

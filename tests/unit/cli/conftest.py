@@ -12,7 +12,6 @@ import structlog
 from typer.testing import CliRunner, Result
 
 from receiver.api import ApiDependencies, RestServer, create_api
-from receiver.api.client_states import TelemetryClientStates
 from receiver.cli import app
 from receiver.host import PluginStatistics
 from receiver.log import configure as configure_log
@@ -56,13 +55,13 @@ class Sidecar:
             ApiDependencies(
                 version="9.9.9",
                 subscriptions=subscriptions,
-                clients=TelemetryClientStates(self.telemetry, Clock()),
-                series=lambda most: self.telemetry.series.report(most, Clock()()),
+                telemetry=self.telemetry,
+                monotonic=Clock(),
                 connections=list,
                 plugins=lambda: self.plugins,
                 not_ready_because=lambda: None,
-                metrics=ReceiverMetrics(version="9.9.9"),
-                refused=lambda reason: None,
+                exposition=ReceiverMetrics(version="9.9.9").exposition,
+                count_refusal=lambda reason: None,
             ),
             self.settings,
         )

@@ -1,4 +1,4 @@
-"""The SQLite store: what it keeps, across restarts and threads, and what it says of a file it cannot use."""
+"""The SQLite store: durability, threads, and the error for each file that it cannot use."""
 
 import os
 import sqlite3
@@ -96,7 +96,7 @@ def refusal(path: Path) -> str:
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     path = tmp_path / "absent" / "subscriptions.db"
     assert refusal(path) == (
-        f"{path}: cannot be opened: does its folder exist, and may the receiver write there?"
+        f"{path}: cannot be opened: its folder must exist and be writable for the receiver"
     )
 
 
@@ -109,7 +109,7 @@ def test_links_in_a_circle(tmp_path: Path) -> None:
 def test_a_file_that_is_no_database_is_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "subscriptions.db"
     path.write_text("this is no database\n" * 100)
-    assert refusal(path) == f"{path}: is no SQLite database: give another subscriptions.path"
+    assert refusal(path) == f"{path}: is not a SQLite database: set another subscriptions.path"
     assert path.read_text() == "this is no database\n" * 100
 
 
@@ -120,7 +120,7 @@ def test_another_programs_database_is_not_touched(tmp_path: Path) -> None:
     other.commit()
     other.close()
     before = path.read_bytes()
-    assert refusal(path) == f"{path}: is another program's database: give another subscriptions.path"
+    assert refusal(path) == f"{path}: is the database of another program: set another subscriptions.path"
     assert path.read_bytes() == before
 
 

@@ -109,7 +109,7 @@ def test_a_condition_sees_what_is_there_when_nothing_can_change_it(tmp_path: Pat
         assert (
             sorted(isinstance(outcome, ChangedMeanwhileError) for outcome in outcomes) == [False] + [True] * 9
         )
-        with pytest.raises(ChangedMeanwhileError, match="'a' is not what it was"):
+        with pytest.raises(ChangedMeanwhileError, match="'a' has changed"):
             await subscriptions.delete("a", only_if=only_new)
         assert len(subscriptions.list()) == 1
 
