@@ -1,8 +1,4 @@
-"""What is done to the metrics of a push before plugins get them, as types.
-
-Owns the keys ``telemetry.normalization``, ``telemetry.series`` and ``telemetry.privacy``. What each step does
-is the telemetry core's.
-"""
+"""Settings of the processing of pushed metrics: normalization, series budgets and privacy."""
 
 from __future__ import annotations
 
@@ -23,9 +19,9 @@ __all__ = [
     "SeriesSettings",
 ]
 
-_MOST_SERIES = 1_000_000_000
+_MAX_SERIES = 1_000_000_000
 
-#: Labels that tell who somebody is.
+#: Labels that can identify a person.
 PseudonymizedLabel = Literal["principal", "client_source_address", "client_id"]
 
 
@@ -41,36 +37,35 @@ RegularExpression = Annotated[str, AfterValidator(_regular_expression)]
 
 
 class NormalizationSettings(Settings):
-    """Steps that make metrics mean the same from every client."""
+    """Steps that give metrics of all clients the same names, units and meaning."""
 
     attributes: bool = Field(
         default=True,
-        description="Give attributes one name and form: `node.id` and `node_id`, as text or as a number, "
-        "become `node_id` and `node_role`; `member_id` becomes `group_member_id`.",
+        description="Rename and convert attributes to one form: `node.id` and `node_id`, as text or as a "
+        "number, become `node_id` and `node_role`; `member_id` becomes `group_member_id`.",
     )
-    units: bool = Field(
-        default=True, description="Add the unit that the catalogue of standard metrics has, where none is."
-    )
+    units: bool = Field(default=True, description="Add missing units from the catalogue of standard metrics.")
     descriptions: bool = Field(
         default=False,
-        description="Add the catalogue's description, where none is; it makes pushes twice as large.",
+        description="Add missing descriptions from the catalogue. Off by default, because they double the "
+        "size of a push.",
     )
     known_bad_values: Literal["keep", "mark", "drop"] = Field(
         default="drop",
-        description="What becomes of metrics that a client's version is known to get wrong: `mark` adds the "
-        "attribute `known_bad`.",
+        description="What happens to metrics that the client's version is known to report wrongly: `keep` "
+        "them, `mark` them with the attribute `known_bad`, or `drop` them (default, because they mislead).",
     )
 
 
 class ClientIdFoldingSettings(Settings):
-    """A rule that makes one client id of many."""
+    """A rule that replaces many client ids by one."""
 
     pattern: RegularExpression = Field(
-        description="Regular expression (RE2) for the whole client id, for example "
-        "`(.*)-[0-9a-f]{8,10}-[a-z0-9]{5}`, which are a Deployment's pods."
+        description="Regular expression (RE2) that must match the whole client id, for example "
+        "`(.*)-[0-9a-f]{8,10}-[a-z0-9]{5}` for the pods of a Deployment."
     )
     replacement: str = Field(
-        max_length=512, description="What the label `client_id` is instead; `\\1` is the first group."
+        max_length=512, description="Value of the label `client_id` instead; `\\1` is the first group."
     )
 
     @field_validator("replacement")
@@ -82,62 +77,70 @@ class ClientIdFoldingSettings(Settings):
 
 
 class SeriesSettings(Settings):
-    """Budgets of series, and client ids folded together; what is over becomes one overflow series."""
+    """Series budgets, over which points become one overflow series; client id folding."""
 
     max_per_client: int | None = Field(
-        default=10_000, ge=1, le=_MOST_SERIES, description="Series of one client instance; null: no budget."
+        default=10_000,
+        ge=1,
+        le=_MAX_SERIES,
+        description="Series of one client instance; null: no budget. The default is more than the largest "
+        "push of `telemetry.max_entries` holds.",
     )
     max_per_principal: int | None = Field(
         default=200_000,
         ge=1,
-        le=_MOST_SERIES,
-        description="Series of all instances of one principal; nobody in particular has no budget.",
+        le=_MAX_SERIES,
+        description="Series of all instances of one principal; null: no budget. `User:ANONYMOUS` has none.",
     )
     max_total: int | None = Field(
-        default=1_000_000, ge=1, le=_MOST_SERIES, description="Series of all instances together."
+        default=1_000_000,
+        ge=1,
+        le=_MAX_SERIES,
+        description="Series of all instances together; null: no budget.",
     )
     client_id_folding: tuple[ClientIdFoldingSettings, ...] = Field(
-        default=(), description="Rules for client ids with generated parts; the first that matches counts."
+        default=(), description="Rules for client ids with generated parts. The first match applies."
     )
 
 
 class PrivacyRuleSettings(Settings):
-    """A rule for what must not be forwarded as it is; it names an attribute or a metric."""
+    """A rule that drops a metric, or drops or hashes an attribute."""
 
     attribute: RegularExpression | None = Field(
-        default=None, description="Regular expression (RE2) for the whole key of an attribute."
+        default=None, description="Regular expression (RE2) that must match the whole key of an attribute."
     )
     metric: RegularExpression | None = Field(
-        default=None, description="Regular expression (RE2) for the whole name of a metric; only `drop`."
+        default=None,
+        description="Regular expression (RE2) that must match the whole name of a metric; only with `drop`.",
     )
     action: Literal["drop", "hash"] = Field(
-        description="`drop` leaves it out; `hash` puts a keyed hash in the place of an attribute's value."
+        description="`drop` removes it; `hash` replaces an attribute's value by a keyed hash."
     )
 
     @model_validator(mode="after")
     def _one_subject(self) -> PrivacyRuleSettings:
         if (self.attribute is None) == (self.metric is None):
-            raise ValueError("a rule names either `attribute` or `metric`")
+            raise ValueError("a rule must have either `attribute` or `metric`")
         if self.metric is not None and self.action != "drop":
-            raise ValueError("a metric can only be dropped: set action: drop, or name an attribute")
+            raise ValueError("a metric can only be dropped: set action: drop, or give an attribute")
         return self
 
 
 class PrivacySettings(Settings):
-    """What is left out, and what is put in the place of names and addresses."""
+    """Removes attributes and metrics, and replaces names and addresses by hashes."""
 
     rules: tuple[PrivacyRuleSettings, ...] = Field(
-        default=(), description="Attributes and metrics to drop or hash; the first that matches counts."
+        default=(), description="Attributes and metrics to drop or hash. The first match applies."
     )
     pseudonymize: tuple[PseudonymizedLabel, ...] = Field(
         default=(),
-        description="Labels whose values become a keyed hash, in the metrics and in what plugins are told: "
+        description="Labels to replace by a keyed hash, in metrics and in what plugins get about the client: "
         "`principal`, `client_source_address`, `client_id`.",
     )
     key_file: Path | None = Field(
         default=None,
-        description="File with the key of the hashes, 16 bytes at least; the same on every sidecar gives the "
-        "same hashes. Needed where anything is hashed.",
+        description="File with the key of the hashes, at least 16 bytes. Required if anything is hashed. Use "
+        "the same key on every sidecar to get the same hashes.",
     )
 
     @property
@@ -148,5 +151,5 @@ class PrivacySettings(Settings):
     @model_validator(mode="after")
     def _key_where_needed(self) -> PrivacySettings:
         if self.hashes and self.key_file is None:
-            raise ValueError("key_file is needed where something is hashed or pseudonymized")
+            raise ValueError("key_file is required, because a rule hashes or `pseudonymize` is set")
         return self

@@ -1,7 +1,7 @@
-"""Plain YAML: mappings with text keys, lists, texts, numbers, true, false and null, and nothing else.
+"""Parses plain YAML: mappings with text keys, lists, texts, numbers, booleans and null.
 
-Owns the reading of the text. A key given twice is an error instead of the last one winning, a date is only
-text, and anchors cannot make a small text stand for a huge or endless value.
+A key that is given twice is an error (PyYAML takes the last one), a date stays text, and anchors
+cannot expand a small text to a huge or endless value.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PlainYamlError(ValueError):
 
     Attributes:
         where: Line and column, or the key; may be empty.
-        problem: What is wrong; holds keys, but no values.
+        problem: What is wrong; it shows keys, but no values.
     """
 
     where: str
@@ -40,16 +40,10 @@ class PlainYamlError(ValueError):
 
 
 def parse(content: str | bytes) -> Any:
-    """Read one document.
-
-    Args:
-        content: The text, or its bytes in UTF-8 or UTF-16.
-
-    Returns:
-        Dicts with text keys, lists, str, int, float (finite), bool and None; None for an empty text.
+    """Parse one document: text, or bytes in UTF-8 or UTF-16. An empty document is None.
 
     Raises:
-        PlainYamlError: The text is not YAML, or more than plain YAML.
+        PlainYamlError: The text is not plain YAML.
     """
     try:
         document = yaml.load(content, Loader=_Loader)  # noqa: S506 -- _Loader is a SafeLoader
@@ -86,11 +80,11 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def _without_values(problem: str) -> str:
-    # A password that begins with one of these and isn't quoted would be in PyYAML's own words.
+    # PyYAML's message would show an unquoted password that begins with * or !.
     if problem.startswith("found undefined alias"):
-        return "an alias without its anchor; quote a text that begins with *"
+        return "an alias without its anchor; quote text that begins with *"
     if problem.startswith(("could not determine a constructor for the tag", "found undefined tag handle")):
-        return "a tag is no plain YAML; quote a text that begins with !"
+        return "a tag is not plain YAML; quote text that begins with !"
     return problem
 
 
@@ -111,4 +105,4 @@ def _check(document: Any) -> None:
         elif isinstance(value, float) and not math.isfinite(value):
             raise PlainYamlError(key_text(loc), "a number must be finite")
         elif not isinstance(value, str | int | float | None):
-            raise PlainYamlError(key_text(loc), f"a value of type {type(value).__name__} is no plain YAML")
+            raise PlainYamlError(key_text(loc), f"a value of type {type(value).__name__} is not plain YAML")
