@@ -10,10 +10,10 @@ from typing import Final
 from receiver.settings.errors import SettingsError
 from receiver.settings.meaning import PrivacySettings
 
-__all__ = ["hash_key"]
+__all__ = ["MIN_KEY_BYTES", "hash_key"]
 
 #: A shorter key can be guessed.
-_MIN_KEY_BYTES: Final = 16
+MIN_KEY_BYTES: Final = 16
 #: A larger file is a wrong path.
 _MAX_KEY_BYTES: Final = 65_536
 
@@ -37,8 +37,8 @@ def hash_key(privacy: PrivacySettings) -> bytes | None:
     if len(key) > _MAX_KEY_BYTES:
         raise SettingsError(_SETTING, str(path), f"is larger than {_MAX_KEY_BYTES} bytes, so it is not a key")
     key = key.removesuffix(b"\n").removesuffix(b"\r")
-    if len(key) < _MIN_KEY_BYTES:
-        problem = f"has {len(key)} bytes, but a key needs at least {_MIN_KEY_BYTES}: "
+    if len(key) < MIN_KEY_BYTES:
+        problem = f"has {len(key)} bytes, but a key needs at least {MIN_KEY_BYTES}: "
         fix = "create one with `head -c 32 /dev/urandom | base64`"
         raise SettingsError(_SETTING, str(path), problem + fix)
     return key

@@ -1,4 +1,4 @@
-"""The command line run in this process, and a real REST server for it to speak to."""
+"""Runs the command line in this process against a real REST server."""
 
 import asyncio
 import threading
@@ -26,7 +26,7 @@ Run = Callable[..., Result]
 
 
 class Sidecar:
-    """The REST API on a thread of its own."""
+    """The REST API in a thread."""
 
     def __init__(self, path: Path, **settings: Any) -> None:
         self.settings = RestSettings(bind=HostPort(host="127.0.0.1", port=0), **settings)
@@ -76,7 +76,7 @@ class Sidecar:
 
 @contextmanager
 def served(sidecar: Sidecar) -> Iterator[Sidecar]:
-    """Run a sidecar; its log goes to stderr as it was before a command runs."""
+    """Run a sidecar that logs to the stderr of before the command."""
     configure_log(LogSettings())
     sidecar.start()
     try:
