@@ -154,6 +154,6 @@ def _place(document: dict[str, Any], loc: Loc, value: Any, name: str) -> None:
         if depth == len(loc) - 1:
             here[part] = value
             return
-        if (here[part] if isinstance(here, list) else here.get(part)) is None:
+        if (here.get(part) if isinstance(here, dict) else here[part]) is None:
             here[part] = [] if isinstance(loc[depth + 1], int) else {}
         here = here[part]
