@@ -14,6 +14,7 @@ import typer
 
 from receiver.cli.output import OutputFormat, print_json, print_list, print_table
 from receiver.cli.session import document_of, rest_command
+from receiver.telemetry.subscription import SELECTORS
 
 __all__ = ["clients_app", "show_plugins", "show_series", "subscriptions_app"]
 
@@ -80,7 +81,8 @@ def put_subscription(
         list[str] | None,
         typer.Option(
             "--match",
-            help="Selector and a regular expression (RE2) for its whole value. Repeated: all must match.",
+            help="Selector and a regular expression (RE2) for its whole value. Repeated: all must match. "
+            f"Without it the subscription matches every client. Selectors: {', '.join(SELECTORS)}.",
             metavar="SELECTOR=REGEX",
         ),
     ] = None,
@@ -94,17 +96,12 @@ def put_subscription(
 ) -> None:
     """Create or replace a subscription. It applies to the next request of every client.
 
-    Selectors: client_instance_id, client_id, client_software_name, client_software_version,
-    client_source_address, client_source_port. Without a selector the subscription matches every
-    client.
-
     \u0008
     Examples:
       kafka-telemetry subscriptions put all --metric '*'
-      kafka-telemetry subscriptions put producers --metric org.apache.kafka.producer. --interval-ms
-      60000 kafka-telemetry subscriptions put java --metric '*' --match
-      client_software_name=apache-kafka-java kafka-telemetry subscriptions put producers --file
-      producers.json
+      kafka-telemetry subscriptions put producers -m org.apache.kafka.producer. --interval-ms 60000
+      kafka-telemetry subscriptions put java -m '*' --match client_software_name=apache-kafka-java
+      kafka-telemetry subscriptions put producers --file producers.json
     """
     if file is not None:
         if metric or match or interval_ms is not None:

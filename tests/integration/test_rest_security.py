@@ -53,7 +53,7 @@ def audit(sidecar: Sidecar) -> list[dict[str, Any]]:
 
 
 def test_off_loopback_it_does_not_start_without_authentication(broker: ScriptedBroker) -> None:
-    with pytest.raises(StartError, match="somebody has to authenticate"), Sidecar(config(broker)):
+    with pytest.raises(StartError, match="requires authentication"), Sidecar(config(broker)):
         pass
 
 
