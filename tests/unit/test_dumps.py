@@ -1,4 +1,4 @@
-"""The memory of programs that hold secrets: no core file, and no reader that is not privileged."""
+"""Programs that hold secrets write no core file, and unprivileged processes cannot read them."""
 
 from __future__ import annotations
 
