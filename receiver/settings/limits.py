@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field
 
 from receiver.settings.base import Settings
@@ -41,46 +43,32 @@ _REJECTED_BYTES = (
 )
 
 
+def _limit(default: int, description: str, most: int = _MAX_COUNT) -> Any:
+    return Field(default=default, ge=1, le=most, description=description)
+
+
 class PeerLimitsSettings(Settings):
     """Limits of one source address: an IPv4 address or an IPv6 /64 network."""
 
-    connections: int | None = Field(default=2_000, ge=1, le=_MAX_COUNT, description=_CONNECTIONS)
-    new_connections_per_second: int | None = Field(
-        default=100, ge=1, le=_MAX_COUNT, description=_NEW_CONNECTIONS
-    )
-    new_instances_per_minute: int | None = Field(default=600, ge=1, le=_MAX_COUNT, description=_NEW_INSTANCES)
-    telemetry_requests_per_second: int | None = Field(
-        default=200, ge=1, le=_MAX_COUNT, description=_TELEMETRY_REQUESTS
-    )
-    core_ms_per_second: int | None = Field(default=50, ge=1, le=1_000, description=_CORE_MS)
-    rejected_bytes_per_minute: int | None = Field(
-        default=67_108_864, ge=1, le=_MAX_BYTES, description=_REJECTED_BYTES
-    )
-    accepted_bytes_per_minute: int | None = Field(
-        default=33_554_432, ge=1, le=_MAX_BYTES, description=_ACCEPTED_BYTES
-    )
+    connections: int | None = _limit(2_000, _CONNECTIONS)
+    new_connections_per_second: int | None = _limit(100, _NEW_CONNECTIONS)
+    new_instances_per_minute: int | None = _limit(600, _NEW_INSTANCES)
+    telemetry_requests_per_second: int | None = _limit(200, _TELEMETRY_REQUESTS)
+    core_ms_per_second: int | None = _limit(50, _CORE_MS, most=1_000)
+    rejected_bytes_per_minute: int | None = _limit(67_108_864, _REJECTED_BYTES, _MAX_BYTES)
+    accepted_bytes_per_minute: int | None = _limit(33_554_432, _ACCEPTED_BYTES, _MAX_BYTES)
 
 
 class PrincipalLimitsSettings(PeerLimitsSettings):
     """Limits of one principal over all of its addresses. ``User:ANONYMOUS`` has none."""
 
-    connections: int | None = Field(default=10_000, ge=1, le=_MAX_COUNT, description=_CONNECTIONS)
-    new_connections_per_second: int | None = Field(
-        default=1_000, ge=1, le=_MAX_COUNT, description=_NEW_CONNECTIONS
-    )
-    new_instances_per_minute: int | None = Field(
-        default=3_000, ge=1, le=_MAX_COUNT, description=_NEW_INSTANCES
-    )
-    telemetry_requests_per_second: int | None = Field(
-        default=1_000, ge=1, le=_MAX_COUNT, description=_TELEMETRY_REQUESTS
-    )
-    core_ms_per_second: int | None = Field(default=200, ge=1, le=1_000, description=_CORE_MS)
-    rejected_bytes_per_minute: int | None = Field(
-        default=268_435_456, ge=1, le=_MAX_BYTES, description=_REJECTED_BYTES
-    )
-    accepted_bytes_per_minute: int | None = Field(
-        default=134_217_728, ge=1, le=_MAX_BYTES, description=_ACCEPTED_BYTES
-    )
+    connections: int | None = _limit(10_000, _CONNECTIONS)
+    new_connections_per_second: int | None = _limit(1_000, _NEW_CONNECTIONS)
+    new_instances_per_minute: int | None = _limit(3_000, _NEW_INSTANCES)
+    telemetry_requests_per_second: int | None = _limit(1_000, _TELEMETRY_REQUESTS)
+    core_ms_per_second: int | None = _limit(200, _CORE_MS, most=1_000)
+    rejected_bytes_per_minute: int | None = _limit(268_435_456, _REJECTED_BYTES, _MAX_BYTES)
+    accepted_bytes_per_minute: int | None = _limit(134_217_728, _ACCEPTED_BYTES, _MAX_BYTES)
 
 
 class LimitsSettings(Settings):

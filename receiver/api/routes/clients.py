@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from receiver.api.dependencies import ApiDependencies, Dependencies
 from receiver.api.pages import After, Limit, Page, first_page, in_portions
 from receiver.api.problems import Problem, ProblemError, field_error
+from receiver.api.routes.connections import ConnectionFields
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.offenders import Demand
 from receiver.wire.error_codes import error_name
@@ -35,19 +36,11 @@ class NarrowedView(BaseModel):
     )
 
 
-class ClientView(BaseModel):
-    """A client instance."""
+class ClientView(ConnectionFields):
+    """A client instance and the connection of its latest telemetry request."""
 
     client_instance_id: str = Field(description="In Kafka's text form, 22 characters.")
-    client_id: str
-    client_software_name: str
-    client_software_version: str
     connection_id: str = Field(description="The connection of its latest telemetry request.")
-    listener: str
-    source_address: str
-    source_port: int
-    principal: str
-    sasl_mechanism: str | None = Field(description="The SASL mechanism of its login; null without SASL.")
     subscription_id: int = Field(description="The subscription id that its pushes must have.")
     push_interval_ms: int
     requested_metrics: list[str] = Field(
@@ -113,16 +106,9 @@ def _parse_id(field: str, text: str) -> Uuid:
 def _view(client: ClientInstance, dependencies: ApiDependencies) -> ClientView:
     connection, telemetry, now = client.connection, dependencies.telemetry, dependencies.monotonic()
     return ClientView(
+        **ConnectionFields.model_validate(connection).model_dump(),
         client_instance_id=uuid_to_text(client.id),
-        client_id=connection.client_id,
-        client_software_name=connection.client_software_name,
-        client_software_version=connection.client_software_version,
         connection_id=connection.id,
-        listener=connection.listener,
-        source_address=connection.source_address,
-        source_port=connection.source_port,
-        principal=connection.principal,
-        sasl_mechanism=connection.sasl_mechanism,
         subscription_id=client.subscription_id,
         push_interval_ms=client.push_interval_ms,
         requested_metrics=list(client.requested_metrics),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from receiver.api.dependencies import Dependencies
 from receiver.api.pages import Limit, in_portions
 from receiver.api.problems import Problem
-from receiver.telemetry.series import SeriesUse
 from receiver.wire.uuid import uuid_to_text
 
 __all__ = ["SeriesView", "router"]
@@ -18,12 +17,18 @@ __all__ = ["SeriesView", "router"]
 router = APIRouter(prefix="/v1/series", tags=["series"])
 
 
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
+
+
 class UseView(BaseModel):
     """The use of a series budget."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     series: int = Field(description="Data points of the last pushes within the budgets.")
     overflowed: int = Field(description="Data points of the last pushes over a budget.")
-    over_for_s: float | None = Field(
+    over_for_s: Annotated[float | None, AfterValidator(_rounded)] = Field(
         description="Seconds since a budget was exceeded first; null: none is exceeded."
     )
 
@@ -45,17 +50,21 @@ class ClientUseView(UseView):
 class ClientIdUseView(SharedUseView):
     """The use by the instances of a client id."""
 
-    client_id: str = Field(description="The client id after folding, as in the label.")
+    client_id: str = Field(
+        validation_alias="name", description="The client id after folding, as in the label."
+    )
 
 
 class PrincipalUseView(SharedUseView):
     """The use by the instances of a principal."""
 
-    principal: str
+    principal: str = Field(validation_alias="name")
 
 
 class BudgetsView(BaseModel):
     """The configured budgets; null: no budget."""
+
+    model_config = ConfigDict(from_attributes=True)
 
     max_per_client: int | None
     max_per_principal: int | None
@@ -78,37 +87,20 @@ class SeriesView(BaseModel):
 async def show_series(dependencies: Dependencies, limit: Limit = 10) -> SeriesView:
     """Show the series budgets, their use, and ``limit`` each of the clients that use most."""
     report = dependencies.telemetry.series.report(limit, dependencies.monotonic())
-    budgets = report.budgets
     clients = ((use, dependencies.find_client(use.name)) for use in report.clients)
     return SeriesView(
-        budgets=BudgetsView(
-            max_per_client=budgets.max_per_client,
-            max_per_principal=budgets.max_per_principal,
-            max_total=budgets.max_total,
-        ),
-        total=SharedUseView(**_shared(report.total)),
+        budgets=BudgetsView.model_validate(report.budgets),
+        total=SharedUseView.model_validate(report.total),
         clients=[
             ClientUseView(
                 client_instance_id=uuid_to_text(use.name),
                 client_id=client.connection.client_id,
                 principal=client.connection.principal,
-                **_use(use),
+                **UseView.model_validate(use).model_dump(),
             )
             async for use, client in in_portions(clients)
             if client is not None
         ],
-        client_ids=[ClientIdUseView(client_id=use.name, **_shared(use)) for use in report.client_ids],
-        principals=[PrincipalUseView(principal=use.name, **_shared(use)) for use in report.principals],
+        client_ids=[ClientIdUseView.model_validate(use) for use in report.client_ids],
+        principals=[PrincipalUseView.model_validate(use) for use in report.principals],
     )
-
-
-def _use(use: SeriesUse[Any]) -> dict[str, Any]:
-    return {
-        "series": use.series,
-        "overflowed": use.overflowed,
-        "over_for_s": None if use.over_for_s is None else round(use.over_for_s, 3),
-    }
-
-
-def _shared(use: SeriesUse[Any]) -> dict[str, Any]:
-    return {"instances": use.instances, **_use(use)}
