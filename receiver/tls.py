@@ -237,7 +237,7 @@ def _load_identity(context: ssl.SSLContext, certificate: Path, key: Path, keys: 
 
     def refuse() -> str:
         raise TlsFilesError(
-            setting, f"{key}: it is encrypted; store it without a password, readable for the receiver only"
+            setting, f"{key}: it is encrypted; write it without a password, readable for the receiver only"
         )
 
     try:

@@ -8,7 +8,7 @@ errors do not tell whether a value came from the file or from a variable.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,7 @@ from pydantic import ValidationError
 from receiver.settings.environment import merge, origin, reads_as_scalar
 from receiver.settings.errors import SettingsError, key_text, problem_of
 from receiver.settings.model import ReceiverSettings
-from receiver.settings.plain_yaml import PlainYamlError, parse
-from receiver.settings.schema import Loc
+from receiver.settings.plain_yaml import PlainYamlError, parse, walk
 
 __all__ = ["MAX_FILE_BYTES", "load", "sourced"]
 
@@ -39,10 +38,10 @@ def load(path: Path | None, environ: Mapping[str, str]) -> ReceiverSettings:
     """
     document = _read(path) if path is not None else {}
     merged = merge(document, environ, ReceiverSettings)
-    broken = _not_unicode(merged, ())
-    if broken is not None:
-        problem = "not Unicode: half of a surrogate pair, or a byte that is not UTF-8"
-        raise sourced(SettingsError("", key_text(broken), problem, loc=broken), path, environ)
+    for loc, value in walk(merged):
+        if not _is_unicode(value) or not all(map(_is_unicode, loc)):
+            problem = "not Unicode: half of a surrogate pair, or a byte that is not UTF-8"
+            raise sourced(SettingsError("", key_text(loc), problem, loc=loc), path, environ)
     try:
         # Strict JSON mode accepts a list for a tuple and text for a path, but not "1" or true for
         # an integer.
@@ -71,20 +70,10 @@ def sourced(error: SettingsError, path: Path | None, environ: Mapping[str, str])
     return SettingsError("environment", variable, problem, error.value)
 
 
-def _not_unicode(value: Any, loc: Loc) -> Loc | None:
-    # Python reads such text from an escape or from the bytes of a variable. JSON cannot represent
+def _is_unicode(value: Any) -> bool:
+    # Python reads other text from an escape or from the bytes of a variable. JSON cannot represent
     # it.
-    if isinstance(value, str):
-        return None if value.isascii() or value.encode(errors="ignore").decode() == value else loc
-    entries: Iterable[tuple[Any, Any]] = ()
-    if isinstance(value, dict):
-        if any(_not_unicode(key, loc) is not None for key in value):
-            return loc
-        entries = value.items()
-    elif isinstance(value, list):
-        entries = enumerate(value)
-    found = (_not_unicode(below, (*loc, key)) for key, below in entries)
-    return next((broken for broken in found if broken is not None), None)
+    return not isinstance(value, str) or value.encode(errors="ignore").decode() == value
 
 
 def _read(path: Path) -> dict[str, Any]:

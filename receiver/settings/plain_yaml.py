@@ -7,7 +7,7 @@ cannot expand a small text to a huge or endless value.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ import yaml
 from receiver.settings.errors import key_text
 from receiver.settings.schema import Loc
 
-__all__ = ["PlainYamlError", "parse"]
+__all__ = ["PlainYamlError", "parse", "walk"]
 
 _MAX_VALUES = 100_000
 _MAX_DEPTH = 32
@@ -88,21 +88,25 @@ def _without_values(problem: str) -> str:
     return problem
 
 
-def _check(document: Any) -> None:
-    count = 0
+def walk(document: Any) -> Iterator[tuple[Loc, Any]]:
+    """Yield every value of a document with its path."""
     pending: list[tuple[Loc, Any]] = [((), document)]
     while pending:
         loc, value = pending.pop()
-        count += 1
-        if count > _MAX_VALUES:
-            raise PlainYamlError(key_text(loc[:1]), f"more than {_MAX_VALUES} values in the whole document")
-        if len(loc) > _MAX_DEPTH:
-            raise PlainYamlError(key_text(loc[:_SHOWN_DEPTH]), f"nested more than {_MAX_DEPTH} deep")
+        yield loc, value
         if isinstance(value, dict):
             pending.extend(((*loc, key), item) for key, item in value.items())
         elif isinstance(value, list):
             pending.extend(((*loc, index), item) for index, item in enumerate(value))
-        elif isinstance(value, float) and not math.isfinite(value):
+
+
+def _check(document: Any) -> None:
+    for count, (loc, value) in enumerate(walk(document), 1):
+        if count > _MAX_VALUES:
+            raise PlainYamlError(key_text(loc[:1]), f"more than {_MAX_VALUES} values in the whole document")
+        if len(loc) > _MAX_DEPTH:
+            raise PlainYamlError(key_text(loc[:_SHOWN_DEPTH]), f"nested more than {_MAX_DEPTH} deep")
+        if isinstance(value, float) and not math.isfinite(value):
             raise PlainYamlError(key_text(loc), "a number must be finite")
-        elif not isinstance(value, str | int | float | None):
+        if not isinstance(value, dict | list | str | int | float | None):
             raise PlainYamlError(key_text(loc), f"a value of type {type(value).__name__} is not plain YAML")

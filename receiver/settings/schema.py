@@ -12,7 +12,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, Union
 
-from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, SecretBytes, SecretStr
 from pydantic.fields import FieldInfo
 
@@ -143,22 +142,19 @@ def may_show(annotation: Any) -> bool:
 
 def bounds(annotation: Any) -> str:
     """Return the bounds of a number in words, such as ``0 to 600``; empty without bounds."""
-    low = high = ""
-    for entry in (found for option in (annotation, *options(annotation)) for found in _metadata(option)):
-        match entry:
-            case Ge(ge=limit):
-                low = f"{limit}"
-            case Gt(gt=limit):
-                low = f"more than {limit}"
-            case Le(le=limit):
-                high = f"{limit}"
-            case Lt(lt=limit):
-                high = f"less than {limit}"
-    if low and high:
+    limits: dict[str, Any] = {}
+    for option in (annotation, *options(annotation)):
+        for entry in _metadata(option):
+            limits |= {
+                kind: getattr(entry, kind) for kind in ("ge", "gt", "le", "lt") if hasattr(entry, kind)
+            }
+    low = limits.get("ge", f"more than {limits['gt']}" if "gt" in limits else None)
+    high = limits.get("le", f"less than {limits['lt']}" if "lt" in limits else None)
+    if low is not None and high is not None:
         return f"{low} to {high}"
-    if low:
+    if low is not None:
         return f"at least {low}"
-    return f"at most {high}" if high else ""
+    return "" if high is None else f"at most {high}"
 
 
 def type_name(annotation: Any) -> str:

@@ -67,6 +67,8 @@ class SubscriptionBody(BaseModel):
 class SubscriptionView(BaseModel):
     """A subscription in a response."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     name: str
     metrics: list[str]
     interval_ms: int
@@ -80,7 +82,9 @@ async def list_subscriptions(
     """List the subscriptions by name."""
     found = (s for s in dependencies.subscriptions.list() if after is None or s.name > after)
     items, following = first_page(found, limit, attrgetter("name"), attrgetter("name"))
-    return Page(items=[_view(subscription) for subscription in items], next=following)
+    return Page(
+        items=[SubscriptionView.model_validate(subscription) for subscription in items], next=following
+    )
 
 
 @router.get("/{name:path}", summary="Show a subscription", responses={404: {"model": Problem}})
@@ -90,7 +94,7 @@ async def show_subscription(dependencies: Dependencies, response: Response, name
     if subscription is None:
         raise _not_found(name)
     response.headers["etag"] = _entity_tag(subscription)
-    return _view(subscription)
+    return SubscriptionView.model_validate(subscription)
 
 
 @router.put(
@@ -142,7 +146,7 @@ async def put_subscription(
         ) from None
     response.status_code = 201 if created else 200
     response.headers["etag"] = _entity_tag(subscription)
-    view = _view(subscription)
+    view = SubscriptionView.model_validate(subscription)
     change.after = view.model_dump()
     return view
 
@@ -164,15 +168,6 @@ async def delete_subscription(
 
 def _not_found(name: str) -> ProblemError:
     return ProblemError(404, f"there is no subscription named {name!r}")
-
-
-def _view(subscription: Subscription) -> SubscriptionView:
-    return SubscriptionView(
-        name=subscription.name,
-        metrics=list(subscription.metrics),
-        interval_ms=subscription.interval_ms,
-        match=dict(subscription.match),
-    )
 
 
 def _entity_tag(subscription: Subscription) -> str:
@@ -208,7 +203,7 @@ def _audited(change: Change, condition: Condition | None) -> Condition:
     """Note the existing subscription for the audit log while no other change can happen."""
 
     def may_change(existing: Subscription | None) -> bool:
-        change.before = None if existing is None else _view(existing).model_dump()
+        change.before = None if existing is None else SubscriptionView.model_validate(existing).model_dump()
         return condition is None or condition(existing)
 
     return may_change
