@@ -92,7 +92,7 @@ def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
     assert isinstance(shown(authenticator, "the-second-token"), Caller)
 
 
-def test_a_token_file_that_is_gone_is_a_token_taken_away(tmp_path: Path) -> None:
+def test_a_removed_token_file_revokes_the_token(tmp_path: Path) -> None:
     clock, file, other = Clock(), tmp_path / "token", tmp_path / "other"
     file.write_text("the-first-token-of-all")
     other.write_text("another-token-of-all")
@@ -133,7 +133,7 @@ def test_a_token_file_without_a_token_stops_the_start(
     assert not content or content not in str(caught.value)
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_named_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "token")
     with pytest.raises(ServerError, match="is not a regular file"):
         Authenticator(file_settings(tmp_path / "token"))
@@ -156,9 +156,9 @@ def test_no_token_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"bind": "0.0.0.0:8642"}, "somebody has to authenticate"),
-        ({"bind": "10.1.2.3:8642"}, "somebody has to authenticate"),
-        ({"bind": "[::]:8642"}, "somebody has to authenticate"),
+        ({"bind": "0.0.0.0:8642"}, "requires authentication"),
+        ({"bind": "10.1.2.3:8642"}, "requires authentication"),
+        ({"bind": "[::]:8642"}, "requires authentication"),
         (
             {"tokens": [{"name": n, "role": "viewer", "sha256": "0" * 64} for n in "ab"]},
             "one sha256 is given twice",
@@ -172,6 +172,6 @@ def test_no_token_is_kept(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_settings_that_are_refused(settings: dict[str, Any], problem: str) -> None:
+def test_refused_settings(settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         RestSettings.model_validate(settings)

@@ -1,4 +1,4 @@
-"""TLS and client certificates, with real ones."""
+"""TLS and client certificates over real connections."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from tests.unit.api.conftest import EDITOR_TOKEN, VIEWER_TOKEN, Api, Clock, bear
 
 
 async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
-    """An application that is never asked."""
+    """An application that gets no request."""
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +207,7 @@ def test_files_that_cannot_be_used_stop_the_start(files: CertificateFiles, spoil
         assert "NONSENSE" not in str(caught.value)
 
 
-def test_an_encrypted_key_is_not_asked_for(files: CertificateFiles) -> None:
+def test_an_encrypted_key_is_refused_without_a_prompt(files: CertificateFiles) -> None:
     key = serialization.load_pem_private_key(files.key.read_bytes(), None)
     files.key.write_bytes(
         key.private_bytes(

@@ -91,7 +91,7 @@ def test_an_unknown_client(api: Api) -> None:
     api.run(scenario)
 
 
-def test_pages_of_clients_lose_none_while_others_go(api: Api) -> None:
+def test_pages_of_clients_lose_none_while_others_disconnect(api: Api) -> None:
     # These ids sort differently as text and as bytes.
     numbers = range(40, 1000, 40)
     for number in numbers:

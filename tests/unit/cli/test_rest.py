@@ -128,8 +128,8 @@ def test_clients(run: Run, sidecar: Sidecar) -> None:
 
 
 def test_series(run: Run, sidecar: Sidecar) -> None:
-    nobody = run("series", "--url", sidecar.url)
-    assert nobody.stdout.splitlines() == [
+    empty = run("series", "--url", sidecar.url)
+    assert empty.stdout.splitlines() == [
         "OF   NAME  INSTANCES  SERIES  BUDGET   OVER BUDGET  FOR",
         "all        0          0       1000000  0            -",
     ]

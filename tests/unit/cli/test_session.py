@@ -46,9 +46,9 @@ def test_a_token_from_a_file_or_the_environment(run: Run, guarded: Sidecar, tmp_
 
 
 def test_an_authentication_error_tells_the_options(run: Run, guarded: Sidecar) -> None:
-    nobody = run(*LIST, "--url", guarded.url)
-    assert nobody.exit_code == 1
-    assert nobody.stderr == (
+    anonymous = run(*LIST, "--url", guarded.url)
+    assert anonymous.exit_code == 1
+    assert anonymous.stderr == (
         "kafka-telemetry: authentication is needed: a token of rest.tokens as `Authorization: Bearer TOKEN`; "
         "give --token-file or KAFKA_TELEMETRY_TOKEN, or --client-certificate and --client-key\n"
     )
