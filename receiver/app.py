@@ -1,8 +1,7 @@
 """The composition root: builds the parts of the receiver, starts them, reloads and stops them.
 
 Start: the store, the plugins, the REST API, and last the listeners, so that everything that clients
-    need
-is running. SIGHUP reloads the configuration. SIGTERM and SIGINT stop the parts: the receiver is not
+need is running. SIGHUP reloads the configuration. SIGTERM and SIGINT stop the parts: the receiver is not
 ready, refuses new connections, finishes responses in flight, exports what is queued, and stops the
 REST API last, so that the drain can be observed.
 """

@@ -4,10 +4,9 @@ uvicorn's protocol class parses HTTP and runs the application. uvicorn's ``Serve
 because its options cannot keep four promises of docs/rest.md (checked with uvicorn 0.54):
 
 - The receiver sets no timer while it is idle. ``Server`` wakes up every 0.1 s, and a pending timer
-  costs
-  each wait of the event loop a system call.
+  costs each wait of the event loop a system call.
 - A connection counts from ``accept``. ``limit_concurrency`` counts a connection after its TLS
-  handshake, keeps idle connections, and answers 503 to everybody else.
+  handshake, keeps idle connections, and answers 503 to all others.
 - A TLS handshake has 5 s (``Server``: 60 s), and new TLS files apply without a restart.
 - A source address that opens too many connections waits, and the loop accepts one connection a
   turn.

@@ -161,14 +161,14 @@ def test_no_token_is_kept(tmp_path: Path) -> None:
         ({"bind": "[::]:8642"}, "requires authentication"),
         (
             {"tokens": [{"name": n, "role": "viewer", "sha256": "0" * 64} for n in "ab"]},
-            "one sha256 is given twice",
+            "a sha256 is given twice",
         ),
         (
             {
                 "tls": {"certificate": "c", "key": "k", "client_ca": "a", "client_auth": "required"},
                 "clients": [{"name": n, "role": "viewer", "subject": "CN=a"} for n in "ab"],
             },
-            "one subject is given twice",
+            "a subject is given twice",
         ),
     ],
 )
