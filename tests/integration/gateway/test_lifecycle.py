@@ -164,9 +164,7 @@ def test_sighup_takes_over_what_it_can_and_names_the_rest(broker: ScriptedBroker
         settings["listeners"].append(listener("LATER", broker.port))
         settings["broker"]["id"] = 2
         sidecar.reload()
-        wait_until(
-            lambda: bool(sidecar.logged("configuration reloaded")), timeout_s=TIMEOUT_S, what="it"
-        )
+        wait_until(lambda: bool(sidecar.logged("configuration reloaded")), timeout_s=TIMEOUT_S, what="it")
         (said,) = sidecar.logged("configuration reloaded")
         assert said["needs_a_restart"] == ["broker", "listeners", "telemetry.max_bytes"]
 
