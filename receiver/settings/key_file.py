@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from receiver.settings.errors import SettingsError
-from receiver.settings.meaning import PrivacySettings
+from receiver.settings.metric_processing import PrivacySettings
 
 __all__ = ["MIN_KEY_BYTES", "hash_key"]
 

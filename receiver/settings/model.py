@@ -15,7 +15,7 @@ from receiver.settings.base import Settings
 from receiver.settings.hostport import HostPort
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.listeners import ListenerSettings
-from receiver.settings.meaning import (
+from receiver.settings.metric_processing import (
     NormalizationSettings,
     PrivacySettings,
     RegularExpression,

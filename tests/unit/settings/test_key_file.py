@@ -8,7 +8,7 @@ import pytest
 
 from receiver.settings.errors import SettingsError
 from receiver.settings.key_file import hash_key
-from receiver.settings.meaning import PrivacySettings
+from receiver.settings.metric_processing import PrivacySettings
 
 
 def privacy(file: Path) -> PrivacySettings:
