@@ -1,9 +1,9 @@
-"""Protects the process's memory, which holds passwords and keys, from core dumps and tracing.
+"""Keeps the process's memory, which holds passwords and keys, from core files and other processes.
 
-It sets RLIMIT_CORE and PR_SET_DUMPABLE (prctl(2)). A process that is not dumpable writes no core
-file, not even to a program in `core_pattern`. Other processes of the same user cannot trace it or
-open its `/proc/PID/mem`, `environ` or `fd` without CAP_SYS_PTRACE. exec(2) makes a process dumpable
-again, so each program must call this itself.
+Owns RLIMIT_CORE and PR_SET_DUMPABLE (prctl(2)). A process that is not dumpable writes no core file, not even
+to a program that `core_pattern` names. Other processes of its user can't trace it, nor open `/proc/PID/mem`,
+`environ` or `fd`; CAP_SYS_PTRACE still allows both. exec(2) makes a process dumpable again, so each program
+calls this for itself.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ _PR_SET_DUMPABLE: Final = 4
 
 
 def forbid() -> int:
-    """Forbid core files, including those of child processes, and access by other processes.
+    """Forbid core files, also of child processes, and access by other processes of this user.
 
     Returns:
-        The previous limit of core files in bytes, for :func:`allow`.
+        The limit of core files until now, in bytes, for :func:`allow`.
+
+    Raises:
+        OSError: The kernel refuses.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
@@ -33,7 +36,14 @@ def forbid() -> int:
 
 
 def allow(core_bytes: int) -> None:
-    """Undo :func:`forbid`, which returned ``core_bytes``."""
+    """Allow again what :func:`forbid` forbids.
+
+    Args:
+        core_bytes: The limit of core files, as :func:`forbid` returned it.
+
+    Raises:
+        OSError: The kernel refuses.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (core_bytes, hard))
     _prctl(_PR_SET_DUMPABLE, 1)
@@ -46,7 +56,7 @@ def allowed() -> bool:
 
 def _prctl(option: int, argument: int = 0) -> int:
     library = ctypes.CDLL(None, use_errno=True)
-    # prctl(2) takes unsigned long. With int the upper half of the registers would be undefined.
+    # prctl(2) takes unsigned long: as int, the upper half of a register would be undefined.
     result = library.prctl(option, *(ctypes.c_ulong(word) for word in (argument, 0, 0, 0)))
     if result < 0:
         raise OSError(ctypes.get_errno(), f"prctl({option}, {argument}): {os.strerror(ctypes.get_errno())}")

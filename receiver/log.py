@@ -1,4 +1,8 @@
-"""The configuration of the log, and a rate limit for lines that a peer can cause."""
+"""The log: its form, and the limit on what somebody else's doing can write into it.
+
+Owns the configuration of structlog and the rate limit. What is said, and to whom it may be said, is up to
+those who log.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +22,12 @@ _EVERY_S: Final = 10.0
 
 
 def configure(settings: LogSettings) -> None:
-    """Configure format and level of the log on stderr. It may be called again."""
+    """Log to stderr in the configured form from the configured level on; may be called again."""
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if settings.format == "json"
-        # repr_native_str, because text of a client may contain line ends and control characters.
+        # Every text as Python writes it: a client's may hold what moves a terminal's cursor, or ends a line.
         else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), repr_native_str=True)
     )
     structlog.configure(
@@ -40,13 +44,13 @@ def configure(settings: LogSettings) -> None:
 
 
 class RateLimitedLog:
-    """Logs warnings that a peer can cause at any rate, one of each kind in 10 seconds.
+    """Warnings of things that a peer can make happen as often as it likes.
 
     Args:
         name: The logger's name.
-        every_s: Seconds between two lines of one kind.
-        clock: Monotonic time in seconds.
-        fields: Fields of every line.
+        every_s: The least time between two lines of one kind, in seconds.
+        clock: Monotonic seconds.
+        fields: What every line says.
     """
 
     def __init__(
@@ -57,7 +61,7 @@ class RateLimitedLog:
         clock: Callable[[], float] = time.monotonic,
         fields: Mapping[str, Any] | None = None,
     ) -> None:
-        # Not bound here, because a bound logger keeps the format and level at the time of binding.
+        # Not bound here: a bound logger would keep the form and the level that were configured until now.
         self._log = structlog.get_logger(name, **(fields or {}))
         self._every_s = every_s
         self._clock = clock
@@ -65,13 +69,12 @@ class RateLimitedLog:
         self._suppressed: dict[str, int] = {}
 
     def warning(self, event: str, *, kind: str | None = None, **fields: Any) -> None:
-        """Log, unless a line of the same kind was logged recently. Suppressed lines are counted.
+        """Log, unless a line of the same kind was logged a moment ago; say how many lines were left out.
 
         Args:
-            event: The event's name.
-            kind: The lines that are limited together; by default the event. The number of kinds
-                must be bounded.
-            fields: The fields of the line.
+            event: What happened.
+            kind: What is limited together; the event by default. There must be a bounded number of kinds.
+            fields: The facts.
         """
         kind = kind or event
         now = self._clock()

@@ -1,9 +1,9 @@
-"""TLS contexts from PEM files, rebuilt when the files change, for listeners and the REST API.
+"""TLS contexts made of PEM files, and made anew when the files change: of the listeners and of the REST API.
 
-A new connection uses the files on disk or, if they cannot be used, the last good ones. A context is
-never changed, so an open connection keeps the context that it began with. An encrypted key is an
-error, because there is nobody to ask for a password. No error and no log line shows the content of
-a file.
+Owns what is spoken (versions, who has to show a certificate, SNI) and the rule for files that change: whoever
+connects gets what is on disk, and where that can't be used, what was there before. A context is never
+changed: what a connection began with, it keeps. A key that is encrypted is an error; nobody is asked for a
+password. What a file holds never gets into an error or the log. It must not know who reads from a connection.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from receiver.watch import Watch
 
 __all__ = ["TlsContext", "TlsFilesError", "client_context", "server_context", "tls_problem"]
 
-#: Adapts a new context to its use.
+#: Makes of a context that is all the same for everybody what somebody needs.
 _Prepare: TypeAlias = Callable[[ssl.SSLContext], None]
 
 _VERSIONS: Final[dict[TlsVersion, ssl.TLSVersion]] = {
@@ -41,11 +41,11 @@ _log = structlog.get_logger("receiver.tls")
 
 
 class TlsFilesError(Exception):
-    """A file cannot be used.
+    """A file can't be used; the message names its key in the settings, the file and why.
 
     Attributes:
-        setting: The key of the setting.
-        problem: The file and the reason.
+        setting: The key.
+        problem: The file and why.
     """
 
     def __init__(self, setting: str, problem: str) -> None:
@@ -55,24 +55,24 @@ class TlsFilesError(Exception):
 
 
 def tls_problem(error: ssl.SSLError) -> str:
-    """Return OpenSSL's reason without the place in its source."""
+    """Say in OpenSSL's words what is wrong, without a place in somebody's source."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {error.verify_message}"
     return (error.reason or str(error)).lower().replace("_", " ")
 
 
 class TlsContext:
-    """An SSL context that is rebuilt when its files change.
+    """An SSL context that follows its files.
 
     Args:
-        listener: The listener's name, or ``rest``, for the log.
-        files: The files of the context.
-        make: Builds the context from the files.
-        certificates: The files among them that hold an own certificate.
-        clock: Monotonic time in seconds.
+        listener: The listener's name, or ``rest``; for the log.
+        files: What it is made of.
+        make: Makes it of the files as they are.
+        certificates: Those of the files that hold a certificate of ours.
+        clock: Monotonic seconds.
 
     Raises:
-        TlsFilesError: A file cannot be used.
+        TlsFilesError: A file can't be used.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class TlsContext:
     def current(self) -> ssl.SSLContext:
         """Return the context for a new connection.
 
-        Files that cannot be used are logged at a limited rate and tried again.
+        Files that can't be used are logged, once in a while, and tried again.
         """
         if not self._watch.changed():
             return self._context
@@ -103,18 +103,18 @@ class TlsContext:
         except TlsFilesError as error:
             self._watch.remind()
             self._warnings.warning(
-                "TLS files unusable, old ones kept", listener=self._listener, problem=str(error)
+                "TLS files can't be used; the old ones stay", listener=self._listener, problem=str(error)
             )
         else:
             self._not_after = _not_after(self._certificates)
-            _log.info("TLS files reloaded", listener=self._listener)
+            _log.info("TLS files are re-read", listener=self._listener)
         return self._context
 
     def not_after(self) -> float | None:
-        """Return the end of the own certificate's validity, in seconds since the epoch.
+        """Return when the certificate ends that a new connection is shown, in seconds since the epoch.
 
-        With several certificates it is the earliest end. None without a certificate, or if no end
-        can be read.
+        Where there are several for different names, that is when the first of them does; None where there is
+        none, or none whose end can be told.
         """
         self.current()
         return self._not_after
@@ -123,12 +123,12 @@ class TlsContext:
 def _not_after(certificates: Sequence[Path]) -> float | None:
     if not certificates:
         return None
-    # Imported here, because it takes 8 MiB and 0.3 s, which a receiver without TLS should not pay.
+    # Here, as it takes 8 MiB and 0.3 s that who speaks no TLS need not pay.
     from cryptography.x509 import load_pem_x509_certificate
 
     ends = []
     for file in certificates:
-        # OpenSSL has accepted the file, so an error here is not one of the file.
+        # What OpenSSL takes is in use, whatever else can be read of it.
         with contextlib.suppress(OSError, ValueError):
             ends.append(load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc.timestamp())
     return min(ends, default=None)
@@ -142,17 +142,17 @@ def server_context(
     prepare: _Prepare = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> TlsContext:
-    """Return the context for connections from clients.
+    """Return the context for what clients open.
 
     Args:
-        listener: The listener's name, or ``rest``, for the log.
-        settings: The files and the requirements for clients.
-        key: The key of the settings, for errors.
-        prepare: Called with each new context.
-        clock: Monotonic time in seconds.
+        listener: The listener's name, or ``rest``; for the log.
+        settings: Its files, and what is asked of clients.
+        key: That of the settings.
+        prepare: Called with each context before it is used.
+        clock: Monotonic seconds.
 
     Raises:
-        TlsFilesError: A file cannot be used.
+        TlsFilesError: A file can't be used.
     """
     names = settings.server_names if isinstance(settings, TlsSettings) else ()
     files = [settings.certificate, settings.key, settings.client_ca]
@@ -167,7 +167,7 @@ def server_context(
             _load_authorities(context, settings.client_ca, f"{key}.client_ca")
         context.verify_mode = _VERIFY[settings.client_auth]
         if settings.client_auth != "none":
-            # A resumed session is not verified again, although its certificate may have expired.
+            # A session that is taken up again is not verified again, and its certificate may have ended.
             context.num_tickets = 0
             context.options |= ssl.OP_NO_TICKET
         return context
@@ -195,7 +195,7 @@ def server_context(
 def client_context(
     listener: str, settings: UpstreamTlsSettings, *, key: str, prepare: _Prepare = lambda _: None
 ) -> TlsContext:
-    """Return the context for connections to the broker, as :func:`server_context`."""
+    """Return the context for what is opened to the broker; arguments and errors as above."""
 
     def make() -> ssl.SSLContext:
         context = _context(ssl.PROTOCOL_TLS_CLIENT, settings.min_version)
@@ -217,7 +217,7 @@ def _context(protocol: int, min_version: TlsVersion) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.minimum_version = _VERSIONS[min_version]
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-    # As Java, trust every certificate in the CA file, not only self-signed ones.
+    # Java's trust stores trust whatever certificate is in them, not self-signed ones alone.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return context
 
@@ -230,14 +230,13 @@ def _load_authorities(context: ssl.SSLContext, file: Path, key: str) -> None:
 
 
 def _load_identity(context: ssl.SSLContext, certificate: Path, key: Path, keys: str) -> None:
-    # OpenSSL reads both files and does not tell which one is wrong, so the certificate is read
-    # first.
+    # OpenSSL reads both files and doesn't say which of them is wrong.
     _load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), certificate, f"{keys}.certificate")
     setting = f"{keys}.key"
 
     def refuse() -> str:
         raise TlsFilesError(
-            setting, f"{key}: it is encrypted; write it without a password, readable for the receiver only"
+            setting, f"{key}: it is encrypted; write it without a password, readable by us alone"
         )
 
     try:

@@ -1,6 +1,6 @@
-"""Notices changes of files when asked.
+"""Files that are read again when they change.
 
-It uses no timer, because a pending timer costs each wait of the event loop a system call.
+Owns the noticing. It reads nothing, and looks only when asked: a timer would cost every client's request.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ _Stamp = tuple[int, ...] | None
 
 
 class Watch:
-    """Notices when files are changed, replaced or removed.
+    """Notices when files were changed, replaced, or are gone.
 
     Args:
         paths: The files.
-        clock: Monotonic time in seconds.
+        clock: Monotonic seconds.
     """
 
     def __init__(self, paths: Iterable[Path], clock: Callable[[], float]) -> None:
         self._paths = tuple(paths)
         self._clock = clock
         self._next = clock() + _EVERY_S
-        # Before the caller reads the files, so that a change after the reading is noticed.
+        # Before anybody has read them, so that a change meanwhile is noticed as one.
         self._stamps = self._look()
 
     def changed(self) -> bool:
-        """Whether a file has changed since the last check, which is at most once a second."""
+        """Whether one of them has changed since the last time; looks once in a second at most."""
         now = self._clock()
         if now < self._next:
             return False
@@ -41,7 +41,7 @@ class Watch:
         return before != self._stamps
 
     def remind(self) -> None:
-        """Report a change again at the next check, because the files could not be used."""
+        """Say so again the next time, as what they hold can't be used yet."""
         self._stamps = []
 
     def _look(self) -> list[_Stamp]:

@@ -1,4 +1,4 @@
-"""Programs that hold secrets write no core file, and unprivileged processes cannot read them."""
+"""The memory of programs that hold secrets: no core file, and no reader that is not privileged."""
 
 from __future__ import annotations
 

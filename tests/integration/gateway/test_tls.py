@@ -95,12 +95,12 @@ def test_a_certificate_is_exchanged_while_connections_go_on(
             assert serial_of(after) == renewed.x509.serial_number != serial_of(before)
             assert exchange(after, produce_frame(1, b"new")).endswith(b"new")
             assert exchange(before, produce_frame(1, b"old")).endswith(b"old")
-        assert sidecar.logged("TLS files reloaded")
+        assert sidecar.logged("TLS files are re-read")
         server.key.write_text("nothing")
         time.sleep(1.1)
         with over_tls(sidecar, server) as still:
             assert serial_of(still) == renewed.x509.serial_number
-        (said,) = sidecar.logged("TLS files unusable, old ones kept")
+        (said,) = sidecar.logged("TLS files can't be used; the old ones stay")
         assert f"listeners[].tls.key: {server.key}: expected a private key in PEM form" in said["problem"]
         assert "PRIVATE" not in sidecar.log_text()
 

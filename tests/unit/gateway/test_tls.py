@@ -186,7 +186,7 @@ def test_a_new_certificate_is_shown_to_who_connects_next(folder: Path, certifica
     with capture_logs() as log:
         assert name_of(context.current(), certificates) == "renewed"
         assert context.current() is context.current()
-    assert [(line["event"], line["listener"]) for line in log] == [("TLS files reloaded", "CLIENT")]
+    assert [(line["event"], line["listener"]) for line in log] == [("TLS files are re-read", "CLIENT")]
     assert name_of(first, certificates) == "localhost"
 
 
@@ -229,7 +229,7 @@ def test_new_files_that_cannot_be_used_leave_the_old_ones_in_force(
         assert context.current() is first
         assert context.current() is first
     (said,) = log
-    assert said["event"] == "TLS files unusable, old ones kept"
+    assert said["event"] == "TLS files can't be used; the old ones stay"
     assert said["listener"] == "CLIENT"
     assert f"{folder / file}: {why}" in said["problem"]
     assert "BEGIN" not in str(said)
