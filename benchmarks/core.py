@@ -25,7 +25,7 @@ from benchmarks.captured import (
 from benchmarks.figures import Figure, Results, table
 from receiver.host import PluginHost, load_plugins
 from receiver.settings.limits import LimitsSettings
-from receiver.settings.meaning import NormalizationSettings
+from receiver.settings.metric_processing import NormalizationSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.compression import CODECS, inflate
 from receiver.telemetry.connection import Broker, Connection

@@ -1,7 +1,8 @@
-"""The sidecar: receives what Kafka clients push (KIP-714) beside any Kafka-compatible broker.
+"""The sidecar, which receives client metrics (KIP-714) beside any Kafka-compatible broker.
 
-The folders are the architecture, and imports point one way (enforced by import-linter, see pyproject.toml)::
+The folders are the architecture. Imports point one way, which import-linter enforces
+(pyproject.toml)::
 
     wire <- telemetry <- session <- metrics <- {gateway, host, store} <- api <- app <- cli
-    plugin: the public contract of a plugin; imports nothing of the receiver
+    plugin: the public contract of plugins; it imports nothing else of the receiver
 """

@@ -1,10 +1,9 @@
-"""The composition root: makes the parts, joins them, starts them in order and stops them in the other.
+"""The composition root: builds the parts of the receiver, starts them, reloads and stops them.
 
-Owns the life of the process: start, SIGHUP, SIGTERM. Everything else has an owner of its own.
-
-Start: the store, the plugins, the REST API, then the listeners, so that no client comes before what it needs
-is there. Stop, on SIGTERM or SIGINT: not ready, no new connections, answers in flight, queued exports, the
-REST API last, so that the drain can be watched.
+Start: the store, the plugins, the REST API, and last the listeners, so that everything that clients
+need is running. SIGHUP reloads the configuration. SIGTERM and SIGINT stop the parts: the receiver is not
+ready, refuses new connections, finishes responses in flight, exports what is queued, and stops the
+REST API last, so that the drain can be observed.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from typing import Final
 import structlog
 
 from receiver.api import ApiDependencies, RestServer, ServerError, create_api
-from receiver.api.client_states import TelemetryClientStates
 from receiver.gateway.event_loop import run as run_event_loop
 from receiver.gateway.event_loop import running_loop
 from receiver.gateway.events import GatewayEvents
@@ -58,30 +56,31 @@ from receiver.telemetry.telemetry import ClientTelemetry
 
 __all__ = ["GC_THRESHOLDS", "Application", "run"]
 
-#: A push's interpretation or an export of a plugin may hold the interpreter this long at a time while a
-#: client's bytes wait; Python's default of 5 ms would be seen in their latency.
+#: How long a thread may hold the interpreter while client traffic waits. Python's default of 5 ms
+#: would show in the latency of clients.
 _SWITCH_INTERVAL_S: Final = 0.001
 
-_FORGOTTEN_AT_A_SCRAPE: Final = 1000
+_MAX_EXPIRED_PER_SCRAPE: Final = 1000
 
-#: How often is looked at how far behind destinations are, in seconds, where back-pressure is enabled.
-_LOOK_EVERY_S: Final = 5.0
+#: Seconds between two checks of the destinations' lag, if back-pressure is enabled.
+_LAG_CHECK_S: Final = 5.0
 
-#: A push makes some hundred objects, hardly any in a cycle. Python's own thresholds look for cycles among the
-#: young ones after each 700, and so several times with every push.
+#: A push creates some hundred objects, hardly any of them in a cycle. Python's default threshold of
+#: 700 objects would start several collections for every push.
 GC_THRESHOLDS: Final = (20_000, 20, 20)
 
-#: What a running receiver can't change: sockets, files and threads hang on it.
+#: Keys that need a restart, because sockets, files and threads depend on them.
 _FIXED_KEYS: Final = ("broker", "listeners", "subscriptions", "rest", "plugins", "kip1313", "debug")
 
-#: Likewise: open connections cut pushes by the one, and the other is the size of a table.
+#: Keys of ``telemetry`` that need a restart: open connections use the first, a table has the size
+#: of the second.
 _FIXED_TELEMETRY_KEYS: Final = ("max_bytes", "max_instances")
 
 _log = structlog.get_logger("receiver")
 
 
 class SystemClock:
-    """The time as the machine knows it."""
+    """The system's clocks: monotonic, CPU time of the thread, wall clock."""
 
     monotonic = staticmethod(time.monotonic)
     cpu = staticmethod(time.thread_time)
@@ -89,15 +88,16 @@ class SystemClock:
 
 
 class Application:
-    """The receiver, whole.
+    """The whole receiver.
 
     Args:
-        settings: What is configured.
-        config_path: Where it was read from; read again on SIGHUP.
+        settings: The configuration.
+        config_path: Its file, which SIGHUP reads again.
 
     Raises:
-        SettingsError: A plugin's settings or the key of the hashes are wrong.
-        StoreError: The subscriptions can't be read.
+        SettingsError: The settings of a plugin or the key file are wrong.
+        StoreError: The store cannot be opened.
+        ServerError: A token file or TLS file of the REST API cannot be used.
     """
 
     def __init__(self, settings: ReceiverSettings, config_path: Path) -> None:
@@ -133,14 +133,14 @@ class Application:
         self._gateway = Gateway([self._listener(listener) for listener in settings.listeners])
         self._rest = RestServer(create_api(self._api_dependencies(), settings.rest), settings.rest)
         self._metrics.observe(self._sources())
-        self._told_factor = 1
-        self._next_look: asyncio.TimerHandle | None = None
+        self._logged_factor = 1
+        self._next_check: asyncio.TimerHandle | None = None
 
     async def serve(self) -> None:
         """Run until SIGTERM or SIGINT, then drain.
 
         Raises:
-            StoreError, ListenerError, ServerError: The receiver can't start; the message says why.
+            StoreError, ListenerError, ServerError: The receiver cannot start.
         """
         self._loop = loop = running_loop()
         try:
@@ -152,15 +152,15 @@ class Application:
                 loop.add_signal_handler(number, self._stop, number)
             loop.add_signal_handler(signal.SIGHUP, self._reload)
             self._started = True
-            self._look_at_lags()
-            _keep_collections_short()
+            self._check_lags()
+            _tune_garbage_collection()
             _log.info("started", broker_id=self._broker.id, rest=str(self._settings.rest.bind))
             await self._stopping.wait()
         finally:
             await self._shut_down()
 
     def not_ready_because(self) -> str | None:
-        """Say why the receiver takes no clients; None while it does."""
+        """Return why the receiver accepts no clients; None while it does."""
         if self._draining:
             return "the receiver is stopping"
         if not self._started:
@@ -169,21 +169,19 @@ class Application:
         return "; ".join(problems) if problems else None
 
     def _deliver(self, push: Push, stored: Callable[[], None]) -> bool:
-        def tell() -> None:
-            # From a plugin's thread, which may outlive the loop.
+        def notify() -> None:
+            # Called in a plugin's thread, which may outlive the event loop.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(stored)
 
-        # With each push, so that an idle receiver needs no timer for it.
+        # Charged with each push, so that an idle receiver needs no timer.
         if cpu_s := self._host.take_cpu():
             self._plugin_time.charge(cpu_s, self._clock.monotonic())
-        return self._host.offer(push, tell)
+        return self._host.offer(push, notify)
 
     def _disconnected(self, connection: Connection) -> None:
         self._telemetry.disconnected(connection)
         self._plugin_time.closed(connection)
-
-    # -- the parts ------------------------------------------------------------------------------------
 
     def _listener(self, settings: ListenerSettings) -> Listener:
         def make_session(connection: Connection, upstream: Upstream) -> Session:
@@ -219,13 +217,13 @@ class Application:
         return ApiDependencies(
             version=version("kafka-client-telemetry"),
             subscriptions=self._subscriptions,
-            clients=TelemetryClientStates(self._telemetry, self._clock.monotonic),
-            series=lambda most: self._telemetry.series.report(most, self._clock.monotonic()),
+            telemetry=self._telemetry,
+            monotonic=self._clock.monotonic,
             connections=self._registry.snapshot,
             plugins=self._host.statistics,
             not_ready_because=self.not_ready_because,
-            metrics=self._metrics,
-            refused=self._metrics.rest_refused,
+            exposition=self._metrics.exposition,
+            count_refusal=self._metrics.rest_refused,
         )
 
     def _sources(self) -> Sources:
@@ -259,19 +257,19 @@ class Application:
         return ends if rest is None else [*ends, ("rest", "client", rest)]
 
     def _instances(self) -> ClientInstances:
-        # Requests forget silent instances as they come; this does where none come. A timer could, but while
-        # one is pending each of the event loop's waits arms a timer in the kernel too.
-        self._telemetry.forget_expired(self._clock.monotonic(), _FORGOTTEN_AT_A_SCRAPE)
+        # Requests expire silent instances. Without requests a scrape does, and not a timer, because
+        # a pending timer costs each wait of the event loop a system call.
+        self._telemetry.forget_expired(self._clock.monotonic(), _MAX_EXPIRED_PER_SCRAPE)
         return self._telemetry.instances
 
-    def _look_at_lags(self) -> None:
-        """Lengthen or shorten intervals by how far behind destinations are, now and from now on.
+    def _check_lags(self) -> None:
+        """Adjust push intervals to the destinations' lag, now and periodically.
 
-        It is the one timer of an idle receiver, so there is none unless back-pressure is enabled.
+        It is the only timer of an idle receiver, so it exists only if back-pressure is enabled.
         """
-        if self._next_look is not None:
-            self._next_look.cancel()
-            self._next_look = None
+        if self._next_check is not None:
+            self._next_check.cancel()
+            self._next_check = None
         settings = self._settings.telemetry.backpressure
         pressure = self._telemetry.backpressure
         lags: dict[str, float] = {}
@@ -279,21 +277,19 @@ class Application:
             lags = {plugin.name: round(plugin.lag_s, 3) for plugin in self._host.statistics()}
             pressure.observe(lags, self._clock.monotonic())
         factor = pressure.factor
-        if factor > self._told_factor:
+        if factor > self._logged_factor:
             _log.warning(
-                "a destination is behind, clients are asked to push less often",
+                "push intervals lengthened, destination behind",
                 factor=factor,
                 plugin=pressure.plugin,
                 lags_s=lags,
             )
-        elif factor < self._told_factor:
-            _log.info("clients are asked to push more often again", factor=factor, plugin=pressure.plugin)
-        self._told_factor = factor
+        elif factor < self._logged_factor:
+            _log.info("push intervals shortened", factor=factor, plugin=pressure.plugin)
+        self._logged_factor = factor
         if settings.enabled and not self._draining:
-            every_s = min(_LOOK_EVERY_S, settings.step_s / 2)
-            self._next_look = asyncio.get_running_loop().call_later(every_s, self._look_at_lags)
-
-    # -- the life -------------------------------------------------------------------------------------
+            every_s = min(_LAG_CHECK_S, settings.step_s / 2)
+            self._next_check = asyncio.get_running_loop().call_later(every_s, self._check_lags)
 
     def _stop(self, number: signal.Signals) -> None:
         _log.info("stopping", signal=signal.Signals(number).name, drain_s=self._settings.drain.timeout_s)
@@ -312,16 +308,16 @@ class Application:
         _log.info("stopped")
 
     def _reload(self) -> None:
-        """Re-read the configuration (SIGHUP): take over what can change while running, name what can't."""
+        """Reload the configuration (SIGHUP) and log the changed keys that need a restart."""
         try:
             fresh = load(self._config_path, os.environ)
             fresh_key = hash_key(fresh.telemetry.privacy)
         except SettingsError as error:
-            _log.error("the configuration is not re-read", problem=str(error))
+            _log.error("configuration not reloaded", problem=str(error))
             return
         old = self._settings
-        unchanged = [key for key in _FIXED_KEYS if getattr(fresh, key) != getattr(old, key)]
-        unchanged += [
+        needs_a_restart = [key for key in _FIXED_KEYS if getattr(fresh, key) != getattr(old, key)]
+        needs_a_restart += [
             f"telemetry.{key}"
             for key in _FIXED_TELEMETRY_KEYS
             if getattr(fresh.telemetry, key) != getattr(old.telemetry, key)
@@ -333,7 +329,7 @@ class Application:
             try:
                 self._telemetry.replace_settings(telemetry, fresh_key)
             except InvalidValueError as error:
-                _log.error("the configuration is not re-read", problem=f"telemetry.{error}")
+                _log.error("configuration not reloaded", problem=f"telemetry.{error}")
                 return
         self._hash_key = fresh_key
         self._limits.replace_settings(fresh.limits)
@@ -348,23 +344,23 @@ class Application:
                 "drain": fresh.drain,
             }
         )
-        self._look_at_lags()
-        _log.info("the configuration is re-read", needs_a_restart=unchanged)
+        self._check_lags()
+        _log.info("configuration reloaded", needs_a_restart=needs_a_restart)
 
 
 def run(settings: ReceiverSettings, config_path: Path) -> int:
-    """Run the receiver until it is told to stop.
+    """Run the receiver until SIGTERM or SIGINT.
 
     Args:
-        settings: What is configured.
-        config_path: Where it was read from.
+        settings: The configuration.
+        config_path: Its file, which SIGHUP reads again.
 
     Returns:
-        The exit status: 0 after a drain, 1 where it couldn't start (the log says why), 2 where a plugin's
-        settings are wrong.
+        The exit status: 0 after a drain, 1 if the receiver cannot start, 2 if the configuration is
+        wrong.
     """
     configure_log(settings.log)
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every export at INFO
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # httpx logs every export at INFO
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     _raise_file_limit()
 
@@ -373,26 +369,26 @@ def run(settings: ReceiverSettings, config_path: Path) -> int:
             application = Application(settings, config_path)
             await application.serve()
         except (StoreError, ListenerError, ServerError) as error:
-            _log.error("can't start", problem=str(error))
+            _log.error("cannot start", problem=str(error))
             return 1
         return 0
 
     try:
         return run_event_loop(main())
     except (SettingsError, InvalidValueError) as error:
-        _log.error("can't start", problem=str(error))
+        _log.error("cannot start", problem=str(error))
         return 2
 
 
-def _keep_collections_short() -> None:
-    """Leave what is there for good out of the garbage collector's rounds, and have fewer of those."""
+def _tune_garbage_collection() -> None:
+    """Exclude permanent objects from garbage collection and collect less often."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
 
 
 def _raise_file_limit() -> None:
-    """Allow as many open files as the system lets us: each connection takes two."""
+    """Raise the limit of open files to the hard limit, because each connection uses two."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

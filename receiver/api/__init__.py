@@ -1,11 +1,11 @@
-"""The REST edge: subscriptions, clients, connections, health and metrics over HTTP.
+"""The REST API: subscriptions, clients, connections, plugins, health and metrics over HTTP.
 
-Owns paths, JSON shapes and problem documents. It keeps no state: what it shows and changes belongs to what is
-handed to :func:`create_api`.
+The API keeps no state. It reads and changes the objects in :class:`ApiDependencies`.
 """
 
 from receiver.api.app import create_api
-from receiver.api.dependencies import ApiDependencies, ClientState, ClientStates
-from receiver.api.server import RestServer, ServerError
+from receiver.api.dependencies import ApiDependencies
+from receiver.api.errors import ServerError
+from receiver.api.server import RestServer
 
-__all__ = ["ApiDependencies", "ClientState", "ClientStates", "RestServer", "ServerError", "create_api"]
+__all__ = ["ApiDependencies", "RestServer", "ServerError", "create_api"]

@@ -1,7 +1,4 @@
-"""Why the REST API cannot be served.
-
-Owns the exception only.
-"""
+"""The error that keeps the REST API from starting."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ __all__ = ["ServerError"]
 
 @dataclass(eq=False)
 class ServerError(Exception):
-    """The REST API cannot be served: the operator must act.
+    """The REST API cannot be served until the operator corrects a setting.
 
     Attributes:
-        setting: The key that it hangs on, for example ``rest.bind``.
-        problem: What is wrong, beginning with the key's value.
+        setting: The key of the setting, for example ``rest.bind``.
+        problem: The key's value and what is wrong with it.
     """
 
     setting: str

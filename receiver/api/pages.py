@@ -1,20 +1,20 @@
-"""Pages: no answer lists more than so many things, and each says how to get the next ones.
+"""Pagination: the parameters ``limit`` and ``after`` and the shape of a page.
 
-Owns the parameters ``limit`` and ``after`` and the shape of a page. A cursor stands for a place in an order,
-so things that come and go between two pages are neither repeated nor skipped.
+A cursor stands for a position in an order. Items that come and go between two pages make no other
+item appear twice or not at all.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections.abc import AsyncIterator, Callable, Iterable
-from itertools import islice
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Query
 from pydantic import BaseModel, Field
 
-__all__ = ["MAX_LIMIT", "After", "Limit", "Page", "in_portions", "page_of"]
+__all__ = ["MAX_LIMIT", "After", "Limit", "Page", "first_page", "in_portions"]
 
 MAX_LIMIT = 1000
 
@@ -23,50 +23,44 @@ _PORTION = 50
 
 _Item = TypeVar("_Item")
 
-#: How many things a page may hold.
-Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="The most items to answer.")]
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="The most items to return.")]
 
-#: Where a page begins.
 After = Annotated[
-    str | None, Query(max_length=1024, description="The `next` of the page before; left out: the first page.")
+    str | None,
+    Query(max_length=1024, description="The `next` of the previous page; omitted: the first page."),
 ]
 
 
 class Page(BaseModel, Generic[_Item]):
-    """A part of a list."""
+    """One page of a list."""
 
     items: list[_Item]
     next: str | None = Field(
-        default=None, description="Give it as `after` for the next page; null: this is the last."
+        default=None, description="Send it as `after` for the next page; null: this is the last page."
     )
 
 
-async def in_portions(items: Iterable[_Item]) -> AsyncIterator[_Item]:
-    """Go through items and let the event loop's other work in between: clients' traffic waits on this loop.
+def first_page(
+    items: Iterable[_Item],
+    limit: int,
+    cursor: Callable[[_Item], str],
+    order: Callable[[_Item], Any] = lambda item: item,
+) -> tuple[list[_Item], str | None]:
+    """Return the first items in order and the cursor of the next page; None: no next page.
 
     Args:
-        items: What is asked for one by one, so that it need not be what it was at the beginning.
+        items: The items that come after the previous page, in any order.
+        limit: The most items to return.
+        cursor: Makes the cursor for the page after an item.
+        order: The sort key; by default the item itself.
     """
+    page = heapq.nsmallest(limit + 1, items, key=order)
+    return page[:limit], cursor(page[limit - 1]) if len(page) > limit else None
+
+
+async def in_portions(items: Iterable[_Item]) -> AsyncIterator[_Item]:
+    """Iterate over items and let the event loop, which carries Kafka traffic, run in between."""
     for number, item in enumerate(items, 1):
         yield item
         if number % _PORTION == 0:
             await asyncio.sleep(0)
-
-
-def page_of(
-    items: Iterable[_Item], limit: int, cursor: Callable[[_Item], str]
-) -> tuple[list[_Item], str | None]:
-    """Take a page off the beginning of what is left of a list.
-
-    Args:
-        items: What comes after the page before, in order.
-        limit: The most to take.
-        cursor: What stands for an item's place.
-
-    Returns:
-        The items, and the cursor for the next page, or None where there is none.
-    """
-    taken = list(islice(items, limit + 1))
-    if len(taken) <= limit:
-        return taken, None
-    return taken[:limit], cursor(taken[limit - 1])

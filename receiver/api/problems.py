@@ -1,8 +1,4 @@
-"""Problem documents (RFC 9457): the one form of every error that the REST API answers.
-
-Owns their shape, and the turning of exceptions into them. An unexpected error is logged by the server and
-told to the caller without a detail.
-"""
+"""Problem documents (RFC 9457), the format of every error of the REST API."""
 
 from __future__ import annotations
 
@@ -11,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
@@ -18,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from receiver.settings.errors import key_text
-from receiver.store.store import StoreError
+from receiver.store.sqlite import StoreError
 from receiver.store.subscriptions import ChangedMeanwhileError
 from receiver.telemetry.subscription import SubscriptionError
 
@@ -37,33 +34,35 @@ PROBLEM_CONTENT_TYPE = "application/problem+json"
 _MAX_SHOWN = 200
 _MAX_ERRORS = 20
 
+_log = structlog.get_logger("receiver.api")
+
 
 class FieldError(BaseModel):
-    """What is wrong with one field of a request."""
+    """A wrong field of a request."""
 
     field: str = Field(description="Path of the field, for example `match.client_id` or `metrics[0]`.")
-    value: Any = Field(default=None, description="The value that was sent, shortened where it is long.")
+    value: Any = Field(default=None, description="The value that was sent, shortened if it is long.")
     detail: str = Field(description="What is wrong and what was expected.")
 
 
 class Problem(BaseModel):
     """A problem document (RFC 9457)."""
 
-    type: str = Field(default="about:blank", description="Always about:blank: the status tells the kind.")
+    type: str = Field(default="about:blank", description="Always about:blank: the status is the type.")
     title: str = Field(description="The status in words.")
     status: int = Field(description="The HTTP status.")
-    detail: str = Field(description="What is wrong with this request, and what helps.")
-    errors: list[FieldError] = Field(default=[], description="The fields that are wrong.")
+    detail: str = Field(description="What is wrong with this request and how to correct it.")
+    errors: list[FieldError] = Field(default=[], description="The wrong fields.")
 
 
 class ProblemError(Exception):
-    """The request is answered with a problem document.
+    """Makes the API answer with a problem document.
 
     Args:
         status: The HTTP status.
-        detail: What is wrong with this request, and what helps.
-        errors: The fields that are wrong.
-        headers: Further headers of the answer.
+        detail: What is wrong with this request and how to correct it.
+        errors: The wrong fields.
+        headers: Additional response headers.
     """
 
     def __init__(
@@ -76,18 +75,12 @@ class ProblemError(Exception):
         super().__init__(detail)
         self.status = status
         self.detail = detail
-        self.errors = list(errors)
-        self.headers = dict(headers or {})
+        self.errors = errors
+        self.headers = headers
 
 
 def field_error(loc: Sequence[str | int], value: Any, detail: str) -> FieldError:
-    """Describe a wrong field.
-
-    Args:
-        loc: Keys and indexes that lead to it.
-        value: What was sent; shortened where it is long.
-        detail: What is wrong and what was expected.
-    """
+    """Describe a wrong field. A long value is shortened."""
     return FieldError(field=key_text(tuple(loc)), value=_shown(value), detail=detail)
 
 
@@ -107,7 +100,7 @@ def problem_response(
     errors: Sequence[FieldError] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """A problem document as an answer; at most so many wrong fields are listed."""
+    """Build the response of a problem document with at most 20 wrong fields."""
     problem = Problem(
         title=http.HTTPStatus(status).phrase, status=status, detail=detail, errors=list(errors[:_MAX_ERRORS])
     )
@@ -116,7 +109,7 @@ def problem_response(
 
 
 def register(app: FastAPI) -> None:
-    """Have every error of ``app`` answered with a problem document."""
+    """Make ``app`` answer every exception with a problem document."""
     app.add_exception_handler(ProblemError, _on_problem)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_parameters)
@@ -126,36 +119,34 @@ def register(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _on_unexpected)
 
 
-async def _on_problem(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ProblemError)  # noqa: S101 -- what the handler is registered for
+# Starlette's type of a handler takes any exception; each handler is registered for the one in its
+# name.
+async def _on_problem(request: Request, error: Any) -> Response:
     return problem_response(error.status, error.detail, error.errors, error.headers)
 
 
-async def _on_http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101
+async def _on_http(request: Request, error: Any) -> Response:
     details = {
-        404: f"there is nothing at {request.url.path}",
-        405: f"{request.method} is not offered here",
+        404: f"not found: {request.url.path}",
+        405: f"the method {request.method} is not allowed here",
     }
     detail = details.get(error.status_code, error.detail)
     return problem_response(error.status_code, detail, headers=error.headers)
 
 
-async def _on_parameters(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)  # noqa: S101
-    # The first part of a location is where the parameter was: query, path or header.
+async def _on_parameters(request: Request, error: Any) -> Response:
+    # The first part of a location is the kind of parameter: query, path or header.
     errors = [field_error(one["loc"][1:], one.get("input"), one["msg"]) for one in error.errors()]
     return problem_response(422, _summary(errors), errors)
 
 
-async def _on_subscription(request: Request, error: Exception) -> Response:
-    assert isinstance(error, SubscriptionError)  # noqa: S101
+async def _on_subscription(request: Request, error: Any) -> Response:
     errors = [FieldError(field=error.field, detail=f"{error.problem}; {error.fix}")]
     return problem_response(422, _summary(errors), errors)
 
 
 async def _on_store(request: Request, error: Exception) -> Response:
-    return problem_response(503, f"the subscriptions could not be written, and nothing has changed: {error}")
+    return problem_response(503, f"cannot write the subscriptions, nothing has changed: {error}")
 
 
 async def _on_changed(request: Request, error: Exception) -> Response:
@@ -163,7 +154,8 @@ async def _on_changed(request: Request, error: Exception) -> Response:
 
 
 async def _on_unexpected(request: Request, error: Exception) -> Response:
-    return problem_response(500, "the receiver failed to answer; its log tells why")
+    _log.error("REST request failed", exc_info=error)
+    return problem_response(500, "the receiver failed; see its log for the reason")
 
 
 def _summary(errors: Sequence[FieldError]) -> str:

@@ -1,54 +1,73 @@
-"""Serving the REST application on the event loop that is already there.
+"""Serves the REST application over HTTP on the event loop that also carries the Kafka traffic.
 
-Owns the socket, who may connect, and the server's life. It takes over no signal and no logging: both belong
-to the composition root. It sets no timer while nobody is connected: while one is pending, each of the event
-loop's waits arms a timer in the kernel too, which every client's request pays for.
+uvicorn's protocol class parses HTTP and runs the application. uvicorn's ``Server`` is not used,
+because its options cannot keep four promises of docs/rest.md (checked with uvicorn 0.54):
+
+- The receiver sets no timer while it is idle. ``Server`` wakes up every 0.1 s, and a pending timer
+  costs each wait of the event loop a system call.
+- A connection counts from ``accept``. ``limit_concurrency`` counts a connection after its TLS
+  handshake, keeps idle connections, and answers 503 to all others.
+- A TLS handshake has 5 s (``Server``: 60 s), and new TLS files apply without a restart.
+- A source address that opens too many connections waits, and the loop accepts one connection a
+  turn.
+
+Signals and the log belong to receiver/app.py.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import time
-from email.utils import formatdate
 from typing import Final
 
 import structlog
 import uvicorn
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
+from receiver.api.connection import HttpConnection
+from receiver.api.connection_rate import MAX_DELAY_S, ConnectionRate
 from receiver.api.errors import ServerError
-from receiver.api.http import HttpConnection, security_headers, server_log
 from receiver.api.limits import MAX_HEADER_BYTES
-from receiver.api.pace import MAX_DELAY_S, Pace
 from receiver.log import RateLimitedLog
 from receiver.settings.hostport import HostPort
 from receiver.settings.rest import RestSettings
 from receiver.tls import TlsFilesError, server_context
 
-__all__ = ["RestServer", "ServerError"]
+__all__ = ["RestServer"]
 
 _BACKLOG: Final = 128
 _MAX_CONNECTIONS: Final = 256
-_KEEP_ALIVE_S: Final = 5
 _HANDSHAKE_S: Final = 5.0
-_GOODBYE_S: Final = 1.0
-_OUT_OF_FILES_S: Final = 0.5
+_TLS_SHUTDOWN_S: Final = 1.0
+_RETRY_ACCEPT_S: Final = 0.5
+
+_SECURITY_HEADERS: Final = [
+    ("x-content-type-options", "nosniff"),
+    ("cache-control", "no-store"),
+    # The API has no pages. A response that a browser takes for one must not load or run anything.
+    ("content-security-policy", "default-src 'none'; frame-ancestors 'none'"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+]
+#: RFC 6797.
+_HSTS: Final = ("strict-transport-security", "max-age=31536000")
 
 _log = structlog.get_logger("receiver.api")
 
 
 class RestServer:
-    """Serves an application until it is stopped.
+    """Serves an ASGI application from :meth:`start` to :meth:`stop`.
 
     Args:
         app: The application.
-        settings: Where to listen (port 0 lets the system choose), and TLS.
+        settings: The address to bind (with port 0 the system chooses the port) and TLS.
 
     Raises:
-        ServerError: A TLS file can't be used.
+        ServerError: A TLS file cannot be used.
     """
 
     def __init__(self, app: ASGIApp, settings: RestSettings) -> None:
@@ -57,63 +76,61 @@ class RestServer:
             self._tls = None if settings.tls is None else server_context("rest", settings.tls, key="rest.tls")
         except TlsFilesError as error:
             raise ServerError(error.setting, error.problem) from None
-        # Where nobody has to authenticate, nobody can guess, and only this machine can ask.
-        self._pace = Pace() if settings.authenticates else None
+        # Without authentication nobody can guess a token, and only this machine can connect.
+        self._rate = ConnectionRate() if settings.authenticates else None
         self._config = uvicorn.Config(
-            _dated(app),
+            app,
             http="h11",
             ws="none",
             lifespan="off",
             log_config=None,
+            # Silent, because the application's error handler and HttpConnection log what matters.
+            log_level=logging.CRITICAL + 1,
             access_log=False,
-            server_header=False,
-            date_header=False,
             proxy_headers=False,
-            timeout_keep_alive=_KEEP_ALIVE_S,
+            server_header=False,
+            headers=_SECURITY_HEADERS if self._tls is None else [*_SECURITY_HEADERS, _HSTS],
             h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         )
         self._state = ServerState()
-        self._state.default_headers = security_headers(tls=settings.tls is not None)
-        self._server_log = server_log()
-        self._peers = RateLimitedLog("receiver.api")
-        self._address: HostPort | None = None
+        self._warnings = RateLimitedLog("receiver.api")
         self._listening: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._open: dict[asyncio.Task[None], HttpConnection] = {}
 
     @property
     def address(self) -> HostPort:
-        """Where it listens, with the port that the system chose.
+        """The address that it listens on, with the port that the system chose.
 
         Raises:
-            RuntimeError: It was not started.
+            RuntimeError: The server was not started.
         """
-        if self._address is None:
+        if self._listening is None:
             raise RuntimeError("the REST server was not started")
         return self._address
 
     @property
     def certificate_ends(self) -> float | None:
-        """When its certificate ends, in seconds since the epoch; None without TLS."""
+        """The end of the certificate's validity, in seconds since the epoch; None without TLS."""
         return None if self._tls is None else self._tls.not_after()
 
     async def start(self) -> None:
-        """Listen, and serve in tasks of the running loop.
+        """Listen, and serve in tasks of the running event loop.
 
         Raises:
-            ServerError: The address cannot be listened on.
+            ServerError: The address cannot be bound.
         """
-        self._listening = await self._listen()
+        self._listening = _listen(self._bind)
         self._address = HostPort(host=self._bind.host, port=self._listening.getsockname()[1])
         if self._tls is None and not self._bind.is_loopback:
-            _log.warning("rest.tls is not set: tokens cross the network as they are", bind=str(self._bind))
+            _log.warning("rest.tls is not set, tokens cross the network unencrypted", bind=str(self._bind))
         self._accepting = asyncio.create_task(self._accept(self._listening), name="rest-server")
 
     async def stop(self, timeout_s: float = 5.0) -> None:
-        """Take no more requests, and let those in flight finish.
+        """Accept no more connections and close after the responses in progress.
 
         Args:
-            timeout_s: How long they may take, in seconds; what is not done then is cut off.
+            timeout_s: Seconds until the connections that remain are aborted.
         """
         if self._accepting is None or self._listening is None:
             return
@@ -128,10 +145,10 @@ class RestServer:
                 task.cancel()
         if self._open:
             await asyncio.wait(self._open, timeout=timeout_s)
-        left = list(self._open)
-        for task in left:
+        remaining = list(self._open)
+        for task in remaining:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*remaining, return_exceptions=True)
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -141,107 +158,77 @@ class RestServer:
             except ConnectionError:
                 continue
             except OSError as error:
-                self._peers.warning("cannot accept a REST connection", problem=error.strerror)
-                await asyncio.sleep(_OUT_OF_FILES_S)
+                self._warnings.warning("cannot accept a REST connection", problem=error.strerror)
+                await asyncio.sleep(_RETRY_ACCEPT_S)
                 continue
-            now = time.monotonic()
-            delay = self._pace.delay(address[0], now) if self._pace is not None else 0.0
+            delay = self._rate.delay(address[0], time.monotonic()) if self._rate is not None else 0.0
             if delay > MAX_DELAY_S or not self._has_room():
-                self._peers.warning("REST connections come too fast", source_address=address[0])
+                self._warnings.warning("REST connection refused at a limit", source_address=address[0])
                 accepted.close()
             else:
                 self._serve(accepted, delay)
-            # One in each turn of the loop: clients' traffic has the others.
             await asyncio.sleep(0)
 
     def _has_room(self) -> bool:
-        """Whether one more connection is possible, if need be for the one that was silent for longest."""
+        """Whether one more connection may open, after closing the longest idle one if necessary."""
         if len(self._open) < _MAX_CONNECTIONS:
             return True
-        waiting = [
-            (connection.waiting_since, number, task)
+        idle = [
+            (connection.idle_since, number, task)
             for number, (task, connection) in enumerate(self._open.items())
-            if connection.waiting_since is not None
+            if connection.idle_since is not None
         ]
-        if not waiting:
+        if not idle:
             return False
-        _, _, task = min(waiting)
+        _, _, task = min(idle)
         del self._open[task]
         task.cancel()
         return True
 
     def _serve(self, accepted: socket.socket, delay: float) -> None:
-        closed = asyncio.Event()
-        connection = HttpConnection(self._config, self._state, self._server_log, closed.set)
-        task = asyncio.create_task(self._connect(accepted, connection, delay, closed))
+        connection = HttpConnection(self._config, self._state, self._warnings)
+        task = asyncio.create_task(self._connect(accepted, connection, delay))
         self._open[task] = connection
 
-        def ended(task: asyncio.Task[None]) -> None:
+        # A callback, because a task that is cancelled before its first step runs no `finally`.
+        def close(task: asyncio.Task[None]) -> None:
             self._open.pop(task, None)
             if connection.connected:
                 connection.transport.abort()
             else:
                 accepted.close()
 
-        task.add_done_callback(ended)
+        task.add_done_callback(close)
 
-    async def _connect(
-        self, accepted: socket.socket, connection: HttpConnection, delay: float, closed: asyncio.Event
-    ) -> None:
-        loop = asyncio.get_running_loop()
+    async def _connect(self, accepted: socket.socket, connection: HttpConnection, delay: float) -> None:
         if delay:
             await asyncio.sleep(delay)
+        tls = self._tls is not None
         try:
-            if self._tls is None:
-                await loop.connect_accepted_socket(lambda: connection, accepted)
-            else:
-                await loop.connect_accepted_socket(
-                    lambda: connection,
-                    accepted,
-                    ssl=self._tls.current(),
-                    ssl_handshake_timeout=_HANDSHAKE_S,
-                    ssl_shutdown_timeout=_GOODBYE_S,
-                )
-        except OSError as error:
-            self._peers.warning("a TLS handshake of the REST API failed", problem=str(error)[:200])
-        else:
-            await closed.wait()
-
-    async def _listen(self) -> socket.socket:
-        loop = asyncio.get_running_loop()
-        try:
-            found = await loop.getaddrinfo(
-                self._bind.host, self._bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection,
+                accepted,
+                ssl=self._tls.current() if self._tls is not None else None,
+                ssl_handshake_timeout=_HANDSHAKE_S if tls else None,
+                ssl_shutdown_timeout=_TLS_SHUTDOWN_S if tls else None,
             )
         except OSError as error:
-            raise self._error(f"the host is not known: {error.strerror or error}") from None
-        family, kind, protocol, _, address = found[0]
-        listening = socket.socket(family, kind, protocol)
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.setblocking(False)  # noqa: FBT003 -- positional only
-            listening.bind(address)
-            listening.listen(_BACKLOG)
-        except OSError as error:
-            listening.close()
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            raise self._error(f"cannot listen there: {reason}") from None
-        return listening
-
-    def _error(self, problem: str) -> ServerError:
-        return ServerError("rest.bind", f"{self._bind}: {problem}")
+            self._warnings.warning("TLS handshake on the REST API failed", problem=str(error)[:200])
+        else:
+            await connection.closed.wait()
 
 
-def _dated(app: ASGIApp) -> ASGIApp:
-    """Say in every answer when it was made (RFC 9110, section 6.6.1)."""
-
-    async def dated(scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_dated(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                date = formatdate(usegmt=True).encode("ascii")
-                message = {**message, "headers": [*message.get("headers", ()), (b"date", date)]}
-            await send(message)
-
-        await app(scope, receive, send_dated if scope["type"] == "http" else send)
-
-    return dated
+def _listen(bind: HostPort) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(bind.host, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        dual = family == socket.AF_INET6
+        listening = socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=dual)
+    except socket.gaierror as error:
+        raise ServerError("rest.bind", f"{bind}: the host is not known: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        errno = getattr(error, "errno", None)
+        reason = os.strerror(errno) if errno else str(error)
+        raise ServerError("rest.bind", f"{bind}: cannot listen there: {reason}") from None
+    listening.setblocking(False)  # noqa: FBT003 -- positional only
+    return listening

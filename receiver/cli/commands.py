@@ -1,7 +1,4 @@
-"""The commands that work on this machine: ``serve``, ``config`` and the program's own options.
-
-Owns the tree of commands and the exit codes.
-"""
+"""The tree of commands, with ``serve`` and ``config``, which work on this machine."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 config_app = typer.Typer(
-    help="Check a configuration, or print what there is to configure.",
+    help="Check a configuration, or print the reference of all keys.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -57,11 +54,11 @@ app.add_typer(rollup_app, name="rollup")
 
 
 def main() -> None:
-    """Run the command line on the process's arguments; never returns normally."""
+    """Run the command line with the arguments of the process, and exit."""
     app(prog_name="kafka-telemetry")
 
 
-def _version(wanted: bool | None) -> None:  # noqa: FBT001 -- typer's own form of a callback
+def _version(wanted: bool | None) -> None:  # noqa: FBT001 -- typer's signature of a callback
     if wanted:
         typer.echo(f"kafka-telemetry {version('kafka-client-telemetry')}")
         raise typer.Exit
@@ -88,23 +85,23 @@ def serve(
 ) -> None:
     """Run the sidecar in front of a broker until SIGTERM or SIGINT.
 
-    Every key of the file can be given as an environment variable too, which goes over the file:
-    KAFKA_TELEMETRY_ and the key's path with two underscores between the parts.
+    Environment variables override the file: KAFKA_TELEMETRY_ and the key's path with two
+    underscores between the parts.
 
     \u0008
     Examples:
       kafka-telemetry serve --config receiver.yaml
       KAFKA_TELEMETRY_BROKER__ID=2 kafka-telemetry serve --config receiver.yaml
 
-    `kafka-telemetry config reference` prints all keys. SIGTERM drains and stops; SIGHUP reads again what can
-    be read again.
+    `kafka-telemetry config reference` prints all keys. SIGTERM drains and stops. SIGHUP reloads the
+    configuration and logs the changed keys that need a restart.
     """
-    # First, because the configuration and the environment hold secrets.
+    # Before anything else, because the configuration and the environment hold secrets.
     core_bytes = dumps.forbid()
     settings, _ = _checked(config)
     if settings.debug.dumpable:
         dumps.allow(core_bytes)
-    # Not before it is needed: the composition root imports everything, and the other commands start faster.
+    # Imported here, because it imports everything and the other commands should start fast.
     run = importlib.import_module("receiver.app").run
     raise typer.Exit(run(settings, config))
 
@@ -113,9 +110,10 @@ def serve(
 def check(
     file: Annotated[Path, typer.Argument(help="The YAML file.", metavar="FILE")],
 ) -> None:
-    """Check a configuration, with the environment's variables over it, and start nothing.
+    """Check a configuration file together with the environment variables that override it.
 
-    Exit status 2, and one line that names the key, the value and the fix, when something is wrong.
+    If something is wrong, the exit status is 2 and one line on stderr names the key, the value and
+    the fix.
 
     \u0008
     Example:
@@ -129,7 +127,7 @@ def check(
 
 @config_app.command("reference")
 def print_reference() -> None:
-    """Print every key with its type, default, bounds and environment variable, as Markdown.
+    """Print every key with its type, default, bounds and environment variable as Markdown.
 
     \u0008
     Example:
@@ -151,7 +149,7 @@ def _checked(file: Path) -> tuple[ReceiverSettings, list[HostedPlugin]]:
     try:
         settings = load(file, os.environ)
         hash_key(settings.telemetry.privacy)
-        # Neither does any I/O, so constructing them is a check and no more.
+        # Building quirks and plugins does no I/O, so it only checks their settings.
         Quirks(settings.telemetry.quirks, compression=())
         return settings, load_plugins(settings.plugins)
     except QuirkError as error:

@@ -1,47 +1,41 @@
-"""What the commands write: tables, JSON and the one line of an error.
-
-Owns the forms only.
-"""
+"""Output of the commands: tables, JSON and one-line errors, all safe for a terminal."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
 import typer
 
-__all__ = ["OutputFormat", "fail", "print_json", "print_table"]
+__all__ = ["OutputFormat", "fail", "print_json", "print_list", "print_table"]
 
 
 class OutputFormat(StrEnum):
-    """How a command shows what it found."""
+    """Output format of a command."""
 
     TABLE = "table"
     JSON = "json"
 
 
 def fail(message: str, code: int = 1) -> typer.Exit:
-    """Write one line on stderr.
+    """Write an error on one line of stderr and return the exception to raise.
 
     Args:
-        message: What is wrong and what helps; line ends become spaces, because an answer of the server may
-            repeat what a client chose.
+        message: What is wrong and how to correct it. Line ends become spaces, because the message
+            may contain text that a Kafka client chose.
         code: The exit status.
-
-    Returns:
-        The exception to raise.
     """
     sys.stderr.write(f"kafka-telemetry: {_plain(' '.join(message.split()))}\n")
     return typer.Exit(code)
 
 
 def print_json(value: Any) -> None:
-    """Write a value as JSON, with escapes for all that could steer a terminal.
+    """Write a value as JSON and escape every unprintable character.
 
-    JSON itself lets DEL, the C1 controls (U+0080 to U+009F) and marks of the writing direction stand.
+    JSON does not escape DEL, C1 controls (U+0080 to U+009F) and marks of the writing direction.
     """
     text = json.dumps(value, indent=2, ensure_ascii=False)
     typer.echo(
@@ -52,25 +46,31 @@ def print_json(value: Any) -> None:
     )
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], nothing: str) -> None:
-    """Write a table with aligned columns.
-
-    Args:
-        columns: Their titles.
-        rows: A text for each column.
-        nothing: What to write on stderr where there are no rows.
-    """
-    if not rows:
+def print_list(
+    items: Sequence[dict[str, Any]],
+    output: OutputFormat,
+    row: Callable[[dict[str, Any]], Mapping[str, str]],
+    nothing: str,
+) -> None:
+    """Write items as JSON or as a table; for an empty table write ``nothing`` on stderr."""
+    if output is OutputFormat.JSON:
+        print_json(items)
+    elif items:
+        print_table([row(item) for item in items])
+    else:
         typer.echo(nothing, err=True)
-        return
-    shown = [[_plain(cell) for cell in row] for row in rows]
-    widths = [max(len(title), *(len(row[n]) for row in shown)) for n, title in enumerate(columns)]
-    for row in ([title.upper() for title in columns], *shown):
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def print_table(rows: Sequence[Mapping[str, str]]) -> None:
+    """Write rows, at least one, as a table with aligned columns."""
+    lines = [[title.upper() for title in rows[0]], *([_plain(cell) for cell in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
 def _plain(text: str) -> str:
-    # A client chooses its own id: what it puts there must not steer the terminal.
+    # A Kafka client chooses its client id, which must not control the terminal.
     return "".join(
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text
     )

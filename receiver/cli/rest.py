@@ -1,7 +1,4 @@
-"""The commands that speak REST to a running sidecar: for subscriptions, clients, series and plugins.
-
-Owns what they ask and show. How they reach the sidecar is :mod:`receiver.cli.session`'s.
-"""
+"""The commands for subscriptions, clients, series and plugins, which call the REST API."""
 
 from __future__ import annotations
 
@@ -15,24 +12,25 @@ from urllib.parse import quote
 import httpx
 import typer
 
-from receiver.cli.output import OutputFormat, print_json, print_table
-from receiver.cli.session import answer, speaks_rest
+from receiver.cli.output import OutputFormat, print_json, print_list, print_table
+from receiver.cli.session import document_of, rest_command
+from receiver.telemetry.subscription import SELECTORS
 
 __all__ = ["clients_app", "show_plugins", "show_series", "subscriptions_app"]
 
 _PAGE = 1000
 
 _Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="A table, or JSON for programs.")]
-_Name = Annotated[str, typer.Argument(help="The subscription's name.", metavar="NAME")]
+_Name = Annotated[str, typer.Argument(help="Name of the subscription.", metavar="NAME")]
 
 subscriptions_app = typer.Typer(
-    help="What is asked of which clients, and how often.", no_args_is_help=True, rich_markup_mode=None
+    help="Which metrics which clients push, and how often.", no_args_is_help=True, rich_markup_mode=None
 )
-clients_app = typer.Typer(help="The clients that are known.", no_args_is_help=True, rich_markup_mode=None)
+clients_app = typer.Typer(help="The known client instances.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @subscriptions_app.command("list")
-@speaks_rest
+@rest_command
 def list_subscriptions(session: httpx.Client, output: _Output = OutputFormat.TABLE) -> None:
     """List the subscriptions.
 
@@ -42,11 +40,11 @@ def list_subscriptions(session: httpx.Client, output: _Output = OutputFormat.TAB
       kafka-telemetry subscriptions list --output json
     """
     found = list(_pages(session, "/v1/subscriptions"))
-    _show_subscriptions(found, output)
+    print_list(found, output, _subscription_row, "there are no subscriptions")
 
 
 @subscriptions_app.command("show")
-@speaks_rest
+@rest_command
 def show_subscription(session: httpx.Client, name: _Name, output: _Output = OutputFormat.TABLE) -> None:
     """Show one subscription.
 
@@ -54,15 +52,15 @@ def show_subscription(session: httpx.Client, name: _Name, output: _Output = Outp
     Example:
       kafka-telemetry subscriptions show producers
     """
-    found = answer(session.get(_path(name)))
+    found = document_of(session.get(_path(name)))
     if output is OutputFormat.JSON:
         print_json(found)
     else:
-        _show_subscriptions([found], output)
+        print_table([_subscription_row(found)])
 
 
 @subscriptions_app.command("put")
-@speaks_rest
+@rest_command
 def put_subscription(
     session: httpx.Client,
     name: _Name,
@@ -71,47 +69,45 @@ def put_subscription(
         typer.Option(
             "--metric",
             "-m",
-            help="Prefix of metric names; '*': all. Give it again for more.",
+            help="Prefix of metric names; '*': all. Repeat it for several.",
             metavar="PREFIX",
         ),
     ] = None,
     interval_ms: Annotated[
         int | None,
-        typer.Option(
-            "--interval-ms", help="How often clients push, 100 to 3600000 milliseconds; 300000 if not given."
-        ),
+        typer.Option("--interval-ms", help="Push interval in milliseconds, 100 to 3600000; default 300000."),
     ] = None,
     match: Annotated[
         list[str] | None,
         typer.Option(
             "--match",
-            help="Selector and regular expression (RE2) for the whole value. Given again: all must match.",
+            help="Selector and a regular expression (RE2) for its whole value. Repeated: all must match. "
+            f"Without it the subscription matches every client. Selectors: {', '.join(SELECTORS)}.",
             metavar="SELECTOR=REGEX",
         ),
     ] = None,
     file: Annotated[
         Path | None,
         typer.Option(
-            "--file", "-f", help="Take the subscription from this JSON file; -: from stdin.", metavar="FILE"
+            "--file", "-f", help="Read the subscription from this JSON file; -: from stdin.", metavar="FILE"
         ),
     ] = None,
     output: _Output = OutputFormat.TABLE,
 ) -> None:
-    """Create a subscription, or replace the one of its name. It is in force for every client's next request.
-
-    Selectors: client_instance_id, client_id, client_software_name, client_software_version,
-    client_source_address, client_source_port. Without any, the subscription is for every client.
+    """Create or replace a subscription. It applies to the next request of every client.
 
     \u0008
     Examples:
       kafka-telemetry subscriptions put all --metric '*'
-      kafka-telemetry subscriptions put producers --metric org.apache.kafka.producer. --interval-ms 60000
-      kafka-telemetry subscriptions put java --metric '*' --match client_software_name=apache-kafka-java
+      kafka-telemetry subscriptions put producers -m org.apache.kafka.producer. --interval-ms 60000
+      kafka-telemetry subscriptions put java -m '*' --match client_software_name=apache-kafka-java
       kafka-telemetry subscriptions put producers --file producers.json
     """
     if file is not None:
         if metric or match or interval_ms is not None:
-            raise typer.BadParameter("give either a file or the subscription's parts", param_hint="--file")
+            raise typer.BadParameter(
+                "give either a file or the parts of the subscription", param_hint="--file"
+            )
         content = _content(file)
     else:
         if not metric:
@@ -121,7 +117,7 @@ def put_subscription(
             body["interval_ms"] = interval_ms
         content = json.dumps(body).encode()
     response = session.put(_path(name), content=content, headers={"content-type": "application/json"})
-    found = answer(response)
+    found = document_of(response)
     if output is OutputFormat.JSON:
         print_json(found)
     else:
@@ -129,26 +125,26 @@ def put_subscription(
 
 
 @subscriptions_app.command("delete")
-@speaks_rest
+@rest_command
 def delete_subscription(session: httpx.Client, name: _Name) -> None:
-    """Delete a subscription. Clients are asked for what is left from their next request on.
+    """Delete a subscription. It stops to apply with the next request of every client.
 
     \u0008
     Example:
       kafka-telemetry subscriptions delete producers
     """
-    answer(session.delete(_path(name)))
+    document_of(session.delete(_path(name)))
     typer.echo(f"{name}: deleted")
 
 
 @clients_app.command("list")
-@speaks_rest
+@rest_command
 def list_clients(
     session: httpx.Client,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="The most clients to list.")] = 1000,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Most clients to list.")] = 1000,
     output: _Output = OutputFormat.TABLE,
 ) -> None:
-    """List the client instances that have asked for subscriptions or pushed metrics.
+    """List the client instances that have sent telemetry requests.
 
     \u0008
     Examples:
@@ -156,62 +152,44 @@ def list_clients(
       kafka-telemetry clients list --limit 10000 --output json
     """
     found = list(_pages(session, "/v1/clients", limit))
-    if output is OutputFormat.JSON:
-        print_json(found)
-        return
-    columns = (
-        "client instance id",
-        "client id",
-        "software",
-        "version",
-        "address",
-        "interval",
-        "pushes",
-        "last push",
-    )
-    print_table(columns, [_client_row(client) for client in found], "no clients are known")
+    print_list(found, output, _client_row, "no clients are known")
 
 
-@speaks_rest
+@rest_command
 def show_series(
     session: httpx.Client,
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, max=_PAGE, help="The most of each kind to list.")
-    ] = 10,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=_PAGE, help="Most rows of each kind.")] = 10,
     output: _Output = OutputFormat.TABLE,
 ) -> None:
-    """Show how many series clients have, what their budgets are, and who has the most.
+    """Show the series budgets, their use, and the clients that use most.
 
-    Whoever has points over a budget comes first.
+    Those with data points over a budget come first.
 
     \u0008
     Examples:
       kafka-telemetry series
       kafka-telemetry series --limit 100 --output json
     """
-    found = answer(session.get("/v1/series", params={"limit": limit}))
+    found = document_of(session.get("/v1/series", params={"limit": limit}))
     if output is OutputFormat.JSON:
         print_json(found)
         return
     budgets = found["budgets"]
-    rows = [_series_row("everybody", "", found["total"], budgets["max_total"])]
-    rows += (
-        _series_row("principal", one["principal"], one, budgets["max_per_principal"])
-        for one in found["principals"]
-    )
-    rows += (_series_row("client id", one["client_id"], one, None) for one in found["client_ids"])
-    rows += (
-        _series_row(
-            "instance", f"{one['client_instance_id']} {one['client_id']}", one, budgets["max_per_client"]
-        )
-        for one in found["clients"]
-    )
-    print_table(("of", "name", "instances", "series", "budget", "over budget", "for"), rows, "")
+    rows = [_series_row("all", "", found["total"], budgets["max_total"])]
+    for kind, key, uses, budget in (
+        ("principal", "principal", found["principals"], budgets["max_per_principal"]),
+        ("client id", "client_id", found["client_ids"], None),
+    ):
+        rows += (_series_row(kind, use[key], use, budget) for use in uses)
+    for use in found["clients"]:
+        name = f"{use['client_instance_id']} {use['client_id']}"
+        rows.append(_series_row("instance", name, use, budgets["max_per_client"]))
+    print_table(rows)
 
 
-@speaks_rest
+@rest_command
 def show_plugins(session: httpx.Client, output: _Output = OutputFormat.TABLE) -> None:
-    """Show how each plugin's destination does: what waits for it in memory and on disk, and what was lost.
+    """Show the plugins: state, pushes that wait in memory and on disk, and dropped pushes.
 
     \u0008
     Examples:
@@ -219,102 +197,71 @@ def show_plugins(session: httpx.Client, output: _Output = OutputFormat.TABLE) ->
       kafka-telemetry plugins --output json
     """
     found = list(_pages(session, "/v1/plugins"))
-    if output is OutputFormat.JSON:
-        print_json(found)
-        return
-    columns = (
-        "name",
-        "type",
-        "state",
-        "circuit",
-        "delivery",
-        "memory",
-        "disk",
-        "lag",
-        "exported",
-        "dropped",
-        "problem",
-    )
-    print_table(columns, [_plugin_row(plugin) for plugin in found], "no plugins are configured")
+    print_list(found, output, _plugin_row, "no plugins are configured")
 
 
-def _plugin_row(plugin: dict[str, Any]) -> tuple[str, ...]:
+def _plugin_row(plugin: dict[str, Any]) -> dict[str, str]:
     spool = plugin["spool"]
-    failing = plugin["last_error"] if plugin["consecutive_failures"] else None
-    return (
-        plugin["name"],
-        plugin["type"],
-        plugin["state"],
-        plugin["circuit"],
-        plugin["delivery"],
-        str(plugin["queue"]["pushes"] + plugin["in_flight"]),
-        "-" if spool is None else str(spool["pushes"]),
-        f"{plugin['lag_s']:.0f} s",
-        str(plugin["exported"]),
-        ", ".join(f"{count} {reason}" for reason, count in plugin["dropped"].items() if count) or "0",
-        (spool and spool["problem"]) or failing or "-",
-    )
+    failure = plugin["last_error"] if plugin["consecutive_failures"] else None
+    dropped = ", ".join(f"{count} {reason}" for reason, count in plugin["dropped"].items() if count)
+    return {
+        **{name: plugin[name] for name in ("name", "type", "state", "circuit", "delivery")},
+        "memory": str(plugin["queue"]["pushes"] + plugin["in_flight"]),
+        "disk": "-" if spool is None else str(spool["pushes"]),
+        "lag": f"{plugin['lag_s']:.0f} s",
+        "exported": str(plugin["exported"]),
+        "dropped": dropped or "0",
+        "problem": (spool and spool["problem"]) or failure or "-",
+    }
 
 
-def _series_row(kind: str, name: str, use: dict[str, Any], budget: int | None) -> tuple[str, ...]:
+def _series_row(kind: str, name: str, use: dict[str, Any], budget: int | None) -> dict[str, str]:
     over_for_s = use["over_for_s"]
-    return (
-        kind,
-        name,
-        str(use.get("instances", 1)),
-        str(use["series"]),
-        "-" if budget is None else str(budget),
-        str(use["overflowed"]),
-        "-" if over_for_s is None else f"{over_for_s:.0f} s",
-    )
+    return {
+        "of": kind,
+        "name": name,
+        "instances": str(use.get("instances", 1)),
+        "series": str(use["series"]),
+        "budget": "-" if budget is None else str(budget),
+        "over budget": str(use["overflowed"]),
+        "for": "-" if over_for_s is None else f"{over_for_s:.0f} s",
+    }
 
 
-def _client_row(client: dict[str, Any]) -> tuple[str, ...]:
+def _client_row(client: dict[str, Any]) -> dict[str, str]:
     host = client["source_address"]
-    address = f"{f'[{host}]' if ':' in host else host}:{client['source_port']}"
     age = client["last_push_age_s"]
-    return (
-        client["client_instance_id"],
-        client["client_id"],
-        client["client_software_name"],
-        client["client_software_version"],
-        address,
-        f"{client['push_interval_ms'] / 1000:g} s",
-        str(client["pushes"]),
-        "-" if age is None else f"{age:.0f} s ago",
-    )
+    return {
+        "client instance id": client["client_instance_id"],
+        "client id": client["client_id"],
+        "software": client["client_software_name"],
+        "version": client["client_software_version"],
+        "address": f"{f'[{host}]' if ':' in host else host}:{client['source_port']}",
+        "interval": f"{client['push_interval_ms'] / 1000:g} s",
+        "pushes": str(client["pushes"]),
+        "last push": "-" if age is None else f"{age:.0f} s ago",
+    }
 
 
-def _show_subscriptions(found: list[dict[str, Any]], output: OutputFormat) -> None:
-    if output is OutputFormat.JSON:
-        print_json(found)
-        return
-    rows = [
-        (
-            one["name"],
-            f"{one['interval_ms'] / 1000:g} s",
-            " ".join(one["metrics"]) or "(none)",
-            " ".join(f"{selector}={pattern}" for selector, pattern in one["match"].items())
-            or "(every client)",
-        )
-        for one in found
-    ]
-    print_table(("name", "interval", "metrics", "match"), rows, "there are no subscriptions")
+def _subscription_row(subscription: dict[str, Any]) -> dict[str, str]:
+    match = " ".join(f"{selector}={pattern}" for selector, pattern in subscription["match"].items())
+    return {
+        "name": subscription["name"],
+        "interval": f"{subscription['interval_ms'] / 1000:g} s",
+        "metrics": " ".join(subscription["metrics"]) or "(none)",
+        "match": match or "(every client)",
+    }
 
 
-def _pages(session: httpx.Client, path: str, limit: int | None = None) -> Iterator[dict[str, Any]]:
-    left, after = limit, None
-    while left is None or left > 0:
-        parameters: dict[str, str | int] = {"limit": _PAGE if left is None else min(left, _PAGE)}
-        if after is not None:
-            parameters["after"] = after
-        page = answer(session.get(path, params=parameters))
+def _pages(session: httpx.Client, path: str, limit: int = sys.maxsize) -> Iterator[dict[str, Any]]:
+    parameters: dict[str, str | int] = {}
+    while limit > 0:
+        page = document_of(session.get(path, params={"limit": min(limit, _PAGE), **parameters}))
         yield from page["items"]
-        after = page["next"]
-        if after is None:
+        if page["next"] is None:
             return
-        if left is not None:
-            left -= len(page["items"])
+        parameters = {"after": page["next"]}
+        limit -= len(page["items"])
 
 
 def _path(name: str) -> str:

@@ -1,7 +1,7 @@
-"""How commands reach a running sidecar: its address, who asks, and what an answer means.
+"""HTTP sessions with the REST API for commands: shared options, TLS, tokens and errors.
 
-Owns the options that all of them share, and every error on the way. A token comes from a file or a variable:
-what is given as an argument can be read by everybody on the machine.
+A token comes from a file or an environment variable, because all users of the machine can read the
+arguments of a process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import typer
 
 from receiver.cli.output import fail
 
-__all__ = ["DEFAULT_URL", "TOKEN_VARIABLE", "answer", "speaks_rest"]
+__all__ = ["DEFAULT_URL", "TOKEN_VARIABLE", "document_of", "rest_command"]
 
 DEFAULT_URL: Final = "http://127.0.0.1:8642"
 TOKEN_VARIABLE: Final = "KAFKA_TELEMETRY_TOKEN"  # noqa: S105 -- its name
@@ -32,43 +32,45 @@ _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _Own = ParamSpec("_Own")
 
 _Url = Annotated[
-    str, typer.Option("--url", envvar="KAFKA_TELEMETRY_URL", help="The sidecar's REST API.", metavar="URL")
+    str,
+    typer.Option("--url", envvar="KAFKA_TELEMETRY_URL", help="URL of the sidecar's REST API.", metavar="URL"),
 ]
 _TokenFile = Annotated[
     Path | None,
     typer.Option(
         "--token-file",
-        help=f"File that holds a token; without it {TOKEN_VARIABLE} is the token.",
+        help=f"File with a token; without it the variable {TOKEN_VARIABLE} holds the token.",
         metavar="FILE",
     ),
 ]
 _CaFile = Annotated[
     Path | None,
-    typer.Option("--ca-file", help="PEM file: who may sign the sidecar's certificate.", metavar="FILE"),
+    typer.Option("--ca-file", help="PEM file with the CA of the sidecar's certificate.", metavar="FILE"),
 ]
 _Certificate = Annotated[
     Path | None,
-    typer.Option("--client-certificate", help="PEM file: the certificate to show.", metavar="FILE"),
+    typer.Option("--client-certificate", help="PEM file with the certificate to show.", metavar="FILE"),
 ]
 _Key = Annotated[
-    Path | None, typer.Option("--client-key", help="PEM file: its key, not encrypted.", metavar="FILE")
+    Path | None,
+    typer.Option("--client-key", help="PEM file with its private key, not encrypted.", metavar="FILE"),
 ]
 
 
-def speaks_rest(command: Callable[Concatenate[httpx.Client, _Own], None]) -> Callable[..., None]:
-    """Make a command of a function that speaks REST, with the options that all such commands share.
+def rest_command(command: Callable[Concatenate[httpx.Client, _Own], None]) -> Callable[..., None]:
+    """Add the options and the session that all REST commands share to a command.
 
     Args:
-        command: Its first parameter, ``session``, gets the connection; the others are its own.
+        command: Takes the session as first parameter, and its own options.
     """
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     shared = inspect.signature(_session, eval_str=True).parameters
 
     @functools.wraps(command)
     def run(**arguments: Any) -> None:
-        how = {name: arguments.pop(name) for name in shared}
-        with _session(**how) as session:
-            command(session, **arguments)  # type: ignore[call-arg]  # what its signature below says
+        options = {name: arguments.pop(name) for name in shared}
+        with _session(**options) as session:
+            command(session, **arguments)  # type: ignore[call-arg]  # the signature below is right
 
     parameters = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *shared.values())
@@ -78,14 +80,11 @@ def speaks_rest(command: Callable[Concatenate[httpx.Client, _Own], None]) -> Cal
     return run
 
 
-def answer(response: httpx.Response) -> Any:
-    """Take an answer's document.
-
-    Returns:
-        It; None where there is none.
+def document_of(response: httpx.Response) -> Any:
+    """Return the JSON document of a response, or None if it has no body.
 
     Raises:
-        typer.Exit: The answer is an error, or none of a sidecar; one line says what helps.
+        typer.Exit: The response is an error or does not come from a sidecar.
     """
     if response.is_success:
         if not response.content:
@@ -93,16 +92,19 @@ def answer(response: httpx.Response) -> Any:
         try:
             return response.json()
         except ValueError:
-            raise fail(f"{response.url}: the answer is not JSON; is it a sidecar's REST API?") from None
+            raise fail(
+                f"{response.url}: the response is not JSON; check that --url is a sidecar's REST API"
+            ) from None
     try:
         detail = str(response.json()["detail"])
     except (ValueError, KeyError, TypeError):
         raise fail(
-            f"{response.url}: status {response.status_code} without a reason; is it a sidecar's REST API?"
+            f"{response.url}: status {response.status_code} without a reason; "
+            "check that --url is a sidecar's REST API"
         ) from None
     if response.status_code == httpx.codes.UNAUTHORIZED:
-        shown = "the token is not known" if "authorization" in response.request.headers else detail
-        detail = f"{shown}; give --token-file or {TOKEN_VARIABLE}, or --client-certificate and --client-key"
+        problem = "the token is not known" if "authorization" in response.request.headers else detail
+        detail = f"{problem}; give --token-file or {TOKEN_VARIABLE}, or --client-certificate and --client-key"
     elif response.status_code == httpx.codes.FORBIDDEN:
         detail += "; give an editor's --token-file, or --client-certificate and --client-key"
     raise fail(detail)
@@ -118,7 +120,7 @@ def _session(
 ) -> Iterator[httpx.Client]:
     token = _token(token_file)
     try:
-        # trust_env: a proxy of the environment would carry the request off this machine.
+        # trust_env=False, because a proxy of the environment would see the token.
         with httpx.Client(
             base_url=url,
             timeout=_TIMEOUT_S,
@@ -132,23 +134,25 @@ def _session(
         raise fail(message, 2) from None
     except httpx.ConnectError as error:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
-            fix = "write a name that it is for in --url" if "mismatch" in str(error) else "give --ca-file"
+            fix = "use a host name of it in --url" if "mismatch" in str(error) else "give --ca-file"
             raise fail(f"{url}: its certificate is not trusted ({error}); {fix}") from None
         if "WRONG_VERSION_NUMBER" in str(error) or "RECORD_LAYER_FAILURE" in str(error):
-            raise fail(f"{url}: it does not speak TLS ({error}); write http:// in --url") from None
-        raise fail(f"{url}: cannot connect ({error}); is the sidecar running there? See --url") from None
+            raise fail(f"{url}: it does not use TLS ({error}); write http:// in --url") from None
+        raise fail(
+            f"{url}: cannot connect ({error}); check that the sidecar runs there, or give --url"
+        ) from None
     except httpx.TimeoutException:
-        raise fail(f"{url}: no answer within {_TIMEOUT_S:.0f} seconds") from None
+        raise fail(f"{url}: no response within {_TIMEOUT_S:.0f} seconds") from None
     except httpx.HTTPError as error:
         problem = str(error).rstrip(".") or type(error).__name__
         if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
-            # A server that gets no certificate may just hang up, and one that speaks TLS does.
+            # A server closes the connection without a certificate, or if it expects TLS.
             if url.startswith("http:"):
-                problem += "; if it speaks TLS, write https:// in --url"
+                problem += "; if it uses TLS, write https:// in --url"
             elif client_certificate is None:
-                problem += "; if it asks for a certificate, give --client-certificate and --client-key"
+                problem += "; if it requires a certificate, give --client-certificate and --client-key"
             else:
-                problem += "; it may not take the --client-certificate: expired, or of a CA it does not trust"
+                problem += "; it may reject the --client-certificate: expired, or of an unknown CA"
         raise fail(f"{url}: {problem}") from None
 
 
@@ -159,7 +163,7 @@ def _token(file: Path | None) -> str | None:
     except OSError as error:
         raise typer.BadParameter(f"{file}: {error.strerror}", param_hint="--token-file") from None
     except UnicodeDecodeError:
-        text = "\n"  # no token has other characters
+        text = "\n"  # not a token
     if text is None:
         return None
     if not _TOKEN.fullmatch(text.strip()):
@@ -169,14 +173,14 @@ def _token(file: Path | None) -> str | None:
 
 def _trust(ca: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
     if certificate is None and key is not None:
-        raise typer.BadParameter("a key is no use without --client-certificate", param_hint="--client-key")
+        raise typer.BadParameter("requires --client-certificate", param_hint="--client-key")
     try:
         context = ssl.create_default_context(cafile=ca)
     except OSError as error:
         raise typer.BadParameter(f"{ca}: {_reason(error)}", param_hint="--ca-file") from None
     if certificate is not None:
         try:
-            # Without a password OpenSSL would ask for one.
+            # Without a password argument OpenSSL would prompt for one.
             context.load_cert_chain(certificate, key, password="")
         except (OSError, ValueError) as error:
             named = certificate if key is None else f"{certificate}, {key}"
@@ -188,5 +192,5 @@ def _trust(ca: Path | None, certificate: Path | None, key: Path | None) -> ssl.S
 
 def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
-        return f"{error.reason or error}: expected PEM, and a key that fits and is not encrypted"
+        return f"{error.reason or error}: expected PEM and a matching key that is not encrypted"
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,7 +1,4 @@
-"""``token new``: a token for the REST API.
-
-Owns its making. It is shown or written once, and kept nowhere.
-"""
+"""``token new``: creates a token for the REST API, which is stored nowhere else."""
 
 from __future__ import annotations
 
@@ -33,12 +30,10 @@ def _token() -> None:
 def new_token(
     file: Annotated[
         Path | None,
-        typer.Option(
-            "--file", "-f", help="Write the token into this new file, for its owner.", metavar="FILE"
-        ),
+        typer.Option("--file", "-f", help="Write the token to this new file with mode 0600.", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Make a random token, and show its SHA-256 for the configuration.
+    """Create a random token and print its SHA-256 digest for the configuration.
 
     \u0008
     Examples:

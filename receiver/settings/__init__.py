@@ -1,1 +1,1 @@
-"""What an operator configures: the models, and how a file, the environment and secret files become one."""
+"""The receiver's configuration: pydantic models, and loading from YAML and the environment."""

@@ -1,7 +1,4 @@
-"""Back-pressure to clients as types: when less is asked of them because a destination stays behind.
-
-Owns the keys below ``telemetry.backpressure``. The control loop is the telemetry core's.
-"""
+"""Settings of back-pressure: what clients are asked for while a destination is behind."""
 
 from __future__ import annotations
 
@@ -13,54 +10,60 @@ __all__ = ["BackPressureSettings", "OffenderSettings"]
 
 
 class OffenderSettings(Settings):
-    """Client instances that are asked for less, because they push too much."""
+    """Narrows the subscriptions of client instances that push too much."""
 
     max_too_large: int = Field(
         default=3,
         ge=1,
         le=1_000,
-        description="Pushes in a row that were refused as too large (TelemetryMaxBytes); then the instance "
-        "is asked for the standard metrics only, and after as many more for none.",
+        description="Number of consecutive pushes refused as too large (TelemetryMaxBytes) after which an "
+        "instance is asked for the standard metrics only. After the same number again it is asked for no "
+        "metrics. The default tolerates a burst; Java clients repeat such a push for ever.",
     )
     max_bytes_per_minute: int | None = Field(
         default=None,
         ge=1024,
         le=1_000_000_000_000,
-        description="Inflated bytes that one instance may push in a minute before it is asked for less; "
-        "null: no budget.",
+        description="Inflated bytes that one instance may push in a minute before its subscriptions are "
+        "narrowed. Null (default): no budget, because `limits` already bound each source and principal.",
     )
     relax_after_s: float = Field(
         default=3_600.0,
         ge=1,
         le=604_800,
-        description="How long an instance has to be without offence before it is asked for more again.",
+        description="Seconds without an offence after which an instance is asked for more again. The "
+        "default of an hour keeps a client that always offends from alternating every few minutes.",
     )
 
 
 class BackPressureSettings(Settings):
-    """Asks clients for less while a destination stays behind, and for as much as before afterwards."""
+    """Lengthens push intervals while a destination is behind."""
 
     enabled: bool = Field(
-        default=False, description="Whether intervals are lengthened and offenders narrowed."
+        default=False,
+        description="Lengthen push intervals and narrow the subscriptions of offenders. Off by default, "
+        "because it changes what clients send.",
     )
     max_factor: int = Field(
         default=8,
         ge=2,
         le=64,
-        description="How many times as long as asked for a push interval may become; it is doubled each "
+        description="Largest factor by which a push interval is lengthened. The factor is doubled each "
         "time, because every change costs each client one more request.",
     )
     behind_s: float = Field(
         default=60.0,
         ge=1,
         le=86_400,
-        description="A destination is behind while the oldest push that waits for it is older than this.",
+        description="Age in seconds of the oldest waiting push at which a destination counts as behind. The "
+        "default is longer than a restart of a collector usually takes.",
     )
     step_s: float = Field(
         default=60.0,
         ge=1,
         le=86_400,
-        description="How long it has to be behind before intervals are doubled, and again before they are "
-        "doubled again; without anything waiting for half of `behind_s` it takes as long to halve them.",
+        description="Seconds that a destination must be behind before intervals are doubled, and again "
+        "before the next doubling. Intervals are halved after as many seconds in which no push is older "
+        "than half of `behind_s`.",
     )
     offenders: OffenderSettings = OffenderSettings()

@@ -1,8 +1,4 @@
-"""What all sections of the configuration have in common.
-
-Owns the strictness of the models: an unknown key is an error, values don't change, and no error shows what
-was put in.
-"""
+"""The base class of every section of the configuration."""
 
 from __future__ import annotations
 
@@ -12,6 +8,6 @@ __all__ = ["Settings"]
 
 
 class Settings(BaseModel):
-    """The base of every section."""
+    """An immutable section that rejects unknown keys and shows no values in errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True)

@@ -1,7 +1,7 @@
-"""What stops a start: one line that names the source, the key, the value and the fix.
+"""Errors of the configuration, each one line with source, key, value and fix.
 
-Owns the wording of every settings problem, also of a plugin's own settings. It must never show the value
-of a secret, of an unknown key (it may be a misspelt secret), or of a key whose type it doesn't know.
+No error shows the value of a secret, of an unknown key (which may be a misspelt secret), or of a
+key of unknown type.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ _MAX_SHOWN = 100
 
 @dataclass(eq=False)
 class SettingsError(Exception):
-    """The operator must correct the configuration; ``str()`` is the one line to show.
+    """The configuration is wrong; ``str()`` is the line for the operator.
 
     Attributes:
-        source: The file, or ``environment``; empty where it is not known yet.
-        key: The key as dotted path with indexes, or the environment variable; empty for the whole source.
-        problem: What is wrong and what was expected; never holds a secret.
-        value: The value as JSON text; None where it may not be shown or is absent.
-        loc: The key's path in the merged settings, where the source is not known yet; empty where it is.
+        source: The file or ``environment``; empty while it is unknown.
+        key: The key as dotted path with indexes, or the environment variable; empty for the whole
+            source.
+        problem: What is wrong and what was expected, without secrets.
+        value: The value as JSON text; None if it must not be shown or is missing.
+        loc: The key's path in the merged settings while the source is unknown.
     """
 
     source: str
@@ -53,13 +54,7 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """The first thing that is wrong with a mapping of settings.
-
-    Attributes:
-        loc: Path of keys and indexes to it.
-        value: The value as JSON text; None where it may not be shown or is absent.
-        text: What is wrong and what was expected, on one line.
-    """
+    """A validation error: its path, its value as JSON text or None, and its text on one line."""
 
     loc: Loc
     value: str | None
@@ -67,14 +62,7 @@ class Problem:
 
 
 def key_text(loc: Loc) -> str:
-    """Write a path as an operator reads it.
-
-    Args:
-        loc: Keys and indexes, for example ``("listeners", 0, "bind")``.
-
-    Returns:
-        For example ``listeners[0].bind``.
-    """
+    """Format a path such as ``("listeners", 0, "bind")`` as ``listeners[0].bind``."""
     text = ""
     for part in loc:
         if isinstance(part, int):
@@ -86,16 +74,9 @@ def key_text(loc: Loc) -> str:
 
 
 def problem_of(error: ValidationError, model: type[BaseModel]) -> Problem:
-    """Choose and word the problem to tell of all that validation found.
+    """Choose the validation error to report, and word it.
 
-    An unknown key comes first, because a misspelt key is also missing.
-
-    Args:
-        error: What validating against ``model`` raised.
-        model: The type that was validated against.
-
-    Returns:
-        The problem. Its ``loc`` starts at ``model``.
+    An unknown key is reported first, because a misspelt key is also missing.
     """
     found = error.errors(include_url=False)
     first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
@@ -105,29 +86,21 @@ def problem_of(error: ValidationError, model: type[BaseModel]) -> Problem:
 
 def _shown(detail: ErrorDetails, model: type[BaseModel], loc: Loc) -> str | None:
     value = detail["input"]
-    # Without a path the value is the whole of the settings, secrets included.
+    # Without a path the value is the whole configuration with its secrets.
     if not loc or detail["type"] in {"missing", "extra_forbidden"} or not may_show(type_at(model, loc)):
         return None
     if isinstance(value, dict | list | tuple):
         return None
     annotation = type_at(model, loc)
     if value is not None and (model_of(annotation) or model_of(child_type(annotation, 0))):
-        # What stands in place of a mapping may be any value that belongs in one: a token, say.
+        # A value in place of a mapping may be a secret that belongs into the mapping.
         return None
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def wording(detail: ErrorDetails, model: type[BaseModel]) -> str:
-    """Word one of the things that validation found; without the value.
-
-    Args:
-        detail: What validation found.
-        model: The type that was validated against.
-
-    Returns:
-        What is wrong and what was expected, on one line.
-    """
+    """Word a validation error of ``model`` on one line, without the value."""
     loc: Loc = tuple(detail["loc"])
     kind, context = detail["type"], detail.get("ctx", {})
     annotation = type_at(model, loc)

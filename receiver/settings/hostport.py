@@ -1,7 +1,4 @@
-"""A network address as an operator writes it: ``host:port``, an IPv6 address in brackets.
-
-Owns the parsing and the text form. It resolves no names.
-"""
+"""The type of network addresses in the configuration: ``host:port``, IPv6 in brackets."""
 
 from __future__ import annotations
 
@@ -24,11 +21,11 @@ _LOOKS_LIKE_IPV4 = re.compile(r"[0-9.]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostPort:
-    """Where to listen, or whom to connect to.
+    """An address to bind or to connect to.
 
     Attributes:
         host: A name, an IPv4 address, or an IPv6 address without brackets.
-        port: 0 to 65535; 0 lets the system choose where something listens.
+        port: 0 to 65535; with 0 the system chooses the port to bind.
     """
 
     host: str
@@ -36,20 +33,17 @@ class HostPort:
 
     @classmethod
     def parse(cls, text: str) -> HostPort:
-        """Read ``host:port``.
-
-        Args:
-            text: For example ``127.0.0.1:19092``, ``broker-1.internal:9092`` or ``[::1]:8642``.
+        """Parse ``host:port``, for example ``127.0.0.1:19092`` or ``[::1]:8642``.
 
         Raises:
-            ValueError: The text is not of that form; the message says what was expected.
+            ValueError: The text has another form; the message tells the expected one.
         """
         host, colon, port = text.rpartition(":")
         if not colon or not host:
             raise ValueError(_EXPECTED)
         if not (port.isascii() and port.isdigit()) or int(port) > 65_535:
             raise ValueError(f"the port must be a number from 0 to 65535; {_EXPECTED}")
-        return cls(host=_host(host), port=int(port))
+        return cls(host=_parse_host(host), port=int(port))
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -57,16 +51,16 @@ class HostPort:
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach it: 127.0.0.0/8, ::1 or ``localhost``."""
-        address = self._address()
+        address = self._ip_address()
         return address.is_loopback if address else self.host.lower() == "localhost"
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it stands for every address of the machine: 0.0.0.0 or ::."""
-        address = self._address()
+        """Whether it stands for every address of this machine: 0.0.0.0 or ::."""
+        address = self._ip_address()
         return address is not None and address.is_unspecified
 
-    def _address(self) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    def _ip_address(self) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         try:
             return ipaddress.ip_address(self.host)
         except ValueError:
@@ -74,7 +68,7 @@ class HostPort:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Take text or a ready value; serialise as text."""
+        """Validate from text or from a ``HostPort``, and serialise as text."""
         return core_schema.no_info_plain_validator_function(
             cls._validate, serialization=core_schema.to_string_ser_schema()
         )
@@ -88,7 +82,7 @@ class HostPort:
         return cls.parse(value)
 
 
-def _host(text: str) -> str:
+def _parse_host(text: str) -> str:
     if text.startswith("[") and text.endswith("]"):
         try:
             return str(ipaddress.IPv6Address(text[1:-1]))

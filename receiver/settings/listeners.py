@@ -1,7 +1,4 @@
-"""Listeners as types: where clients connect, how they prove who they are, and the broker's listener behind.
-
-Owns the keys below ``listeners`` and what must hold between them.
-"""
+"""Settings of the listeners: where clients connect, TLS, SASL and the broker's listener."""
 
 from __future__ import annotations
 
@@ -21,6 +18,7 @@ __all__ = [
     "ProxyProtocolSettings",
     "SecurityProtocol",
     "ServerNameSettings",
+    "ServerTlsSettings",
     "TlsSettings",
     "TlsVersion",
     "UpstreamTlsSettings",
@@ -34,11 +32,11 @@ ClientAuth = Literal["none", "requested", "required"]
 
 
 def _as_text(version: Any) -> Any:
-    # YAML takes an unquoted 1.3 for a number.
+    # An unquoted 1.3 is a number in YAML.
     return str(version) if isinstance(version, float) else version
 
 
-#: The least TLS version that is spoken.
+#: A TLS version.
 TlsVersion = Annotated[Literal["1.2", "1.3"], BeforeValidator(_as_text)]
 
 
@@ -70,169 +68,193 @@ _MappingRules = Annotated[str, AfterValidator(_mapping_rules)]
 
 
 class ServerNameSettings(Settings):
-    """Another certificate for clients that ask for a certain host (SNI)."""
+    """A certificate for clients that ask for one host name (SNI)."""
 
     name: str = Field(
         pattern=r"^(\*\.)?[A-Za-z0-9.-]{1,253}$",
-        description="Host name that the client asks for; `*.example.com` stands for one label.",
+        description="Host name that the client asks for. `*.example.com` matches one label in place of `*`.",
     )
-    certificate: Path = Field(description="PEM file: the certificate and its chain.")
-    key: Path = Field(description="PEM file: its private key, not encrypted.")
+    certificate: Path = Field(description="PEM file with the certificate and its chain.")
+    key: Path = Field(description="PEM file with the certificate's private key, not encrypted.")
 
 
-class TlsSettings(Settings):
-    """TLS towards clients; the files are read again when they change."""
+class ServerTlsSettings(Settings):
+    """TLS of connections to the sidecar. The files are read again when they change."""
 
-    certificate: Path = Field(description="PEM file: the sidecar's certificate and its chain.")
-    key: Path = Field(description="PEM file: its private key, not encrypted.")
+    certificate: Path = Field(description="PEM file with the sidecar's certificate and its chain.")
+    key: Path = Field(description="PEM file with the certificate's private key, not encrypted.")
     client_ca: Path | None = Field(
-        default=None, description="PEM file: who may sign client certificates; needed to ask for them."
+        default=None,
+        description="PEM file with the CA certificates that may sign client certificates; required with "
+        "`client_auth`.",
     )
     client_auth: ClientAuth = Field(
-        default="none", description="Whether clients show a certificate (Kafka's `ssl.client.auth`)."
+        default="none",
+        description="Whether clients must show a certificate, as Kafka's `ssl.client.auth`: `none`, "
+        "`requested` (optional) or `required`.",
     )
-    min_version: TlsVersion = Field(default="1.2", description="Least TLS version.")
-    server_names: tuple[ServerNameSettings, ...] = Field(
-        default=(), description="Other certificates by the name that the client asks for (SNI)."
+    min_version: TlsVersion = Field(
+        default="1.2", description="Lowest TLS version. The default is the lowest that Kafka enables."
     )
 
     @model_validator(mode="after")
     def _can_verify(self) -> Self:
         if self.client_auth != "none" and self.client_ca is None:
             raise ValueError(
-                f"client_auth is {self.client_auth}, so client_ca has to name the CA's PEM file; "
-                "without it no client certificate can be verified"
+                f"client_auth is {self.client_auth}, so client_ca is required: the CA's PEM file that "
+                "verifies client certificates"
             )
         if self.client_auth == "none" and self.client_ca is not None:
             raise ValueError(
-                "client_ca is given, but client_auth is none, so nobody is asked for a certificate: "
-                "make it requested or required, or leave client_ca out"
+                "client_ca is given, but client_auth is none, so no client is asked for a certificate: "
+                "set client_auth to requested or required, or omit client_ca"
             )
         return self
 
 
+class TlsSettings(ServerTlsSettings):
+    """TLS of a listener."""
+
+    server_names: tuple[ServerNameSettings, ...] = Field(
+        default=(), description="Certificates for other host names that clients ask for (SNI)."
+    )
+
+
 class UpstreamTlsSettings(Settings):
-    """TLS towards the broker; the files are read again when they change."""
+    """TLS of connections to the broker. The files are read again when they change."""
 
     ca: Path | None = Field(
-        default=None, description="PEM file: who may sign the broker's certificate; null: the system's."
+        default=None,
+        description="PEM file with the CA certificates that may sign the broker's certificate; null: the "
+        "system's CAs.",
     )
     certificate: Path | None = Field(
-        default=None, description="PEM file: the certificate shown to the broker; null: none."
+        default=None, description="PEM file with the certificate to show to the broker; null: none."
     )
-    key: Path | None = Field(default=None, description="PEM file: its private key, not encrypted.")
+    key: Path | None = Field(
+        default=None, description="PEM file with the certificate's private key, not encrypted."
+    )
     server_name: str | None = Field(
         default=None,
         min_length=1,
-        description="Name that the broker's certificate must have; null: the upstream's host.",
+        description="Host name that the broker's certificate must have; null: the host of `upstream`.",
     )
     verify_hostname: bool = Field(
-        default=True, description="Whether the broker's certificate must have that name."
+        default=True, description="Check that the broker's certificate has that host name."
     )
-    min_version: TlsVersion = Field(default="1.2", description="Least TLS version.")
+    min_version: TlsVersion = Field(default="1.2", description="Lowest TLS version.")
 
     @model_validator(mode="after")
     def _both_or_none(self) -> Self:
         if (self.certificate is None) != (self.key is None):
-            raise ValueError("certificate and key go together: give both or neither")
+            raise ValueError("certificate and key belong together: set both or neither")
         return self
 
 
 class ProxyProtocolSettings(Settings):
-    """The PROXY protocol, v1 and v2: a load balancer in front says who the client is."""
+    """The PROXY protocol, v1 and v2, by which a load balancer tells the client's address."""
 
-    # `from` is a word of Python's.
+    # `from` is a keyword of Python.
     from_: tuple[_Network, ...] = Field(
         alias="from",
         min_length=1,
-        description="Networks of the load balancers: each connection from there must begin with a PROXY "
-        "header, any other must not.",
+        description="Networks of the load balancers. A connection from them must begin with a PROXY header; "
+        "a connection from elsewhere must not.",
     )
 
 
 class ListenerSettings(Settings):
-    """One listener: where clients connect, and the broker's listener behind it."""
+    """A listener for clients and the broker's listener that it forwards to."""
 
     name: str = Field(
         pattern=r"^[A-Za-z0-9_.-]{1,249}$",
-        description="Name of the broker's advertised listener; the `listener` label.",
+        description="Name of the broker's advertised listener, and the value of the `listener` label.",
     )
     bind: HostPort = Field(
-        description="Where clients connect; port 0 lets the system choose. IPv6 in brackets: `[::1]:19092`."
+        description="Address to bind for clients, IPv6 in brackets: `[::1]:19092`. With port 0 the system "
+        "chooses the port."
     )
-    upstream: _Upstream = Field(description="The broker's own listener.")
+    upstream: _Upstream = Field(description="Address of the broker's own listener.")
     security_protocol: SecurityProtocol = Field(
         default="PLAINTEXT",
-        description="What clients speak; the `security_protocol` label. With SASL the broker's listener "
-        "must ask for SASL too; TLS ends here.",
+        description="Security protocol of the clients, and the value of the `security_protocol` label. The "
+        "sidecar ends TLS. SASL is forwarded, so the broker's listener must require it too.",
     )
     tls: TlsSettings | None = None
     upstream_tls: UpstreamTlsSettings | None = None
     principal_mapping_rules: _MappingRules = Field(
         default="DEFAULT",
-        description="From a client certificate's distinguished name to its principal "
-        "(Kafka's `ssl.principal.mapping.rules`).",
+        description="Rules that map a client certificate's distinguished name to a principal, as Kafka's "
+        "`ssl.principal.mapping.rules`. Give the broker's rules, so that both see the same principal.",
     )
     oauthbearer_principal_claim: str = Field(
         default="sub",
         min_length=1,
-        description="Claim of an OAUTHBEARER token that names the principal "
-        "(Kafka's `sasl.oauthbearer.sub.claim.name`).",
+        description="Claim of an OAUTHBEARER token that names the principal, as Kafka's "
+        "`sasl.oauthbearer.sub.claim.name`.",
     )
     proxy_protocol: ProxyProtocolSettings | None = None
     handshake_timeout_ms: int = Field(
         default=10_000,
         ge=1,
         le=600_000,
-        description="How long a client may take for its PROXY header and TLS handshake.",
+        description="Milliseconds in which a client must complete its PROXY header and TLS handshake. Raise "
+        "it for slow networks.",
     )
     connect_timeout_ms: int = Field(
-        default=3000, ge=1, le=60_000, description="How long connecting to the broker may take."
+        default=3000,
+        ge=1,
+        le=60_000,
+        description="Milliseconds in which a connection to the broker must open.",
     )
     max_connections: int = Field(
-        default=10_000, ge=1, description="Open client connections; one more is closed at once and counted."
+        default=10_000,
+        ge=1,
+        description="Open client connections. One more is closed at once. Each connection uses two of the "
+        "process's open files.",
     )
     socket_buffer_bytes: int | None = Field(
         default=131_072,
         ge=4_096,
         le=67_108_864,
-        description="What the system may buffer in each direction of each of a connection's two sockets "
-        "(Kafka's `socket.send.buffer.bytes` and `socket.receive.buffer.bytes`, 100 KiB there). Raise it "
-        "with the broker's where clients are far away. Null: the system decides, which can be megabytes for "
-        "each slow reader.",
+        description="Bytes that the system may buffer in each direction of both sockets of a connection, as "
+        "Kafka's `socket.send.buffer.bytes` and `socket.receive.buffer.bytes` (100 KiB). Raise it together "
+        "with the broker's if the round trip to clients is long. Null: the system decides, which can be "
+        "megabytes for each slow reader.",
     )
     max_frame_bytes: int = Field(
         default=104_857_600,
         ge=1024,
         le=2_147_483_647,
-        description="Largest request a client may announce (the broker's socket.request.max.bytes).",
+        description="Largest request in bytes. Set it to the broker's `socket.request.max.bytes`, "
+        "which has the same default.",
     )
 
     @property
     def speaks_tls(self) -> bool:
-        """Whether clients speak TLS."""
+        """Whether clients use TLS."""
         return self.security_protocol in ("SSL", "SASL_SSL")
 
     @property
     def speaks_sasl(self) -> bool:
-        """Whether clients log in with SASL."""
+        """Whether clients authenticate with SASL."""
         return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
     @model_validator(mode="after")
     def _tls_where_spoken(self) -> Self:
         if self.speaks_tls and self.tls is None:
             raise ValueError(
-                f"security_protocol is {self.security_protocol}, so `tls` is needed: "
+                f"security_protocol is {self.security_protocol}, so `tls` is required: "
                 "tls: {certificate: server.crt, key: server.key}"
             )
         if not self.speaks_tls and self.tls is not None:
             raise ValueError(
                 f"`tls` is given, but security_protocol is {self.security_protocol}: "
-                f"make it {'SASL_SSL' if self.speaks_sasl else 'SSL'}, or leave `tls` out"
+                f"set it to {'SASL_SSL' if self.speaks_sasl else 'SSL'}, or omit `tls`"
             )
         if self.security_protocol != "SSL" and self.principal_mapping_rules != "DEFAULT":
             raise ValueError(
                 f"principal_mapping_rules are given, but security_protocol is {self.security_protocol}: "
-                "only on an SSL listener a certificate names the principal; leave them out"
+                "only with SSL a certificate names the principal; omit them"
             )
         return self

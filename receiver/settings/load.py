@@ -1,51 +1,50 @@
-"""Loading: a YAML file, the environment over it, one validated :class:`ReceiverSettings` out of both.
+"""Loads the configuration: defaults, then the YAML file, then environment variables.
 
-Owns the reading of the file and the order of precedence: defaults, then the file, then the environment.
-It must say each problem on one line and must not start anything.
+pydantic-settings is not used (2.16 was tried). It ignores variables with the prefix that name no
+setting, cannot set an element of a list (``LISTENERS__0__BIND``), reads numbers in texts, and its
+errors do not tell whether a value came from the file or from a variable.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from receiver.settings.environment import merge, origin, unquoted
+from receiver.settings.environment import merge, origin, reads_as_scalar
 from receiver.settings.errors import SettingsError, key_text, problem_of
 from receiver.settings.model import ReceiverSettings
-from receiver.settings.plain_yaml import PlainYamlError, parse
-from receiver.settings.schema import Loc
+from receiver.settings.plain_yaml import PlainYamlError, parse, walk
 
 __all__ = ["MAX_FILE_BYTES", "load", "sourced"]
 
-#: A configuration is written by hand: a larger file is a wrong path.
+#: A larger file is a wrong path, because a configuration is written by hand.
 MAX_FILE_BYTES = 1_048_576
 
 
 def load(path: Path | None, environ: Mapping[str, str]) -> ReceiverSettings:
-    """Read the configuration.
+    """Load and validate the configuration.
 
     Args:
-        path: The YAML file; None when everything comes from the environment.
-        environ: The process's environment; ``KAFKA_TELEMETRY_*`` variables override the file's keys.
-
-    Returns:
-        The validated settings.
+        path: The YAML file; None to read environment variables only.
+        environ: The process's environment; ``KAFKA_TELEMETRY_*`` variables override keys of the
+            file.
 
     Raises:
         SettingsError: The file cannot be read, or a key, type or value is wrong.
     """
     document = _read(path) if path is not None else {}
     merged = merge(document, environ, ReceiverSettings)
-    broken = _not_unicode(merged, ())
-    if broken is not None:
-        problem = "not Unicode: half a character, or a byte that is not UTF-8"
-        raise sourced(SettingsError("", key_text(broken), problem, loc=broken), path, environ)
+    for loc, value in walk(merged):
+        if not _is_unicode(value) or not all(map(_is_unicode, loc)):
+            problem = "not Unicode: half of a surrogate pair, or a byte that is not UTF-8"
+            raise sourced(SettingsError("", key_text(loc), problem, loc=loc), path, environ)
     try:
-        # Strictly, as JSON: lists become tuples and texts paths, but "1" is no integer and true is no 1.
+        # Strict JSON mode accepts a list for a tuple and text for a path, but not "1" or true for
+        # an integer.
         return ReceiverSettings.model_validate_json(json.dumps(merged), strict=True)
     except ValidationError as error:
         found = problem_of(error, ReceiverSettings)
@@ -54,16 +53,7 @@ def load(path: Path | None, environ: Mapping[str, str]) -> ReceiverSettings:
 
 
 def sourced(error: SettingsError, path: Path | None, environ: Mapping[str, str]) -> SettingsError:
-    """Name the file or the variable that a wrong setting came from.
-
-    Args:
-        error: What is wrong; returned as it is if it names its source.
-        path: The file that was loaded.
-        environ: What was loaded over it.
-
-    Returns:
-        The error to show.
-    """
+    """Return the error with the file or the variable that the wrong setting came from."""
     if error.source:
         return error
     found = origin(error.loc, environ)
@@ -74,25 +64,16 @@ def sourced(error: SettingsError, path: Path | None, environ: Mapping[str, str])
     if rest:
         return SettingsError("environment", f"{variable}: {key_text(rest)}", error.problem, error.value)
     problem = error.problem
-    if problem.startswith("expected text") and unquoted(environ[variable]):
-        # Without the value, which may be a secret's.
-        problem += f"; to give it as text, put it in double quotes inside the shell's: {variable}='\"...\"'"
+    if problem.startswith("expected text") and reads_as_scalar(environ[variable]):
+        # Without the value, which may be a secret.
+        problem += f"; to set it as text, add double quotes inside those of the shell: {variable}='\"...\"'"
     return SettingsError("environment", variable, problem, error.value)
 
 
-def _not_unicode(value: Any, loc: Loc) -> Loc | None:
-    # Python reads such text from an escape or a variable's bytes; JSON has no form for it.
-    if isinstance(value, str):
-        return None if value.isascii() or value.encode(errors="ignore").decode() == value else loc
-    entries: Iterable[tuple[Any, Any]] = ()
-    if isinstance(value, dict):
-        if any(_not_unicode(key, loc) is not None for key in value):
-            return loc
-        entries = value.items()
-    elif isinstance(value, list):
-        entries = enumerate(value)
-    found = (_not_unicode(below, (*loc, key)) for key, below in entries)
-    return next((broken for broken in found if broken is not None), None)
+def _is_unicode(value: Any) -> bool:
+    # Python reads other text from an escape or from the bytes of a variable. JSON cannot represent
+    # it.
+    return not isinstance(value, str) or value.encode(errors="ignore").decode() == value
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -103,7 +84,9 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise SettingsError(str(path), "", f"cannot be read: {error.strerror}") from None
     if len(content) > MAX_FILE_BYTES:
-        raise SettingsError(source, "", f"larger than {MAX_FILE_BYTES} bytes: is it the right file?")
+        raise SettingsError(
+            source, "", f"larger than {MAX_FILE_BYTES} bytes: check that it is the right file"
+        )
     try:
         document = parse(content)
     except PlainYamlError as error:

@@ -1,7 +1,6 @@
-"""The configuration as types: every key of ``receiver.yaml``, its default, its bounds and what it does.
+"""The settings of ``receiver.yaml``: every key with its default, bounds and description.
 
-Owns the outer contract's names, with the modules of its larger sections beside it, and nothing else: no
-file, no environment, no I/O. The configuration reference in docs/ is made from these types.
+docs/configuration.md is generated from these models. The larger sections have modules of their own.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from receiver.settings.base import Settings
 from receiver.settings.hostport import HostPort
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.listeners import ListenerSettings
-from receiver.settings.meaning import (
+from receiver.settings.metric_processing import (
     NormalizationSettings,
     PrivacySettings,
     RegularExpression,
@@ -37,15 +36,14 @@ __all__ = [
     "TelemetrySettings",
 ]
 
-#: KIP-714's compression types by name; ``none`` is always accepted and never advertised.
+#: KIP-714's compression types. ``none`` is always accepted and never advertised.
 CompressionName = Literal["gzip", "snappy", "lz4", "zstd"]
 
-
-#: A node id on the wire is an int32, and a broker's own is never negative.
+#: A node id is an int32 on the wire, and a broker's id is never negative.
 _MAX_BROKER_ID = 2_147_483_647
 
 
-def _without_repetition(names: tuple[CompressionName, ...]) -> tuple[CompressionName, ...]:
+def _unique(names: tuple[CompressionName, ...]) -> tuple[CompressionName, ...]:
     if len(set(names)) != len(names):
         raise ValueError("a codec is given twice")
     return names
@@ -57,93 +55,109 @@ def _with_type(entry: dict[str, Any]) -> dict[str, Any]:
     return entry
 
 
-_Compression = Annotated[tuple[CompressionName, ...], AfterValidator(_without_repetition)]
+_Compression = Annotated[tuple[CompressionName, ...], AfterValidator(_unique)]
 _PluginEntry = Annotated[dict[str, Any], AfterValidator(_with_type)]
 
 
 class BrokerSettings(Settings):
-    """The broker that the sidecar stands beside."""
+    """The broker beside which the sidecar runs."""
 
-    id: int = Field(ge=0, le=_MAX_BROKER_ID, description="Node id of the broker; the `broker_id` label.")
+    id: int = Field(
+        ge=0, le=_MAX_BROKER_ID, description="Node id of the broker, and the value of the `broker_id` label."
+    )
     cluster_id: str | None = Field(
-        default=None, min_length=1, description="Id of the cluster; null: asked from the broker."
+        default=None, min_length=1, description="Id of the cluster; null: the sidecar asks the broker."
     )
 
 
 class SubscriptionStoreSettings(Settings):
-    """Where subscriptions are kept."""
+    """The store of subscriptions."""
 
-    store: Literal["sqlite"] = Field(default="sqlite", description="The kind of store.")
-    path: Path = Field(default=Path("./subscriptions.db"), description="The SQLite file.")
+    store: Literal["sqlite"] = Field(default="sqlite", description="Type of the store.")
+    path: Path = Field(
+        default=Path("./subscriptions.db"),
+        description="The SQLite file; it is created with mode 0600 if it does not exist.",
+    )
 
 
 class QuirkSettings(Settings):
-    """A rule for clients of a certain software: what they are sent differently."""
+    """A rule that works around the defects of certain client versions."""
 
     client_software_name: RegularExpression = Field(
-        description="Regular expression (RE2) for the whole software name."
+        description="Regular expression (RE2) that must match the whole software name."
     )
     client_software_version: str = Field(
         default=".*",
-        description="Regular expression (RE2) for the whole version, or a range such as `>=2.5.0,<=2.5.2`.",
+        description="Regular expression (RE2) that must match the whole version, or a range such as "
+        "`>=2.5.0,<=2.5.2`.",
     )
     compression: _Compression | None = Field(
-        default=None, description="Codecs to offer instead, in order of preference."
+        default=None, description="Codecs to offer these clients, in order of preference."
     )
     metrics: tuple[str, ...] | None = Field(
         default=None,
-        description="Prefixes the client has: only these are ever asked for; empty: it is asked for nothing.",
+        description="Metric name prefixes that the client supports; it is asked for no others. Empty: none.",
     )
     max_interval_ms: int | None = Field(
-        default=None, ge=100, le=3_600_000, description="Longest push interval the client can keep."
+        default=None,
+        ge=100,
+        le=3_600_000,
+        description="Longest push interval in milliseconds that the client supports.",
     )
     bad_metrics: tuple[RegularExpression, ...] = Field(
         default=(),
-        description="Regular expressions (RE2) for whole names of metrics whose values the client gets "
-        "wrong; `telemetry.normalization.known_bad_values` says what becomes of them.",
+        description="Regular expressions (RE2) that must match the whole names of metrics that the client "
+        "reports wrongly. `telemetry.normalization.known_bad_values` sets what happens to them.",
     )
-    reason: str = Field(default="", description="Why the rule exists, for the log and the REST API.")
+    reason: str = Field(default="", description="Reason for the rule, shown in the log and the REST API.")
 
 
 class TelemetrySettings(Settings):
-    """The telemetry core: limits and defaults."""
+    """Limits, defaults and processing of pushes."""
 
     max_bytes: int = Field(
         default=1_048_576,
         ge=1024,
         le=104_857_600,
-        description="Largest compressed push in bytes; told to clients as TelemetryMaxBytes.",
+        description="Largest compressed push in bytes, sent to clients as TelemetryMaxBytes. The default is "
+        "that of Kafka's `telemetry.max.bytes`.",
     )
     max_inflated_bytes: int = Field(
         default=2_097_152,
         ge=1024,
         le=1_073_741_824,
-        description="Largest push in bytes once inflated; raise it together with `max_entries`.",
+        description="Largest push in bytes after decompression. Raise it together with `max_entries`.",
     )
     max_entries: int = Field(
         default=100_000,
         ge=1000,
         le=100_000_000,
-        description="Messages nested in a push: ResourceMetrics, metrics, data points, attributes, their "
-        "values and so on. A Java client sends up to eleven for each data point, so that the default is some "
-        "9,000 data points, or a consumer of a thousand partitions. It can be raised; all clients wait while "
-        "the push of one is read.",
+        description="Most protobuf messages in a push: ResourceMetrics, metrics, data points, attributes, "
+        "values and so on. A Java client sends up to eleven for each data point, so the default allows about "
+        "9,000 data points: a consumer of a thousand partitions. Raise it with care, because all clients "
+        "wait while a push is parsed.",
     )
     compression: _Compression = Field(
-        default=("zstd", "lz4", "gzip", "snappy"), description="Codecs offered, in order of preference."
+        default=("zstd", "lz4", "gzip", "snappy"),
+        description="Codecs offered to clients, in order of preference.",
     )
     default_interval_ms: int = Field(
         default=300_000,
         ge=100,
         le=3_600_000,
-        description="Push interval of a client that no subscription matches.",
+        description="Push interval in milliseconds of a client that no subscription matches. The default is "
+        "Kafka's.",
     )
     max_instances: int = Field(
-        default=16_384, ge=1, description="Client instances remembered; the least recently used goes first."
+        default=16_384,
+        ge=1,
+        description="Most client instances that are remembered. The least recently used is forgotten first.",
     )
-    delta_temporality: bool = Field(default=True, description="Ask for deltas (true) or cumulative sums.")
+    delta_temporality: bool = Field(
+        default=True, description="Ask clients for deltas (true) or cumulative sums (false)."
+    )
     quirks: tuple[QuirkSettings, ...] = Field(
-        default=(), description="Rules for certain clients, tried before the built-in ones."
+        default=(), description="Rules for certain client versions. They apply before the built-in ones."
     )
     normalization: NormalizationSettings = NormalizationSettings()
     series: SeriesSettings = SeriesSettings()
@@ -153,52 +167,54 @@ class TelemetrySettings(Settings):
     @field_validator("max_inflated_bytes")
     @classmethod
     def _room_for_one_push(cls, limit: int, info: ValidationInfo) -> int:
-        # An uncompressed push is its own inflated form.
+        # An uncompressed push of max_bytes must fit.
         if limit < info.data.get("max_bytes", 0):
             raise ValueError(f"must not be less than telemetry.max_bytes ({info.data['max_bytes']})")
         return limit
 
 
 class DrainSettings(Settings):
-    """What happens on SIGTERM."""
+    """The end of the process after SIGTERM or SIGINT."""
 
     timeout_s: Annotated[float, Field(ge=0, le=600)] = Field(
         default=10.0,
-        description="How long answers in flight and queued exports may take to finish, in seconds.",
+        description="Seconds in which responses in flight and queued exports may finish. Kubernetes kills a "
+        "pod after 30 seconds by default.",
     )
 
 
 class LogSettings(Settings):
-    """What is logged, and how."""
+    """The log on stderr."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least level logged."
+        default="info", description="Lowest level that is logged."
     )
-    format: Literal["console", "json"] = Field(default="json", description="Form of a log line, on stderr.")
+    format: Literal["console", "json"] = Field(default="json", description="Format of a log line.")
     requests: bool = Field(
         default=False,
-        description="Log every ApiVersions and telemetry request with the client's information (KIP-511).",
+        description="Log each ApiVersions and telemetry request with the client's name and version. "
+        "Off by default, because it is a line for each request.",
     )
 
 
 class DebugSettings(Settings):
-    """For the search for a fault."""
+    """Options for debugging the receiver."""
 
     dumpable: bool = Field(
         default=False,
-        description="Allow core files, and let other processes of the same user trace this one and read "
-        "its memory (ptrace, `/proc/PID/mem`). gdb, strace and py-spy need it without CAP_SYS_PTRACE. "
-        "The memory holds passwords and keys. It applies to processes of plugins too.",
+        description="Allow core files, and let other processes of the same user trace the receiver and read "
+        "its memory (ptrace, `/proc/PID/mem`). gdb, strace and py-spy need it without CAP_SYS_PTRACE. Off "
+        "by default, because the memory holds passwords and keys. It applies to processes of plugins too.",
     )
 
 
 class Kip1313Settings(Settings):
-    """KIP-1313, which is under discussion."""
+    """KIP-1313, which is a proposal under discussion."""
 
     translate_all: bool = Field(
         default=False,
-        description="Offer request header v3 for every RPC in front of a broker that lacks it, "
-        "and translate.",
+        description="Offer request header v3 for every RPC if the broker lacks it, and translate requests. "
+        "Off by default, because every request must then be rewritten.",
     )
 
 
@@ -207,16 +223,18 @@ class ReceiverSettings(Settings):
 
     broker: BrokerSettings
     listeners: tuple[ListenerSettings, ...] = Field(
-        min_length=1, description="One for each advertised listener."
+        min_length=1, description="The listeners, one for each advertised listener of the broker."
     )
     subscriptions: SubscriptionStoreSettings = SubscriptionStoreSettings()
     rest: RestSettings = RestSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     limits: LimitsSettings = LimitsSettings()
     kip1313: Kip1313Settings = Kip1313Settings()
-    # Not in the repr: what a plugin's settings hold in place of a secret's file is known to the plugin only.
+    # Not in the repr, because only the plugin knows which of its settings are secrets.
     plugins: tuple[_PluginEntry, ...] = Field(
-        default=(), repr=False, description="Destinations; each has a `type` and its plugin's own settings."
+        default=(),
+        repr=False,
+        description="The destinations. Each has a `type` and the settings of that plugin.",
     )
     drain: DrainSettings = DrainSettings()
     log: LogSettings = LogSettings()
@@ -237,8 +255,8 @@ class ReceiverSettings(Settings):
                     )
             if listener.bind == listener.upstream:
                 raise ValueError(
-                    f"listeners[{index}].upstream: {listener.upstream} is the listener's own bind, "
-                    "it must be the broker's listener"
+                    f"listeners[{index}].upstream: {listener.upstream} is the listener's own bind; "
+                    "give the address of the broker's listener"
                 )
         return listeners
 

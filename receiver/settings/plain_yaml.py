@@ -1,13 +1,13 @@
-"""Plain YAML: mappings with text keys, lists, texts, numbers, true, false and null, and nothing else.
+"""Parses plain YAML: mappings with text keys, lists, texts, numbers, booleans and null.
 
-Owns the reading of the text. A key given twice is an error instead of the last one winning, a date is only
-text, and anchors cannot make a small text stand for a huge or endless value.
+A key that is given twice is an error (PyYAML takes the last one), a date stays text, and anchors
+cannot expand a small text to a huge or endless value.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ import yaml
 from receiver.settings.errors import key_text
 from receiver.settings.schema import Loc
 
-__all__ = ["PlainYamlError", "parse"]
+__all__ = ["PlainYamlError", "parse", "walk"]
 
 _MAX_VALUES = 100_000
 _MAX_DEPTH = 32
@@ -29,7 +29,7 @@ class PlainYamlError(ValueError):
 
     Attributes:
         where: Line and column, or the key; may be empty.
-        problem: What is wrong; holds keys, but no values.
+        problem: What is wrong; it shows keys, but no values.
     """
 
     where: str
@@ -40,16 +40,10 @@ class PlainYamlError(ValueError):
 
 
 def parse(content: str | bytes) -> Any:
-    """Read one document.
-
-    Args:
-        content: The text, or its bytes in UTF-8 or UTF-16.
-
-    Returns:
-        Dicts with text keys, lists, str, int, float (finite), bool and None; None for an empty text.
+    """Parse one document: text, or bytes in UTF-8 or UTF-16. An empty document is None.
 
     Raises:
-        PlainYamlError: The text is not YAML, or more than plain YAML.
+        PlainYamlError: The text is not plain YAML.
     """
     try:
         document = yaml.load(content, Loader=_Loader)  # noqa: S506 -- _Loader is a SafeLoader
@@ -86,29 +80,33 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def _without_values(problem: str) -> str:
-    # A password that begins with one of these and isn't quoted would be in PyYAML's own words.
+    # PyYAML's message would show an unquoted password that begins with * or !.
     if problem.startswith("found undefined alias"):
-        return "an alias without its anchor; quote a text that begins with *"
+        return "an alias without its anchor; quote text that begins with *"
     if problem.startswith(("could not determine a constructor for the tag", "found undefined tag handle")):
-        return "a tag is no plain YAML; quote a text that begins with !"
+        return "a tag is not plain YAML; quote text that begins with !"
     return problem
 
 
-def _check(document: Any) -> None:
-    count = 0
+def walk(document: Any) -> Iterator[tuple[Loc, Any]]:
+    """Yield every value of a document with its path."""
     pending: list[tuple[Loc, Any]] = [((), document)]
     while pending:
         loc, value = pending.pop()
-        count += 1
-        if count > _MAX_VALUES:
-            raise PlainYamlError(key_text(loc[:1]), f"more than {_MAX_VALUES} values in the whole document")
-        if len(loc) > _MAX_DEPTH:
-            raise PlainYamlError(key_text(loc[:_SHOWN_DEPTH]), f"nested more than {_MAX_DEPTH} deep")
+        yield loc, value
         if isinstance(value, dict):
             pending.extend(((*loc, key), item) for key, item in value.items())
         elif isinstance(value, list):
             pending.extend(((*loc, index), item) for index, item in enumerate(value))
-        elif isinstance(value, float) and not math.isfinite(value):
+
+
+def _check(document: Any) -> None:
+    for count, (loc, value) in enumerate(walk(document), 1):
+        if count > _MAX_VALUES:
+            raise PlainYamlError(key_text(loc[:1]), f"more than {_MAX_VALUES} values in the whole document")
+        if len(loc) > _MAX_DEPTH:
+            raise PlainYamlError(key_text(loc[:_SHOWN_DEPTH]), f"nested more than {_MAX_DEPTH} deep")
+        if isinstance(value, float) and not math.isfinite(value):
             raise PlainYamlError(key_text(loc), "a number must be finite")
-        elif not isinstance(value, str | int | float | None):
-            raise PlainYamlError(key_text(loc), f"a value of type {type(value).__name__} is no plain YAML")
+        if not isinstance(value, dict | list | str | int | float | None):
+            raise PlainYamlError(key_text(loc), f"a value of type {type(value).__name__} is not plain YAML")

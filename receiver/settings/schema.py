@@ -1,7 +1,6 @@
-"""Reading the settings' types: which keys there are, what each takes, and whether its value may be shown.
+"""Reads the types of settings models: keys, accepted values, bounds and secrets.
 
-Owns the walk over pydantic models that the environment, the error messages and the reference share. It
-knows no key by name.
+The environment variables, the errors and the configuration reference use it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, Union
 
-from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, SecretBytes, SecretStr
 from pydantic.fields import FieldInfo
 
@@ -43,7 +41,7 @@ _NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "tex
 
 
 def _with_metadata(field: FieldInfo) -> Any:
-    # A model keeps a field's type and its Annotated metadata apart; together they are one type again.
+    # Pydantic separates a field's type from its Annotated metadata. This joins them again.
     annotation: Any = field.annotation
     for entry in field.metadata:
         annotation = Annotated[annotation, entry]
@@ -51,13 +49,13 @@ def _with_metadata(field: FieldInfo) -> Any:
 
 
 def fields_of(model: type[BaseModel]) -> Iterator[tuple[str, Any, FieldInfo]]:
-    """Name, type and definition of each key of ``model``, in their order."""
+    """Yield name, type and definition of each key of a model, in order."""
     for name, field in model.model_fields.items():
         yield field.alias or name, _with_metadata(field), field
 
 
 def options(annotation: Any) -> tuple[Any, ...]:
-    """The alternatives of a type, without ``Annotated`` and with unions taken apart; may hold NoneType."""
+    """Return the members of a union, or the type itself, each without ``Annotated``."""
     origin = typing.get_origin(annotation)
     if origin is Annotated:
         return options(typing.get_args(annotation)[0])
@@ -75,7 +73,7 @@ def _metadata(annotation: Any) -> Iterator[Any]:
 
 
 def model_of(annotation: Any) -> type[BaseModel] | None:
-    """The model among a type's alternatives, None where there is none."""
+    """Return the model among a type's options, or None."""
     for option in options(annotation):
         if isinstance(option, type) and issubclass(option, BaseModel):
             return option
@@ -83,7 +81,7 @@ def model_of(annotation: Any) -> type[BaseModel] | None:
 
 
 def child_type(annotation: Any, part: str | int) -> Any:
-    """The type of one key or index below a type; None where it has no such child."""
+    """Return the type of a key or index below a type, or None."""
     for option in options(annotation):
         if option is Any:
             return Any
@@ -100,7 +98,7 @@ def child_type(annotation: Any, part: str | int) -> Any:
 
 
 def type_at(model: Any, loc: Loc) -> Any:
-    """The type at a path below a model; None where the path leads nowhere."""
+    """Return the type at a path below a model, or None."""
     annotation = model
     for part in loc:
         annotation = child_type(annotation, part)
@@ -108,18 +106,18 @@ def type_at(model: Any, loc: Loc) -> Any:
 
 
 def child_keys(annotation: Any) -> tuple[str, ...]:
-    """The keys that a type has, empty where it is no model."""
+    """Return the keys of a type; none if it is not a model."""
     model = model_of(annotation)
     return tuple(name for name, _, _ in fields_of(model)) if model else ()
 
 
 def takes_null(annotation: Any) -> bool:
-    """Whether null is a value of the type."""
+    """Whether the type accepts null."""
     return any(option in (None, type(None), Any) for option in options(annotation))
 
 
 def takes_text(annotation: Any) -> bool:
-    """Whether a text is a value of the type, so that it must not be read as something else."""
+    """Whether the type accepts text, so that a variable's text must not be parsed."""
     return any(
         option is Any
         or (isinstance(option, type) and issubclass(option, _TEXTS))
@@ -129,7 +127,7 @@ def takes_text(annotation: Any) -> bool:
 
 
 def may_show(annotation: Any) -> bool:
-    """Whether a value of the type may appear in a message: never a secret, never an unknown type."""
+    """Whether an error may show a value of the type: no secret and no unknown type."""
     if annotation is None:
         return False
     for option in options(annotation):
@@ -143,27 +141,24 @@ def may_show(annotation: Any) -> bool:
 
 
 def bounds(annotation: Any) -> str:
-    """The bounds of a number in words, for example ``0 to 600``; empty where there are none."""
-    low = high = ""
-    for entry in (found for option in (annotation, *options(annotation)) for found in _metadata(option)):
-        match entry:
-            case Ge(ge=limit):
-                low = f"{limit}"
-            case Gt(gt=limit):
-                low = f"more than {limit}"
-            case Le(le=limit):
-                high = f"{limit}"
-            case Lt(lt=limit):
-                high = f"less than {limit}"
-    if low and high:
+    """Return the bounds of a number in words, such as ``0 to 600``; empty without bounds."""
+    limits: dict[str, Any] = {}
+    for option in (annotation, *options(annotation)):
+        for entry in _metadata(option):
+            limits |= {
+                kind: getattr(entry, kind) for kind in ("ge", "gt", "le", "lt") if hasattr(entry, kind)
+            }
+    low = limits.get("ge", f"more than {limits['gt']}" if "gt" in limits else None)
+    high = limits.get("le", f"less than {limits['lt']}" if "lt" in limits else None)
+    if low is not None and high is not None:
         return f"{low} to {high}"
-    if low:
+    if low is not None:
         return f"at least {low}"
-    return f"at most {high}" if high else ""
+    return "" if high is None else f"at most {high}"
 
 
 def type_name(annotation: Any) -> str:
-    """What the type takes, in an operator's words."""
+    """Return the name of a type for operators, such as ``an integer or null``."""
     return " or ".join(dict.fromkeys(_option_name(option) for option in options(annotation)))
 
 

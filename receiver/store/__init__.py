@@ -1,17 +1,9 @@
-"""Where subscriptions are kept across restarts, and the one place that changes them.
+"""Keeps subscriptions across restarts and orders their changes.
 
-Owns durability and the order of changes. What a subscription means, and what a client is asked for because
-of it, belongs to the telemetry core.
+The telemetry core decides what a subscription means and what clients are asked for.
 """
 
-from receiver.store.sqlite import SqliteSubscriptionStore
-from receiver.store.store import StoreError, SubscriptionStore
+from receiver.store.sqlite import SqliteSubscriptionStore, StoreError
 from receiver.store.subscriptions import ChangedMeanwhileError, Subscriptions
 
-__all__ = [
-    "ChangedMeanwhileError",
-    "SqliteSubscriptionStore",
-    "StoreError",
-    "SubscriptionStore",
-    "Subscriptions",
-]
+__all__ = ["ChangedMeanwhileError", "SqliteSubscriptionStore", "StoreError", "Subscriptions"]

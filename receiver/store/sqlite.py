@@ -1,8 +1,8 @@
-"""Subscriptions in a SQLite file beside the sidecar.
+"""Stores subscriptions in a SQLite file.
 
-Owns the file's schema and its versions. Theory: one connection under one lock, because a change is rare and
-a few milliseconds long; write-ahead log with full synchronisation, so that what was answered is on the disk;
-an application id, so that no other program's database is ever written to.
+There is one connection under one lock, because changes are rare and take a few milliseconds. The
+write-ahead log is fully synchronised, so that an answered change is on disk. An application id in
+the file makes sure that no other program's database is written to.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from receiver.store.store import StoreError
 from receiver.telemetry.subscription import Subscription
 
-__all__ = ["SCHEMA_VERSION", "SqliteSubscriptionStore"]
+__all__ = ["SCHEMA_VERSION", "SqliteSubscriptionStore", "StoreError"]
 
-#: "KCT1": marks a file as ours.
+#: "KCT1": marks the files of this program.
 _APPLICATION_ID = 0x4B435431
 
 _BUSY_TIMEOUT_S = 5.0
 
-# The step at index n takes a file from version n to n + 1. Never change one that was released: add another.
+# Step n migrates a file from version n to n + 1. Never change a released step, but add another.
 _MIGRATIONS = (
     """
     CREATE TABLE subscription (
@@ -37,17 +37,17 @@ _MIGRATIONS = (
     """,
 )
 
-#: The version of the schema that this program writes.
+#: The schema version that this program writes.
 SCHEMA_VERSION = len(_MIGRATIONS)
 
-_NOT_OURS = "is another program's database: give another subscriptions.path"
+_OTHER_PROGRAM = "is the database of another program: set another subscriptions.path"
 
-_ADVICE = {
-    sqlite3.SQLITE_CANTOPEN: "cannot be opened: does its folder exist, and may the receiver write there?",
+_PROBLEMS = {
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened: its folder must exist and be writable for the receiver",
     sqlite3.SQLITE_READONLY: "cannot be written: make the file and its folder writable for the receiver",
     sqlite3.SQLITE_PERM: "cannot be written: make the file and its folder writable for the receiver",
-    sqlite3.SQLITE_NOTADB: "is no SQLite database: give another subscriptions.path",
-    sqlite3.SQLITE_CORRUPT: "is damaged: restore it, or move it away and create the subscriptions again",
+    sqlite3.SQLITE_NOTADB: "is not a SQLite database: set another subscriptions.path",
+    sqlite3.SQLITE_CORRUPT: "is corrupt: restore it, or move it away and create the subscriptions again",
     sqlite3.SQLITE_BUSY: "is in use by another process: give each receiver a file of its own",
     sqlite3.SQLITE_LOCKED: "is in use by another process: give each receiver a file of its own",
     sqlite3.SQLITE_FULL: "cannot be written: the disk is full",
@@ -55,31 +55,46 @@ _ADVICE = {
 }
 
 
-def _make(path: Path) -> None:
-    # SQLite would make it readable for everybody; its log and index beside it get the file's own mode. Only
-    # a file that isn't there is opened: closing another drops the locks that this process has on it. What
-    # goes wrong here goes wrong for SQLite too, which says why.
-    with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: links in a circle
+@dataclass(eq=False)
+class StoreError(Exception):
+    """The store failed, and the operator must act.
+
+    Attributes:
+        place: The file.
+        problem: What is wrong and how to correct it, on one line.
+    """
+
+    place: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem}"
+
+
+def _create(path: Path) -> None:
+    # SQLite would make the file readable for all users. Its log and index get the same mode as the
+    # file. An existing file is not opened, because closing it would drop this process's locks on
+    # it. Errors are ignored here, because SQLite reports them with a better message.
+    with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: a loop of symbolic links
         os.close(os.open(path.resolve(), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 class SqliteSubscriptionStore:
-    """Keeps subscriptions in a SQLite file, which is made, for its owner alone, if it isn't there.
+    """A SQLite file of subscriptions, created with mode 0600 if it does not exist.
+
+    The methods block. They may be called from any thread. Every method raises :class:`StoreError`
+    if the file cannot be used; nothing has changed then.
 
     Args:
         path: The file; its folder must exist.
-
-    Raises:
-        StoreError: The file cannot be opened and written, is no database, another program's, or of a newer
-            version of this one.
     """
 
     def __init__(self, path: Path) -> None:
         self._place = str(path)
         self._lock = threading.Lock()
-        _make(path)
-        with self._explained():
-            # isolation_level None: transactions are begun and ended below, in plain sight.
+        _create(path)
+        with self._translated_errors():
+            # isolation_level None: the code below begins and ends transactions itself.
             self._connection = sqlite3.connect(
                 path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
@@ -90,24 +105,16 @@ class SqliteSubscriptionStore:
             raise
 
     def load_all(self) -> tuple[Subscription, ...]:
-        """Every subscription, by name.
-
-        Raises:
-            StoreError: They cannot be read, or one of them is none.
-        """
-        with self._lock, self._explained():
+        """Read all subscriptions by name."""
+        with self._lock, self._translated_errors():
             rows = self._connection.execute(
                 "SELECT name, metrics, interval_ms, match FROM subscription ORDER BY name"
             ).fetchall()
         return tuple(self._subscription(*row) for row in rows)
 
     def put(self, subscription: Subscription) -> None:
-        """Keep a subscription in place of the one of its name; durable on return.
-
-        Raises:
-            StoreError: It could not be written; the old one, if any, is still there.
-        """
-        with self._lock, self._explained():
+        """Create or replace the subscription; it is durable on return."""
+        with self._lock, self._translated_errors():
             self._connection.execute(
                 "INSERT INTO subscription (name, metrics, interval_ms, match) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT (name) DO UPDATE SET "
@@ -121,29 +128,26 @@ class SqliteSubscriptionStore:
             )
 
     def delete(self, name: str) -> None:
-        """Forget the subscription of a name, if there is one; durable on return.
-
-        Raises:
-            StoreError: It could not be written; the subscription is still there.
-        """
-        with self._lock, self._explained():
+        """Delete the subscription of this name if it exists; this is durable on return."""
+        with self._lock, self._translated_errors():
             self._connection.execute("DELETE FROM subscription WHERE name = ?", (name,))
 
     def close(self) -> None:
-        """Let go of the file; nothing else may be called afterwards."""
+        """Close the file. No other method may be called afterwards."""
         with self._lock:
             self._connection.close()
 
     def _prepare(self) -> None:
-        with self._explained():
-            self._refuse_what_is_not_ours()
+        with self._translated_errors():
+            self._check_version()
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
-            # Even with nothing to do: it tells now, not at the first PUT, that the file is read-only.
+            # Begun even if no migration is due, so that a read-only file is found now, not at the
+            # first PUT.
             self._connection.execute("BEGIN IMMEDIATE")
             try:
-                # Asked again under the lock: another process may have been here in between.
-                version = self._refuse_what_is_not_ours()
+                # Checked again under the lock, because another process may have changed the file.
+                version = self._check_version()
                 for step in _MIGRATIONS[version:]:
                     self._connection.execute(step)
                 self._connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
@@ -154,17 +158,17 @@ class SqliteSubscriptionStore:
                     self._connection.execute("ROLLBACK")
                 raise
 
-    def _refuse_what_is_not_ours(self) -> int:
+    def _check_version(self) -> int:
         (application,) = self._connection.execute("PRAGMA application_id").fetchone()
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         (tables,) = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if application != _APPLICATION_ID and (tables or application or version):
-            raise StoreError(self._place, _NOT_OURS)
+            raise StoreError(self._place, _OTHER_PROGRAM)
         if version > SCHEMA_VERSION:
             raise StoreError(
                 self._place,
-                f"was written by a newer version (schema {version}, this one knows {SCHEMA_VERSION}): "
-                "run that version, or give another subscriptions.path",
+                f"was written by a newer version (schema {version}, supported: {SCHEMA_VERSION}): "
+                "run that version, or set another subscriptions.path",
             )
         return int(version)
 
@@ -181,10 +185,10 @@ class SqliteSubscriptionStore:
         raise StoreError(self._place, f"the subscription {name!r} cannot be used: {problem}")
 
     @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            # The low byte is the primary code; the rest only refines it.
+            # The low byte is the primary code. The other bytes refine it.
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            raise StoreError(self._place, _ADVICE.get(code, f"SQLite says: {error}")) from error
+            raise StoreError(self._place, _PROBLEMS.get(code, f"SQLite: {error}")) from error

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from receiver.patterns import Rewrite
-from receiver.settings.meaning import ClientIdFoldingSettings
+from receiver.settings.metric_processing import ClientIdFoldingSettings
 from receiver.telemetry.connection import MAX_TEXT_CHARS
 
 __all__ = ["ClientIdFolding"]

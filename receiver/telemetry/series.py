@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from receiver.plugin.shares import Holdings
-from receiver.settings.meaning import SeriesSettings
+from receiver.settings.metric_processing import SeriesSettings
 from receiver.telemetry.connection import NOBODY
 from receiver.wire.uuid import Uuid
 

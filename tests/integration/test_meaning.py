@@ -69,7 +69,7 @@ def sidecar_with(
 
 def reload(sidecar: GatewaySidecar, **telemetry: Any) -> None:
     """Have other settings taken over."""
-    event = "the configuration is re-read"
+    event = "configuration reloaded"
     before = len(sidecar.logged(event))
     assert isinstance(sidecar.config, dict)
     sidecar.config["telemetry"] = telemetry

@@ -1,4 +1,4 @@
-"""The installed command with a REST API off loopback: it starts only with authentication, and keeps to it."""
+"""The installed command with a REST API off loopback, which requires authentication."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def audit(sidecar: Sidecar) -> list[dict[str, Any]]:
 
 
 def test_off_loopback_it_does_not_start_without_authentication(broker: ScriptedBroker) -> None:
-    with pytest.raises(StartError, match="somebody has to authenticate"), Sidecar(config(broker)):
+    with pytest.raises(StartError, match="requires authentication"), Sidecar(config(broker)):
         pass
 
 
-def test_a_token_file_that_is_not_there_stops_the_start(broker: ScriptedBroker) -> None:
+def test_a_missing_token_file_prevents_the_start(broker: ScriptedBroker) -> None:
     tokens = [{"name": "ops", "role": "editor", "file": "absent"}]
     with (
         pytest.raises(StartError, match=r"rest\.tokens\[0\]\.file: absent: No such file or directory"),
@@ -109,10 +109,10 @@ def test_tokens_off_loopback(broker: ScriptedBroker, tmp_path: Path) -> None:
             ("eyes", "PUT", "refused", 403),
             ("ops", "PUT", "changed", 201),
         ]
-        told = (
+        output = (
             sidecar.log_text() + str(made) + "".join(answer.text + str(answer.headers) for answer in answers)
         )
-        assert all(secret not in told for secret in (EDITOR, VIEWER, "wrong-token"))
+        assert all(secret not in output for secret in (EDITOR, VIEWER, "wrong-token"))
 
 
 def test_certificates_off_loopback(broker: ScriptedBroker, tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""The endpoints, one module for each thing that they show or change."""
+"""The endpoints of the REST API, one module for each resource."""

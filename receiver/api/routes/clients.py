@@ -1,20 +1,19 @@
-"""``/v1/clients``: the client instances that are known, and what each was asked and has sent (KIP-714).
-
-Owns the JSON form of a client. It shows no metrics.
-"""
+"""``/v1/clients``: the known client instances, their subscriptions and their pushes (KIP-714)."""
 
 from __future__ import annotations
 
-import heapq
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field
 
-from receiver.api.dependencies import ClientState, Dependencies
-from receiver.api.pages import After, Limit, Page, in_portions
+from receiver.api.dependencies import ApiDependencies, Dependencies
+from receiver.api.pages import After, Limit, Page, first_page, in_portions
 from receiver.api.problems import Problem, ProblemError, field_error
-from receiver.telemetry.offenders import Demand, Narrowed
+from receiver.api.routes.connections import ConnectionFields
+from receiver.telemetry.instance import ClientInstance
+from receiver.telemetry.offenders import Demand
+from receiver.wire.error_codes import error_name
 from receiver.wire.uuid import Uuid, uuid_from_text, uuid_to_text
 
 __all__ = ["ClientView", "router"]
@@ -27,59 +26,56 @@ _Id = Annotated[str, Path(description="The client instance id in Kafka's text fo
 class NarrowedView(BaseModel):
     """Why a client instance is asked for less than its subscriptions want."""
 
-    to: Literal["standard_metrics", "nothing"] = Field(description="What it is asked for, of that.")
+    to: Literal["standard_metrics", "nothing"] = Field(description="The metrics it is still asked for.")
     offence: Literal["too_large", "bytes_per_minute"] = Field(
-        description="Its last: pushes in a row that were too large, or too many bytes in a minute."
+        description="The latest reason: several pushes in a row were too large, or it pushed too many bytes "
+        "in a minute."
     )
     relaxes_in_s: float = Field(
-        description="In how many seconds it is asked for more, if it is without offence until then."
+        description="Seconds until it is asked for more, if it commits no offence until then."
     )
 
 
-class ClientView(BaseModel):
-    """A client instance as it is shown."""
+class ClientView(ConnectionFields):
+    """A client instance and the connection of its latest telemetry request."""
 
     client_instance_id: str = Field(description="In Kafka's text form, 22 characters.")
-    client_id: str
-    client_software_name: str
-    client_software_version: str
     connection_id: str = Field(description="The connection of its latest telemetry request.")
-    listener: str
-    source_address: str
-    source_port: int
-    principal: str
-    sasl_mechanism: str | None = Field(description="Of the login; null without SASL.")
-    subscription_id: int = Field(description="What it pushes under.")
+    subscription_id: int = Field(description="The subscription id that its pushes must have.")
     push_interval_ms: int
-    requested_metrics: list[str] = Field(description='Prefixes it is asked for; `[""]`: every metric.')
-    subscriptions: list[str] = Field(description="Names of the subscriptions that match it.")
-    quirks: list[str] = Field(description="Why its software is treated in its own way, if it is.")
-    interval_factor: int = Field(
-        description="How many times as long as its subscriptions want its interval is, as far as it can be."
+    requested_metrics: list[str] = Field(
+        description='The metric name prefixes it is asked for; `[""]`: every metric.'
     )
-    plugin_behind: str | None = Field(description="The plugin that is why; null: none is any more.")
-    narrowed: NarrowedView | None = Field(description="Null: it is asked for what its subscriptions want.")
-    pushes: int = Field(description="Its pushes that were taken.")
+    subscriptions: list[str] = Field(description="The names of the subscriptions that match it.")
+    quirks: list[str] = Field(description="The reasons of the quirk rules that apply to its software.")
+    interval_factor: int = Field(
+        description="The factor by which back-pressure lengthens its push interval; 1: not at all."
+    )
+    plugin_behind: str | None = Field(description="The plugin that causes the factor; null: none (any more).")
+    narrowed: NarrowedView | None = Field(
+        description="Why it is asked for less than its subscriptions want; null: it is not."
+    )
+    pushes: int = Field(description="Accepted pushes.")
     last_request_age_s: float = Field(description="Seconds since its latest telemetry request.")
     last_push_age_s: float | None = Field(
-        description="Seconds since its latest push that was taken; null before."
+        description="Seconds since its latest accepted push; null before the first."
     )
-    last_error: str = Field(description="Name of the error it was answered last; `NONE` after a success.")
-    terminating: bool = Field(description="Whether it said that its latest push is its last.")
+    last_error: str = Field(description="Name of the latest error it was sent; `NONE` after a success.")
+    terminating: bool = Field(description="Whether its latest accepted push was marked as its last.")
 
 
-@router.get("", summary="List the client instances, by id", responses={422: {"model": Problem}})
+@router.get("", summary="List the client instances by id", responses={422: {"model": Problem}})
 async def list_clients(
     dependencies: Dependencies, limit: Limit = 100, after: After = None
 ) -> Page[ClientView]:
-    """List the client instances, in the order of their ids' bytes, which is not that of their text."""
-    start = None if after is None else _id("after", after)
-    ids = [one for one in dependencies.clients.ids() if start is None or one > start]
-    page = heapq.nsmallest(limit, ids)
-    found = (dependencies.clients.get(one) for one in page)
+    """List the client instances in the order of their ids' bytes (not of their text)."""
+    start = None if after is None else _parse_id("after", after)
+    ids = (one.id for one in dependencies.telemetry.instances if start is None or one.id > start)
+    page, following = first_page(ids, limit, uuid_to_text)
+    clients = (dependencies.find_client(one) for one in page)
     return Page(
-        items=[_view(client) async for client in in_portions(found) if client is not None],
-        next=uuid_to_text(page[-1]) if len(ids) > len(page) else None,
+        items=[_view(client, dependencies) async for client in in_portions(clients) if client is not None],
+        next=following,
     )
 
 
@@ -90,52 +86,49 @@ async def list_clients(
 )
 async def show_client(dependencies: Dependencies, client_instance_id: _Id) -> ClientView:
     """Show a client instance."""
-    client = dependencies.clients.get(_id("client_instance_id", client_instance_id))
+    client = dependencies.find_client(_parse_id("client_instance_id", client_instance_id))
     if client is None:
         raise ProblemError(
             404,
-            f"no client instance {client_instance_id} is known: it has not asked yet, or was silent for long",
+            f"unknown client instance {client_instance_id}: it has sent no telemetry request yet, "
+            "or none for a long time",
         )
-    return _view(client)
+    return _view(client, dependencies)
 
 
-def _id(field: str, text: str) -> Uuid:
+def _parse_id(field: str, text: str) -> Uuid:
     try:
         return uuid_from_text(text)
     except ValueError as error:
         raise ProblemError(422, f"{field}: {error}", [field_error((field,), text, str(error))]) from None
 
 
-def _view(client: ClientState) -> ClientView:
-    connection = client.connection
+def _view(client: ClientInstance, dependencies: ApiDependencies) -> ClientView:
+    connection, telemetry, now = client.connection, dependencies.telemetry, dependencies.monotonic()
     return ClientView(
-        client_instance_id=uuid_to_text(client.client_instance_id),
-        client_id=client.client_id,
-        client_software_name=client.client_software_name,
-        client_software_version=client.client_software_version,
+        **ConnectionFields.model_validate(connection).model_dump(),
+        client_instance_id=uuid_to_text(client.id),
         connection_id=connection.id,
-        listener=connection.listener,
-        source_address=connection.source_address,
-        source_port=connection.source_port,
-        principal=connection.principal,
-        sasl_mechanism=connection.sasl_mechanism,
         subscription_id=client.subscription_id,
         push_interval_ms=client.push_interval_ms,
         requested_metrics=list(client.requested_metrics),
-        subscriptions=list(client.subscriptions),
-        quirks=list(client.quirks),
+        subscriptions=list(client.assignment.matched),
+        quirks=list(client.treatment.reasons),
         interval_factor=client.interval_factor,
-        plugin_behind=client.plugin_behind,
-        narrowed=None if client.narrowed is None else _narrowed(client.narrowed),
-        pushes=client.pushes,
-        last_request_age_s=round(client.last_request_age_s, 3),
-        last_push_age_s=None if client.last_push_age_s is None else round(client.last_push_age_s, 3),
-        last_error=client.last_error,
+        plugin_behind=telemetry.backpressure.plugin if client.interval_factor > 1 else None,
+        narrowed=_narrowed(client, dependencies),
+        pushes=client.pushes_accepted,
+        last_request_age_s=round(now - client.last_request_at, 3),
+        last_push_age_s=None if client.last_push_at is None else round(now - client.last_push_at, 3),
+        last_error=error_name(client.last_error),
         terminating=client.terminating,
     )
 
 
-def _narrowed(narrowed: Narrowed) -> NarrowedView:
+def _narrowed(client: ClientInstance, dependencies: ApiDependencies) -> NarrowedView | None:
+    narrowed = dependencies.telemetry.offenders.explain(client.id, dependencies.monotonic())
+    if narrowed is None:
+        return None
     return NarrowedView(
         to="nothing" if narrowed.demand is Demand.NOTHING else "standard_metrics",
         offence=narrowed.offence.value,

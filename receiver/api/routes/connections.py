@@ -1,42 +1,59 @@
-"""``/v1/connections``: the open client connections (KIP-511, "Connection registry").
-
-Owns the JSON form of a connection.
-"""
+"""``/v1/connections``: the open client connections (KIP-511, "Connection registry")."""
 
 from __future__ import annotations
 
-import heapq
 from datetime import UTC, datetime
+from typing import Annotated
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from receiver.api.dependencies import Dependencies
-from receiver.api.pages import After, Limit, Page, in_portions
+from receiver.api.pages import After, Limit, Page, first_page, in_portions
 from receiver.api.problems import Problem, ProblemError, field_error
 from receiver.telemetry.connection import Connection
-from receiver.wire.uuid import uuid_to_text
+from receiver.wire.uuid import Uuid, uuid_to_text
 
-__all__ = ["ConnectionView", "router"]
+__all__ = ["ConnectionFields", "ConnectionView", "router"]
 
 router = APIRouter(prefix="/v1/connections", tags=["connections"])
 
 
-class ConnectionView(BaseModel):
-    """An open client connection as it is shown."""
+def _id_text(client_instance_id: Uuid | None) -> str | None:
+    return None if client_instance_id is None else uuid_to_text(client_instance_id)
 
-    id: str = Field(description="Unique while the receiver runs.")
+
+def _rfc3339(seconds: float) -> str:
+    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+class ConnectionFields(BaseModel):
+    """The fields that connections and client instances share."""
+
+    model_config = ConfigDict(from_attributes=True)
+
     listener: str
-    security_protocol: str
     source_address: str
     source_port: int
     client_id: str
     client_software_name: str
     client_software_version: str
-    client_instance_id: str | None = Field(description="Null while it has told none.")
     principal: str
-    sasl_mechanism: str | None = Field(description="Of the login; null without SASL.")
-    since: str = Field(description="When it was accepted (RFC 3339, UTC).")
+    sasl_mechanism: str | None = Field(description="The SASL mechanism of the login; null without SASL.")
+
+
+class ConnectionView(ConnectionFields):
+    """An open client connection."""
+
+    id: str = Field(description="Unique until the receiver restarts.")
+    security_protocol: str
+    client_instance_id: Annotated[str | None, BeforeValidator(_id_text)] = Field(
+        description="In Kafka's text form, 22 characters; null until the client has sent one."
+    )
+    since: Annotated[str, BeforeValidator(_rfc3339)] = Field(
+        description="When it was accepted (RFC 3339, UTC)."
+    )
 
 
 @router.get("", summary="List the open connections, oldest first", responses={422: {"model": Problem}})
@@ -44,13 +61,11 @@ async def list_connections(
     dependencies: Dependencies, limit: Limit = 100, after: After = None
 ) -> Page[ConnectionView]:
     """List the open connections, oldest first."""
-    start = None if after is None else _place(after)
-    found = [one for one in dependencies.connections() if start is None or _order(one) > start]
-    page = heapq.nsmallest(limit, found, key=_order)
-    return Page(
-        items=[_view(connection) async for connection in in_portions(page)],
-        next=_cursor(page[-1]) if len(found) > len(page) else None,
-    )
+    start = None if after is None else _position(after)
+    found = (one for one in dependencies.connections() if start is None or _order(one) > start)
+    page, following = first_page(found, limit, _cursor, _order)
+    views = [ConnectionView.model_validate(connection) async for connection in in_portions(page)]
+    return Page(items=views, next=following)
 
 
 def _order(connection: Connection) -> tuple[float, str]:
@@ -58,33 +73,15 @@ def _order(connection: Connection) -> tuple[float, str]:
 
 
 def _cursor(connection: Connection) -> str:
-    # The connection may be closed before the next page is asked for: the cursor holds its place, too.
+    # The cursor holds the position, because the connection may be closed when the next page is
+    # asked for.
     return f"{connection.since!r}/{connection.id}"
 
 
-def _place(cursor: str) -> tuple[float, str]:
+def _position(cursor: str) -> tuple[float, str]:
     since, _, connection_id = cursor.partition("/")
     try:
         return (float(since), connection_id)
     except ValueError:
-        detail = "expected the `next` of the page before"
+        detail = "expected the `next` of the previous page"
         raise ProblemError(422, f"after: {detail}", [field_error(("after",), cursor, detail)]) from None
-
-
-def _view(connection: Connection) -> ConnectionView:
-    since = datetime.fromtimestamp(connection.since, UTC).isoformat(timespec="milliseconds")
-    instance = connection.client_instance_id
-    return ConnectionView(
-        id=connection.id,
-        listener=connection.listener,
-        security_protocol=connection.security_protocol,
-        source_address=connection.source_address,
-        source_port=connection.source_port,
-        client_id=connection.client_id,
-        client_software_name=connection.client_software_name,
-        client_software_version=connection.client_software_version,
-        client_instance_id=None if instance is None else uuid_to_text(instance),
-        principal=connection.principal,
-        sasl_mechanism=connection.sasl_mechanism,
-        since=since.replace("+00:00", "Z"),
-    )

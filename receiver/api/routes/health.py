@@ -1,6 +1,6 @@
-"""``/livez``, ``/readyz`` and ``/metrics``: for whoever watches the receiver, man or machine.
+"""``/livez``, ``/readyz`` and ``/metrics``: for probes and Prometheus.
 
-Owns what the health endpoints mean: live, while this process answers at all; ready, while it takes clients.
+The receiver is live while its process answers. It is ready while it accepts clients.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class HealthView(BaseModel):
     version: str = Field(description="The receiver's version.")
 
 
-@router.get("/livez", summary="Say that the process runs")
+@router.get("/livez", summary="Tell whether the process runs")
 async def livez(dependencies: Dependencies) -> HealthView:
-    """Say that the process runs. A watcher restarts it when this is not answered."""
+    """Answer while the process runs. Restart it when this is not answered."""
     return HealthView(status="live", version=dependencies.version)
 
 
-@router.get("/readyz", summary="Say whether clients are taken", responses={503: {"model": Problem}})
+@router.get("/readyz", summary="Tell whether clients are accepted", responses={503: {"model": Problem}})
 async def readyz(dependencies: Dependencies) -> HealthView:
-    """Say whether clients are taken: not before all listeners are open, and not while the receiver drains."""
+    """Answer 503 with the reason before all listeners are open and during a drain."""
     reason = dependencies.not_ready_because()
     if reason is not None:
         raise ProblemError(503, reason)
@@ -46,11 +46,11 @@ async def readyz(dependencies: Dependencies) -> HealthView:
     summary="The receiver's own metrics",
     response_class=Response,
     responses={
-        200: {"content": {"text/plain": {}}, "description": "Prometheus' text format, or OpenMetrics."}
+        200: {"content": {"text/plain": {}}, "description": "Prometheus text format, or OpenMetrics."}
     },
 )
 async def metrics(dependencies: Dependencies, accept: Annotated[str | None, Header()] = None) -> Response:
-    """The receiver's own metrics, in Prometheus' text format, or OpenMetrics where the scraper prefers it."""
-    content, content_type = dependencies.metrics.exposition(accept)
-    # Given as a header, because the content type is complete as it stands.
+    """Expose the receiver's metrics in Prometheus text format or, on request, OpenMetrics."""
+    content, content_type = dependencies.exposition(accept)
+    # As a header, because Starlette would append a charset to `media_type`.
     return Response(content, headers={"content-type": content_type})

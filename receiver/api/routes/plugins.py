@@ -1,7 +1,4 @@
-"""``/v1/plugins``: how each destination does, and what waits for it.
-
-Owns the JSON form of a plugin.
-"""
+"""``/v1/plugins``: the state, queues and counters of each plugin."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ router = APIRouter(prefix="/v1/plugins", tags=["plugins"])
 
 
 class QueueView(BaseModel):
-    """What waits in memory."""
+    """The pushes that wait in memory."""
 
     pushes: int
     bytes: int = Field(description="OTLP bytes.")
@@ -27,42 +24,47 @@ class QueueView(BaseModel):
 
 
 class SpoolView(BaseModel):
-    """What waits on disk."""
+    """The pushes that wait on disk."""
 
     pushes: int
-    bytes: int = Field(description="On disk, compressed.")
+    bytes: int = Field(description="Compressed bytes on disk.")
     max_bytes: int
-    problem: str | None = Field(description="Why it can't be used as it should; null while it can.")
+    problem: str | None = Field(description="What is wrong with the spool; null: nothing.")
 
 
 class PluginView(BaseModel):
-    """A plugin as it is shown. Counts are since the start of the receiver."""
+    """A plugin. Counters start at 0 when the receiver starts."""
 
     name: str
     type: str
     state: PluginState
     delivery: str = Field(description="`memory`, `spool_when_behind` or `spool_always`.")
     isolation: str = Field(description="`thread` or `process`.")
-    circuit: str = Field(description="Whether the destination is asked: `closed`: yes; `open`, `half_open`.")
+    circuit: str = Field(
+        description="State of the circuit breaker: `closed` (exports run), `open` (exports are paused) or "
+        "`half_open` (one export tries whether the destination is back)."
+    )
     queue: QueueView
     spool: SpoolView | None = Field(description="Null with `delivery: memory`.")
-    in_flight: int = Field(description="Pushes in an export, or waiting for its next try.")
-    lag_s: float = Field(description="Seconds since the oldest push was received that is still to deliver.")
-    offered: int = Field(description="Pushes handed to it.")
-    recovered: int = Field(description="Pushes found on disk from before.")
-    exported: int = Field(description="Pushes that the destination took.")
+    in_flight: int = Field(description="Pushes in an export, or waiting for its retry.")
+    lag_s: float = Field(description="Age of the oldest push that is not delivered yet, in seconds.")
+    offered: int = Field(description="Pushes offered to the plugin.")
+    recovered: int = Field(description="Pushes found on disk at the start.")
+    exported: int = Field(description="Pushes that the destination accepted.")
     dropped: dict[str, int] = Field(description="Pushes that will never reach the destination, by reason.")
-    rejected_points: int = Field(description="Data points that the destination refused.")
-    failures: int = Field(description="Failed calls.")
+    rejected_points: int = Field(description="Data points that the destination rejected.")
+    failures: int = Field(description="Failed calls of the plugin.")
     consecutive_failures: int = Field(description="Failed calls since the last success.")
-    restarts: int = Field(description="How often it was started again after a crash.")
-    call_s: float = Field(description="How long its current call has lasted, in seconds: shows a hang.")
-    last_error: str | None = Field(description="What the last failed call said, without secrets.")
+    restarts: int = Field(description="Restarts after a crash.")
+    call_s: float = Field(
+        description="Duration of its current call in seconds; a large value means that it hangs."
+    )
+    last_error: str | None = Field(description="Error of the last failed call, without secrets.")
 
 
-@router.get("", summary="List the plugins, as configured")
+@router.get("", summary="List the plugins in the order of the configuration")
 async def list_plugins(dependencies: Dependencies) -> Page[PluginView]:
-    """List the plugins in the order of the configuration, which bounds them: there is always one page."""
+    """List the plugins in the order of the configuration, always on one page."""
     return Page(items=[_view(plugin) for plugin in dependencies.plugins()])
 
 

@@ -1,19 +1,15 @@
-"""``/v1/series``: the series budgets, how much of them is used, and by whom most.
-
-Owns the JSON form of the report.
-"""
+"""``/v1/series``: the series budgets, their use, and the clients that use most."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from receiver.api.dependencies import Dependencies
 from receiver.api.pages import Limit, in_portions
 from receiver.api.problems import Problem
-from receiver.telemetry.series import SeriesUse
 from receiver.wire.uuid import uuid_to_text
 
 __all__ = ["SeriesView", "router"]
@@ -21,44 +17,54 @@ __all__ = ["SeriesView", "router"]
 router = APIRouter(prefix="/v1/series", tags=["series"])
 
 
-class UseView(BaseModel):
-    """How many series somebody has."""
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
 
-    series: int = Field(description="Data points of the last pushes that were within budgets.")
-    overflowed: int = Field(description="Data points of the last pushes that were not.")
-    over_for_s: float | None = Field(
-        description="For how many seconds there were some; null: there are none."
+
+class UseView(BaseModel):
+    """The use of a series budget."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    series: int = Field(description="Data points of the last pushes within the budgets.")
+    overflowed: int = Field(description="Data points of the last pushes over a budget.")
+    over_for_s: Annotated[float | None, AfterValidator(_rounded)] = Field(
+        description="Seconds since a budget was exceeded first; null: none is exceeded."
     )
 
 
 class SharedUseView(UseView):
-    """How many series several client instances have together."""
+    """The use by several client instances together."""
 
-    instances: int = Field(description="The client instances that have pushed.")
+    instances: int = Field(description="Client instances that have pushed.")
 
 
 class ClientUseView(UseView):
-    """How many series a client instance has."""
+    """The use by a client instance."""
 
     client_instance_id: str = Field(description="In Kafka's text form, 22 characters.")
-    client_id: str = Field(description="As the client says it.")
+    client_id: str = Field(description="The client id as the client sends it.")
     principal: str
 
 
 class ClientIdUseView(SharedUseView):
-    """How many series the instances of a client id have."""
+    """The use by the instances of a client id."""
 
-    client_id: str = Field(description="As its label says it: folded.")
+    client_id: str = Field(
+        validation_alias="name", description="The client id after folding, as in the label."
+    )
 
 
 class PrincipalUseView(SharedUseView):
-    """How many series the instances of a principal have."""
+    """The use by the instances of a principal."""
 
-    principal: str
+    principal: str = Field(validation_alias="name")
 
 
 class BudgetsView(BaseModel):
-    """What is allowed; null: no budget."""
+    """The configured budgets; null: no budget."""
+
+    model_config = ConfigDict(from_attributes=True)
 
     max_per_client: int | None
     max_per_principal: int | None
@@ -66,50 +72,35 @@ class BudgetsView(BaseModel):
 
 
 class SeriesView(BaseModel):
-    """The report. The worst come first: those with the most points over a budget, then the most series."""
+    """The use of the budgets. Most data points over a budget come first, then most series."""
 
     budgets: BudgetsView
     total: SharedUseView
-    clients: list[ClientUseView] = Field(description="The worst client instances.")
-    client_ids: list[ClientIdUseView] = Field(description="The worst client ids.")
-    principals: list[PrincipalUseView] = Field(description="The worst principals.")
+    clients: list[ClientUseView] = Field(description="The client instances that use most.")
+    client_ids: list[ClientIdUseView] = Field(description="The client ids that use most.")
+    principals: list[PrincipalUseView] = Field(description="The principals that use most.")
 
 
-@router.get("", summary="Show who has the most series", responses={422: {"model": Problem}})
+@router.get(
+    "", summary="Show the series budgets and the clients that use most", responses={422: {"model": Problem}}
+)
 async def show_series(dependencies: Dependencies, limit: Limit = 10) -> SeriesView:
-    """Show the series budgets, how much of them is used, and who has the most, so many of each kind."""
-    report = dependencies.series(limit)
-    budgets = report.budgets
-    clients = ((use, dependencies.clients.get(use.name)) for use in report.clients)
+    """Show the series budgets, their use, and ``limit`` each of the clients that use most."""
+    report = dependencies.telemetry.series.report(limit, dependencies.monotonic())
+    clients = ((use, dependencies.find_client(use.name)) for use in report.clients)
     return SeriesView(
-        budgets=BudgetsView(
-            max_per_client=budgets.max_per_client,
-            max_per_principal=budgets.max_per_principal,
-            max_total=budgets.max_total,
-        ),
-        total=SharedUseView(**_shared(report.total)),
+        budgets=BudgetsView.model_validate(report.budgets),
+        total=SharedUseView.model_validate(report.total),
         clients=[
             ClientUseView(
                 client_instance_id=uuid_to_text(use.name),
-                client_id=client.client_id,
+                client_id=client.connection.client_id,
                 principal=client.connection.principal,
-                **_use(use),
+                **UseView.model_validate(use).model_dump(),
             )
             async for use, client in in_portions(clients)
             if client is not None
         ],
-        client_ids=[ClientIdUseView(client_id=use.name, **_shared(use)) for use in report.client_ids],
-        principals=[PrincipalUseView(principal=use.name, **_shared(use)) for use in report.principals],
+        client_ids=[ClientIdUseView.model_validate(use) for use in report.client_ids],
+        principals=[PrincipalUseView.model_validate(use) for use in report.principals],
     )
-
-
-def _use(use: SeriesUse[Any]) -> dict[str, Any]:
-    return {
-        "series": use.series,
-        "overflowed": use.overflowed,
-        "over_for_s": None if use.over_for_s is None else round(use.over_for_s, 3),
-    }
-
-
-def _shared(use: SeriesUse[Any]) -> dict[str, Any]:
-    return {"instances": use.instances, **_use(use)}

@@ -1,7 +1,7 @@
-"""``/v1/subscriptions``: what is asked of which client (KIP-714, "Client metrics configuration").
+"""``/v1/subscriptions``: which metrics which clients push, and how often.
 
-Owns the JSON form of a subscription and its entity tag. What a valid subscription is belongs to the telemetry
-core, and durability to the store.
+KIP-714, "Client metrics configuration". The telemetry core decides what a valid subscription is.
+The store makes it durable.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from receiver.api.authorization import AuditedChange, Change
 from receiver.api.dependencies import Dependencies
-from receiver.api.gate import AuditedChange, Change
 from receiver.api.limits import read_body
-from receiver.api.pages import After, Limit, Page, page_of
+from receiver.api.pages import After, Limit, Page, first_page
 from receiver.api.problems import FieldError, Problem, ProblemError, field_error
 from receiver.store.subscriptions import ChangedMeanwhileError, Condition
 from receiver.telemetry.subscription import (
@@ -35,15 +36,13 @@ router = APIRouter(prefix="/v1/subscriptions", tags=["subscriptions"])
 
 _Name = Annotated[str, Path(description="The subscription's name.")]
 _IfMatch = Annotated[
-    str | None, Header(description="Only if the subscription still has one of these entity tags; `*`: any.")
+    str | None, Header(description="Change only a subscription that has one of these entity tags; `*`: any.")
 ]
-_IfNoneMatch = Annotated[
-    str | None, Header(description="`*`: only if there is no subscription of this name.")
-]
+_IfNoneMatch = Annotated[str | None, Header(description="`*`: only create, never replace.")]
 
 
 class SubscriptionBody(BaseModel):
-    """A subscription as it is sent."""
+    """A subscription in a request."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -62,11 +61,13 @@ class SubscriptionBody(BaseModel):
         f"empty: every client. Selectors: {', '.join(SELECTORS)}.",
         examples=[{"client_software_name": "apache-kafka-java"}],
     )
-    name: str | None = Field(default=None, description="May be left out; else the name in the path.")
+    name: str | None = Field(default=None, description="If given, it must be the name in the path.")
 
 
 class SubscriptionView(BaseModel):
-    """A subscription as it is shown."""
+    """A subscription in a response."""
+
+    model_config = ConfigDict(from_attributes=True)
 
     name: str
     metrics: list[str]
@@ -74,31 +75,33 @@ class SubscriptionView(BaseModel):
     match: dict[str, str]
 
 
-@router.get("", summary="List the subscriptions, by name", responses={422: {"model": Problem}})
+@router.get("", summary="List the subscriptions by name", responses={422: {"model": Problem}})
 async def list_subscriptions(
     dependencies: Dependencies, limit: Limit = 100, after: After = None
 ) -> Page[SubscriptionView]:
-    """List the subscriptions, by name."""
+    """List the subscriptions by name."""
     found = (s for s in dependencies.subscriptions.list() if after is None or s.name > after)
-    items, following = page_of(found, limit, lambda subscription: subscription.name)
-    return Page(items=[_view(subscription) for subscription in items], next=following)
+    items, following = first_page(found, limit, attrgetter("name"), attrgetter("name"))
+    return Page(
+        items=[SubscriptionView.model_validate(subscription) for subscription in items], next=following
+    )
 
 
 @router.get("/{name:path}", summary="Show a subscription", responses={404: {"model": Problem}})
 async def show_subscription(dependencies: Dependencies, response: Response, name: _Name) -> SubscriptionView:
-    """Show a subscription. The answer's ETag is for If-Match."""
+    """Show a subscription. The response's ETag can be sent as If-Match."""
     subscription = dependencies.subscriptions.get(name)
     if subscription is None:
-        raise _absent(name)
+        raise _not_found(name)
     response.headers["etag"] = _entity_tag(subscription)
-    return _view(subscription)
+    return SubscriptionView.model_validate(subscription)
 
 
 @router.put(
     "/{name:path}",
     summary="Create or replace a subscription",
     responses={
-        201: {"model": SubscriptionView, "description": "It is new."},
+        201: {"model": SubscriptionView, "description": "The subscription is new."},
         **{status: {"model": Problem} for status in (400, 408, 412, 413, 415, 422, 503)},
     },
     openapi_extra={
@@ -117,34 +120,33 @@ async def put_subscription(
     if_match: _IfMatch = None,
     if_none_match: _IfNoneMatch = None,
 ) -> SubscriptionView:
-    """Create or replace a subscription. It is durable, and in force for the next request of every client."""
+    """Create or replace a subscription, durably and from the next request of every client."""
     body = await read_body(request, SubscriptionBody)
     if body.name is not None and body.name != name:
-        error = field_error(("name",), body.name, f"must be left out, or be {name!r} as in the path")
+        error = field_error(("name",), body.name, f"must be omitted, or be {name!r} as in the path")
         raise ProblemError(422, f"name: {error.detail}", [error])
     try:
         subscription = Subscription(
             name=name, metrics=tuple(body.metrics), interval_ms=body.interval_ms, match=body.match
         )
         created = await dependencies.subscriptions.put(
-            subscription, only_if=_noting(change, _condition(if_match, if_none_match))
+            subscription, only_if=_audited(change, _condition(if_match, if_none_match))
         )
     except SubscriptionError as error:
         detail = f"{error.problem}; {error.fix}"
         value = _value_at(error.field, {**body.model_dump(), "name": name})
-        wrong = FieldError(field=error.field, value=value, detail=detail)
-        raise ProblemError(422, f"{error.field}: {detail}", [wrong]) from None
+        errors = [FieldError(field=error.field, value=value, detail=detail)]
+        raise ProblemError(422, f"{error.field}: {detail}", errors) from None
     except ChangedMeanwhileError as error:
         if if_none_match is None or not error.exists:
             raise
         raise ProblemError(
             412,
-            f"there is a subscription named {name!r} already: "
-            "choose another name, or leave out If-None-Match to replace it",
+            f"the subscription {name!r} exists: choose another name, or omit If-None-Match to replace it",
         ) from None
     response.status_code = 201 if created else 200
     response.headers["etag"] = _entity_tag(subscription)
-    view = _view(subscription)
+    view = SubscriptionView.model_validate(subscription)
     change.after = view.model_dump()
     return view
 
@@ -158,23 +160,14 @@ async def put_subscription(
 async def delete_subscription(
     dependencies: Dependencies, change: AuditedChange, name: _Name, if_match: _IfMatch = None
 ) -> None:
-    """Delete a subscription. Clients are asked for what is left from their next request on."""
-    condition = _noting(change, _condition(if_match, None))
+    """Delete a subscription. It stops to apply with the next request of every client."""
+    condition = _audited(change, _condition(if_match, None))
     if not await dependencies.subscriptions.delete(name, only_if=condition):
-        raise _absent(name)
+        raise _not_found(name)
 
 
-def _absent(name: str) -> ProblemError:
+def _not_found(name: str) -> ProblemError:
     return ProblemError(404, f"there is no subscription named {name!r}")
-
-
-def _view(subscription: Subscription) -> SubscriptionView:
-    return SubscriptionView(
-        name=subscription.name,
-        metrics=list(subscription.metrics),
-        interval_ms=subscription.interval_ms,
-        match=dict(subscription.match),
-    )
 
 
 def _entity_tag(subscription: Subscription) -> str:
@@ -183,13 +176,13 @@ def _entity_tag(subscription: Subscription) -> str:
 
 
 def _condition(if_match: str | None, if_none_match: str | None) -> Condition | None:
-    # RFC 9110, section 13.1: If-Match compares strongly; If-None-Match is offered for `*` only.
+    # RFC 9110, section 13.1. If-Match compares strongly. If-None-Match supports `*` only.
     if if_match is None and if_none_match is None:
         return None
     if if_none_match is not None and if_none_match.strip() != "*":
         raise ProblemError(
             422,
-            "if-none-match: only * is offered",
+            "if-none-match: only * is supported",
             [field_error(("if-none-match",), if_none_match, "expected *")],
         )
 
@@ -206,11 +199,11 @@ def _condition(if_match: str | None, if_none_match: str | None) -> Condition | N
     return may_change
 
 
-def _noting(change: Change, condition: Condition | None) -> Condition:
-    """Note what is there when nothing else can change it any more."""
+def _audited(change: Change, condition: Condition | None) -> Condition:
+    """Note the existing subscription for the audit log while no other change can happen."""
 
     def may_change(existing: Subscription | None) -> bool:
-        change.before = None if existing is None else _view(existing).model_dump()
+        change.before = None if existing is None else SubscriptionView.model_validate(existing).model_dump()
         return condition is None or condition(existing)
 
     return may_change

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from receiver.catalogue import Catalogue
 from receiver.patterns import compile_pattern
-from receiver.settings.meaning import NormalizationSettings
+from receiver.settings.metric_processing import NormalizationSettings
 from receiver.telemetry.errors import TooLargeError
 from receiver.telemetry.otlp_views import Counted, points_in, points_of
 from receiver.telemetry.steps.attributes import AttributeCounts

@@ -19,7 +19,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
 from receiver.patterns import compile_pattern
 from receiver.settings.key_file import MIN_KEY_BYTES
-from receiver.settings.meaning import PrivacySettings
+from receiver.settings.metric_processing import PrivacySettings
 from receiver.telemetry.connection import NOBODY
 from receiver.telemetry.errors import PrivacyError
 from receiver.telemetry.labels import LabelFacts

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from receiver.catalogue import CATALOGUE
-from receiver.settings.meaning import NormalizationSettings, PrivacySettings
+from receiver.settings.metric_processing import NormalizationSettings, PrivacySettings
 from receiver.telemetry.steps.metrics import MetricSteps
 from receiver.telemetry.steps.privacy import Privacy
 

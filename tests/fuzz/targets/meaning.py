@@ -12,7 +12,7 @@ from typing import Any
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from receiver.settings.meaning import NormalizationSettings, PrivacySettings
+from receiver.settings.metric_processing import NormalizationSettings, PrivacySettings
 from receiver.telemetry.errors import PushError
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from receiver.telemetry.otlp_views import DATA_KINDS, Counted, MetricList, OneScope

@@ -167,10 +167,8 @@ def test_sighup_takes_over_what_it_can_and_names_the_rest(broker: ScriptedBroker
         settings["listeners"].append(listener("LATER", broker.port))
         settings["broker"]["id"] = 2
         sidecar.reload()
-        wait_until(
-            lambda: bool(sidecar.logged("the configuration is re-read")), timeout_s=TIMEOUT_S, what="it"
-        )
-        (said,) = sidecar.logged("the configuration is re-read")
+        wait_until(lambda: bool(sidecar.logged("configuration reloaded")), timeout_s=TIMEOUT_S, what="it")
+        (said,) = sidecar.logged("configuration reloaded")
         assert said["needs_a_restart"] == ["broker", "listeners", "telemetry.max_bytes"]
 
         assert codecs_of(raw.exchange(get_subscriptions())) == (1,)
@@ -188,7 +186,7 @@ def test_sighup_changes_every_line_of_the_log(broker: ScriptedBroker) -> None:
     with GatewaySidecar(settings) as sidecar:
         settings["log"] = {"format": "console"}
         sidecar.reload()
-        sidecar.wait_for_log("the configuration is re-read")
+        sidecar.wait_for_log("configuration reloaded")
         before = len(sidecar.log_text())
         broker.stop()
         refusal(sidecar.port())
@@ -215,11 +213,11 @@ def test_a_wrong_file_at_sighup_changes_nothing_and_is_named(broker: ScriptedBro
             settings[section] = value
             sidecar.reload()
             wait_until(
-                lambda number=number: len(sidecar.logged("the configuration is not re-read")) == number,  # type: ignore[misc]
+                lambda number=number: len(sidecar.logged("configuration not reloaded")) == number,  # type: ignore[misc]
                 timeout_s=TIMEOUT_S,
                 what="a line about the file",
             )
-            assert named in sidecar.logged("the configuration is not re-read")[-1]["problem"]
+            assert named in sidecar.logged("configuration not reloaded")[-1]["problem"]
             del settings[section]
         raw.exchange(get_subscriptions())
         assert sidecar.logged("request answered"), "the old settings are in force"
@@ -237,7 +235,7 @@ def test_an_address_that_is_taken_is_named_and_ends_the_start(broker: ScriptedBr
         # REST is there before the listeners are.
         with contextlib.suppress(StartError), GatewaySidecar(settings, wait_for_broker=False) as sidecar:
             assert sidecar.wait() == 1
-            (said,) = sidecar.logged("can't start")
+            (said,) = sidecar.logged("cannot start")
             assert said["problem"] == f"listener TAKEN: can't listen on {address}: Address already in use"
             assert "Traceback" not in sidecar.log_text()
 
@@ -247,7 +245,7 @@ def test_a_rest_address_that_is_taken_is_named_and_ends_the_start(broker: Script
         other.bind((LOOPBACK, 0))
         settings = config(broker.port)
         settings["rest"]["bind"] = address = f"{LOOPBACK}:{other.getsockname()[1]}"
-        expected = rf"status 1 at its start(.|\n)*rest\.bind: {address}: cannot listen there: .*can't start"
+        expected = rf"status 1 at its start(.|\n)*rest\.bind: {address}: cannot listen there: .*cannot start"
         with pytest.raises(StartError, match=expected) as raised, GatewaySidecar(settings):
             pass
         assert "Traceback" not in str(raised.value)

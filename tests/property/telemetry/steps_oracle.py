@@ -13,7 +13,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
 from receiver.catalogue import CATALOGUE
-from receiver.settings.meaning import NormalizationSettings, PrivacySettings
+from receiver.settings.metric_processing import NormalizationSettings, PrivacySettings
 
 KEY = b"0123456789abcdef"
 _MAX_ID = 2**31 - 1

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.settings.meaning import SeriesSettings
+from receiver.settings.metric_processing import SeriesSettings
 from receiver.telemetry.connection import ANONYMOUS
 from receiver.telemetry.series import SeriesBudgets, SeriesUse
 from receiver.wire.uuid import Uuid

@@ -26,7 +26,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from receiver.settings.meaning import NormalizationSettings, PrivacyRuleSettings, PrivacySettings
+from receiver.settings.metric_processing import NormalizationSettings, PrivacyRuleSettings, PrivacySettings
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from receiver.telemetry.scrub import Scrubber
 from receiver.telemetry.steps import MetricSteps, Steps

@@ -1,4 +1,4 @@
-"""The real application over the real store and the real core, reached without a socket."""
+"""The real REST application on the real store and telemetry core, called without a socket."""
 
 import asyncio
 import hashlib
@@ -14,8 +14,6 @@ import pytest
 from fastapi import FastAPI
 
 from receiver.api import ApiDependencies, RestServer, create_api
-from receiver.api.client_states import TelemetryClientStates
-from receiver.api.dependencies import Exposition
 from receiver.host import PluginStatistics
 from receiver.metrics import ReceiverMetrics
 from receiver.settings.limits import LimitsSettings, PrincipalLimitsSettings
@@ -51,7 +49,7 @@ def token_settings(**facts: Any) -> RestSettings:
 
 
 def bearer(token: str) -> dict[str, str]:
-    """The header that shows a token."""
+    """The Authorization header of a token."""
     return {"authorization": f"Bearer {token}"}
 
 
@@ -66,7 +64,7 @@ UNLIMITED = PrincipalLimitsSettings(
 
 
 class Clock:
-    """Monotonic seconds that pass when a test says so."""
+    """A monotonic clock that a test advances."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -76,7 +74,7 @@ class Clock:
 
 
 def telemetry_core(max_instances: int = 16_384, **settings: Any) -> ClientTelemetry:
-    """The real core with nothing asked of anybody."""
+    """The real telemetry core without subscriptions."""
     return ClientTelemetry(
         settings=TelemetrySettings(max_instances=max_instances, **settings),
         broker=Broker(id=1, cluster_id="abc"),
@@ -105,7 +103,7 @@ def connection(number: int, **facts: Any) -> Connection:
 
 
 def ask(telemetry: ClientTelemetry, number: int, now: float, **facts: Any) -> SubscriptionsOutcome:
-    """Have the client instance of a number ask for its subscriptions, over a connection of that number."""
+    """Make a client instance ask for its subscriptions over the connection of the same number."""
     request = GetTelemetrySubscriptionsRequest(client_instance_id=instance_id(number))
     return telemetry.get_telemetry_subscriptions(connection(number, **facts), request, now=now)
 
@@ -117,14 +115,16 @@ def instance_id(number: int) -> Uuid:
 
 @dataclass
 class Api:
-    """The application with what it was given."""
+    """The application and its dependencies."""
 
     store: SqliteSubscriptionStore
     clock: Clock = field(default_factory=Clock)
     telemetry: ClientTelemetry = field(default_factory=telemetry_core)
     connections: list[Connection] = field(default_factory=list)
     plugins: list[PluginStatistics] = field(default_factory=list)
-    metrics: Exposition = field(default_factory=lambda: ReceiverMetrics(version="9.9.9"))
+    exposition: Callable[[str | None], tuple[bytes, str]] = field(
+        default_factory=lambda: ReceiverMetrics(version="9.9.9").exposition
+    )
     not_ready_because: str | None = None
     settings: RestSettings = field(default_factory=RestSettings)
     refused: list[str] = field(default_factory=list)
@@ -156,13 +156,13 @@ class Api:
             ApiDependencies(
                 version="9.9.9",
                 subscriptions=subscriptions,
-                clients=TelemetryClientStates(self.telemetry, self.clock),
-                series=lambda most: self.telemetry.series.report(most, self.clock()),
+                telemetry=self.telemetry,
+                monotonic=self.clock,
                 connections=lambda: self.connections,
                 plugins=lambda: self.plugins,
                 not_ready_because=lambda: self.not_ready_because,
-                metrics=self.metrics,
-                refused=self.refused.append,
+                exposition=self.exposition,
+                count_refusal=self.refused.append,
             ),
             self.settings,
         )

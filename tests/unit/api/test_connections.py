@@ -1,4 +1,4 @@
-"""The server on a real socket: the headers of every answer, and what hostile connections get."""
+"""The server on a real socket: response headers, deadlines and limits on connections."""
 
 import asyncio
 import json
@@ -11,11 +11,11 @@ import httpx
 import pytest
 import structlog
 
-from receiver.api import http, server
-from receiver.api.pace import MAX_DELAY_S, Pace
+from receiver.api import connection, server
+from receiver.api.connection_rate import MAX_DELAY_S, ConnectionRate
 from receiver.settings.rest import RestSettings
 from tests.unit.api.conftest import EDITOR_TOKEN, Api, bearer, problem_of, token_settings
-from tests.unit.api.test_gate import BODY, routes_of
+from tests.unit.api.test_authorization import BODY, routes_of
 
 SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
@@ -74,12 +74,11 @@ def test_every_answer_has_the_security_headers(guarded: Api) -> None:
     asyncio.run(scenario())
 
 
-def test_the_servers_own_answers_have_them_too(local: Api) -> None:
-    class Broken:
-        def exposition(self, accept: str | None = None) -> tuple[bytes, str]:
-            raise RuntimeError("a mistake")
+def test_error_responses_have_the_security_headers(local: Api) -> None:
+    def broken(accept: str | None) -> tuple[bytes, str]:
+        raise RuntimeError("a mistake")
 
-    local.metrics = Broken()
+    local.exposition = broken
 
     async def scenario() -> None:
         async with local.serving() as running, httpx.AsyncClient(trust_env=False, timeout=30) as client:
@@ -101,12 +100,12 @@ def test_the_servers_own_answers_have_them_too(local: Api) -> None:
     with structlog.testing.capture_logs() as written:
         asyncio.run(scenario())
     assert [line["event"] for line in written] == [
-        "a REST request failed",
-        "Invalid HTTP request received.",
+        "REST request failed",
+        "invalid HTTP request on the REST API",
     ]
 
 
-def test_nonsense_is_logged_now_and_then(local: Api) -> None:
+def test_invalid_requests_are_logged_at_a_limited_rate(local: Api) -> None:
     async def scenario() -> None:
         async with local.serving() as running:
             for _ in range(20):
@@ -117,11 +116,11 @@ def test_nonsense_is_logged_now_and_then(local: Api) -> None:
 
     with structlog.testing.capture_logs() as written:
         asyncio.run(scenario())
-    nonsense = [line for line in written if line["event"] == "Invalid HTTP request received."]
-    assert len(nonsense) <= 1
+    nonsense = [line for line in written if line["event"] == "invalid HTTP request on the REST API"]
+    assert len(nonsense) == 1
 
 
-def test_headers_that_are_too_long_also_in_pieces(local: Api) -> None:
+def test_too_long_headers_in_pieces_are_refused(local: Api) -> None:
     async def scenario() -> None:
         async with local.serving() as running:
             parts = [b"GET /livez HTTP/1.1\r\nhost: localhost\r\nx: ", *[b"y" * 4000] * 5]
@@ -133,7 +132,7 @@ def test_headers_that_are_too_long_also_in_pieces(local: Api) -> None:
     asyncio.run(scenario())
 
 
-def test_a_request_that_ends_in_two_places_is_the_last_one(guarded: Api) -> None:
+def test_request_smuggling_is_refused_and_the_connection_closed(guarded: Api) -> None:
     async def scenario() -> None:
         async with guarded.serving() as running:
             head = f"HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {EDITOR_TOKEN}\r\n".encode()
@@ -147,7 +146,7 @@ def test_a_request_that_ends_in_two_places_is_the_last_one(guarded: Api) -> None
     asyncio.run(scenario())
 
 
-def test_a_change_has_an_address_also_of_who_is_gone_at_once(guarded: Api) -> None:
+def test_a_reset_connection_is_never_audited_without_its_address(guarded: Api) -> None:
     delete = "DELETE /v1/subscriptions/s HTTP/1.1\r\nhost: a\r\nconnection: close\r\n"
     delete += f"authorization: Bearer {EDITOR_TOKEN}\r\n\r\n"
 
@@ -166,7 +165,7 @@ def test_a_change_has_an_address_also_of_who_is_gone_at_once(guarded: Api) -> No
     assert set(addresses) == {"127.0.0.1"}
 
 
-def test_what_nobody_authenticated_for_is_answered_once_in_a_connection(guarded: Api) -> None:
+def test_an_unauthenticated_connection_gets_one_response(guarded: Api) -> None:
     def asked(path: str, token: str = "") -> bytes:
         shown = f"authorization: Bearer {token}\r\n" if token else ""
         return f"GET {path} HTTP/1.1\r\nhost: a\r\n{shown}\r\n".encode()
@@ -194,7 +193,7 @@ def test_what_nobody_authenticated_for_is_answered_once_in_a_connection(guarded:
     ],
 )
 def test_a_slow_request_is_cut_off(local: Api, monkeypatch: pytest.MonkeyPatch, parts: Any) -> None:
-    monkeypatch.setattr(http, "_REQUEST_S", 0.3)
+    monkeypatch.setattr(connection, "_REQUEST_S", 0.3)
     parts = tuple(bytes([part]) if isinstance(part, int) else part for part in parts)
 
     async def scenario() -> None:
@@ -216,9 +215,9 @@ def test_a_slow_request_is_cut_off(local: Api, monkeypatch: pytest.MonkeyPatch, 
     asyncio.run(scenario())
 
 
-def test_an_answer_that_is_not_read_is_cut_off(local: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "_REQUEST_S", 0.3)
-    monkeypatch.setattr(http, "_ANSWER_S", 0.3)
+def test_a_response_that_is_not_read_is_cut_off(local: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_REQUEST_S", 0.3)
+    monkeypatch.setattr(connection, "_ANSWER_S", 0.3)
 
     async def scenario() -> None:
         async with local.serving() as running:
@@ -251,7 +250,9 @@ def test_silent_connections_do_not_keep_others_out(local: Api, monkeypatch: pyte
     asyncio.run(scenario())
 
 
-def test_when_all_are_busy_one_more_is_closed(local: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_all_connections_are_busy_a_new_one_is_closed(
+    local: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server, "_MAX_CONNECTIONS", 3)
     begun = b"PUT /v1/subscriptions/s HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 
@@ -268,25 +269,25 @@ def test_when_all_are_busy_one_more_is_closed(local: Api, monkeypatch: pytest.Mo
     asyncio.run(scenario())
 
 
-def test_pace() -> None:
-    pace = Pace()
-    delays = [pace.delay("10.0.0.1", 100.0) for _ in range(70)]
+def test_a_source_that_opens_too_many_connections_waits() -> None:
+    rate = ConnectionRate()
+    delays = [rate.delay("10.0.0.1", 100.0) for _ in range(70)]
     assert delays[:50] == [0.0] * 50
     assert delays[-1] == pytest.approx(1.0)
-    assert pace.delay("10.0.0.2", 100.0) == 0.0
-    assert pace.delay("10.0.0.1", 200.0) == 0.0
-    assert [pace.delay(f"2001:db8::{n:x}", 100.0) for n in range(70)][-1] == pytest.approx(1.0)
-    assert [pace.delay("::ffff:10.0.0.3", 100.0) for _ in range(60)][-1] == pytest.approx(0.5)
-    assert pace.delay("10.0.0.3", 100.0) > 0.5
+    assert rate.delay("10.0.0.2", 100.0) == 0.0
+    assert rate.delay("10.0.0.1", 200.0) == 0.0
+    assert [rate.delay(f"2001:db8::{n:x}", 100.0) for n in range(70)][-1] == pytest.approx(1.0)
+    assert [rate.delay("::ffff:10.0.0.3", 100.0) for _ in range(60)][-1] == pytest.approx(0.5)
+    assert rate.delay("10.0.0.3", 100.0) > 0.5
     for _ in range(100_000):
-        pace.delay("10.0.0.4", 100.0)
-    # It is refused as long as it goes on, and not for hours after.
-    assert pace.delay("10.0.0.4", 100.0) > MAX_DELAY_S
-    assert pace.delay("10.0.0.4", 100.1) <= MAX_DELAY_S
-    assert pace.delay("10.0.0.4", 110.0) == 0.0
+        rate.delay("10.0.0.4", 100.0)
+    # The source is refused while it floods, and not for hours afterwards.
+    assert rate.delay("10.0.0.4", 100.0) > MAX_DELAY_S
+    assert rate.delay("10.0.0.4", 100.1) <= MAX_DELAY_S
+    assert rate.delay("10.0.0.4", 110.0) == 0.0
     for number in range(5000):
-        pace.delay(f"10.1.{number // 256}.{number % 256}", 300.0)
-    assert len(pace._paid_until) <= 1024
+        rate.delay(f"10.1.{number // 256}.{number % 256}", 300.0)
+    assert len(rate._used_until) <= 1024
 
 
 def test_guessing_is_slow_and_others_are_served(guarded: Api) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import httpx
 
-from receiver.api import http, pace, server
+from receiver.api import connection, connection_rate, server
 from receiver.api.limits import MAX_BODY_BYTES, MAX_HEADER_BYTES
 from receiver.api.pages import MAX_LIMIT
 from receiver.telemetry.subscription import DEFAULT_INTERVAL_MS, MAX_INTERVAL_MS, MIN_INTERVAL_MS, SELECTORS
@@ -33,10 +33,14 @@ def test_the_bounds_are_the_real_ones() -> None:
     assert PAGE.count(f"{MAX_HEADER_BYTES:,} bytes") == 2
     assert f"{server._MAX_CONNECTIONS} connections" in PAGE
     assert f"{server._HANDSHAKE_S:g} seconds for a TLS handshake" in " ".join(PAGE.split())
-    assert f"{http._REQUEST_S:g} for a request's headers, {http._ANSWER_S:g} for its answer" in " ".join(
-        PAGE.split()
+    assert (
+        f"{connection._REQUEST_S:g} for a request's headers, {connection._ANSWER_S:g} for its answer"
+        in " ".join(PAGE.split())
     )
-    assert f"{pace._BURST} connections at once and {pace._PER_S:g} a second" in " ".join(PAGE.split())
+    assert (
+        f"{connection_rate._BURST} connections at once and {connection_rate._PER_S:g} a second"
+        in " ".join(PAGE.split())
+    )
     assert f"`limit` (1 to {MAX_LIMIT}, by default 100)" in PAGE
     assert f"{MIN_INTERVAL_MS} to {MAX_INTERVAL_MS}" in PAGE
     assert f"| {DEFAULT_INTERVAL_MS} |" in PAGE

@@ -36,7 +36,7 @@ def test_metrics(api: Api) -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/v1", "/v1/subscriptions/", "/v2/subscriptions", "/docs", "/v1/clients/a/b"]
 )
-def test_nothing_there(api: Api, path: str) -> None:
+def test_an_unknown_path_is_not_found(api: Api, path: str) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         problem_of(await rest.get(path), 404)
 
@@ -53,7 +53,7 @@ def test_nothing_there(api: Api, path: str) -> None:
         ("PUT", "/livez", {"GET"}),
     ],
 )
-def test_a_method_that_is_not_offered(api: Api, method: str, path: str, allowed: set[str]) -> None:
+def test_a_method_that_is_not_allowed(api: Api, method: str, path: str, allowed: set[str]) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         answer = await rest.request(method, path)
         problem_of(answer, 405)
@@ -63,7 +63,7 @@ def test_a_method_that_is_not_offered(api: Api, method: str, path: str, allowed:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:1234", "LOCALHOST", "[::1]:8642"])
-def test_this_host_is_answered(api: Api, host: str) -> None:
+def test_a_loopback_host_is_accepted(api: Api, host: str) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         assert (await rest.get("/livez", headers={"host": host})).status_code == 200
 
@@ -71,31 +71,30 @@ def test_this_host_is_answered(api: Api, host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["attacker.example", "127.0.0.1.attacker.example:8642", "", "localhost:x"])
-def test_another_host_is_not(api: Api, host: str) -> None:
-    # A page whose own name was made to point here would otherwise read and change everything.
+def test_another_host_is_refused(api: Api, host: str) -> None:
+    # DNS rebinding: a web page could otherwise read and change everything.
     async def scenario(rest: httpx.AsyncClient) -> None:
         problem_of(await rest.get("/v1/clients", headers={"host": host}), 421)
 
     api.run(scenario)
 
 
-def test_an_unexpected_error_tells_nothing_of_its_inside(api: Api, caplog: pytest.LogCaptureFixture) -> None:
-    class Broken:
-        def exposition(self, accept: str | None = None) -> tuple[bytes, str]:
-            raise RuntimeError("hunter2")
+def test_an_unexpected_error_reveals_no_detail(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(accept: str | None) -> tuple[bytes, str]:
+        raise RuntimeError("hunter2")
 
-    api.metrics = Broken()
+    api.exposition = broken
 
     async def scenario(rest: httpx.AsyncClient) -> None:
         answer = await rest.get("/metrics")
-        assert problem_of(answer, 500)["detail"] == "the receiver failed to answer; its log tells why"
+        assert problem_of(answer, 500)["detail"] == "the receiver failed; see its log for the reason"
         assert "hunter2" not in answer.text
 
     with caplog.at_level(logging.ERROR):
         api.run(scenario)
 
 
-def test_the_description_lists_every_endpoint_and_only_problem_documents_as_errors(api: Api) -> None:
+def test_the_openapi_document_lists_every_endpoint_and_its_problem_documents(api: Api) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         document = (await rest.get("/openapi.json")).json()
         assert set(document["paths"]) == {

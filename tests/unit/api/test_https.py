@@ -1,4 +1,4 @@
-"""TLS and client certificates, with real ones."""
+"""TLS and client certificates over real connections."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from tests.unit.api.conftest import EDITOR_TOKEN, VIEWER_TOKEN, Api, Clock, bear
 
 
 async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
-    """An application that is never asked."""
+    """An application that gets no request."""
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_tokens_over_tls(api: Api, files: CertificateFiles) -> None:
     asyncio.run(scenario())
 
 
-def test_a_certificate_says_who_asks(api: Api, files: CertificateFiles, tmp_path: Path) -> None:
+def test_a_certificate_authenticates_its_subject(api: Api, files: CertificateFiles, tmp_path: Path) -> None:
     authority = CertificateAuthority("The clients' CA")
     shown = {
         name: authority.issue(common_name=name, organization="Example", client=True).write(tmp_path, name)
@@ -117,13 +117,13 @@ def test_a_certificate_says_who_asks(api: Api, files: CertificateFiles, tmp_path
         ("eve", "certificate", "changed"),
         ("vic", "certificate", "refused"),
     ]
-    # So that whoever writes the list can see how it is to be written.
+    # Operators copy the subject from the log into rest.clients.
     assert [line["subject"] for line in lines if line.get("reason") == "unknown_certificate"] == [
         "CN=mallory,O=Example"
     ]
 
 
-def test_a_token_that_is_shown_counts_and_not_the_certificate(
+def test_a_token_takes_precedence_over_a_certificate(
     api: Api, authority: CertificateAuthority, files: CertificateFiles, tmp_path: Path
 ) -> None:
     shown = authority.issue(common_name="eve", organization="Example", client=True).write(tmp_path, "eve")
@@ -171,7 +171,9 @@ def test_versions(api: Api, files: CertificateFiles, least: str, spoken: ssl.TLS
     asyncio.run(scenario())
 
 
-def test_files_that_change(authority: CertificateAuthority, files: CertificateFiles) -> None:
+def test_changed_files_apply_to_new_connections(
+    authority: CertificateAuthority, files: CertificateFiles
+) -> None:
     settings = token_settings(tls=tls_settings(files)).tls
     assert settings is not None
     clock = Clock()
@@ -205,7 +207,7 @@ def test_files_that_cannot_be_used_stop_the_start(files: CertificateFiles, spoil
         assert "NONSENSE" not in str(caught.value)
 
 
-def test_an_encrypted_key_is_not_asked_for(files: CertificateFiles) -> None:
+def test_an_encrypted_key_is_refused_without_a_prompt(files: CertificateFiles) -> None:
     key = serialization.load_pem_private_key(files.key.read_bytes(), None)
     files.key.write_bytes(
         key.private_bytes(
@@ -218,7 +220,7 @@ def test_an_encrypted_key_is_not_asked_for(files: CertificateFiles) -> None:
         RestServer(nothing, mutual(files))
 
 
-def test_who_does_not_finish_the_handshake_is_cut_off(
+def test_an_unfinished_handshake_is_cut_off(
     api: Api, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "_HANDSHAKE_S", 0.3)
@@ -234,7 +236,7 @@ def test_who_does_not_finish_the_handshake_is_cut_off(
                 writer.close()
             await asyncio.sleep(0.1)
             assert not server._open
-            # One more is still in it when the server stops.
+            # Another handshake is in progress when the server stops.
             _, writer = await asyncio.open_connection("127.0.0.1", server.address.port)
             await asyncio.sleep(0.05)
         writer.close()

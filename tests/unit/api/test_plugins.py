@@ -1,4 +1,4 @@
-"""Plugins over REST: what waits, where, and what was lost."""
+"""Plugins over REST: queues, counters and errors."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Who has the most series, and who is asked for less, over REST."""
+"""The use of series budgets, and narrowed clients, over REST."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.api.conftest import Api, ask, connection, instance_id, problem_o
 
 
 def use(api: Api, number: int, series: int, overflowed: int, **facts: Any) -> None:
-    """Have a client instance push so much."""
+    """Record a push of a client instance."""
     ask(api.telemetry, number, api.clock.now, **facts)
     api.telemetry.series.used(
         instance_id(number),
@@ -26,7 +26,7 @@ def use(api: Api, number: int, series: int, overflowed: int, **facts: Any) -> No
     )
 
 
-def test_who_has_the_most_series(api: Api) -> None:
+def test_the_clients_that_use_most_series(api: Api) -> None:
     use(api, 5, 40, 0, client_id="steady")
     use(api, 6, 30, 12, client_id="orders-1", principal="User:alice")
     api.clock.now += 2.5
@@ -79,7 +79,7 @@ def test_who_has_the_most_series(api: Api) -> None:
     api.run(scenario)
 
 
-def test_of_nobody_nothing_is_shown(api: Api) -> None:
+def test_series_without_clients(api: Api) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         shown = (await rest.get("/v1/series")).json()
         assert shown["total"] == {"instances": 0, "series": 0, "overflowed": 0, "over_for_s": None}
@@ -91,7 +91,7 @@ def test_of_nobody_nothing_is_shown(api: Api) -> None:
     api.run(scenario)
 
 
-def test_a_client_that_is_asked_for_less(api: Api) -> None:
+def test_a_narrowed_client(api: Api) -> None:
     api.telemetry = telemetry_core(
         max_bytes=1024,
         backpressure={"enabled": True, "step_s": 1, "offenders": {"max_too_large": 1, "relax_after_s": 100}},
@@ -100,9 +100,9 @@ def test_a_client_that_is_asked_for_less(api: Api) -> None:
     text = uuid_to_text(instance_id(5))
 
     async def scenario(rest: httpx.AsyncClient) -> None:
-        told = ask(api.telemetry, 5, api.clock.now).response
+        answer = ask(api.telemetry, 5, api.clock.now).response
         push = PushTelemetryRequest(
-            client_instance_id=instance_id(5), subscription_id=told.subscription_id, metrics=bytes(2000)
+            client_instance_id=instance_id(5), subscription_id=answer.subscription_id, metrics=bytes(2000)
         )
         api.telemetry.push_telemetry(connection(5), push, now=api.clock.now, received_at_ns=1)
         for now in (0.0, 1.0, 2.0):

@@ -1,4 +1,4 @@
-"""The REST server on a real socket: it starts, stops, and says why it cannot."""
+"""The REST server on a real socket: start, stop and the error when it cannot start."""
 
 import asyncio
 import signal
@@ -38,7 +38,7 @@ def test_it_serves_on_the_running_loop_and_leaves_signals_alone() -> None:
     asyncio.run(scenario())
 
 
-def test_what_is_in_flight_finishes() -> None:
+def test_stop_waits_for_requests_in_flight() -> None:
     async def scenario() -> None:
         asked, go_on = asyncio.Event(), asyncio.Event()
 
@@ -62,7 +62,7 @@ def test_what_is_in_flight_finishes() -> None:
     asyncio.run(scenario())
 
 
-def test_what_does_not_finish_is_cut_off() -> None:
+def test_stop_aborts_requests_after_the_timeout() -> None:
     async def scenario() -> None:
         asked = asyncio.Event()
 
@@ -82,7 +82,7 @@ def test_what_does_not_finish_is_cut_off() -> None:
     asyncio.run(scenario())
 
 
-def test_a_port_that_is_taken_is_one_clear_line() -> None:
+def test_a_port_in_use_is_a_clear_error() -> None:
     async def scenario() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             bind = HostPort(host="127.0.0.1", port=taken.getsockname()[1])

@@ -62,7 +62,7 @@ def test_a_put_is_in_the_store_and_in_force_for_the_next_request_when_it_is_answ
     api.run(scenario)
 
 
-def test_what_is_shown_can_be_put_back(api: Api) -> None:
+def test_a_shown_subscription_can_be_put_back(api: Api) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         await rest.put("/v1/subscriptions/all", json={"metrics": ["*"]})
         shown = (await rest.get("/v1/subscriptions/all")).json()
@@ -70,7 +70,7 @@ def test_what_is_shown_can_be_put_back(api: Api) -> None:
         assert (await rest.put("/v1/subscriptions/all", json=shown)).status_code == 200
         problem = problem_of(await rest.put("/v1/subscriptions/other", json=shown), 422)
         assert problem["errors"] == [
-            {"field": "name", "value": "all", "detail": "must be left out, or be 'other' as in the path"}
+            {"field": "name", "value": "all", "detail": "must be omitted, or be 'other' as in the path"}
         ]
 
     api.run(scenario)
@@ -144,7 +144,7 @@ def test_a_wrong_name_is_named(api: Api) -> None:
         (b"{", 400, "not JSON"),
         (b"\xff", 400, "not JSON"),
         (b'{"metrics": [], "metrics": ["*"]}', 400, "'metrics' is given twice"),
-        (b'{"metrics": [], "interval_ms": NaN}', 400, "NaN is no JSON number"),
+        (b'{"metrics": [], "interval_ms": NaN}', 400, "NaN is not a JSON number"),
         (b"[" * 60000, 400, "not JSON"),
         (b"[]", 422, "expected a mapping"),
         (b"5", 422, "expected a mapping"),
@@ -153,7 +153,7 @@ def test_a_wrong_name_is_named(api: Api) -> None:
         (b" " * (MAX_BODY_BYTES + 1), 413, str(MAX_BODY_BYTES)),
     ],
 )
-def test_a_body_that_is_none(api: Api, content: bytes, status: int, detail: str) -> None:
+def test_an_invalid_body_is_refused(api: Api, content: bytes, status: int, detail: str) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         headers = {"content-type": "application/json"}
         answer = await rest.put("/v1/subscriptions/s", content=content, headers=headers)
@@ -162,7 +162,7 @@ def test_a_body_that_is_none(api: Api, content: bytes, status: int, detail: str)
     api.run(scenario)
 
 
-def test_a_large_body_of_unknown_length_is_read_no_further_than_the_limit(api: Api) -> None:
+def test_a_body_of_unknown_length_is_read_up_to_the_limit(api: Api) -> None:
     sent = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -181,7 +181,7 @@ def test_a_large_body_of_unknown_length_is_read_no_further_than_the_limit(api: A
     api.run(scenario)
 
 
-def test_a_body_that_does_not_arrive(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_stalls_is_refused(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("receiver.api.limits._BODY_TIMEOUT_S", 0.05)
 
     async def stalled() -> AsyncIterator[bytes]:
@@ -198,7 +198,7 @@ def test_a_body_that_does_not_arrive(api: Api, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", ""])
-def test_a_body_that_does_not_claim_to_be_json(api: Api, content_type: str) -> None:
+def test_another_content_type_is_refused(api: Api, content_type: str) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         headers = {"content-type": content_type}
         answer = await rest.put("/v1/subscriptions/s", content=json.dumps(BODY), headers=headers)
@@ -241,15 +241,14 @@ def test_conditions(api: Api) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         path = "/v1/subscriptions/s"
         problem = problem_of(await rest.put(path, json=BODY, headers={"if-match": "*"}), 412)
-        assert problem["detail"] == "there is no subscription named 's' to change: read what there is"
+        assert problem["detail"] == "there is no subscription named 's' to change: list the subscriptions"
         answer = await rest.put(path, json=BODY, headers={"if-none-match": "*"})
         assert answer.status_code == 201
         first = answer.headers["etag"]
         assert (await rest.get(path)).headers["etag"] == first
         problem = problem_of(await rest.put(path, json=BODY, headers={"if-none-match": "*"}), 412)
         assert problem["detail"] == (
-            "there is a subscription named 's' already: "
-            "choose another name, or leave out If-None-Match to replace it"
+            "the subscription 's' exists: choose another name, or omit If-None-Match to replace it"
         )
         problem_of(await rest.put(path, json=BODY, headers={"if-none-match": first}), 422)
         changed = {**BODY, "interval_ms": 1000}
@@ -257,7 +256,7 @@ def test_conditions(api: Api) -> None:
         assert answer.status_code == 200
         assert answer.headers["etag"] != first
         problem = problem_of(await rest.put(path, json=BODY, headers={"if-match": first}), 412)
-        assert problem["detail"] == "the subscription 's' is not what it was: read it again and decide anew"
+        assert problem["detail"] == "the subscription 's' has changed: read it again and repeat the change"
         problem_of(await rest.delete(path, headers={"if-match": first}), 412)
         assert (await rest.get(path)).json()["interval_ms"] == 1000
         answer = await rest.delete(path, headers={"if-match": answer.headers["etag"]})
@@ -266,7 +265,7 @@ def test_conditions(api: Api) -> None:
     api.run(scenario)
 
 
-def test_a_store_that_fails_is_said_and_nothing_changes(api: Api) -> None:
+def test_a_failing_store_is_reported_and_nothing_changes(api: Api) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         await rest.put("/v1/subscriptions/s", json=BODY)
         api.store.close()

@@ -1,4 +1,4 @@
-"""Clients and connections over REST: what is shown of them, and pages that lose nothing."""
+"""Clients and connections over REST: their fields, and pages that lose nothing."""
 
 import httpx
 
@@ -17,7 +17,7 @@ def test_a_client(api: Api) -> None:
     text = uuid_to_text(instance_id(5))
 
     async def scenario(rest: httpx.AsyncClient) -> None:
-        told = ask(api.telemetry, 5, api.clock.now).response
+        answer = ask(api.telemetry, 5, api.clock.now).response
         shown = (await rest.get(f"/v1/clients/{text}")).json()
         assert shown == {
             "client_instance_id": text,
@@ -30,7 +30,7 @@ def test_a_client(api: Api) -> None:
             "source_port": 40_005,
             "principal": "User:ANONYMOUS",
             "sasl_mechanism": None,
-            "subscription_id": told.subscription_id,
+            "subscription_id": answer.subscription_id,
             "push_interval_ms": 60_000,
             "requested_metrics": ["org.apache.kafka."],
             "subscriptions": ["all"],
@@ -47,7 +47,7 @@ def test_a_client(api: Api) -> None:
         assert (await rest.get("/v1/clients")).json() == {"items": [shown], "next": None}
 
         push = PushTelemetryRequest(
-            client_instance_id=instance_id(5), subscription_id=told.subscription_id, terminating=True
+            client_instance_id=instance_id(5), subscription_id=answer.subscription_id, terminating=True
         )
         api.telemetry.push_telemetry(connection(6), push, now=api.clock.now + 1, received_at_ns=1)
         api.clock.now += 2.5
@@ -67,7 +67,7 @@ def test_a_client(api: Api) -> None:
     api.run(scenario)
 
 
-def test_a_client_that_is_treated_in_its_own_way(api: Api) -> None:
+def test_a_client_with_a_quirk(api: Api) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         ask(api.telemetry, 5, api.clock.now, client_software_version="3.8.0")
         shown = (await rest.get(f"/v1/clients/{uuid_to_text(instance_id(5))}")).json()
@@ -76,7 +76,7 @@ def test_a_client_that_is_treated_in_its_own_way(api: Api) -> None:
     api.run(scenario)
 
 
-def test_a_client_that_is_not_known(api: Api) -> None:
+def test_an_unknown_client(api: Api) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         problem_of(await rest.get("/v1/clients/AAAAAAAAAAAAAAAAAAAAAA"), 404)
         (error,) = problem_of(await rest.get("/v1/clients/nonsense"), 422)["errors"]
@@ -91,8 +91,8 @@ def test_a_client_that_is_not_known(api: Api) -> None:
     api.run(scenario)
 
 
-def test_pages_of_clients_lose_none_while_others_go(api: Api) -> None:
-    # Their texts sort otherwise than their bytes.
+def test_pages_of_clients_lose_none_while_others_disconnect(api: Api) -> None:
+    # These ids sort differently as text and as bytes.
     numbers = range(40, 1000, 40)
     for number in numbers:
         ask(api.telemetry, number, api.clock.now)
@@ -106,7 +106,7 @@ def test_pages_of_clients_lose_none_while_others_go(api: Api) -> None:
             if page["next"] is None:
                 break
             parameters["after"] = page["next"]
-            # The last one of the page goes: what comes after it must not be skipped.
+            # The last client of the page disconnects; the next page must not skip any.
             gone = api.telemetry.instances.find(uuid_from_text(page["next"]))
             assert gone is not None
             api.telemetry.disconnected(gone.connection)

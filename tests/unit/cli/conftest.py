@@ -1,4 +1,4 @@
-"""The command line run in this process, and a real REST server for it to speak to."""
+"""Runs the command line in this process against a real REST server."""
 
 import asyncio
 import threading
@@ -12,7 +12,6 @@ import structlog
 from typer.testing import CliRunner, Result
 
 from receiver.api import ApiDependencies, RestServer, create_api
-from receiver.api.client_states import TelemetryClientStates
 from receiver.cli import app
 from receiver.host import PluginStatistics
 from receiver.log import configure as configure_log
@@ -27,7 +26,7 @@ Run = Callable[..., Result]
 
 
 class Sidecar:
-    """The REST API on a thread of its own."""
+    """The REST API in a thread."""
 
     def __init__(self, path: Path, **settings: Any) -> None:
         self.settings = RestSettings(bind=HostPort(host="127.0.0.1", port=0), **settings)
@@ -56,13 +55,13 @@ class Sidecar:
             ApiDependencies(
                 version="9.9.9",
                 subscriptions=subscriptions,
-                clients=TelemetryClientStates(self.telemetry, Clock()),
-                series=lambda most: self.telemetry.series.report(most, Clock()()),
+                telemetry=self.telemetry,
+                monotonic=Clock(),
                 connections=list,
                 plugins=lambda: self.plugins,
                 not_ready_because=lambda: None,
-                metrics=ReceiverMetrics(version="9.9.9"),
-                refused=lambda reason: None,
+                exposition=ReceiverMetrics(version="9.9.9").exposition,
+                count_refusal=lambda reason: None,
             ),
             self.settings,
         )
@@ -77,7 +76,7 @@ class Sidecar:
 
 @contextmanager
 def served(sidecar: Sidecar) -> Iterator[Sidecar]:
-    """Run a sidecar; its log goes to stderr as it was before a command runs."""
+    """Run a sidecar that logs to the stderr of before the command."""
     configure_log(LogSettings())
     sidecar.start()
     try:

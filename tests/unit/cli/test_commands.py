@@ -1,4 +1,4 @@
-"""serve, config and the program's own options: what they say, and the exit codes."""
+"""serve and config: output and exit codes."""
 
 import sys
 import types
@@ -133,19 +133,19 @@ def test_a_wrong_variable_stops_serve(run: Run, tmp_path: Path) -> None:
         (
             "1__HEADERS__AUTHORIZATION",
             "12345",
-            "1__HEADERS__AUTHORIZATION: expected text, or {file: PATH} to read it from a file; to give it as "
-            "text, put it in double quotes inside the shell's: "
+            "1__HEADERS__AUTHORIZATION: expected text, or {file: PATH} to read it from a file; to set it as "
+            "text, add double quotes inside those of the shell: "
             "KAFKA_TELEMETRY_PLUGINS__1__HEADERS__AUTHORIZATION='\"...\"'",
         ),
         (
             "1__ENDPOINT",
             "true",
-            "1__ENDPOINT: true: expected text or null; to give it as text, put it in double quotes inside "
-            "the shell's: KAFKA_TELEMETRY_PLUGINS__1__ENDPOINT='\"...\"'",
+            "1__ENDPOINT: true: expected text or null; to set it as text, add double quotes inside those "
+            "of the shell: KAFKA_TELEMETRY_PLUGINS__1__ENDPOINT='\"...\"'",
         ),
     ],
 )
-def test_a_plugins_setting_from_a_variable_is_blamed_on_the_variable(
+def test_a_wrong_plugin_setting_names_its_variable(
     run: Run, tmp_path: Path, name: str, text: str, line: str
 ) -> None:
     file = tmp_path / "receiver.yaml"
@@ -155,7 +155,7 @@ def test_a_plugins_setting_from_a_variable_is_blamed_on_the_variable(
     assert result.stderr == f"kafka-telemetry: environment: KAFKA_TELEMETRY_PLUGINS__{line}\n"
 
 
-def test_a_number_in_the_quotes_that_the_error_asks_for_is_text(run: Run, tmp_path: Path) -> None:
+def test_a_quoted_number_is_text(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "receiver.yaml"
     file.write_text(GOOD + "  - {type: otlp, endpoint: 'http://127.0.0.1:4317'}")
     name = "KAFKA_TELEMETRY_PLUGINS__1__HEADERS__AUTHORIZATION"
@@ -163,13 +163,13 @@ def test_a_number_in_the_quotes_that_the_error_asks_for_is_text(run: Run, tmp_pa
 
 
 @pytest.mark.parametrize("status", [0, 1, 2])
-def test_serve_hands_over_and_exits_as_it_is_told(
+def test_serve_exits_with_the_status_of_the_receiver(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
-    handed: list[tuple[ReceiverSettings, Path]] = []
+    calls: list[tuple[ReceiverSettings, Path]] = []
 
     def root(settings: ReceiverSettings, config_path: Path) -> int:
-        handed.append((settings, config_path))
+        calls.append((settings, config_path))
         return status
 
     stand_in = types.ModuleType("receiver.app")
@@ -179,7 +179,7 @@ def test_serve_hands_over_and_exits_as_it_is_told(
     file.write_text(GOOD)
     result = run("serve", KAFKA_TELEMETRY_CONFIG=str(file), KAFKA_TELEMETRY_BROKER__ID="7")
     assert result.exit_code == status
-    ((settings, path),) = handed
+    ((settings, path),) = calls
     assert settings.broker.id == 7
     assert path == file
 
@@ -193,7 +193,7 @@ def test_the_configuration_reference_is_the_one_in_docs(run: Run) -> None:
     )
 
 
-def test_the_page_of_the_rollup_s_settings_is_what_it_takes(run: Run) -> None:
+def test_the_rollup_reference_is_the_one_in_docs(run: Run) -> None:
     page = Path(__file__).parents[3] / "docs" / "rollup-settings.md"
     result = run("rollup", "reference")
     assert result.exit_code == 0

@@ -1,4 +1,4 @@
-"""What commands write cannot steer a terminal, whatever a client or the server put into it."""
+"""Output of commands cannot control a terminal, whatever text a client or the server sent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from receiver.cli.output import fail, print_json, print_table
 HOSTILE = "a\x1b[2J\x9b2J\x7f\x85\u2028\u202e\U000e0001\rb"
 
 
-def test_json_escapes_what_steers_a_terminal_and_stays_the_same_value(
+def test_json_escapes_control_characters_and_keeps_the_value(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     value = {"client_id": HOSTILE, "topic": "gr\u00fc\u00df"}
@@ -22,8 +22,8 @@ def test_json_escapes_what_steers_a_terminal_and_stays_the_same_value(
     assert json.loads(written) == value
 
 
-def test_tables_and_errors_replace_it(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table(["client"], [[HOSTILE]], "none")
+def test_tables_and_errors_replace_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table([{"client": HOSTILE}])
     fail(f"the sidecar says: {HOSTILE}")
     written = capsys.readouterr()
     assert len(written.out.splitlines()) == 2

@@ -12,7 +12,7 @@ from tests.unit.cli.conftest import Run, Sidecar
 from tests.unit.host.support import Single, hosted, push, took
 
 
-def test_subscriptions_from_first_to_last(run: Run, sidecar: Sidecar) -> None:
+def test_the_life_of_subscriptions(run: Run, sidecar: Sidecar) -> None:
     url = {"KAFKA_TELEMETRY_URL": sidecar.url}
     empty = run("subscriptions", "list", **url)
     assert (empty.exit_code, empty.stdout, empty.stderr) == (0, "", "there are no subscriptions\n")
@@ -48,7 +48,7 @@ def test_subscriptions_from_first_to_last(run: Run, sidecar: Sidecar) -> None:
     assert [one.name for one in sidecar.store.load_all()] == ["producers"]
 
 
-def test_a_subscription_from_a_file_is_what_show_writes(run: Run, sidecar: Sidecar, tmp_path: Path) -> None:
+def test_put_accepts_what_show_writes(run: Run, sidecar: Sidecar, tmp_path: Path) -> None:
     run("subscriptions", "put", "a b/c", "-m", "x.", "--url", sidecar.url)
     shown = run("subscriptions", "show", "a b/c", "-o", "json", "--url", sidecar.url).stdout
     file = tmp_path / "subscription.json"
@@ -60,7 +60,7 @@ def test_a_subscription_from_a_file_is_what_show_writes(run: Run, sidecar: Sidec
     assert json.loads(put.stdout)["metrics"] == ["y."]
 
 
-def test_what_the_sidecar_refuses_is_one_line(run: Run, sidecar: Sidecar) -> None:
+def test_an_error_of_the_sidecar_is_one_line(run: Run, sidecar: Sidecar) -> None:
     put = run("subscriptions", "put", "s", "-m", "a.*", "--url", sidecar.url)
     assert put.exit_code == 1
     assert put.stderr.startswith("kafka-telemetry: metrics[0]: is no prefix of a metric name")
@@ -72,10 +72,10 @@ def test_what_the_sidecar_refuses_is_one_line(run: Run, sidecar: Sidecar) -> Non
 
 
 def test_wrong_usage(run: Run, tmp_path: Path) -> None:
-    for arguments, said in (
+    for arguments, expected in (
         (["put", "s"], "give at least one, for example --metric '*'"),
         (["put", "s", "-m", "a.", "--match", "client_id"], "'client_id': expected SELECTOR=REGEX"),
-        (["put", "s", "-m", "a.", "--file", "x.json"], "either a file or the subscription's parts"),
+        (["put", "s", "-m", "a.", "--file", "x.json"], "either a file or the parts of the subscription"),
         (["put", "s", "--file", str(tmp_path / "absent")], "No such file or directory"),
         (["show", ".."], "cannot be the name of a subscription"),
         (["list", "--output", "xml"], "xml"),
@@ -83,7 +83,7 @@ def test_wrong_usage(run: Run, tmp_path: Path) -> None:
     ):
         result = run("subscriptions", *arguments)
         assert result.exit_code == 2, result.stderr
-        assert said in " ".join(result.stderr.split())
+        assert expected in " ".join(result.stderr.split())
 
 
 def test_more_subscriptions_than_a_page_holds(run: Run, sidecar: Sidecar) -> None:
@@ -128,10 +128,10 @@ def test_clients(run: Run, sidecar: Sidecar) -> None:
 
 
 def test_series(run: Run, sidecar: Sidecar) -> None:
-    nobody = run("series", "--url", sidecar.url)
-    assert nobody.stdout.splitlines() == [
-        "OF         NAME  INSTANCES  SERIES  BUDGET   OVER BUDGET  FOR",
-        "everybody        0          0       1000000  0            -",
+    empty = run("series", "--url", sidecar.url)
+    assert empty.stdout.splitlines() == [
+        "OF   NAME  INSTANCES  SERIES  BUDGET   OVER BUDGET  FOR",
+        "all        0          0       1000000  0            -",
     ]
     for number, overflowed in ((2, 0), (3, 7)):
         ask(sidecar.telemetry, number, 1000.0, principal="User:alice")
@@ -146,7 +146,7 @@ def test_series(run: Run, sidecar: Sidecar) -> None:
         )
     assert run("series", "--limit", "1", "--url", sidecar.url).stdout.splitlines() == [
         "OF         NAME                           INSTANCES  SERIES  BUDGET   OVER BUDGET  FOR",
-        "everybody                                 2          80      1000000  7            60 s",
+        "all                                       2          80      1000000  7            60 s",
         "principal  User:alice                     2          80      200000   7            60 s",
         "client id  orders                         2          80      -        7            60 s",
         "instance   AAAAAAAAAAAAAAAAAAAAAw orders  1          40      10000    7            60 s",
@@ -167,10 +167,10 @@ def test_plugins(run: Run, sidecar: Sidecar, tmp_path: Path) -> None:
     )
     for number in range(3):
         host.offer(push(number))
-    told = host.statistics()
+    statistics = host.statistics()
     sidecar.plugins = [
-        replace(told[0], lag_s=7.2, consecutive_failures=2, last_error="UNAVAILABLE: away"),
-        replace(told[1], lag_s=0.0, spool_pushes=4, spool_problem="spool: Read-only file system"),
+        replace(statistics[0], lag_s=7.2, consecutive_failures=2, last_error="UNAVAILABLE: away"),
+        replace(statistics[1], lag_s=0.0, spool_pushes=4, spool_problem="spool: Read-only file system"),
     ]
     lines = run("plugins", "--url", sidecar.url).stdout.splitlines()
     assert [" ".join(line.split()) for line in lines] == [
@@ -182,14 +182,14 @@ def test_plugins(run: Run, sidecar: Sidecar, tmp_path: Path) -> None:
     assert [one["name"] for one in shown] == ["collector", "lake"]
 
 
-def test_what_a_client_calls_itself_cannot_steer_the_terminal(run: Run, sidecar: Sidecar) -> None:
+def test_a_client_id_cannot_control_the_terminal(run: Run, sidecar: Sidecar) -> None:
     ask(sidecar.telemetry, 2, 1000.0, client_id="a\x1b[2Jb\nc")
     listed = run("clients", "list", "--url", sidecar.url)
     assert "\x1b" not in listed.stdout
     assert len(listed.stdout.splitlines()) == 2
 
 
-def test_nobody_there(run: Run) -> None:
+def test_no_sidecar_at_the_url(run: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
     result = run("clients", "list", "--url", url)

@@ -1,4 +1,4 @@
-"""Showing who asks: tokens from a file or the environment, certificates, and what is said if it is no use."""
+"""Authentication on the command line: tokens, certificates, and the errors that explain them."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ def guarded(tmp_path: Path) -> Iterator[Sidecar]:
         yield running
 
 
-def test_the_variable_is_no_setting() -> None:
+def test_the_token_variable_is_not_a_setting() -> None:
     assert TOKEN_VARIABLE in RESERVED
 
 
@@ -40,15 +40,15 @@ def test_a_token_from_a_file_or_the_environment(run: Run, guarded: Sidecar, tmp_
     assert (put.exit_code, put.stdout) == (0, "s: created\n")
     listed = run(*LIST, "--url", guarded.url, KAFKA_TELEMETRY_TOKEN=VIEWER_TOKEN)
     assert [one["name"] for one in json.loads(listed.stdout)] == ["s"]
-    # The file is what was asked for.
+    # The option takes precedence over the variable.
     both = run(*DELETE, "--token-file", str(file), "--url", guarded.url, KAFKA_TELEMETRY_TOKEN=VIEWER_TOKEN)
     assert both.exit_code == 0
 
 
-def test_what_helps_is_said(run: Run, guarded: Sidecar) -> None:
-    nobody = run(*LIST, "--url", guarded.url)
-    assert nobody.exit_code == 1
-    assert nobody.stderr == (
+def test_an_authentication_error_tells_the_options(run: Run, guarded: Sidecar) -> None:
+    anonymous = run(*LIST, "--url", guarded.url)
+    assert anonymous.exit_code == 1
+    assert anonymous.stderr == (
         "kafka-telemetry: authentication is needed: a token of rest.tokens as `Authorization: Bearer TOKEN`; "
         "give --token-file or KAFKA_TELEMETRY_TOKEN, or --client-certificate and --client-key\n"
     )
@@ -67,7 +67,7 @@ def test_what_helps_is_said(run: Run, guarded: Sidecar) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"two words", b"two\nlines", b"\xff\xfe", "größer".encode()])
-def test_what_is_no_token(run: Run, tmp_path: Path, content: bytes) -> None:
+def test_a_wrong_token_file(run: Run, tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "token"
     file.write_bytes(content)
     result = run(*LIST, "--token-file", str(file))
@@ -75,11 +75,11 @@ def test_what_is_no_token(run: Run, tmp_path: Path, content: bytes) -> None:
     assert result.stderr == f"kafka-telemetry: {file}: expected one token, without blanks\n"
 
 
-def test_a_token_is_no_argument(run: Run) -> None:
+def test_there_is_no_option_for_a_token(run: Run) -> None:
     assert run(*LIST, "--token", VIEWER_TOKEN).exit_code == 2
 
 
-def test_files_that_are_not_there(run: Run, tmp_path: Path) -> None:
+def test_missing_files(run: Run, tmp_path: Path) -> None:
     absent = str(tmp_path / "absent")
     for option in ("--token-file", "--ca-file", "--client-certificate"):
         result = run(*LIST, option, absent)
@@ -113,24 +113,24 @@ def test_certificates(run: Run, tmp_path: Path, files: dict[str, CertificateFile
         shown = ("--client-certificate", str(eve.chain), "--client-key", str(eve.key))
         put = run("subscriptions", "put", "s", "-m", "a.", *trust, *shown, "--url", running.url)
         assert (put.exit_code, put.stdout) == (0, "s: created\n"), put.stderr
-        for arguments, said in (
-            ((*trust,), "; if it asks for a certificate, give --client-certificate and --client-key"),
+        for arguments, expected in (
+            ((*trust,), "; if it requires a certificate, give --client-certificate and --client-key"),
             (shown, "; give --ca-file"),
             (
                 (*trust, "--client-certificate", str(other.chain), "--client-key", str(other.key)),
-                "; it may not take the --client-certificate: expired, or of a CA it does not trust",
+                "; it may reject the --client-certificate: expired, or of an unknown CA",
             ),
             ((*trust, *shown[:2]), "--client-certificate"),
         ):
             result = run(*LIST, *arguments, "--url", running.url)
             assert result.exit_code in {1, 2}
-            assert said in " ".join(result.stderr.split())
+            assert expected in " ".join(result.stderr.split())
         plain = run(*LIST, "--url", running.url.replace("https", "http"))
-        assert plain.stderr.endswith("; if it speaks TLS, write https:// in --url\n")
+        assert plain.stderr.endswith("; if it uses TLS, write https:// in --url\n")
         assert plain.stderr.count("\n") == 1
 
 
-def test_https_where_http_is_spoken(run: Run, tmp_path: Path) -> None:
+def test_https_against_a_server_without_tls(run: Run, tmp_path: Path) -> None:
     with served(Sidecar(tmp_path / "subscriptions.db")) as running:
         result = run(*LIST, "--url", running.url.replace("http", "https"))
         assert result.stderr.endswith("; write http:// in --url\n")

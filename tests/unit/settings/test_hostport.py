@@ -1,4 +1,4 @@
-"""host:port as an operator writes it."""
+"""Parsing of host:port."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from receiver.settings.hostport import HostPort
         ("[fe80::1%eth0]:1", "fe80::1%eth0", 1),
     ],
 )
-def test_parses_and_writes_back(text: str, host: str, port: int) -> None:
+def test_an_address_is_parsed_and_formatted(text: str, host: str, port: int) -> None:
     address = HostPort.parse(text)
     assert (address.host, address.port) == (host, port)
     assert str(address) == text
@@ -48,7 +48,7 @@ def test_parses_and_writes_back(text: str, host: str, port: int) -> None:
         " localhost:1",
     ],
 )
-def test_refuses_anything_else(text: str) -> None:
+def test_another_form_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected|IPv6"):
         HostPort.parse(text)
 
@@ -60,6 +60,6 @@ def test_loopback_is_this_machine(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "host:1"])
-def test_anything_else_is_not(text: str) -> None:
+def test_another_address_is_not_loopback(text: str) -> None:
     assert not HostPort.parse(text).is_loopback
     assert HostPort.parse(text).is_wildcard is (text in ("0.0.0.0:1", "[::]:1"))

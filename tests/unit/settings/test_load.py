@@ -1,4 +1,4 @@
-"""Loading: precedence, the environment's names, and the one line that each wrong key, type or value gets."""
+"""Loading: precedence, environment variables, and the error of each wrong key and value."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def failure(folder: Path, text: str, environ: dict[str, str] | None = None) -> s
     return line
 
 
-def test_the_outer_contract_loads(tmp_path: Path) -> None:
+def test_the_documented_example_loads(tmp_path: Path) -> None:
     settings = load(write(tmp_path, ISSUE_EXAMPLE), {})
     assert settings.broker.id == 1
     assert settings.broker.cluster_id is None
@@ -114,19 +114,19 @@ def test_the_outer_contract_loads(tmp_path: Path) -> None:
         ),
         (
             'rest: {bind: "0.0.0.0:8642"}',
-            "receiver.yaml: rest: bind: 0.0.0.0:8642 can be reached from elsewhere, so somebody has to "
-            "authenticate: add tokens: [{name: ops, role: editor, sha256: ...}] (see kafka-telemetry token "
-            "new), or stay on this machine with 127.0.0.1:8642, [::1]:8642 or localhost:8642",
+            "receiver.yaml: rest: bind: 0.0.0.0:8642 can be reached from other machines and "
+            "requires authentication: add tokens: [{name: ops, role: editor, sha256: ...}] (see "
+            "kafka-telemetry "
+            "token new), or bind to this machine only with 127.0.0.1:8642, [::1]:8642 or localhost:8642",
         ),
         (
             "rest: {tokens: [{name: ops, role: editor}]}",
-            "receiver.yaml: rest.tokens[0]: no token: give its digest as sha256, or the file that holds it "
-            "as file",
+            "receiver.yaml: rest.tokens[0]: no token: set sha256 to its digest, or file to the file "
+            "that holds it",
         ),
         (
             f"rest: {{tokens: [{{name: ops, role: editor, sha256: '{DIGEST}', file: token}}]}}",
-            "receiver.yaml: rest.tokens[0]: sha256 and file are both given: leave out the one that is not "
-            "meant",
+            "receiver.yaml: rest.tokens[0]: sha256 and file are both given: omit one of them",
         ),
         (
             "rest: {tokens: [{name: ops, role: admin, file: token}]}",
@@ -134,21 +134,23 @@ def test_the_outer_contract_loads(tmp_path: Path) -> None:
         ),
         (
             "rest: {tokens: [{name: a, role: viewer, file: x}, {name: a, role: editor, file: y}]}",
-            "receiver.yaml: rest: the name a is given twice; the audit log could not tell them apart",
+            "receiver.yaml: rest: the name a is given twice; the audit log needs distinct names",
         ),
         (
             'rest: {clients: [{name: ops, role: viewer, subject: "CN=ops"}]}',
-            "receiver.yaml: rest: clients: nobody is asked for a certificate, as tls is not given: write "
-            "tls: {certificate: server.crt, key: server.key, client_ca: ca.pem, client_auth: required}",
+            "receiver.yaml: rest: clients: no caller is asked for a certificate, because tls is not given: "
+            "set tls: {certificate: server.crt, key: server.key, client_ca: ca.pem, client_auth: required}",
         ),
         (
             'rest: {tls: {certificate: c, key: k}, clients: [{name: a, role: viewer, subject: "CN=a"}]}',
-            "receiver.yaml: rest: clients: nobody is asked for a certificate, as tls.client_auth is none: "
-            "write tls: {certificate: server.crt, key: server.key, client_ca: ca.pem, client_auth: required}",
+            "receiver.yaml: rest: clients: no caller is asked for a certificate, because tls.client_auth is "
+            "none: set tls: {certificate: server.crt, key: server.key, client_ca: ca.pem, "
+            "client_auth: required}",
         ),
         (
             "rest: {tls: {certificate: c, key: k, client_auth: required}}",
-            "receiver.yaml: rest.tls: client_auth is required, so client_ca has to name the CA's PEM file",
+            "receiver.yaml: rest.tls: client_auth is required, so client_ca is required: the CA's PEM file "
+            "that verifies client certificates",
         ),
         (
             "rest: {open: [metric]}",
@@ -177,7 +179,7 @@ def test_the_outer_contract_loads(tmp_path: Path) -> None:
         ("drain: {timeout_s: -1}", "receiver.yaml: drain.timeout_s: -1: expected a number, 0 to 600"),
         ("drain: {timeout_s: .inf}", "receiver.yaml: drain.timeout_s: a number must be finite"),
         ("plugins: [{type: a, b: {c: .nan}}]", "receiver.yaml: plugins[0].b.c: a number must be finite"),
-        ("log: !!set {a, b}", "receiver.yaml: log: a value of type set is no plain YAML"),
+        ("log: !!set {a, b}", "receiver.yaml: log: a value of type set is not plain YAML"),
         (
             "log: {level: loud}",
             'receiver.yaml: log.level: "loud": expected one of debug, info, warning, error',
@@ -237,8 +239,8 @@ def test_one_line_names_the_key_the_value_and_the_fix(tmp_path: Path, change: st
         ),
         (
             '[{name: A, bind: "a:1", upstream: "a:1"}]',
-            "listeners: listeners[0].upstream: a:1 is the listener's own bind, "
-            "it must be the broker's listener",
+            "listeners: listeners[0].upstream: a:1 is the listener's own bind; "
+            "give the address of the broker's listener",
         ),
         (
             '[{name: "A B", bind: "a:1", upstream: "b:1"}]',
@@ -250,13 +252,12 @@ def test_one_line_names_the_key_the_value_and_the_fix(tmp_path: Path, change: st
         ),
         (
             '[{name: A, bind: "a:1", upstream: "b:1", security_protocol: SASL_SSL}]',
-            "listeners[0]: security_protocol is SASL_SSL, so `tls` is needed: "
+            "listeners[0]: security_protocol is SASL_SSL, so `tls` is required: "
             "tls: {certificate: server.crt, key: server.key}",
         ),
         (
             '[{name: A, bind: "a:1", upstream: "b:1", tls: {certificate: c, key: k}}]',
-            "listeners[0]: `tls` is given, but security_protocol is PLAINTEXT: make it SSL, or leave `tls` "
-            "out",
+            "listeners[0]: `tls` is given, but security_protocol is PLAINTEXT: set it to SSL, or omit `tls`",
         ),
         (
             '[{name: A, bind: "a:1", upstream: "b:1", security_protocol: SSL, tls: {certificate: c}}]',
@@ -265,8 +266,8 @@ def test_one_line_names_the_key_the_value_and_the_fix(tmp_path: Path, change: st
         (
             '[{name: A, bind: "a:1", upstream: "b:1", security_protocol: SSL, '
             "tls: {certificate: c, key: k, client_auth: requested}}]",
-            "listeners[0].tls: client_auth is requested, so client_ca has to name the CA's PEM file; "
-            "without it no client certificate can be verified",
+            "listeners[0].tls: client_auth is requested, so client_ca is required: the CA's PEM file that "
+            "verifies client certificates",
         ),
         (
             '[{name: A, bind: "a:1", upstream: "b:1", security_protocol: SSL, '
@@ -275,7 +276,7 @@ def test_one_line_names_the_key_the_value_and_the_fix(tmp_path: Path, change: st
         ),
         (
             '[{name: A, bind: "a:1", upstream: "b:1", upstream_tls: {key: k}}]',
-            "listeners[0].upstream_tls: certificate and key go together: give both or neither",
+            "listeners[0].upstream_tls: certificate and key belong together: set both or neither",
         ),
         (
             '[{name: A, bind: "a:1", upstream: "b:1", proxy_protocol: {}}]',
@@ -325,7 +326,7 @@ def test_a_tls_version_needs_no_quotes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("token", ["hunter2", "'4711'", "4711", "[hunter2]", f"'{DIGEST.upper()}'"])
-def test_a_token_that_is_given_in_place_of_its_digest_is_not_shown(tmp_path: Path, token: str) -> None:
+def test_a_token_in_place_of_its_digest_is_not_shown(tmp_path: Path, token: str) -> None:
     text = MINIMAL + f"rest: {{tokens: [{{name: ops, role: editor, sha256: {token}}}]}}"
     problem = (
         "sha256: expected the token's digest, 64 digits 0-9 and a-f in quotes, as printed by "
@@ -338,7 +339,7 @@ def test_a_token_that_is_given_in_place_of_its_digest_is_not_shown(tmp_path: Pat
 
 
 @pytest.mark.parametrize("tokens", ["hunter2", "[hunter2]", "4711", "[4711]"])
-def test_a_token_that_is_given_in_place_of_its_entry_is_not_shown(tmp_path: Path, tokens: str) -> None:
+def test_a_token_in_place_of_its_entry_is_not_shown(tmp_path: Path, tokens: str) -> None:
     kind = (
         "rest.tokens[0]: expected a mapping" if "[" in tokens else "rest.tokens: expected a list of mappings"
     )
@@ -354,7 +355,7 @@ def test_a_missing_section_is_named(tmp_path: Path) -> None:
     assert failure(tmp_path, "brokr: {id: 1}") == "receiver.yaml: brokr: unknown key; did you mean broker?"
 
 
-def test_a_file_that_is_no_configuration_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_configuration_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as caught:
         load(tmp_path / "absent.yaml", {})
     assert str(caught.value) == f"{tmp_path}/absent.yaml: cannot be read: No such file or directory"
@@ -384,7 +385,7 @@ def test_anchors_cannot_make_a_small_file_huge(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "password", ["*hunter2", "!hunter2", "!hunter2!x", "&hunter2 !x!", "%hunter2", "@hunter2"]
 )
-def test_a_password_that_yaml_takes_for_syntax_is_not_shown(tmp_path: Path, password: str) -> None:
+def test_a_password_that_looks_like_yaml_syntax_is_not_shown(tmp_path: Path, password: str) -> None:
     text = f"plugins: [{{type: otlp, headers: {{a: {password}}}}}]"
     line = failure(tmp_path, MINIMAL + text)
     assert line.startswith("receiver.yaml: line 5, column ")
@@ -458,13 +459,13 @@ def test_everything_can_come_from_the_environment() -> None:
         (
             "BROKER__IDD",
             "1",
-            "KAFKA_TELEMETRY_BROKER__IDD: names no setting; known are KAFKA_TELEMETRY_BROKER__ID, "
+            "KAFKA_TELEMETRY_BROKER__IDD: unknown setting; known are KAFKA_TELEMETRY_BROKER__ID, "
             "KAFKA_TELEMETRY_BROKER__CLUSTER_ID",
         ),
-        ("BROKER__ID__X", "1", "KAFKA_TELEMETRY_BROKER__ID__X: names no setting"),
+        ("BROKER__ID__X", "1", "KAFKA_TELEMETRY_BROKER__ID__X: unknown setting"),
         ("BROKER__", "1", "KAFKA_TELEMETRY_BROKER__: expected keys joined by two underscores"),
         ("LISTENERS__2__NAME", "X", "KAFKA_TELEMETRY_LISTENERS__2__NAME: the next index is 1, not 2"),
-        ("LISTENERS__X__NAME", "X", "KAFKA_TELEMETRY_LISTENERS__X__NAME: names no setting"),
+        ("LISTENERS__X__NAME", "X", "KAFKA_TELEMETRY_LISTENERS__X__NAME: unknown setting"),
         (
             "DRAIN__TIMEOUT_S",
             ".inf",
@@ -480,7 +481,7 @@ def test_everything_can_come_from_the_environment() -> None:
             "PLUGINS__0__ENDPOINT__X",
             "1",
             "KAFKA_TELEMETRY_PLUGINS__0__ENDPOINT__X: "
-            "cannot be set inside a value that is no mapping or list",
+            "cannot be set inside a value that is not a mapping or a list",
         ),
     ],
 )
@@ -492,10 +493,10 @@ def test_a_wrong_variable_is_named(tmp_path: Path, name: str, text: str, line: s
 
 def test_an_unknown_section_is_named(tmp_path: Path) -> None:
     line = failure(tmp_path, MINIMAL, {"KAFKA_TELEMETRY_BROKR__ID": "1"})
-    assert line.startswith("environment: KAFKA_TELEMETRY_BROKR__ID: names no setting; known are ")
+    assert line.startswith("environment: KAFKA_TELEMETRY_BROKR__ID: unknown setting; known are ")
 
 
-def test_variables_that_kubernetes_and_the_command_line_set_are_no_settings(tmp_path: Path) -> None:
+def test_variables_of_kubernetes_and_the_command_line_are_ignored(tmp_path: Path) -> None:
     load(
         write(tmp_path, MINIMAL),
         {
@@ -521,10 +522,10 @@ def test_no_message_and_no_repr_shows_a_plugins_settings(tmp_path: Path) -> None
     assert "hunter2" not in failure(tmp_path, MINIMAL + "pasword: hunter2")
 
 
-def test_text_that_is_not_unicode_is_named_and_shows_nothing_else(tmp_path: Path) -> None:
+def test_text_that_is_not_unicode_is_named_without_other_values(tmp_path: Path) -> None:
     plugins = "plugins: [{headers: {authorization: hunter2}, type: otlp}]\n"
     broken = 'subscriptions: {path: "\\uD800"}\n'
-    problem = "not Unicode: half a character, or a byte that is not UTF-8"
+    problem = "not Unicode: half of a surrogate pair, or a byte that is not UTF-8"
     assert failure(tmp_path, plugins + MINIMAL + broken) == f"receiver.yaml: subscriptions.path: {problem}"
     name = "KAFKA_TELEMETRY_BROKER__CLUSTER_ID"
     assert failure(tmp_path, plugins + MINIMAL, {name: "\udcff"}) == f"environment: {name}: {problem}"
@@ -532,7 +533,7 @@ def test_text_that_is_not_unicode_is_named_and_shows_nothing_else(tmp_path: Path
     assert failure(tmp_path, secret) == f"receiver.yaml: plugins[0].headers.authorization: {problem}"
 
 
-def test_a_deeply_nested_variable_is_no_crash(tmp_path: Path) -> None:
+def test_a_deeply_nested_variable_does_not_crash(tmp_path: Path) -> None:
     load(
         write(tmp_path, MINIMAL),
         {"KAFKA_TELEMETRY_PLUGINS__0__ENDPOINT": "[" * 90_000, "KAFKA_TELEMETRY_PLUGINS__0__TYPE": "otlp"},

@@ -1,4 +1,4 @@
-"""The SQLite store: what it keeps, across restarts and threads, and what it says of a file it cannot use."""
+"""The SQLite store: durability, threads, and the error for each file that it cannot use."""
 
 import os
 import sqlite3
@@ -21,7 +21,7 @@ PRODUCERS = Subscription(
 EVERYTHING = Subscription(name="Ü/all 'of' \"them\"", metrics=("*",), interval_ms=100, match={})
 
 
-def test_what_was_put_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_a_subscription_survives_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "subscriptions.db"
     store = SqliteSubscriptionStore(path)
     assert store.load_all() == ()
@@ -33,7 +33,7 @@ def test_what_was_put_is_there_after_a_restart(tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_was_put_is_there_after_a_crash(tmp_path: Path) -> None:
+def test_a_subscription_survives_a_crash(tmp_path: Path) -> None:
     path = tmp_path / "subscriptions.db"
     store = SqliteSubscriptionStore(path)
     store.put(PRODUCERS)
@@ -44,7 +44,7 @@ def test_what_was_put_is_there_after_a_crash(tmp_path: Path) -> None:
     store.close()
 
 
-def test_put_replaces_and_delete_forgets(tmp_path: Path) -> None:
+def test_put_replaces_and_delete_removes(tmp_path: Path) -> None:
     store = SqliteSubscriptionStore(tmp_path / "subscriptions.db")
     store.put(PRODUCERS)
     changed = Subscription(name="producers", metrics=(), interval_ms=1000, match={})
@@ -66,7 +66,7 @@ def test_many_threads_may_write_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("linked", [False, True])
-def test_a_new_file_is_its_owners_alone_and_an_old_one_stays_as_it_is(tmp_path: Path, linked: bool) -> None:
+def test_a_new_file_is_private_and_an_old_one_keeps_its_mode(tmp_path: Path, linked: bool) -> None:
     path = tmp_path / "subscriptions.db"
     if linked:
         path.symlink_to(tmp_path / "elsewhere.db")
@@ -93,23 +93,23 @@ def refusal(path: Path) -> str:
     return line
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_folder(tmp_path: Path) -> None:
     path = tmp_path / "absent" / "subscriptions.db"
     assert refusal(path) == (
-        f"{path}: cannot be opened: does its folder exist, and may the receiver write there?"
+        f"{path}: cannot be opened: its folder must exist and be writable for the receiver"
     )
 
 
-def test_links_in_a_circle(tmp_path: Path) -> None:
+def test_a_loop_of_symbolic_links(tmp_path: Path) -> None:
     path = tmp_path / "subscriptions.db"
     path.symlink_to(path)
     assert refusal(path).startswith(f"{path}: cannot be opened: ")
 
 
-def test_a_file_that_is_no_database_is_not_touched(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "subscriptions.db"
     path.write_text("this is no database\n" * 100)
-    assert refusal(path) == f"{path}: is no SQLite database: give another subscriptions.path"
+    assert refusal(path) == f"{path}: is not a SQLite database: set another subscriptions.path"
     assert path.read_text() == "this is no database\n" * 100
 
 
@@ -120,7 +120,7 @@ def test_another_programs_database_is_not_touched(tmp_path: Path) -> None:
     other.commit()
     other.close()
     before = path.read_bytes()
-    assert refusal(path) == f"{path}: is another program's database: give another subscriptions.path"
+    assert refusal(path) == f"{path}: is the database of another program: set another subscriptions.path"
     assert path.read_bytes() == before
 
 
@@ -133,7 +133,7 @@ def test_a_newer_version_is_not_touched(tmp_path: Path) -> None:
     assert refusal(path).startswith(f"{path}: was written by a newer version (schema {SCHEMA_VERSION + 1}")
 
 
-def test_a_file_that_another_process_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_another_process_has_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("receiver.store.sqlite._BUSY_TIMEOUT_S", 0.05)
     path = tmp_path / "subscriptions.db"
     store = SqliteSubscriptionStore(path)
@@ -174,9 +174,7 @@ def test_a_read_only_file(tmp_path: Path) -> None:
         ("match", "5", "match: 5 is not a mapping; give patterns by selector"),
     ],
 )
-def test_a_row_that_is_no_subscription_is_named(
-    tmp_path: Path, column: str, value: object, problem: str
-) -> None:
+def test_an_invalid_row_is_named(tmp_path: Path, column: str, value: object, problem: str) -> None:
     path = tmp_path / "subscriptions.db"
     store = SqliteSubscriptionStore(path)
     store.put(PRODUCERS)

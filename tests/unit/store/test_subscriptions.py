@@ -1,4 +1,4 @@
-"""The subscriptions in force: durable first, then in force, and never the one without the other."""
+"""The subscriptions in force: durable first, then in force, never only one of them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -62,7 +62,7 @@ def test_each_change_is_durable_and_in_force(tmp_path: Path) -> None:
     run(path, after_a_restart)
 
 
-def test_what_cannot_be_written_is_not_in_force(tmp_path: Path) -> None:
+def test_a_change_that_cannot_be_written_is_not_in_force(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     store = SqliteSubscriptionStore(path)
 
@@ -82,7 +82,7 @@ def test_what_cannot_be_written_is_not_in_force(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_too_many_are_refused_before_they_are_written(tmp_path: Path) -> None:
+def test_too_many_subscriptions_are_refused_before_they_are_written(tmp_path: Path) -> None:
     store = SqliteSubscriptionStore(tmp_path / "s.db")
     for number in range(MAX_SUBSCRIPTIONS):
         store.put(named(f"s{number}"))
@@ -97,7 +97,7 @@ def test_too_many_are_refused_before_they_are_written(tmp_path: Path) -> None:
     run(tmp_path / "s.db", scenario)
 
 
-def test_a_condition_sees_what_is_there_when_nothing_can_change_it(tmp_path: Path) -> None:
+def test_a_condition_is_checked_under_the_lock(tmp_path: Path) -> None:
     async def scenario(subscriptions: Subscriptions, in_force: list[SubscriptionSet]) -> None:
         def only_new(existing: Subscription | None) -> bool:
             return existing is None
@@ -109,14 +109,14 @@ def test_a_condition_sees_what_is_there_when_nothing_can_change_it(tmp_path: Pat
         assert (
             sorted(isinstance(outcome, ChangedMeanwhileError) for outcome in outcomes) == [False] + [True] * 9
         )
-        with pytest.raises(ChangedMeanwhileError, match="'a' is not what it was"):
+        with pytest.raises(ChangedMeanwhileError, match="'a' has changed"):
             await subscriptions.delete("a", only_if=only_new)
         assert len(subscriptions.list()) == 1
 
     run(tmp_path / "s.db", scenario)
 
 
-def test_a_caller_that_gives_up_leaves_store_and_core_alike(tmp_path: Path) -> None:
+def test_a_cancelled_caller_leaves_store_and_core_consistent(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
 
     async def scenario(subscriptions: Subscriptions, in_force: list[SubscriptionSet]) -> None:
@@ -126,7 +126,7 @@ def test_a_caller_that_gives_up_leaves_store_and_core_alike(tmp_path: Path) -> N
         change.cancel()
         with pytest.raises(asyncio.CancelledError):
             await change
-        # The next change waits for the one that nobody waits for any more.
+        # The next change waits for the cancelled caller's change.
         await subscriptions.put(named("b"))
         assert [one.name for one in subscriptions.list()] == ["a", "b"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from receiver.settings.meaning import ClientIdFoldingSettings
+from receiver.settings.metric_processing import ClientIdFoldingSettings
 from receiver.telemetry.connection import MAX_TEXT_CHARS
 from receiver.telemetry.folding import ClientIdFolding
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from receiver.settings.meaning import SeriesSettings
+from receiver.settings.metric_processing import SeriesSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome
 from receiver.wire.error_codes import ErrorCode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from receiver.settings.meaning import SeriesSettings
+from receiver.settings.metric_processing import SeriesSettings
 from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL
 from receiver.telemetry.series import SeriesBudgets
 from receiver.wire.uuid import Uuid

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from receiver.settings.meaning import NormalizationSettings, PrivacySettings
+from receiver.settings.metric_processing import NormalizationSettings, PrivacySettings
 from receiver.telemetry import scrub
 from receiver.telemetry.errors import TooLargeError
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics

@@ -9,7 +9,7 @@ import pytest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData, ResourceMetrics
 
-from receiver.settings.meaning import NormalizationSettings, PrivacySettings
+from receiver.settings.metric_processing import NormalizationSettings, PrivacySettings
 from receiver.telemetry.errors import TooLargeError
 from receiver.telemetry.labels import length_delimited
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics

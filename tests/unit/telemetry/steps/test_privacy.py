@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue
 
-from receiver.settings.meaning import PrivacySettings
+from receiver.settings.metric_processing import PrivacySettings
 from receiver.telemetry.connection import Broker
 from receiver.telemetry.errors import PrivacyError
 from receiver.telemetry.labels import LabelFacts, label_facts

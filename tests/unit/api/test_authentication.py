@@ -1,4 +1,4 @@
-"""Who asks: tokens in the configuration and in files, compared in constant time."""
+"""Authentication: tokens in the configuration and in files, compared in constant time."""
 
 import hashlib
 import hmac
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import structlog
 
-from receiver.api.access import Access, Caller, Refusal
+from receiver.api.authentication import Authenticator, Caller, Refusal
 from receiver.api.errors import ServerError
 from receiver.settings.rest import RestSettings
 from tests.unit.api.conftest import EDITOR_TOKEN, VIEWER_TOKEN, Clock, token_settings
@@ -23,15 +23,15 @@ def file_settings(*files: Path) -> RestSettings:
     return RestSettings.model_validate({"tokens": tokens})
 
 
-def shown(access: Access, token: str) -> Caller | Refusal:
-    return access.caller([f"Bearer {token}".encode()], None)
+def shown(authenticator: Authenticator, token: str) -> Caller | Refusal:
+    return authenticator.authenticate([f"Bearer {token}".encode()], None)
 
 
 def test_tokens_of_the_configuration() -> None:
-    access = Access(token_settings())
-    assert shown(access, VIEWER_TOKEN) == VERA
-    assert shown(access, EDITOR_TOKEN) == ED
-    assert access.caller([b"bEARER  " + EDITOR_TOKEN.encode()], None) == ED
+    authenticator = Authenticator(token_settings())
+    assert shown(authenticator, VIEWER_TOKEN) == VERA
+    assert shown(authenticator, EDITOR_TOKEN) == ED
+    assert authenticator.authenticate([b"bEARER  " + EDITOR_TOKEN.encode()], None) == ED
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_tokens_of_the_configuration() -> None:
         ([b"Bearer \xff\x00"], Refusal.UNKNOWN_TOKEN),
     ],
 )
-def test_nobody(authorization: list[bytes], reason: Refusal) -> None:
-    assert Access(token_settings()).caller(authorization, None) is reason
+def test_a_wrong_authorization_header_is_refused(authorization: list[bytes], reason: Refusal) -> None:
+    assert Authenticator(token_settings()).authenticate(authorization, None) is reason
 
 
 def test_every_token_is_compared_whichever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,10 +64,10 @@ def test_every_token_is_compared_whichever_it_is(monkeypatch: pytest.MonkeyPatch
         return real(first, second)
 
     monkeypatch.setattr(hmac, "compare_digest", noting)
-    access = Access(token_settings())
+    authenticator = Authenticator(token_settings())
     for token in (VIEWER_TOKEN, EDITOR_TOKEN, "neither"):
         compared.clear()
-        shown(access, token)
+        shown(authenticator, token)
         digest = hashlib.sha256(token.encode()).digest()
         assert compared == [
             (digest, hashlib.sha256(one.encode()).digest()) for one in (VIEWER_TOKEN, EDITOR_TOKEN)
@@ -76,38 +76,38 @@ def test_every_token_is_compared_whichever_it_is(monkeypatch: pytest.MonkeyPatch
 
 def test_without_tokens_and_clients_anybody_is_an_editor() -> None:
     anybody = Caller(name="anonymous", role="editor", authenticated_by="nothing")
-    assert Access(RestSettings()).caller([b"Bearer whatever"], None) == anybody
+    assert Authenticator(RestSettings()).authenticate([b"Bearer whatever"], None) == anybody
 
 
 def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
     clock, file = Clock(), tmp_path / "token"
     file.write_text("the-first-token-of-all\n")
-    access = Access(file_settings(file), clock)
-    assert isinstance(shown(access, "the-first-token-of-all"), Caller)
+    authenticator = Authenticator(file_settings(file), clock)
+    assert isinstance(shown(authenticator, "the-first-token-of-all"), Caller)
     file.with_name("new").write_text("the-second-token\n")
     file.with_name("new").replace(file)
-    assert isinstance(shown(access, "the-first-token-of-all"), Caller)  # the second is not over
+    assert isinstance(shown(authenticator, "the-first-token-of-all"), Caller)  # the second is not over
     clock.now += 1.0
-    assert shown(access, "the-first-token-of-all") is Refusal.UNKNOWN_TOKEN
-    assert isinstance(shown(access, "the-second-token"), Caller)
+    assert shown(authenticator, "the-first-token-of-all") is Refusal.UNKNOWN_TOKEN
+    assert isinstance(shown(authenticator, "the-second-token"), Caller)
 
 
-def test_a_token_file_that_is_gone_is_a_token_taken_away(tmp_path: Path) -> None:
+def test_a_removed_token_file_revokes_the_token(tmp_path: Path) -> None:
     clock, file, other = Clock(), tmp_path / "token", tmp_path / "other"
     file.write_text("the-first-token-of-all")
     other.write_text("another-token-of-all")
-    access = Access(file_settings(file, other), clock)
+    authenticator = Authenticator(file_settings(file, other), clock)
     for spoil in (file.unlink, lambda: file.write_text(""), lambda: file.write_text("two words of a token")):
         spoil()
         clock.now += 1.0
         with structlog.testing.capture_logs() as lines:
-            assert shown(access, "the-first-token-of-all") is Refusal.UNKNOWN_TOKEN
-        assert shown(access, "") is Refusal.MALFORMED_CREDENTIALS
-        assert isinstance(shown(access, "another-token-of-all"), Caller)
+            assert shown(authenticator, "the-first-token-of-all") is Refusal.UNKNOWN_TOKEN
+        assert shown(authenticator, "") is Refusal.MALFORMED_CREDENTIALS
+        assert isinstance(shown(authenticator, "another-token-of-all"), Caller)
         assert "two words" not in str(lines)
     file.write_text("the-first-token-of-all")
     clock.now += 1.0
-    assert isinstance(shown(access, "the-first-token-of-all"), Caller)
+    assert isinstance(shown(authenticator, "the-first-token-of-all"), Caller)
 
 
 @pytest.mark.parametrize(
@@ -128,50 +128,50 @@ def test_a_token_file_without_a_token_stops_the_start(
     if content is not None:
         file.write_text(content)
     with pytest.raises(ServerError) as caught:
-        Access(file_settings(file))
+        Authenticator(file_settings(file))
     assert str(caught.value).startswith(f"rest.tokens[0].file: {file}: {problem}")
     assert not content or content not in str(caught.value)
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_named_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "token")
-    with pytest.raises(ServerError, match="is no regular file"):
-        Access(file_settings(tmp_path / "token"))
+    with pytest.raises(ServerError, match="is not a regular file"):
+        Authenticator(file_settings(tmp_path / "token"))
 
 
 def test_no_token_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("the-first-token-of-all")
-    access = Access(file_settings(file))
-    shown(access, "the-first-token-of-all")
+    authenticator = Authenticator(file_settings(file))
+    shown(authenticator, "the-first-token-of-all")
 
     def reachable(value: Any, depth: int = 0) -> list[Any]:
         below = list(vars(value).values()) if hasattr(value, "__dict__") else []
         below += list(value) if isinstance(value, list | tuple | dict) else []
         return [value] + [one for b in below for one in reachable(b, depth + 1) if depth < 6]
 
-    assert all("the-first-token" not in str(one) for one in reachable(access))
+    assert all("the-first-token" not in str(one) for one in reachable(authenticator))
 
 
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"bind": "0.0.0.0:8642"}, "somebody has to authenticate"),
-        ({"bind": "10.1.2.3:8642"}, "somebody has to authenticate"),
-        ({"bind": "[::]:8642"}, "somebody has to authenticate"),
+        ({"bind": "0.0.0.0:8642"}, "requires authentication"),
+        ({"bind": "10.1.2.3:8642"}, "requires authentication"),
+        ({"bind": "[::]:8642"}, "requires authentication"),
         (
             {"tokens": [{"name": n, "role": "viewer", "sha256": "0" * 64} for n in "ab"]},
-            "one sha256 is given twice",
+            "a sha256 is given twice",
         ),
         (
             {
                 "tls": {"certificate": "c", "key": "k", "client_ca": "a", "client_auth": "required"},
                 "clients": [{"name": n, "role": "viewer", "subject": "CN=a"} for n in "ab"],
             },
-            "one subject is given twice",
+            "a subject is given twice",
         ),
     ],
 )
-def test_settings_that_are_refused(settings: dict[str, Any], problem: str) -> None:
+def test_refused_settings(settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         RestSettings.model_validate(settings)

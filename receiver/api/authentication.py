@@ -1,6 +1,7 @@
-"""Who asks the REST API, and what they may: bearer tokens, client certificates and roles.
+"""Authenticates REST requests by bearer token or client certificate.
 
-Owns the decision. It keeps digests of tokens, never a token, and tells nobody what it was shown.
+It keeps SHA-256 digests of tokens, never a token. No log line and no error repeats a token that a
+caller sent.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from receiver.principal.distinguished_name import subject_of
 from receiver.settings.rest import RestSettings, Role
 from receiver.watch import Watch
 
-__all__ = ["Access", "Caller", "Refusal", "changes"]
+__all__ = ["Authenticator", "Caller", "Refusal", "is_change"]
 
 _MAX_FILE_BYTES: Final = 4096
 
-#: RFC 6750, section 2.1. Shorter ones can be guessed.
+#: RFC 6750, section 2.1. A token of fewer than 16 characters can be guessed.
 _TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/-]{16,}=*")
 
-#: What changes nothing (RFC 9110, section 9.2.1).
+#: RFC 9110, section 9.2.1.
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-def changes(method: str) -> bool:
-    """Whether a request of this method may change something, and so needs an editor."""
+def is_change(method: str) -> bool:
+    """Whether requests of this method may change something, and so need the role editor."""
     return method not in _SAFE_METHODS
 
 
@@ -50,31 +51,25 @@ class Refusal(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Somebody who asks.
-
-    Attributes:
-        name: Theirs in the configuration.
-        role: What they may do.
-        authenticated_by: How they proved who they are.
-    """
+    """The person or program that sent a request, as named in the configuration."""
 
     name: str
     role: Role
     authenticated_by: Literal["token", "certificate", "nothing"]
 
 
-_ANYBODY: Final = Caller(name="anonymous", role="editor", authenticated_by="nothing")
+_ANONYMOUS: Final = Caller(name="anonymous", role="editor", authenticated_by="nothing")
 
 
-class Access:
-    """Finds out who asks.
+class Authenticator:
+    """Finds the configured caller of a request.
 
     Args:
-        settings: Who there is.
-        clock: Monotonic seconds.
+        settings: The configured tokens and certificates.
+        clock: Monotonic time in seconds.
 
     Raises:
-        ServerError: A file that should hold a token doesn't.
+        ServerError: A token file cannot be read or holds no token.
     """
 
     def __init__(self, settings: RestSettings, clock: Callable[[], float] = time.monotonic) -> None:
@@ -86,26 +81,23 @@ class Access:
             entry.subject: Caller(name=entry.name, role=entry.role, authenticated_by="certificate")
             for entry in settings.clients
         }
-        self._tokens = self._digests(self._refuse_to_start)
+        self._tokens = self._read_tokens(self._fail_to_start)
 
     def is_open(self, method: str, path: str) -> bool:
-        """Whether a request needs no authentication though others do."""
-        return not changes(method) and path in self._open
+        """Whether ``rest.open`` lets anybody send this request."""
+        return not is_change(method) and path in self._open
 
-    def caller(self, authorization: Sequence[bytes], certificate: bytes | None) -> Caller | Refusal:
-        """Find out who asks.
+    def authenticate(self, authorization: Sequence[bytes], certificate: bytes | None) -> Caller | Refusal:
+        """Find the caller of a request. A token takes precedence over a certificate.
 
         Args:
-            authorization: The request's ``Authorization`` headers.
-            certificate: The client's certificate that TLS has verified, as DER; None without one.
-
-        Returns:
-            Who it is, or why nobody knows. A token that is shown counts, and not the certificate beside it.
+            authorization: The values of the request's ``Authorization`` headers.
+            certificate: The client certificate that TLS has verified, in DER; None without one.
         """
         if not self.settings.authenticates:
-            return _ANYBODY
+            return _ANONYMOUS
         if authorization:
-            return self._by_token(authorization)
+            return self._authenticate_token(authorization)
         if certificate is None or not self._subjects:
             return Refusal.NO_CREDENTIALS
         try:
@@ -114,52 +106,52 @@ class Access:
             return Refusal.MALFORMED_CREDENTIALS
         return self._subjects.get(subject, Refusal.UNKNOWN_CERTIFICATE)
 
-    def _by_token(self, authorization: Sequence[bytes]) -> Caller | Refusal:
+    def _authenticate_token(self, authorization: Sequence[bytes]) -> Caller | Refusal:
         if self._watch.changed():
-            self._tokens = self._digests(self._warn)
+            self._tokens = self._read_tokens(self._warn)
         scheme, _, token = authorization[0].partition(b" ")
         if len(authorization) > 1 or scheme.lower() != b"bearer" or not token.strip():
             return Refusal.MALFORMED_CREDENTIALS
-        shown = hashlib.sha256(token.strip()).digest()
-        found: Caller | Refusal = Refusal.UNKNOWN_TOKEN
-        # To the end in any case: the time must not tell which one it was.
-        for caller, digest in self._tokens:
-            if hmac.compare_digest(shown, digest):
-                found = caller
-        return found
+        digest = hashlib.sha256(token.strip()).digest()
+        result: Caller | Refusal = Refusal.UNKNOWN_TOKEN
+        # Compare with every token, because the time must not reveal which one matched.
+        for caller, expected in self._tokens:
+            if hmac.compare_digest(digest, expected):
+                result = caller
+        return result
 
-    def _digests(self, on_problem: Callable[[int, str], None]) -> list[tuple[Caller, bytes]]:
-        digests = []
+    def _read_tokens(self, on_problem: Callable[[int, str], None]) -> list[tuple[Caller, bytes]]:
+        tokens = []
         for index, entry in enumerate(self.settings.tokens):
             caller = Caller(name=entry.name, role=entry.role, authenticated_by="token")
             if entry.sha256 is not None:
-                digests.append((caller, bytes.fromhex(entry.sha256)))
+                tokens.append((caller, bytes.fromhex(entry.sha256)))
             elif entry.file is not None:
                 try:
-                    digests.append((caller, _digest_in(entry.file)))
+                    tokens.append((caller, _digest_of_file(entry.file)))
                 except OSError as error:
                     on_problem(index, f"{entry.file}: {error.strerror or error}")
                 except ValueError as error:
                     on_problem(index, f"{entry.file}: {error}")
-        return digests
+        return tokens
 
     @staticmethod
-    def _refuse_to_start(index: int, problem: str) -> None:
+    def _fail_to_start(index: int, problem: str) -> None:
         raise ServerError(f"rest.tokens[{index}].file", problem)
 
     def _warn(self, index: int, problem: str) -> None:
-        # Whoever took the token away meant it: its holder is nobody from now on.
+        # Emptying or removing the file revokes the token, so the last good token is not kept.
         self._log.warning(
-            "a token file holds no token: nobody has this token now",
+            "token file unusable, token revoked",
             kind=f"tokens[{index}]",
             setting=f"rest.tokens[{index}].file",
             problem=problem,
         )
 
 
-def _digest_in(path: Path) -> bytes:
+def _digest_of_file(path: Path) -> bytes:
     if not stat.S_ISREG(path.stat().st_mode):
-        raise ValueError("is no regular file")
+        raise ValueError("is not a regular file")
     with path.open("rb") as file:
         content = file.read(_MAX_FILE_BYTES + 1)
     if len(content) > _MAX_FILE_BYTES:

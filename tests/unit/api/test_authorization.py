@@ -1,4 +1,4 @@
-"""Every route: who may ask, who may change, and what the audit log says of it."""
+"""Every route: the roles that may use it, and the audit log of changes."""
 
 import asyncio
 from typing import Any
@@ -9,7 +9,7 @@ import structlog
 from fastapi.routing import APIRoute
 from starlette.routing import Route
 
-from receiver.api.gate import _CHALLENGE
+from receiver.api.authorization import _CHALLENGE
 from receiver.log import configure
 from receiver.settings.model import LogSettings
 from receiver.wire.uuid import uuid_to_text
@@ -58,12 +58,12 @@ def routes_of(api: Api) -> list[tuple[str, str]]:
     return found
 
 
-def test_what_each_role_may_ask_of_every_route(guarded: Api) -> None:
+def test_every_route_checks_the_role(guarded: Api) -> None:
     found = routes_of(guarded)
     assert ("PUT", "/v1/subscriptions/s") in found
     assert ("GET", "/openapi.json") in found
     assert len(found) >= 11
-    # An answer to HEAD has no body to look at; who may GET may HEAD.
+    # A response to HEAD has no body to check. HEAD needs the same role as GET.
     found = [(method, path) for method, path in found if method != "HEAD"]
     found += [("GET", "/v1/nonsense"), ("POST", "/v1/nonsense"), ("PATCH", "/livez"), ("GET", "/livez/")]
 
@@ -95,7 +95,7 @@ def test_what_each_role_may_ask_of_every_route(guarded: Api) -> None:
     assert set(guarded.refused) == {"no_credentials", "unknown_token", "role"}
 
 
-def test_metrics_can_be_opened(api: Api) -> None:
+def test_metrics_can_be_open_to_everybody(api: Api) -> None:
     found = []
 
     async def scenario(rest: httpx.AsyncClient) -> None:
@@ -107,7 +107,7 @@ def test_metrics_can_be_opened(api: Api) -> None:
     assert found == [[401, 401, 401], [401, 401, 200]]
 
 
-def test_operators_may_call_the_host_what_they_like(guarded: Api) -> None:
+def test_with_authentication_any_host_is_accepted(guarded: Api) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         assert (await rest.get("/v1/clients", headers=bearer(VIEWER_TOKEN))).status_code == 200
         problem_of(await rest.get("/v1/clients"), 401)
@@ -127,7 +127,7 @@ def audit_lines(lines: Any) -> list[dict[str, Any]]:
     return [dict(line) for line in lines if line.get("logger") == "receiver.audit"]
 
 
-def test_every_change_is_written_down(guarded: Api) -> None:
+def test_every_change_is_audited(guarded: Api) -> None:
     after = {"name": "a b", **BODY}
     changed = {**after, "interval_ms": 1000}
     common = {
@@ -170,7 +170,7 @@ def test_every_change_is_written_down(guarded: Api) -> None:
     assert all(secret not in str(lines) for secret in (EDITOR_TOKEN, VIEWER_TOKEN, "hunter2"))
 
 
-def test_every_route_that_changes_something_says_what(guarded: Api) -> None:
+def test_every_changing_route_audits_the_documents(guarded: Api) -> None:
     changing = [(m, p) for m, p in routes_of(guarded) if m not in {"GET", "HEAD", "OPTIONS"}]
 
     async def scenario(rest: httpx.AsyncClient) -> None:
@@ -187,7 +187,7 @@ def test_every_route_that_changes_something_says_what(guarded: Api) -> None:
     assert all(line["before"] != line["after"] for line in audited)
 
 
-def test_a_change_that_fails_inside_is_written_down(guarded: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_that_fails_is_audited(guarded: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         answer = await rest.put("/v1/subscriptions/s", headers=bearer(EDITOR_TOKEN), json=BODY)
         problem_of(answer, 500)
@@ -201,7 +201,7 @@ def test_a_change_that_fails_inside_is_written_down(guarded: Api, monkeypatch: p
     assert [(line["outcome"], line["status"]) for line in audit_lines(lines)] == [("failed", 500)]
 
 
-def test_refusals_are_counted_each_and_logged_now_and_then(guarded: Api) -> None:
+def test_refusals_are_counted_and_logged_at_a_limited_rate(guarded: Api) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         for number in range(50):
             await rest.put("/v1/subscriptions/s", headers=bearer(f"guess-{number}"), json=BODY)

@@ -1,0 +1,177 @@
+"""Middleware that refuses requests (401 and 403) and writes the audit log of changes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, cast
+
+import structlog
+from fastapi import Depends, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from receiver.api.authentication import Authenticator, Caller, Refusal, is_change
+from receiver.api.problems import problem_response
+from receiver.log import RateLimitedLog
+from receiver.principal.distinguished_name import subject_of
+
+__all__ = ["AuditedChange", "AuthorizationMiddleware", "Change"]
+
+_MAX_PATH: Final = 512
+_MAX_SUBJECT: Final = 512
+
+#: The audit log has a level of its own, because `log.level` must not silence it. It is bound for
+#: each line, because `log.format` may change.
+_audit = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET))
+
+_CHALLENGE: Final = 'Bearer realm="kafka-telemetry"'
+
+
+@dataclass(slots=True)
+class Change:
+    """The documents before and after a change, for the audit log; None: no document."""
+
+    before: Any = None
+    after: Any = None
+
+
+def _change(request: Request) -> Change:
+    return cast("Change", request.state.change)
+
+
+#: An endpoint that changes something takes a parameter of this type and fills it in.
+AuditedChange = Annotated[Change, Depends(_change)]
+
+
+class AuthorizationMiddleware:
+    """Passes on requests of authorized callers and writes each change to the audit log.
+
+    Args:
+        app: The application.
+        authenticator: Finds the caller of a request.
+        count_refusal: Counts a refusal by its reason.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, authenticator: Authenticator, count_refusal: Callable[[str], None]
+    ) -> None:
+        self._app = app
+        self._authenticator = authenticator
+        self._count_refusal = count_refusal
+        self._log = RateLimitedLog("receiver.api")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer 401 or 403."""
+        authenticates = self._authenticator.settings.authenticates
+        if authenticates and self._authenticator.is_open(scope["method"], scope["path"]):
+            await self._app(scope, receive, _closing(send))
+            return
+        state = scope.setdefault("state", {})
+        authorization = [value for name, value in scope["headers"] if name == b"authorization"]
+        caller = self._authenticator.authenticate(authorization, state.get("client_certificate"))
+        if isinstance(caller, Refusal):
+            await self._refuse(caller, scope, receive, send)
+        elif not is_change(scope["method"]):
+            await self._app(scope, receive, send)
+        elif caller.role == "editor":
+            await self._audit(caller, scope, receive, send)
+        else:
+            self._count_refusal(Refusal.ROLE)
+            _write_audit_line(scope, caller, "refused", 403)
+            detail = f"the role {caller.role} may only read: {scope['method']} needs the role editor"
+            await problem_response(403, detail)(scope, receive, send)
+
+    async def _refuse(self, reason: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+        self._count_refusal(reason)
+        fields = {}
+        if reason is Refusal.UNKNOWN_CERTIFICATE:
+            # Operators copy the subject from here into rest.clients, because programs format it
+            # differently.
+            fields["subject"] = subject_of(scope["state"]["client_certificate"])[:_MAX_SUBJECT]
+        self._log.warning(
+            "REST request refused, caller unknown",
+            kind=reason,
+            reason=reason.value,
+            method=scope["method"],
+            path=_path(scope),
+            source_address=_source_address(scope),
+            **fields,
+        )
+        # The connection is closed so that each guess costs a connection, whose rate is limited.
+        headers = {"www-authenticate": _CHALLENGE}
+        if reason is not Refusal.NO_CREDENTIALS:
+            headers["www-authenticate"] += ', error="invalid_token"'
+        await problem_response(401, self._how_to(), headers=headers)(scope, receive, _closing(send))
+
+    def _how_to(self) -> str:
+        ways = []
+        if self._authenticator.settings.tokens:
+            ways.append("a token of rest.tokens as `Authorization: Bearer TOKEN`")
+        if self._authenticator.settings.clients:
+            ways.append("a client certificate whose subject is in rest.clients")
+        return f"authentication is needed: {', or '.join(ways)}"
+
+    async def _audit(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
+        change = scope["state"]["change"] = Change()
+        status: int | None = None
+
+        async def send_and_note_status(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_and_note_status)
+        except Exception:
+            status = 500
+            raise
+        finally:
+            # A request that was cut off is written too, because it may have changed something by
+            # then.
+            if status is not None and status < 400:
+                _write_audit_line(scope, caller, "changed", status, before=change.before, after=change.after)
+            else:
+                _write_audit_line(scope, caller, "unknown" if status is None else "failed", status)
+
+
+def _write_audit_line(
+    scope: Scope, caller: Caller, outcome: str, status: int | None, **documents: Any
+) -> None:
+    _audit.info(
+        "change",
+        logger="receiver.audit",
+        who=caller.name,
+        role=caller.role,
+        authenticated_by=caller.authenticated_by,
+        source_address=_source_address(scope),
+        method=scope["method"],
+        path=_path(scope),
+        outcome=outcome,
+        status=status,
+        **documents,
+    )
+
+
+def _path(scope: Scope) -> str:
+    # Percent-encoded as received, because decoded characters could forge a log line. Without the
+    # query.
+    raw: bytes = scope["raw_path"]
+    return raw[:_MAX_PATH].decode("latin-1")
+
+
+def _source_address(scope: Scope) -> str | None:
+    client: tuple[str, int] | None = scope.get("client")
+    return client[0] if client else None
+
+
+def _closing(send: Send) -> Send:
+    """Close the connection after the response."""
+
+    async def send_with_close(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+        await send(message)
+
+    return send_with_close

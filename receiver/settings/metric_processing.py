@@ -1,0 +1,155 @@
+"""Settings of the processing of pushed metrics: normalization, series budgets and privacy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+
+from receiver.patterns import Rewrite, compile_pattern
+from receiver.settings.base import Settings
+
+__all__ = [
+    "ClientIdFoldingSettings",
+    "NormalizationSettings",
+    "PrivacyRuleSettings",
+    "PrivacySettings",
+    "RegularExpression",
+    "SeriesSettings",
+]
+
+_MAX_SERIES = 1_000_000_000
+
+#: Labels that can identify a person.
+PseudonymizedLabel = Literal["principal", "client_source_address", "client_id"]
+
+
+def _regular_expression(text: str) -> str:
+    try:
+        compile_pattern(text)
+    except ValueError as error:
+        raise ValueError(f"not a regular expression (RE2): {error}") from None
+    return text
+
+
+RegularExpression = Annotated[str, AfterValidator(_regular_expression)]
+
+
+class NormalizationSettings(Settings):
+    """Steps that give metrics of all clients the same names, units and meaning."""
+
+    attributes: bool = Field(
+        default=True,
+        description="Rename and convert attributes to one form: `node.id` and `node_id`, as text or as a "
+        "number, become `node_id` and `node_role`; `member_id` becomes `group_member_id`.",
+    )
+    units: bool = Field(default=True, description="Add missing units from the catalogue of standard metrics.")
+    descriptions: bool = Field(
+        default=False,
+        description="Add missing descriptions from the catalogue. Off by default, because they double the "
+        "size of a push.",
+    )
+    known_bad_values: Literal["keep", "mark", "drop"] = Field(
+        default="drop",
+        description="What happens to metrics that the client's version is known to report wrongly: `keep` "
+        "them, `mark` them with the attribute `known_bad`, or `drop` them (default, because they mislead).",
+    )
+
+
+class ClientIdFoldingSettings(Settings):
+    """A rule that replaces many client ids by one."""
+
+    pattern: RegularExpression = Field(
+        description="Regular expression (RE2) that must match the whole client id, for example "
+        "`(.*)-[0-9a-f]{8,10}-[a-z0-9]{5}` for the pods of a Deployment."
+    )
+    replacement: str = Field(
+        max_length=512, description="Value of the label `client_id` instead; `\\1` is the first group."
+    )
+
+    @field_validator("replacement")
+    @classmethod
+    def _groups_are_there(cls, replacement: str, info: ValidationInfo) -> str:
+        if "pattern" in info.data:
+            Rewrite(info.data["pattern"], replacement)
+        return replacement
+
+
+class SeriesSettings(Settings):
+    """Series budgets, over which points become one overflow series; client id folding."""
+
+    max_per_client: int | None = Field(
+        default=10_000,
+        ge=1,
+        le=_MAX_SERIES,
+        description="Series of one client instance; null: no budget. The default is more than the largest "
+        "push of `telemetry.max_entries` holds.",
+    )
+    max_per_principal: int | None = Field(
+        default=200_000,
+        ge=1,
+        le=_MAX_SERIES,
+        description="Series of all instances of one principal; null: no budget. `User:ANONYMOUS` has none.",
+    )
+    max_total: int | None = Field(
+        default=1_000_000,
+        ge=1,
+        le=_MAX_SERIES,
+        description="Series of all instances together; null: no budget.",
+    )
+    client_id_folding: tuple[ClientIdFoldingSettings, ...] = Field(
+        default=(), description="Rules for client ids with generated parts. The first match applies."
+    )
+
+
+class PrivacyRuleSettings(Settings):
+    """A rule that drops a metric, or drops or hashes an attribute."""
+
+    attribute: RegularExpression | None = Field(
+        default=None, description="Regular expression (RE2) that must match the whole key of an attribute."
+    )
+    metric: RegularExpression | None = Field(
+        default=None,
+        description="Regular expression (RE2) that must match the whole name of a metric; only with `drop`.",
+    )
+    action: Literal["drop", "hash"] = Field(
+        description="`drop` removes it; `hash` replaces an attribute's value by a keyed hash."
+    )
+
+    @model_validator(mode="after")
+    def _one_subject(self) -> PrivacyRuleSettings:
+        if (self.attribute is None) == (self.metric is None):
+            raise ValueError("a rule must have either `attribute` or `metric`")
+        if self.metric is not None and self.action != "drop":
+            raise ValueError("a metric can only be dropped: set action: drop, or give an attribute")
+        return self
+
+
+class PrivacySettings(Settings):
+    """Removes attributes and metrics, and replaces names and addresses by hashes."""
+
+    rules: tuple[PrivacyRuleSettings, ...] = Field(
+        default=(), description="Attributes and metrics to drop or hash. The first match applies."
+    )
+    pseudonymize: tuple[PseudonymizedLabel, ...] = Field(
+        default=(),
+        description="Labels to replace by a keyed hash, in metrics and in what plugins get about the client: "
+        "`principal`, `client_source_address`, `client_id`.",
+    )
+    key_file: Path | None = Field(
+        default=None,
+        description="File with the key of the hashes, at least 16 bytes. Required if anything is hashed. Use "
+        "the same key on every sidecar to get the same hashes.",
+    )
+
+    @property
+    def hashes(self) -> bool:
+        """Whether anything is hashed."""
+        return bool(self.pseudonymize) or any(rule.action == "hash" for rule in self.rules)
+
+    @model_validator(mode="after")
+    def _key_where_needed(self) -> PrivacySettings:
+        if self.hashes and self.key_file is None:
+            raise ValueError("key_file is required, because a rule hashes or `pseudonymize` is set")
+        return self
