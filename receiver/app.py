@@ -49,10 +49,10 @@ from receiver.settings.load import load
 from receiver.settings.model import ReceiverSettings
 from receiver.store import SqliteSubscriptionStore, StoreError, Subscriptions
 from receiver.telemetry.connection import Broker, Connection
+from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.control.plugin_time import PluginTime
 from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.instance import ClientInstances
-from receiver.telemetry.limits import Limits
-from receiver.telemetry.plugin_time import PluginTime
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 

@@ -15,8 +15,8 @@ from fastapi import Depends, Request
 from receiver.host.statistics import PluginStatistics
 from receiver.store.subscriptions import Condition
 from receiver.telemetry.connection import Connection
-from receiver.telemetry.offenders import Narrowed
-from receiver.telemetry.series import SeriesReport
+from receiver.telemetry.control.offenders import Narrowed
+from receiver.telemetry.control.series import SeriesReport
 from receiver.telemetry.subscription import Subscription
 from receiver.wire.uuid import Uuid
 

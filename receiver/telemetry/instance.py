@@ -46,8 +46,8 @@ from typing import Final
 from receiver.plugin.shares import Holdings
 from receiver.plugin.sources import site_of
 from receiver.telemetry.connection import Connection
+from receiver.telemetry.control.offenders import Demand
 from receiver.telemetry.labels import LabelFacts, label_bytes
-from receiver.telemetry.offenders import Demand
 from receiver.telemetry.quirks import Treatment
 from receiver.telemetry.subscription import (
     MAX_INTERVAL_MS,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from receiver.plugin import Push
-from receiver.telemetry.limits import Exceeded
+from receiver.telemetry.control.limits import Exceeded
 from receiver.telemetry.steps import NOTHING_DONE, StepCounts
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsResponse
 from receiver.wire.k72_push_telemetry import PushTelemetryResponse

@@ -11,20 +11,20 @@ from typing import Final
 
 from receiver.plugin.sources import site_of
 from receiver.settings.model import TelemetrySettings
-from receiver.telemetry.backpressure import BackPressure
 from receiver.telemetry.compression import CODEC_NAMES, CODECS, inflate
 from receiver.telemetry.connection import Broker, Connection
+from receiver.telemetry.control.backpressure import BackPressure
+from receiver.telemetry.control.limits import Exceeded, Limits
+from receiver.telemetry.control.offenders import Offenders
+from receiver.telemetry.control.series import SeriesBudgets
 from receiver.telemetry.errors import PushError, TooLargeError, UnknownCodecError
 from receiver.telemetry.folding import ClientIdFolding
-from receiver.telemetry.handed_over import handed_over
 from receiver.telemetry.instance import ClientInstance, ClientInstances
 from receiver.telemetry.labels import LabelFacts, label_facts
-from receiver.telemetry.limits import Exceeded, Limits
-from receiver.telemetry.offenders import Offenders
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
+from receiver.telemetry.push import handed_over
 from receiver.telemetry.quirks import Quirks
-from receiver.telemetry.series import SeriesBudgets
 from receiver.telemetry.steps import Steps
 from receiver.telemetry.subscription import ClientFacts, SubscriptionSet, subscription_id
 from receiver.wire.error_codes import ErrorCode

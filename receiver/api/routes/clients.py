@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from receiver.api.dependencies import ClientState, Dependencies
 from receiver.api.pages import After, Limit, Page, in_portions
 from receiver.api.problems import Problem, ProblemError, field_error
-from receiver.telemetry.offenders import Demand, Narrowed
+from receiver.telemetry.control.offenders import Demand, Narrowed
 from receiver.wire.uuid import Uuid, uuid_from_text, uuid_to_text
 
 __all__ = ["ClientView", "router"]

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from receiver.api.dependencies import Dependencies
 from receiver.api.pages import Limit, in_portions
 from receiver.api.problems import Problem
-from receiver.telemetry.series import SeriesUse
+from receiver.telemetry.control.series import SeriesUse
 from receiver.wire.uuid import uuid_to_text
 
 __all__ = ["SeriesView", "router"]

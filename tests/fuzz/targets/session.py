@@ -19,9 +19,9 @@ from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.limits import LimitsSettings
 from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL, Broker, Connection
+from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.control.series import SeriesBudgets
 from receiver.telemetry.instance import ClientInstances
-from receiver.telemetry.limits import Limits
-from receiver.telemetry.series import SeriesBudgets
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError

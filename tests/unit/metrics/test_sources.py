@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from receiver.host.statistics import DropReason, PluginState, PluginStatistics
 from receiver.metrics import OTHER, ListenerBytes, ReceiverMetrics, SoftwareLabels, Sources
 from receiver.telemetry.connection import Connection
+from receiver.telemetry.control.limits import Scope
 from receiver.telemetry.instance import ClientInstances
-from receiver.telemetry.limits import Scope
 from receiver.telemetry.telemetry import ClientTelemetry
 from tests.unit.api.conftest import ask, connection, instance_id, telemetry_core
 

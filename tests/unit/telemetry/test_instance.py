@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from receiver.telemetry.connection import Connection
+from receiver.telemetry.control.offenders import Demand
 from receiver.telemetry.instance import ClientInstance, ClientInstances
-from receiver.telemetry.offenders import Demand
 from receiver.telemetry.quirks import Treatment
 from receiver.telemetry.subscription import ClientFacts, SubscriptionSet
 from receiver.wire.error_codes import ErrorCode

@@ -10,8 +10,8 @@ import pytest
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import QuirkSettings, TelemetrySettings
 from receiver.telemetry.connection import Broker
+from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.errors import QuirkError
-from receiver.telemetry.limits import Limits
 from receiver.telemetry.subscription import SubscriptionSet, subscription_id
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire import k71_get_telemetry_subscriptions

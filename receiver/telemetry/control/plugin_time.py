@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from receiver.telemetry.connection import Connection
-from receiver.telemetry.limits import Limits
+from receiver.telemetry.control.limits import Limits
 
 __all__ = ["PluginTime"]
 

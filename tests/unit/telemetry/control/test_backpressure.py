@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from receiver.settings.backpressure import BackPressureSettings
-from receiver.telemetry.backpressure import BackPressure
+from receiver.telemetry.control.backpressure import BackPressure
 
 EVERY_S = 5
 

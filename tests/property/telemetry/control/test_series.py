@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from receiver.settings.meaning import SeriesSettings
 from receiver.telemetry.connection import ANONYMOUS
-from receiver.telemetry.series import SeriesBudgets, SeriesUse
+from receiver.telemetry.control.series import SeriesBudgets, SeriesUse
 from receiver.wire.uuid import Uuid
 
 PRINCIPALS = ("User:alice", "User:bob", ANONYMOUS)

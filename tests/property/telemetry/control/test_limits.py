@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings, PrincipalLimitsSettings
 from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL, Connection
-from receiver.telemetry.limits import Exceeded, LimitName, Limits, Scope
+from receiver.telemetry.control.limits import Exceeded, LimitName, Limits, Scope
 from tests.unit.telemetry.parts import connection
 
 MAX_PEERS = 16

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from receiver.settings.backpressure import BackPressureSettings
-from receiver.telemetry.offenders import STANDARD_METRICS, Demand, Narrowed, Offence, Offenders
+from receiver.telemetry.control.offenders import STANDARD_METRICS, Demand, Narrowed, Offence, Offenders
 from receiver.wire.uuid import Uuid
 from tests.unit.telemetry.parts import INSTANCE
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.settings.backpressure import BackPressureSettings
-from receiver.telemetry.backpressure import BackPressure
+from receiver.telemetry.control.backpressure import BackPressure
 
 BEHIND_S, STEP_S = 60.0, 30.0
 

@@ -8,7 +8,7 @@ import pytest
 
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings, PrincipalLimitsSettings
 from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL, Connection
-from receiver.telemetry.limits import Exceeded, LimitName, Limits
+from receiver.telemetry.control.limits import Exceeded, LimitName, Limits
 from tests.unit.telemetry.parts import connection
 
 UNLIMITED = PrincipalLimitsSettings(

@@ -8,7 +8,7 @@ import pytest
 
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
 from receiver.settings.model import TelemetrySettings
-from receiver.telemetry.limits import Exceeded, LimitName
+from receiver.telemetry.control.limits import Exceeded, LimitName
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.uuid import ONE_UUID, ZERO_UUID, Uuid

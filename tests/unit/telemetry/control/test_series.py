@@ -6,7 +6,7 @@ import pytest
 
 from receiver.settings.meaning import SeriesSettings
 from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL
-from receiver.telemetry.series import SeriesBudgets
+from receiver.telemetry.control.series import SeriesBudgets
 from receiver.wire.uuid import Uuid
 
 ALICE, BOB = "User:alice", "User:bob"
