@@ -36,7 +36,7 @@ class TelemetryClientStates:
         """One of them; None where the id is not known (any more)."""
         instance = self._instances.find(client_instance_id)
         now = self._now()
-        if instance is None or instance.is_over(now):
+        if instance is None or instance.is_expired(now):
             return None
         connection = instance.connection
         return ClientState(

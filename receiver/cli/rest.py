@@ -17,6 +17,7 @@ import typer
 
 from receiver.cli.output import OutputFormat, print_json, print_table
 from receiver.cli.session import answer, speaks_rest
+from receiver.telemetry.subscription import SELECTORS
 
 __all__ = ["clients_app", "show_plugins", "show_series", "subscriptions_app"]
 
@@ -85,7 +86,8 @@ def put_subscription(
         list[str] | None,
         typer.Option(
             "--match",
-            help="Selector and regular expression (RE2) for the whole value. Given again: all must match.",
+            help="Selector and regular expression (RE2) for the whole value; several must all match. "
+            f"Without any, the subscription is for every client. Selectors: {', '.join(SELECTORS)}.",
             metavar="SELECTOR=REGEX",
         ),
     ] = None,
@@ -98,9 +100,6 @@ def put_subscription(
     output: _Output = OutputFormat.TABLE,
 ) -> None:
     """Create a subscription, or replace the one of its name. It is in force for every client's next request.
-
-    Selectors: client_instance_id, client_id, client_software_name, client_software_version,
-    client_source_address, client_source_port. Without any, the subscription is for every client.
 
     \u0008
     Examples:

@@ -38,7 +38,7 @@ class Holdings(Generic[_Peer]):
         """Return how many peers hold something."""
         return len(self._held)
 
-    def of(self, peer: _Peer) -> int:
+    def held_by(self, peer: _Peer) -> int:
         """Return what a peer holds."""
         return self._held.get(peer, 0)
 

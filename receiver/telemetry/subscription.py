@@ -1,7 +1,6 @@
-"""Subscriptions (KIP-714, "Client metrics configuration"): what is asked of which client, and how often.
+"""Subscriptions (KIP-714, "Client metrics configuration"): which clients push which metrics, how often.
 
-Owns what a valid subscription is, which clients it matches, and the subscription id. It must not know
-where subscriptions are kept, nor anything of a client's past requests.
+Owns validation, matching and the subscription id. A new selector is one line in :data:`SELECTORS`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -38,82 +37,60 @@ __all__ = [
     "Subscription",
     "SubscriptionError",
     "SubscriptionSet",
+    "client_facts",
     "subscription_id",
 ]
 
-#: What an operator writes for "every metric"; clients are answered ``[""]``, the form that all of them take.
+#: An operator's word for every metric. Clients are answered ``[""]``, which all of them understand.
 ALL_METRICS: Final = "*"
 
-#: KIP-714, "Client metrics configuration": the interval of a client that no subscription matches.
+#: KIP-714, "Client metrics configuration": the interval when no subscription matches.
 DEFAULT_INTERVAL_MS: Final = 300_000
 MIN_INTERVAL_MS: Final = 100
 MAX_INTERVAL_MS: Final = 3_600_000
 
 #: The longest name of a subscription, in characters. Kafka has no limit of its own.
 MAX_NAME_LENGTH: Final = 255
-#: Prefixes in one subscription.
+#: The maximum number of prefixes in one subscription.
 MAX_METRICS: Final = 256
-#: The longest selector, in characters.
+#: The longest pattern of a selector, in characters.
 MAX_PATTERN_LENGTH: Final = 1024
-#: Subscriptions in a set: each is tried for each new client.
+#: The maximum number of subscriptions, because each is matched against each new client.
 MAX_SUBSCRIPTIONS: Final = 1000
-#: Different prefixes in a set. librdkafka closes the connection over an answer with more than 1,000.
+#: The maximum number of different prefixes in all subscriptions. librdkafka closes the connection after
+#: an answer with more than 1,000.
 MAX_PREFIXES: Final = 1000
 
-#: KIP-714's selectors, in its order.
-SELECTORS: Final = (
-    "client_instance_id",
-    "client_id",
-    "client_software_name",
-    "client_software_version",
-    "client_source_address",
-    "client_source_port",
-)
+#: KIP-714's selectors in its order, and how each reads its value from a client instance's connection.
+SELECTORS: Final[Mapping[str, Callable[[Uuid, Connection], str]]] = {
+    "client_instance_id": lambda client_instance_id, _: uuid_to_text(client_instance_id),
+    "client_id": lambda _, connection: connection.client_id,
+    "client_software_name": lambda _, connection: connection.client_software_name,
+    "client_software_version": lambda _, connection: connection.client_software_version,
+    "client_source_address": lambda _, connection: connection.source_address,
+    "client_source_port": lambda _, connection: str(connection.source_port),
+}
+_SELECTOR_INDEX: Final = {selector: index for index, selector in enumerate(SELECTORS)}
+
+#: A client's values for all selectors, in the order of :data:`SELECTORS`.
+ClientFacts = tuple[str, ...]
 
 # An OpenTelemetry instrument name, of which a prefix is the beginning.
 _PREFIX = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/]{0,254}")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientFacts:
-    """What a client is, as far as selectors look at it (KIP-714, "Client metrics configuration").
-
-    Attributes:
-        client_instance_id: The client instance id in Kafka's text form.
-        client_id: What the client calls itself; empty when it sends null.
-        client_software_name: KIP-511's software name.
-        client_software_version: KIP-511's software version.
-        client_source_address: The client's address as text.
-        client_source_port: The client's port as text.
-    """
-
-    client_instance_id: str
-    client_id: str
-    client_software_name: str
-    client_software_version: str
-    client_source_address: str
-    client_source_port: str
-
-    @classmethod
-    def of(cls, client_instance_id: Uuid, connection: Connection) -> ClientFacts:
-        """Take the facts of a client instance from the connection that it uses now."""
-        return cls(
-            client_instance_id=uuid_to_text(client_instance_id),
-            client_id=connection.client_id,
-            client_software_name=connection.client_software_name,
-            client_software_version=connection.client_software_version,
-            client_source_address=connection.source_address,
-            client_source_port=str(connection.source_port),
-        )
+def client_facts(client_instance_id: Uuid, connection: Connection) -> ClientFacts:
+    """Return a client instance's values for all selectors, from its current connection."""
+    return tuple(read(client_instance_id, connection) for read in SELECTORS.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What a client is to push: the union of the subscriptions that match it.
+    """The metrics and the interval of a client: the union of the subscriptions that match it.
 
     Attributes:
-        prefixes: Metric name prefixes, sorted by code point, each once; ``("",)`` asks for every metric.
+        prefixes: Metric name prefixes, sorted by code point, without duplicates; ``("",)`` is every metric.
         interval_ms: The smallest interval of the matching subscriptions, in milliseconds.
         matched: Names of the matching subscriptions, sorted.
     """
@@ -125,25 +102,25 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One subscription of an operator's, valid by construction (KIP-714, "Client metrics configuration").
+    """One subscription, valid by construction (KIP-714, "Client metrics configuration").
 
     Attributes:
-        name: Its name: any text without control characters, as Kafka allows for a resource.
-        metrics: Prefixes of metric names, at most :data:`MAX_METRICS`; ``*`` or an empty text asks for every
-            metric, an empty tuple for none.
-        interval_ms: How often matching clients push, :data:`MIN_INTERVAL_MS` to :data:`MAX_INTERVAL_MS`.
-        match: Regular expressions (RE2) by selector; all must match, each the whole value. An empty mapping
-            matches every client.
+        name: Any text without control characters, as Kafka allows for a resource.
+        metrics: Prefixes of metric names, at most :data:`MAX_METRICS`. ``*`` or an empty text is every
+            metric; an empty tuple is none.
+        interval_ms: The push interval, :data:`MIN_INTERVAL_MS` to :data:`MAX_INTERVAL_MS`.
+        match: Regular expressions (RE2) by selector. All must match, each the whole value. An empty
+            mapping matches every client.
 
     Raises:
-        SubscriptionError: A value is wrong; the error names its field.
+        SubscriptionError: A value is invalid; the error names its field.
     """
 
     name: str
     metrics: tuple[str, ...]
     interval_ms: int = DEFAULT_INTERVAL_MS
     match: Mapping[str, str] = field(default_factory=dict, hash=False)
-    _patterns: tuple[tuple[str, Any], ...] = field(init=False, repr=False, compare=False)
+    _patterns: tuple[tuple[int, Any], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check_name(self.name)
@@ -154,32 +131,32 @@ class Subscription:
                 field="match", value=self.match, problem="is not a mapping", fix="give patterns by selector"
             )
         object.__setattr__(self, "match", MappingProxyType(dict(self.match)))
-        patterns = tuple((selector, _compiled(selector, pattern)) for selector, pattern in self.match.items())
+        patterns = tuple(_compiled(selector, pattern) for selector, pattern in self.match.items())
         object.__setattr__(self, "_patterns", patterns)
 
     def matches(self, client: ClientFacts) -> bool:
-        """Say whether every selector matches the whole of what the client is."""
-        for selector, pattern in self._patterns:
-            # A client id is whatever bytes the client sent: what has no UTF-8 must not raise here.
-            if pattern.fullmatch(getattr(client, selector).encode("utf-8", "replace")) is None:
-                return False
-        return True
+        """Return whether every selector's pattern matches the client's whole value."""
+        # A client id may be any bytes, and text that UTF-8 cannot encode must not raise here.
+        return all(
+            pattern.fullmatch(client[index].encode("utf-8", "replace")) is not None
+            for index, pattern in self._patterns
+        )
 
     @property
     def wants_all(self) -> bool:
-        """Whether every metric is asked for."""
+        """Whether it asks for every metric."""
         return ALL_METRICS in self.metrics or "" in self.metrics
 
 
 class SubscriptionSet:
-    """All subscriptions at one moment, immutable: a change is another object, and is seen by that.
+    """All subscriptions, immutable: a change makes a new object.
 
     Attributes:
         subscriptions: The subscriptions, sorted by name.
-        version: 16 hexadecimal digits over the content; the same content has the same version everywhere.
+        version: A hash of the content, 16 hexadecimal digits, equal on every sidecar.
 
     Raises:
-        SubscriptionError: Two subscriptions have one name, or all of them together are over a bound.
+        SubscriptionError: Two subscriptions have the same name, or a bound is exceeded.
     """
 
     __slots__ = ("subscriptions", "version")
@@ -201,15 +178,7 @@ class SubscriptionSet:
     def assignment(
         self, client: ClientFacts, *, default_interval_ms: int = DEFAULT_INTERVAL_MS
     ) -> Assignment:
-        """Say what a client is to push (KIP-714, "GetTelemetrySubscriptions").
-
-        Args:
-            client: What the client is.
-            default_interval_ms: The interval where no subscription matches, in milliseconds.
-
-        Returns:
-            The union of the prefixes and the smallest interval of the matching subscriptions.
-        """
+        """Return the union of the prefixes and the smallest interval of the matching subscriptions."""
         matching = [subscription for subscription in self.subscriptions if subscription.matches(client)]
         prefixes: set[str] = set()
         for subscription in matching:
@@ -223,19 +192,17 @@ class SubscriptionSet:
 
 
 def subscription_id(client_instance_id: Uuid, prefixes: tuple[str, ...], interval_ms: int) -> int:
-    """Compute the id of what a client instance is asked, the same on every sidecar.
+    """Compute the subscription id, a signed 32-bit integer that is equal on every sidecar.
 
-    CRC32C over the sorted prefixes and the interval, XOR a hash of the instance id (KIP-714, "Subscription
-    ID"). Written as Kafka's broker writes it, so that for none, one or all metrics a broker's own telemetry
-    gives the same id; with several prefixes the broker's id depends on the order of a hash set.
+    It is CRC32C over the prefixes and the interval, XOR a hash of the instance id (KIP-714,
+    "Subscription ID"). The text is the same as in Kafka's broker, so for none, one or all metrics a
+    broker computes the same id. With several prefixes, the broker's id depends on the order of a hash
+    set.
 
     Args:
         client_instance_id: The client instance.
-        prefixes: What it is asked for, sorted; ``("",)`` for everything.
-        interval_ms: Its push interval in milliseconds.
-
-    Returns:
-        A signed 32-bit integer.
+        prefixes: The requested prefixes, sorted; ``("",)`` for every metric.
+        interval_ms: The push interval in milliseconds.
     """
     shown = ALL_METRICS if prefixes == ("",) else ", ".join(prefixes)
     crc = int(google_crc32c.value(f"[{shown}]{interval_ms}".encode()))
@@ -247,19 +214,12 @@ def subscription_id(client_instance_id: Uuid, prefixes: tuple[str, ...], interva
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not name:
         raise SubscriptionError(
-            field="name", value=name, problem="is no name", fix="give a text of one character or more"
+            field="name", value=name, problem="is not a name", fix="give a text of one character or more"
         )
     if len(name) > MAX_NAME_LENGTH:
-        raise SubscriptionError(
-            field="name",
-            value=name,
-            problem=f"has {len(name)} characters",
-            fix=f"give at most {MAX_NAME_LENGTH}",
-        )
+        raise _too_long("name", name, MAX_NAME_LENGTH)
     if _UNPRINTABLE.search(name):
-        raise SubscriptionError(
-            field="name", value=name, problem="holds a control character", fix="leave it out"
-        )
+        raise SubscriptionError(field="name", value=name, problem="has a control character", fix="remove it")
 
 
 def _checked_metrics(metrics: object) -> tuple[str, ...]:
@@ -308,27 +268,32 @@ def _check_interval(interval_ms: object) -> None:
         )
 
 
-def _compiled(selector: object, pattern: object) -> Any:
+def _compiled(selector: str, pattern: object) -> tuple[int, Any]:
+    """Return the selector's index in :data:`ClientFacts`, and its compiled pattern."""
     path = f"match.{selector}"
     if selector not in SELECTORS:
         raise SubscriptionError(
-            field=path, value=pattern, problem="is for no selector", fix=f"use one of {', '.join(SELECTORS)}"
+            field=path,
+            value=pattern,
+            problem="has an unknown selector",
+            fix=f"use one of {', '.join(SELECTORS)}",
         )
     if not isinstance(pattern, str):
         raise SubscriptionError(field=path, value=pattern, problem="is not a text", fix="give a pattern")
     if len(pattern) > MAX_PATTERN_LENGTH:
-        raise SubscriptionError(
-            field=path,
-            value=pattern,
-            problem=f"has {len(pattern)} characters",
-            fix=f"give at most {MAX_PATTERN_LENGTH}",
-        )
+        raise _too_long(path, pattern, MAX_PATTERN_LENGTH)
     try:
-        return compile_pattern(pattern)
+        return _SELECTOR_INDEX[selector], compile_pattern(pattern)
     except ValueError as error:
         raise SubscriptionError(
             field=path, value=pattern, problem=f"is no regular expression: {error}", fix="write it for RE2"
         ) from None
+
+
+def _too_long(field: str, text: str, max_length: int) -> SubscriptionError:
+    return SubscriptionError(
+        field=field, value=text, problem=f"has {len(text)} characters", fix=f"give at most {max_length}"
+    )
 
 
 def _check_set(subscriptions: tuple[Subscription, ...]) -> None:
@@ -342,7 +307,7 @@ def _check_set(subscriptions: tuple[Subscription, ...]) -> None:
     for before, after in itertools.pairwise(subscriptions):
         if before.name == after.name:
             raise SubscriptionError(
-                field="name", value=after.name, problem="is there twice", fix="give another name"
+                field="name", value=after.name, problem="is a duplicate", fix="give another name"
             )
     prefixes = {prefix for subscription in subscriptions for prefix in subscription.metrics}
     if len(prefixes) > MAX_PREFIXES:

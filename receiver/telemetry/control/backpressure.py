@@ -1,13 +1,12 @@
-"""Back-pressure as a control loop: how many times as long clients wait while a destination stays behind.
+"""Back-pressure: lengthens push intervals while a destination is behind, and shortens them again.
 
-Owns the factor by which push intervals are longer than asked. It must not know clients or plugins: it is told
-how far behind each destination is.
+Owns the factor on push intervals. The caller reports how far behind each destination is.
 
-The rule, with the settings' names: where the oldest push that waits for some destination was older than
-``behind_s`` for ``step_s`` without a break, the factor is doubled, up to ``max_factor``; where every
-destination's was younger than half of ``behind_s`` for ``step_s``, it is halved. In between nothing moves,
-and both times begin anew, so that a destination that is just behind or just not does not make clients ask
-again and again.
+The rule, by settings: when the oldest waiting push of some destination was older than ``behind_s``
+for ``step_s`` without a break, the factor doubles, up to ``max_factor``. When the oldest pushes of
+all destinations were younger than half of ``behind_s`` for ``step_s``, it halves. In between, the
+factor stays and both times restart, so that a destination near the threshold does not change the
+clients' intervals again and again.
 """
 
 from __future__ import annotations
@@ -20,15 +19,12 @@ __all__ = ["BackPressure"]
 
 
 class BackPressure:
-    """The factor, and why it is what it is.
-
-    Args:
-        settings: The rule's numbers, until :meth:`replace_settings`; not enabled, the factor is 1.
+    """The factor on push intervals, 1 while ``telemetry.backpressure`` is disabled.
 
     Attributes:
-        plugin: The plugin that was furthest behind when the factor was last doubled; None while it is 1.
-        lengthened: How many times the factor was doubled.
-        shortened: How many times it was halved.
+        plugin: The plugin that was furthest behind at the last doubling; None while the factor is 1.
+        lengthened: How many times the factor doubled.
+        shortened: How many times it halved.
     """
 
     def __init__(self, settings: BackPressureSettings) -> None:
@@ -42,36 +38,35 @@ class BackPressure:
 
     @property
     def factor(self) -> int:
-        """How many times as long as asked intervals are: 1, 2, 4 ... and ``max_factor`` at most."""
+        """The factor on push intervals: 1, 2, 4 ..., at most ``max_factor``."""
         return min(1 << self._doublings, self._settings.max_factor)
 
     def replace_settings(self, settings: BackPressureSettings) -> None:
-        """Work with other numbers from now on; no longer enabled, the factor is 1 at once."""
+        """Replace the settings; disabling resets the factor to 1."""
         self._settings = settings
-        self._doublings = min(self._doublings, self._most_doublings) if settings.enabled else 0
+        self._doublings = min(self._doublings, self._max_doublings) if settings.enabled else 0
         if not settings.enabled:
             self._behind_since = self._calm_since = self.plugin = None
 
     def observe(self, lags: Mapping[str, float], now: float) -> int:
-        """Look at how far behind destinations are, which has to be done every few seconds.
+        """Update the factor, every few seconds, and return it.
 
         Args:
-            lags: The age of the oldest push that waits, in seconds, by plugin.
-            now: The time in seconds of a monotonic clock.
-
-        Returns:
-            The factor from now on.
+            lags: The age of the oldest waiting push in seconds, by plugin.
+            now: Monotonic seconds.
         """
         settings = self._settings
         if not settings.enabled:
             return 1
         worst = max(lags, key=lags.__getitem__, default="")
         lag_s = lags.get(worst, 0.0)
-        self._behind_since = _since(self._behind_since, now) if lag_s > settings.behind_s else None
-        self._calm_since = _since(self._calm_since, now) if lag_s < settings.behind_s / 2 else None
+        behind_since = now if self._behind_since is None else self._behind_since
+        calm_since = now if self._calm_since is None else self._calm_since
+        self._behind_since = behind_since if lag_s > settings.behind_s else None
+        self._calm_since = calm_since if lag_s < settings.behind_s / 2 else None
         if self._behind_since is not None and now - self._behind_since >= settings.step_s:
             self._behind_since = now
-            if self._doublings < self._most_doublings:
+            if self._doublings < self._max_doublings:
                 self._doublings += 1
                 self.lengthened += 1
                 self.plugin = worst
@@ -84,9 +79,5 @@ class BackPressure:
         return self.factor
 
     @property
-    def _most_doublings(self) -> int:
+    def _max_doublings(self) -> int:
         return (self._settings.max_factor - 1).bit_length()
-
-
-def _since(since: float | None, now: float) -> float:
-    return now if since is None else since

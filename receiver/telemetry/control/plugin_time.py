@@ -1,7 +1,6 @@
-"""Charges the CPU time of plugins to the peers whose pushes took it.
+"""Charges the CPU time of plugins to the peers whose pushes used it.
 
-Owns which connection an id of a push's context stands for, also for a while after the connection has ended.
-It must not know plugins: it gets seconds by connection id.
+Maps the connection ids of pushes to connections, and keeps closed connections for a while.
 """
 
 from __future__ import annotations
@@ -15,42 +14,38 @@ from receiver.telemetry.control.limits import Limits
 
 __all__ = ["PluginTime"]
 
-#: Connections that have ended are remembered for what their last pushes cost; so many, the latest.
-_MAX_ENDED: Final = 16_384
+# Plugins may export a push after its connection closed. So many closed connections are kept.
+_MAX_CLOSED: Final = 16_384
 
 
 class PluginTime:
-    """Finds the connections that pushes came over, and charges them.
-
-    Args:
-        limits: Where the time counts.
-    """
+    """Charges CPU time by connection id."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._open: dict[str, Connection] = {}
-        self._ended: OrderedDict[str, Connection] = OrderedDict()
+        self._closed: OrderedDict[str, Connection] = OrderedDict()
 
     def opened(self, connection: Connection) -> None:
-        """Remember a connection until :meth:`closed`."""
+        """Add a connection."""
         self._open[connection.id] = connection
 
     def closed(self, connection: Connection) -> None:
-        """Remember a connection as one of the last that ended."""
+        """Keep a connection as one of the latest that closed."""
         if self._open.pop(connection.id, None) is None:
             return
-        self._ended[connection.id] = connection
-        if len(self._ended) > _MAX_ENDED:
-            self._ended.popitem(last=False)
+        self._closed[connection.id] = connection
+        if len(self._closed) > _MAX_CLOSED:
+            self._closed.popitem(last=False)
 
     def charge(self, seconds: Mapping[str, float], now: float) -> None:
-        """Charge CPU time.
+        """Charge CPU seconds by connection id; unknown ids are ignored.
 
         Args:
-            seconds: The CPU time in seconds by connection id; ids that are not known are passed over.
-            now: The time in seconds of a monotonic clock.
+            seconds: CPU seconds by connection id.
+            now: Monotonic seconds.
         """
         for connection_id, cpu_s in seconds.items():
-            connection = self._open.get(connection_id) or self._ended.get(connection_id)
+            connection = self._open.get(connection_id) or self._closed.get(connection_id)
             if connection is not None:
                 self._limits.spent(connection, cpu_s, now)

@@ -56,7 +56,7 @@ def _configuration(
 ) -> tuple[NormalizationSettings, PrivacySettings, MetricSteps]:
     normalized = NormalizationSettings.model_validate(normalization)
     private = PrivacySettings.model_validate(privacy)
-    return normalized, private, Steps(normalized, private, KEY).of(_BAD)
+    return normalized, private, Steps(normalized, private, KEY).for_client(_BAD)
 
 
 #: Built once, so that what they remember of one push is there for the next.

@@ -15,7 +15,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from receiver.telemetry.connection import Broker
 from receiver.telemetry.errors import PushError
-from receiver.telemetry.labels import OWNED_LABELS, label_bytes, label_facts
+from receiver.telemetry.labels import OWNED_LABELS, connection_labels, label_bytes
 from receiver.telemetry.otlp import label_metrics
 from tests.fuzz import protobuf
 from tests.fuzz.target import Target, require
@@ -23,7 +23,9 @@ from tests.unit.session.support import connection
 
 _PAYLOADS = Path(__file__).parents[2] / "data" / "payloads"
 _OWNED = frozenset(OWNED_LABELS)
-_FACTS = label_facts("AAAAAAAAAAAAAAAAAAAABw", connection("SASL_SSL"), Broker(id=1, cluster_id="cluster"))
+_FACTS = connection_labels(
+    "AAAAAAAAAAAAAAAAAAAABw", connection("SASL_SSL"), Broker(id=1, cluster_id="cluster")
+)
 _LABEL_BYTES = label_bytes(_FACTS)
 _LABELS = {
     key: str(value).encode() for key, value in zip(OWNED_LABELS, _FACTS, strict=True) if value is not None

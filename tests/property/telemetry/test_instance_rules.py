@@ -201,7 +201,7 @@ class Rules(RuleBasedStateMachine):
         if not hasattr(self, "telemetry"):
             return
         instances = self.telemetry.instances
-        alive = [instance for instance in instances if not instance.is_over(float(self.now))]
+        alive = [instance for instance in instances if not instance.is_expired(float(self.now))]
         expected = [
             (instance_id, state)
             for instance_id, state in self.model.items()

@@ -50,7 +50,7 @@ def configuration(
     normalized = NormalizationSettings.model_validate(normalization)
     private = PrivacySettings.model_validate({"rules": rules, "key_file": "key"} | privacy)
     patterns = () if bad is None else (bad,)
-    return Steps(normalized, private, KEY).of(patterns), normalized, private, patterns
+    return Steps(normalized, private, KEY).for_client(patterns), normalized, private, patterns
 
 
 #: Built once, so that what they remember of one push is there for the next.

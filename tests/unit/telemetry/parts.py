@@ -1,4 +1,4 @@
-"""What the telemetry core's tests are made of: connections, subscriptions, pushes, captured payloads."""
+"""Builders for tests of the telemetry core: connections, subscriptions, clients, captured payloads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.control.limits import Limits
-from receiver.telemetry.subscription import ClientFacts, Subscription, SubscriptionSet
+from receiver.telemetry.subscription import ClientFacts, Subscription, SubscriptionSet, client_facts
 from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome, SubscriptionsOutcome
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
@@ -53,16 +53,8 @@ def connection(**changes: Any) -> Connection:
     return Connection(**(facts | changes))
 
 
-def client(**changes: str) -> ClientFacts:
-    facts = {
-        "client_instance_id": "7wk08yJMQAOK9PUGl2Zmrg",
-        "client_id": "java-producer",
-        "client_software_name": "apache-kafka-java",
-        "client_software_version": "4.4.0",
-        "client_source_address": "10.0.0.7",
-        "client_source_port": "51234",
-    }
-    return ClientFacts(**(facts | changes))
+def client(client_instance_id: Uuid | None = None, **changes: Any) -> ClientFacts:
+    return client_facts(client_instance_id or INSTANCE, connection(**changes))
 
 
 def subscription(

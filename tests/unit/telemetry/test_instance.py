@@ -8,7 +8,7 @@ from receiver.telemetry.connection import Connection
 from receiver.telemetry.control.offenders import Demand
 from receiver.telemetry.instance import ClientInstance, ClientInstances
 from receiver.telemetry.quirks import Treatment
-from receiver.telemetry.subscription import ClientFacts, SubscriptionSet
+from receiver.telemetry.subscription import SubscriptionSet, client_facts
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.uuid import Uuid
 from tests.unit.telemetry.parts import INSTANCE, connection, subscription
@@ -25,7 +25,7 @@ TEN_SECONDS = SubscriptionSet([subscription(interval_ms=10_000)])
 
 
 def assigned(instance: ClientInstance, subscriptions: SubscriptionSet = TEN_SECONDS) -> ClientInstance:
-    facts = ClientFacts.of(instance.id, instance.connection)
+    facts = client_facts(instance.id, instance.connection)
     instance.assign(facts, subscriptions, Treatment(compression=(4,)), default_interval_ms=300_000)
     return instance
 
@@ -39,14 +39,14 @@ def push(
 ) -> ErrorCode:
     """Push something valid."""
     identifier = instance.subscription_id + (1 if wrong_id else 0)
-    error = instance.let_push_through(identifier, now, terminating=terminating)
+    error = instance.check_push(identifier, now, terminating=terminating)
     if error is NONE:
         instance.accept_push(now, 0, terminating=terminating)
     return error
 
 
 def test_a_new_instance_may_do_anything_first() -> None:
-    assert new().get(0) is NONE
+    assert new().check_get(0) is NONE
     assert push(new(), 0) is NONE
     assert push(new(), 0, terminating=True) is NONE
     assert push(new(), 0, wrong_id=True) is UNKNOWN_ID
@@ -60,37 +60,37 @@ def test_a_get_waits_for_the_interval_since_the_last_get(
     start: float, after_s: float, answer: ErrorCode
 ) -> None:
     instance = new()
-    assert instance.get(start) is NONE
-    assert instance.get(start + after_s) is answer
+    assert instance.check_get(start) is NONE
+    assert instance.check_get(start + after_s) is answer
 
 
 @pytest.mark.parametrize(("after_s", "answer"), [(0.0, THROTTLED), (9.999, THROTTLED), (10.0, NONE)])
 def test_a_get_waits_for_the_interval_since_the_last_push(after_s: float, answer: ErrorCode) -> None:
     instance = new()
-    assert instance.get(0) is NONE
+    assert instance.check_get(0) is NONE
     assert push(instance, 15) is NONE
-    assert instance.get(15 + after_s) is answer
+    assert instance.check_get(15 + after_s) is answer
 
 
 def test_a_get_that_is_throttled_changes_nothing() -> None:
     instance = new()
-    instance.get(0)
-    assert instance.get(9) is THROTTLED
-    assert instance.get(10) is NONE
+    instance.check_get(0)
+    assert instance.check_get(9) is THROTTLED
+    assert instance.check_get(10) is NONE
 
 
 @pytest.mark.parametrize("after_s", [0.0, 5.0, 15.0])
 def test_the_first_push_after_a_get_may_come_any_time(after_s: float) -> None:
     instance = new()
-    instance.get(100)
+    instance.check_get(100)
     assert push(instance, 100 + after_s) is NONE
 
 
 def test_a_get_makes_the_next_push_due_even_between_two_others() -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     assert push(instance, 5) is NONE
-    assert instance.get(15) is NONE
+    assert instance.check_get(15) is NONE
     assert push(instance, 15) is NONE
     assert push(instance, 15) is THROTTLED
 
@@ -100,22 +100,22 @@ def test_a_get_makes_the_next_push_due_even_between_two_others() -> None:
 )
 def test_every_other_push_waits_for_the_interval_since_the_last(after_s: float, answer: ErrorCode) -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     push(instance, 5)
     assert push(instance, 5 + after_s) is answer
 
 
 def test_a_throttled_get_does_not_make_a_push_due() -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     push(instance, 5)
-    assert instance.get(6) is THROTTLED
+    assert instance.check_get(6) is THROTTLED
     assert push(instance, 7) is THROTTLED
 
 
 def test_a_throttled_push_changes_nothing() -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     push(instance, 5)
     for now in (6, 9, 14.9):
         assert push(instance, now) is THROTTLED
@@ -124,7 +124,7 @@ def test_a_throttled_push_changes_nothing() -> None:
 
 def test_a_terminating_push_may_come_any_time_once() -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     push(instance, 1)
     assert push(instance, 2, terminating=True) is NONE
     assert instance.terminating
@@ -135,10 +135,10 @@ def test_a_terminating_push_may_come_any_time_once() -> None:
 
 def test_a_terminating_push_that_is_refused_does_not_count_as_one() -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     assert push(instance, 1, terminating=True, wrong_id=True) is UNKNOWN_ID
     assert not instance.terminating
-    assert instance.get(1) is NONE
+    assert instance.check_get(1) is NONE
     assert push(instance, 1, terminating=True) is NONE
 
 
@@ -147,13 +147,13 @@ def test_a_refused_push_after_terminating_does_not_take_it_back() -> None:
     assert push(instance, 0, terminating=True) is NONE
     assert push(instance, 100) is INVALID
     assert push(instance, 200) is INVALID
-    assert instance.get(200) is NONE
+    assert instance.check_get(200) is NONE
     assert push(instance, 201) is INVALID
 
 
 def test_an_early_terminating_push_goes_on_to_the_other_checks() -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     push(instance, 5)
     assert push(instance, 6, terminating=True, wrong_id=True) is UNKNOWN_ID
     # It was not let through by the interval, so the interval runs on from the push before.
@@ -163,65 +163,65 @@ def test_an_early_terminating_push_goes_on_to_the_other_checks() -> None:
 @pytest.mark.parametrize("error", [UNKNOWN_ID, BAD_CODEC])
 def test_after_some_errors_a_client_asks_at_once(error: ErrorCode) -> None:
     instance = new()
-    instance.get(0)
-    assert instance.let_push_through(instance.subscription_id, 5, terminating=False) is NONE
+    instance.check_get(0)
+    assert instance.check_push(instance.subscription_id, 5, terminating=False) is NONE
     instance.refuse(error)
-    assert instance.get(5) is NONE
-    assert instance.get(5) is THROTTLED
+    assert instance.check_get(5) is NONE
+    assert instance.check_get(5) is THROTTLED
     assert push(instance, 5) is NONE
 
 
 @pytest.mark.parametrize("error", [BAD_RECORD, ErrorCode.TELEMETRY_TOO_LARGE, THROTTLED, INVALID])
 def test_after_other_errors_a_client_waits(error: ErrorCode) -> None:
     instance = new()
-    instance.get(0)
-    assert instance.let_push_through(instance.subscription_id, 5, terminating=False) is NONE
+    instance.check_get(0)
+    assert instance.check_push(instance.subscription_id, 5, terminating=False) is NONE
     instance.refuse(error)
-    assert instance.get(6) is THROTTLED
-    assert instance.get(15) is NONE
+    assert instance.check_get(6) is THROTTLED
+    assert instance.check_get(15) is NONE
 
 
 def test_only_the_last_error_counts() -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     assert push(instance, 5, wrong_id=True) is UNKNOWN_ID
     assert push(instance, 6) is THROTTLED
-    assert instance.get(6) is THROTTLED
+    assert instance.check_get(6) is THROTTLED
 
 
 def test_a_refused_push_counts_for_the_interval() -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     assert push(instance, 5, wrong_id=True) is UNKNOWN_ID
     assert push(instance, 6, wrong_id=True) is THROTTLED
 
 
 def test_other_subscriptions_are_told_at_once() -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     push(instance, 5)
     before = instance.subscription_id
     assigned(instance, SubscriptionSet([subscription(interval_ms=60_000)]))
     assert instance.subscription_id != before
     # The push on its way under the old id is not throttled by an interval that nobody told the client.
-    assert instance.let_push_through(before, 6, terminating=False) is UNKNOWN_ID
-    assert instance.get(6) is NONE
-    assert instance.get(7) is THROTTLED
+    assert instance.check_push(before, 6, terminating=False) is UNKNOWN_ID
+    assert instance.check_get(6) is NONE
+    assert instance.check_get(7) is THROTTLED
 
 
 def test_other_subscriptions_may_be_asked_for_without_a_push_between() -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     assigned(instance, SubscriptionSet([subscription(interval_ms=60_000)]))
-    assert instance.get(1) is NONE
-    assert instance.get(2) is THROTTLED
+    assert instance.check_get(1) is NONE
+    assert instance.check_get(2) is THROTTLED
 
 
 def test_another_matching_of_the_same_subscriptions_does_not_end_the_interval() -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     assigned(instance)
-    assert instance.get(1) is THROTTLED
+    assert instance.check_get(1) is THROTTLED
 
 
 def test_terminating_outlives_a_change_of_subscriptions() -> None:
@@ -235,24 +235,24 @@ def test_asked_for_something_else_it_need_not_wait() -> None:
     instance = new()
     asked_before = instance.subscription_id
     assert push(instance, 0) is NONE
-    instance.ask(Demand.EVERYTHING, 1)
+    instance.adjust(Demand.EVERYTHING, 1)
     assert push(instance, 1) is THROTTLED
-    instance.ask(Demand.NOTHING, 4)
+    instance.adjust(Demand.NOTHING, 4)
     assert (instance.push_interval_ms, instance.requested_metrics) == (40_000, ())
-    assert instance.let_push_through(asked_before, 2, terminating=False) is UNKNOWN_ID
-    assert instance.get(2) is NONE
+    assert instance.check_push(asked_before, 2, terminating=False) is UNKNOWN_ID
+    assert instance.check_get(2) is NONE
     # Matched anew, it is asked for as little.
     assigned(instance, SubscriptionSet([subscription(interval_ms=60_000)]))
     assert (instance.push_interval_ms, instance.requested_metrics) == (240_000, ())
-    instance.ask(Demand.EVERYTHING, 1)
+    instance.adjust(Demand.EVERYTHING, 1)
     assert (instance.push_interval_ms, instance.requested_metrics) == (60_000, ("",))
 
 
 def test_what_is_shown_of_an_instance() -> None:
     instance = new(now=3.0)
     assert (instance.created_at, instance.last_get_at, instance.last_push_at) == (3.0, None, None)
-    instance.get(4)
-    assert instance.let_push_through(instance.subscription_id, 5, terminating=False) is NONE
+    instance.check_get(4)
+    assert instance.check_push(instance.subscription_id, 5, terminating=False) is NONE
     instance.accept_push(5, 77, terminating=False)
     push(instance, 6)
     assert (instance.last_get_at, instance.last_push_at, instance.last_push_received_at_ns) == (4, 5, 77)

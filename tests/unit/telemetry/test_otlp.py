@@ -19,7 +19,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from receiver.telemetry import otlp
 from receiver.telemetry.connection import Broker
 from receiver.telemetry.errors import InvalidMetricsError, TooLargeError
-from receiver.telemetry.labels import OWNED_LABELS, label_bytes, label_facts, length_delimited
+from receiver.telemetry.labels import OWNED_LABELS, connection_labels, label_bytes, length_delimited
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from tests.unit.telemetry.otlp_parts import (
     EXPECTED,
@@ -78,7 +78,7 @@ def test_a_java_push_shrinks_by_what_it_repeats() -> None:
 
 
 def test_what_is_not_known_is_left_out_and_an_empty_client_id_is_not() -> None:
-    facts = label_facts("7wk08yJMQAOK9PUGl2Zmrg", connection(client_id=""), Broker(id=3))
+    facts = connection_labels("7wk08yJMQAOK9PUGl2Zmrg", connection(client_id=""), Broker(id=3))
     labelled = label_metrics(
         push(resource_metrics(gauge("a", 1.0))), label_bytes(facts), max_entries=MAX_ENTRIES
     )
@@ -90,7 +90,7 @@ def test_what_is_not_known_is_left_out_and_an_empty_client_id_is_not() -> None:
 
 def test_labels_of_any_length_and_character() -> None:
     for length in (1, 126, 127, 128, 200, 16_383, 16_384, 40_000):
-        facts = label_facts("x", connection(client_id="ö" * (length // 2) + "\ud800"), Broker(id=1))
+        facts = connection_labels("x", connection(client_id="ö" * (length // 2) + "\ud800"), Broker(id=1))
         labelled = label_metrics(
             push(resource_metrics(gauge("a", 1.0))), label_bytes(facts), max_entries=MAX_ENTRIES
         )

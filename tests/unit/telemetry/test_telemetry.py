@@ -255,7 +255,7 @@ def test_a_bomb_is_too_large_and_not_invalid() -> None:
         (b"garbage", 0, "the bytes are no OTLP MetricsData"),
         (b"\x7a\x02hi", 0, "there is no metrics message in the bytes"),
         (b"garbage", 1, "the bytes are no gzip data"),
-        (gzip.compress(SMALL)[:-1], 1, "the gzip data is cut off"),
+        (gzip.compress(SMALL)[:-1], 1, "the gzip data is truncated"),
         (b"garbage", 2, "the bytes are no snappy data"),
         (b"garbage", 3, "the bytes are no lz4 data"),
         (b"garbage", 4, "the bytes are no zstd data"),

@@ -195,9 +195,9 @@ class LimitsRules(RuleBasedStateMachine):
     def push(self, source: str, principal: str, size: int) -> None:
         one = connection(source_address=source, principal=principal)
         expected = self.expect(REJECTED_BYTES, one)
-        assert self.limits.rejecting(one, float(self.now)) == expected
+        assert self.limits.over_rejected_bytes(one, float(self.now)) == expected
         if expected is None:
-            self.limits.rejected(one, size, float(self.now))
+            self.limits.count_rejected(one, size, float(self.now))
             self.fill(REJECTED_BYTES, one, Fraction(size))
 
     def peers(self, one: Connection) -> list[tuple[Scope, str]]:

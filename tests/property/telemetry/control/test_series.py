@@ -47,7 +47,7 @@ def test_the_sums_are_those_of_the_instances_and_within_budgets(
             before = known.get(instance)
             if before is not None and before[0] == principal:
                 assert kept >= min(points, before[2]), "it keeps what it had"
-            budgets.used(
+            budgets.record_push(
                 instance,
                 principal=principal,
                 client_id=client_id,
@@ -112,7 +112,7 @@ def test_a_site_within_its_share_is_never_refused(
     def push(instance: Uuid, site: str, points: int) -> int:
         allowed = budgets.allowed(instance, ANONYMOUS, site)
         assert allowed is not None
-        budgets.used(
+        budgets.record_push(
             instance,
             principal=ANONYMOUS,
             client_id="c",

@@ -89,9 +89,9 @@ def test_who_may_be_anybody_has_no_limits(principal: str) -> None:
         assert limits.authenticated(one, 0) is None
         assert limits.new_instance(one, 0) is None
         assert limits.telemetry_request(one, 0) is None
-        limits.rejected(one, 1000, 0)
+        limits.count_rejected(one, 1000, 0)
         limits.spent(one, 1.0, 0)
-        assert limits.rejecting(one, 0) is None
+        assert limits.over_rejected_bytes(one, 0) is None
         limits.connection_opened(one.source_address, 0)
         limits.connection_closed(one)
 
@@ -274,15 +274,15 @@ def test_nothing_is_taken_from_one_peer_where_the_other_is_over() -> None:
 def test_one_push_of_any_size_costs_two_minutes_at_most() -> None:
     limits = by_source(rejected_bytes_per_minute=1000)
     one = connection()
-    limits.rejected(one, 999, 0)
-    assert limits.rejecting(one, 0) is None
-    limits.rejected(one, 10**9, 0)
-    exceeded = limits.rejecting(one, 0)
+    limits.count_rejected(one, 999, 0)
+    assert limits.over_rejected_bytes(one, 0) is None
+    limits.count_rejected(one, 10**9, 0)
+    exceeded = limits.over_rejected_bytes(one, 0)
     assert exceeded is not None
     assert exceeded.limit is LimitName.REJECTED_BYTES
     assert exceeded.retry_after_s == pytest.approx(60.06)
-    assert limits.rejecting(one, 60.0) is not None
-    assert limits.rejecting(one, 60.06) is None
+    assert limits.over_rejected_bytes(one, 60.0) is not None
+    assert limits.over_rejected_bytes(one, 60.06) is None
     assert limits.telemetry_request(one, 0) is None
 
 
@@ -384,6 +384,6 @@ def test_an_ipv6_site_may_take_a_multiple_of_what_one_of_its_networks_may() -> N
     assert limits.connection_opened("2001:db8:6:ffff::2", 0) is not None
     networks = [connection(source_address=f"2001:db8:6:{network:x}::1") for network in range(100)]
     for one in networks:
-        limits.accepted(one, 999, 0)
-    assert all(limits.accepting(one, 0) is not None for one in networks)
-    assert limits.accepting(connection(source_address="2001:db8:7::1"), 0) is None
+        limits.count_accepted(one, 999, 0)
+    assert all(limits.over_accepted_bytes(one, 0) is not None for one in networks)
+    assert limits.over_accepted_bytes(connection(source_address="2001:db8:7::1"), 0) is None

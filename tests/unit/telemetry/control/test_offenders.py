@@ -24,7 +24,7 @@ def settings(*, enabled: bool = True, **changes: object) -> BackPressureSettings
 def too_large(known: Offenders, *times: float) -> Demand:
     for now in times:
         known.demand(INSTANCE, now)
-        known.pushed(INSTANCE, 0, now, too_large=True)
+        known.record_push(INSTANCE, 0, now, too_large=True)
     return known.demand(INSTANCE, times[-1])
 
 
@@ -66,7 +66,7 @@ def test_a_push_in_between_breaks_the_row() -> None:
     known = offenders()
     for now in range(0, 30, 3):
         too_large(known, now, now + 1)
-        known.pushed(INSTANCE, 100, now + 2, too_large=False)
+        known.record_push(INSTANCE, 100, now + 2, too_large=False)
     assert known.demand(INSTANCE, 30) is Demand.EVERYTHING
 
 
@@ -121,29 +121,29 @@ def test_what_is_too_large_still_puts_off_relaxation() -> None:
 def test_more_bytes_in_a_minute_than_allowed_are_an_offence() -> None:
     known = offenders(max_bytes_per_minute=2000)
     for now in (0, 20, 60, 80, 120):
-        known.pushed(INSTANCE, 1000, now, too_large=False)
+        known.record_push(INSTANCE, 1000, now, too_large=False)
     assert known.demand(INSTANCE, 120) is Demand.EVERYTHING
-    known.pushed(INSTANCE, 1001, 179, too_large=False)
+    known.record_push(INSTANCE, 1001, 179, too_large=False)
     assert known.demand(INSTANCE, 179) is Demand.STANDARD_METRICS
     explained = known.explain(INSTANCE, 179)
     assert explained is not None
     assert explained.offence is Offence.BYTES_PER_MINUTE
     # What was an offence already does not count for the next.
-    known.pushed(INSTANCE, 2000, 180, too_large=False)
+    known.record_push(INSTANCE, 2000, 180, too_large=False)
     assert known.demand(INSTANCE, 180) is Demand.STANDARD_METRICS
-    known.pushed(INSTANCE, 1, 181, too_large=False)
+    known.record_push(INSTANCE, 1, 181, too_large=False)
     assert known.demand(INSTANCE, 181) is Demand.NOTHING
 
 
 def test_without_a_budget_bytes_are_not_counted() -> None:
     known = offenders()
-    known.pushed(INSTANCE, 1 << 40, 0, too_large=False)
+    known.record_push(INSTANCE, 1 << 40, 0, too_large=False)
     assert known.demand(INSTANCE, 0) is Demand.EVERYTHING
 
 
 def test_nobody_is_narrowed_unless_enabled() -> None:
     known = offenders(enabled=False, max_bytes_per_minute=1024)
-    known.pushed(INSTANCE, 5000, 0, too_large=False)
+    known.record_push(INSTANCE, 5000, 0, too_large=False)
     assert too_large(known, 1, 2, 3, 4) is Demand.EVERYTHING
 
 

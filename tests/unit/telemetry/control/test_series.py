@@ -38,7 +38,7 @@ def push(
     """Push so many points, and return how many of them there was room for."""
     allowed = series.allowed(instance(number), principal, site)
     kept = points if allowed is None else min(points, allowed)
-    series.used(
+    series.record_push(
         instance(number),
         principal=principal,
         client_id=client_id,

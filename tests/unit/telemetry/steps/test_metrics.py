@@ -27,7 +27,7 @@ def steps(
         NormalizationSettings.model_validate(normalization),
         PrivacySettings.model_validate({"key_file": "key"} | (privacy or {})),
         KEY,
-    ).of(bad)
+    ).for_client(bad)
 
 
 def apply(data: bytes, *args: Any, max_series: int | None = None, **kwargs: Any) -> LabelledMetrics:
@@ -201,13 +201,13 @@ def test_a_resource_of_very_many_attributes_is_passed_on_as_it_is(
 def test_what_may_not_be_forwarded_never_is_however_much_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("receiver.telemetry.steps.rewriting._MAX_PRIVATE", 10)
     data = push(resource_metrics(gauge("a", *[1.0] * 10, attributes=("secret",))))
-    with pytest.raises(TooLargeError, match="to look at"):
+    with pytest.raises(TooLargeError, match="messages to parse one by one"):
         apply(data, {"rules": [{"attribute": "secret", "action": "drop"}]})
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("receiver.telemetry.steps.rewriting._REMEMBERED", 3)
-    monkeypatch.setattr("receiver.telemetry.steps.names._REMEMBERED", 3)
+    monkeypatch.setattr("receiver.telemetry.steps.rewriting._CACHE_SIZE", 3)
+    monkeypatch.setattr("receiver.telemetry.steps.names._CACHE_SIZE", 3)
     chosen = steps()
     for number in range(20):
         metric = gauge(f"m{number}", 1.0)

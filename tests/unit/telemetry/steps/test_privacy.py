@@ -12,7 +12,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue
 from receiver.settings.meaning import PrivacySettings
 from receiver.telemetry.connection import Broker
 from receiver.telemetry.errors import PrivacyError
-from receiver.telemetry.labels import LabelFacts, label_facts
+from receiver.telemetry.labels import Labels, connection_labels
 from receiver.telemetry.steps.privacy import Privacy
 from tests.unit.telemetry.parts import connection
 
@@ -28,8 +28,8 @@ def hashed(text: str, key: bytes = KEY) -> str:
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()[:16]
 
 
-def facts(**changes: Any) -> LabelFacts:
-    return label_facts("id", connection(**changes), Broker(id=3))
+def labels(**changes: Any) -> Labels:
+    return connection_labels("id", connection(**changes), Broker(id=3))
 
 
 def test_the_first_rule_that_matches_counts() -> None:
@@ -85,38 +85,38 @@ def test_another_key_gives_other_hashes() -> None:
 def test_nothing_is_done_without_rules() -> None:
     rules = Privacy(PrivacySettings(), None)
     assert not rules.on
-    assert rules.facts(facts()) == facts()
+    assert rules.labels(labels()) == labels()
 
 
 def test_labels_are_dropped_and_hashed_by_rule() -> None:
     rules = privacy(
         {"attribute": "client_source_.*", "action": "drop"}, {"attribute": "client_id", "action": "hash"}
     )
-    assert rules.facts(facts()) == facts()._replace(
+    assert rules.labels(labels()) == labels()._replace(
         client_source_address=None, client_source_port=None, client_id=hashed("java-producer")
     )
 
 
 def test_pseudonyms_are_hashes_that_keep_a_principals_type() -> None:
     rules = privacy(pseudonymize=("principal", "client_source_address", "client_id"))
-    assert rules.facts(facts(principal="User:alice")) == facts()._replace(
+    assert rules.labels(labels(principal="User:alice")) == labels()._replace(
         principal=f"User:{hashed('alice')}",
         client_source_address=hashed("10.0.0.7"),
         client_id=hashed("java-producer"),
     )
-    assert rules.facts(facts(principal="alice")).principal == hashed("alice")
-    assert rules.facts(facts(principal="User:CN=a:b")).principal == f"User:{hashed('CN=a:b')}"
+    assert rules.labels(labels(principal="alice")).principal == hashed("alice")
+    assert rules.labels(labels(principal="User:CN=a:b")).principal == f"User:{hashed('CN=a:b')}"
 
 
 @pytest.mark.parametrize("nobody", ["User:ANONYMOUS", "User:unknown"])
 def test_nobody_in_particular_needs_no_pseudonym(nobody: str) -> None:
     rules = privacy(pseudonymize=("principal", "client_id"))
-    assert rules.facts(facts(principal=nobody, client_id="")) == facts(principal=nobody, client_id="")
+    assert rules.labels(labels(principal=nobody, client_id="")) == labels(principal=nobody, client_id="")
 
 
 def test_a_rule_goes_before_a_pseudonym() -> None:
     rules = privacy({"attribute": "principal", "action": "drop"}, pseudonymize=("principal",))
-    assert rules.facts(facts()).principal is None
+    assert rules.labels(labels()).principal is None
 
 
 @pytest.mark.parametrize(
