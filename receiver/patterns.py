@@ -42,8 +42,8 @@ class Rewrite:
 
     Args:
         pattern: A regular expression (RE2).
-        replacement: RE2's syntax: ``\1`` to ``\9`` are the pattern's groups, ``\0`` is the whole text,
-            ``\\`` is a backslash. A group that did not match is empty.
+        replacement: RE2's syntax: ``\1`` to ``\9`` are the pattern's groups, ``\0`` is the whole
+            text, ``\\`` is a backslash. A group that did not match is empty.
 
     Raises:
         ValueError: The pattern is invalid, or the replacement uses a group that it lacks.

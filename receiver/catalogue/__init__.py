@@ -3,8 +3,8 @@
 The receiver, the roll-up and the dashboards read it. The data is ``standard_metrics.json``;
 ``standard_metric`` has its types, and ``reference`` generates docs/metrics.md.
 
-Units are UCUM's, as in OpenTelemetry: a count has its thing in braces (``{request}``), and ``1`` is a
-ratio.
+Units are UCUM's, as in OpenTelemetry: a count has its thing in braces (``{request}``), and ``1`` is
+a ratio.
 
 Sources: KIP-714, "Standard producer metrics" and "Standard consumer metrics", and the tables of its
 draft; the source code of Kafka, librdkafka and franz-go; captured pushes of each.

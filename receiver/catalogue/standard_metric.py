@@ -59,12 +59,12 @@ class StandardMetric:
         combines: How its values combine.
         required: Whether KIP-714 requires it of producers or consumers.
         clients: The clients that send it.
-        by: The attributes of its series, as the receiver names them, one set for each level. A metric
-            with two levels counts the same things in both, so only one level may be added.
-        draft_name: The metric of KIP-714's draft that counts the same; None when there is none. A metric
-            of the draft has its own name here.
-        released_names: The released metrics that replaced a metric of the draft, or the metric's own
-            name; empty when none did.
+        by: The attributes of its series, as the receiver names them, one set for each level. A
+            metric with two levels counts the same things in both, so only one level may be added.
+        draft_name: The metric of KIP-714's draft that counts the same; None when there is none. A
+            metric of the draft has its own name here.
+        released_names: The released metrics that replaced a metric of the draft, or the metric's
+            own name; empty when none did.
     """
 
     name: str

@@ -136,7 +136,7 @@ class ClientTelemetryPayload:
 
     @functools.cached_property
     def metrics(self) -> MetricsData:
-        """The decoded :attr:`data`, decoded on first use. Plugins share it and must not change it."""
+        """The decoded :attr:`data`, decoded on first use. Plugins share it: do not change it."""
         return MetricsData.FromString(self.data)
 
     def release(self) -> None:

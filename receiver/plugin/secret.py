@@ -51,6 +51,6 @@ def _resolve(value: Any) -> Any:
 
 #: A secret setting: text, or ``{file: PATH}``. Validation reads the file and removes one trailing
 #: newline. A relative path starts at the working directory. The value is a
-#: :class:`pydantic.SecretStr`: ``get_secret_value()`` returns the text; ``repr``, ``str``, serialised
-#: forms and validation messages hide it.
+#: :class:`pydantic.SecretStr`: ``get_secret_value()`` returns the text; ``repr``, ``str``,
+#: serialised forms and validation messages hide it.
 Secret = Annotated[SecretStr, BeforeValidator(_resolve)]

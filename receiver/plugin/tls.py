@@ -12,7 +12,8 @@ __all__ = ["TlsConfig"]
 class TlsConfig(PluginConfig):
     """TLS towards a destination.
 
-    Verification cannot be switched off: name the destination's own certificate as ``ca_file`` instead.
+    Verification cannot be switched off: name the destination's own certificate as ``ca_file``
+    instead.
     """
 
     ca_file: FilePath | None = Field(

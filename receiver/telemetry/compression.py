@@ -4,7 +4,8 @@ At most one chunk more than the limit comes out, whatever goes in, and no decomp
 larger than the bound.
 
 Compression types: 0 none, 1 gzip, 2 snappy (raw, or in xerial's framing as Java clients send it), 3
-lz4 (its frame format), 4 zstd. Several gzip members, lz4 frames or zstd frames in a row are one text.
+lz4 (its frame format), 4 zstd. Several gzip members, lz4 frames or zstd frames in a row are one
+text.
 """
 
 from __future__ import annotations
@@ -61,10 +62,12 @@ def inflate(codec: int, data: bytes | memoryview, limit: int) -> bytes:
 
     Raises:
         UnknownCodecError: The codec is none of the five.
-        TooLargeError: The result is larger than ``limit``, or zstd needs a window of more than 8 MiB.
+        TooLargeError: The result is larger than ``limit``, or zstd needs a window of more than 8
+            MiB.
         NotInflatableError: The bytes are truncated, damaged, or followed by others.
 
-    Source: KIP-714, "Compression"; Kafka's ``CompressionType``; RFC 1952, RFC 8878, the lz4 frame format.
+    Source: KIP-714, "Compression"; Kafka's ``CompressionType``; RFC 1952, RFC 8878, the lz4 frame
+    format.
     """
     inflater = _INFLATERS.get(codec)
     if inflater is None:
@@ -161,7 +164,7 @@ def _snappy(data: bytes | memoryview, limit: int, chunks: list[bytes]) -> None:
 
 
 def _xerial_blocks(data: bytes | memoryview) -> Iterator[bytes | memoryview]:
-    """Walk snappy-java's SnappyOutputStream: a header of 16 bytes, then blocks with a length each."""
+    """Walk snappy-java's SnappyOutputStream: a 16-byte header, then blocks with a length each."""
     position = _XERIAL_HEADER_BYTES
     if len(data) < position:
         raise NotInflatableError("the snappy data is truncated")
@@ -234,8 +237,8 @@ def _zstd_frames(
 def _zstd_cuts(data: bytes | memoryview, start: int, max_blocks: int) -> Iterator[int]:
     """Yield the ends of pieces of one frame, so that each inflates to a few blocks at most.
 
-    zstandard has no bound on its output, clients send no content size, and four bytes may inflate to
-    128 KiB. The walk also finds the end of the frame, so a truncated frame is detected.
+    zstandard has no bound on its output, clients send no content size, and four bytes may inflate
+    to 128 KiB. The walk also finds the end of the frame, so a truncated frame is detected.
     """
     position, checksum = _zstd_header(data, start)
     for count in range(1, max_blocks + 1):
@@ -243,7 +246,8 @@ def _zstd_cuts(data: bytes | memoryview, start: int, max_blocks: int) -> Iterato
         if len(header) < 3:
             raise NotInflatableError("the zstd data is truncated")
         block = header[0] | header[1] << 8 | header[2] << 16
-        # RFC 8878, section 3.1.1.2: a run-length block (type 1) has one byte whatever its size says.
+        # RFC 8878, section 3.1.1.2: a run-length block (type 1) has one byte, whatever its
+        # size field.
         position += 3 + (1 if (block >> 1) & 3 == 1 else block >> 3)
         last = block & 1
         if last:

@@ -12,8 +12,8 @@ from receiver.wire.uuid import Uuid
 
 __all__ = ["ANONYMOUS", "MAX_TEXT_CHARS", "NOBODY", "UNKNOWN", "UNKNOWN_PRINCIPAL", "Broker", "Connection"]
 
-#: The maximum length that is kept of a client id, software name and software version. Each has up to
-#: 32,767 bytes on the wire, and every connection and client instance stores its own.
+#: The maximum length that is kept of a client id, software name and software version. Each has up
+#: to 32,767 bytes on the wire, and every connection and client instance stores its own.
 MAX_TEXT_CHARS = 512
 
 #: Kafka's principal of an unauthenticated connection.

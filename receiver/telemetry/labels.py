@@ -1,7 +1,7 @@
 """The receiver's labels: Resource attributes that say which client pushed, and from where.
 
-Owns their names and their encoding. The receiver removes a client's own values for these keys first,
-because a client could forge them.
+Owns their names and their encoding. The receiver removes a client's own values for these keys
+first, because a client could forge them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["OWNED_LABELS", "Labels", "connection_labels", "label_bytes", "length
 class Labels(NamedTuple):
     """The values of the labels, in the order in which they are added; None leaves a label out.
 
-    ``cluster_id`` is None while it is unknown, ``sasl_mechanism`` without a SASL login, and any label
-    that a rule of ``telemetry.privacy`` drops.
+    ``cluster_id`` is None while it is unknown, ``sasl_mechanism`` without a SASL login, and any
+    label that a rule of ``telemetry.privacy`` drops.
     """
 
     client_id: str | None
@@ -59,9 +59,11 @@ def connection_labels(client_instance_id: str, connection: Connection, broker: B
 def label_bytes(labels: Labels) -> bytes:
     """Encode the labels as string attributes that can be appended to any Resource's bytes.
 
-    Protobuf appends later occurrences of a repeated field, so the client's bytes need no re-encoding.
+    Protobuf appends later occurrences of a repeated field, so the client's bytes need no
+    re-encoding.
 
-    Source: opentelemetry-proto, ``resource.proto`` and ``common.proto``; the protobuf encoding guide.
+    Source: opentelemetry-proto, ``resource.proto`` and ``common.proto``; the protobuf encoding
+        guide.
     """
     parts = []
     for key, value in zip(OWNED_LABELS, labels, strict=True):

@@ -10,9 +10,9 @@ How, without Python looking at every message:
 4. Byte searches find what may have to be removed (:mod:`receiver.telemetry.scrub`): nearly always
    nothing, or a few metrics of a Java client that are NaN because nothing was measured yet.
 5. The remaining metrics, as one list, go through :mod:`receiver.telemetry.steps`.
-6. When all ResourceMetrics have the same Resource, as from Java clients, reading the bytes as one of
-   the messages of :mod:`receiver.telemetry.otlp_views` merges them. Otherwise they are grouped one
-   by one.
+6. When all ResourceMetrics have the same Resource, as from Java clients, reading the bytes as one
+   of the messages of :mod:`receiver.telemetry.otlp_views` merges them. Otherwise they are grouped
+   one by one.
 
 Unknown fields are kept. A ResourceMetrics with unknown fields is merged with no other.
 """
@@ -178,8 +178,8 @@ def _is_one_list(resource_metrics: Any, count: int) -> bool:
 def _is_one_resource(resource_metrics: Any, count: int) -> bool:
     """Return whether the ``count`` merged ResourceMetrics have the same Resource."""
     resources = resource_metrics.resource
-    # Either none has a Resource or each has. No Resource and an empty one are equal too, but no client
-    # mixes them.
+    # Either none has a Resource or each has. No Resource and an empty one are equal too, but no
+    # client mixes them.
     same = not resources or (len(resources) == count and len(set(resources)) == 1)
     return same and not resource_metrics.schema_url
 

@@ -14,8 +14,8 @@ Schemas of the outer messages, which leave everything inside them as bytes:
 Schemas of all messages, each merged with its like, so that parsing allocates no memory by message:
 
 - ``Checked``: has every field. It parses exactly the bytes that OTLP parses.
-- ``Frames``: has only the message fields. The bytes of all other fields are unknown to it and kept, so
-  the total minus its size is the size of the messages' tags and lengths.
+- ``Frames``: has only the message fields. The bytes of all other fields are unknown to it and kept,
+  so the total minus its size is the size of the messages' tags and lengths.
 
 Schemas of metrics, whatever message contains them:
 

@@ -25,8 +25,8 @@ def build_push(
 ) -> Push:
     """Build the push for plugins.
 
-    The context has the labels after folding and privacy rules, so that plugins see nothing more than
-    destinations do.
+    The context has the labels after folding and privacy rules, so that plugins see nothing more
+    than destinations do.
 
     Args:
         data: The labelled bytes of the MetricsData.

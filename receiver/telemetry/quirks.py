@@ -63,7 +63,8 @@ _LIBRDKAFKA_2_5_CONSUMER = tuple(
     )
 )
 
-# Bindings of librdkafka have their own names: confluent-kafka-python's version is "2.16.1-rdkafka-2.16.0".
+# Bindings of librdkafka have their own names: confluent-kafka-python's version is
+# "2.16.1-rdkafka-2.16.0".
 _LIBRDKAFKA = "librdkafka"
 _EMBEDDED_LIBRDKAFKA = re.compile(r"rdkafka-(v?\d.*)")
 _CONFLUENT_BINDING = "confluent-kafka-"
@@ -78,17 +79,18 @@ class Quirk:
 
     Attributes:
         client_software_name: Regular expression (RE2) for the whole software name.
-        client_software_version: Regular expression for the whole version, or a range such as ``>=2.5.0,<3``.
+        client_software_version: Regular expression for the whole version, or a range such as
+            ``>=2.5.0,<3``.
         reason: Why the rule is there.
         compression: The codecs to offer, by number, in order of preference; None for the default.
         metrics: The only prefixes to request, because the client has no others; None for no limit.
         one_prefix: Whether to request the longest common beginning instead of several prefixes.
-        kinds: Metric names by kind of client. When the prefixes match no metric of one kind, nothing is
-            requested.
-        max_interval_ms: The longest push interval that the client supports, in milliseconds; None for
-            any.
-        bad_metrics: Regular expressions (RE2) for whole names of metrics that the client gets wrong.
-            ``telemetry.normalization.known_bad_values`` drops, marks or keeps them.
+        kinds: Metric names by kind of client. When the prefixes match no metric of one kind,
+            nothing is requested.
+        max_interval_ms: The longest push interval that the client supports, in milliseconds; None
+            for any.
+        bad_metrics: Regular expressions (RE2) for whole names of metrics that the client gets
+            wrong. ``telemetry.normalization.known_bad_values`` drops, marks or keeps them.
     """
 
     client_software_name: str

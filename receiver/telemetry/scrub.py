@@ -35,12 +35,14 @@ MAX_SCRUBBED: Final = 10_000
 #: The maximum number of their attributes.
 MAX_ATTRIBUTES: Final = 10_000
 
-# Up to so many items are deleted from a list one by one, because each deletion moves all that follow.
+# Up to so many items are deleted from a list one by one, because each deletion moves all that
+# follow.
 _MAX_DELETIONS: Final = 64
 
 # Lengths below this take one byte.
 _SHORT: Final = 0x80
-# The tags of a data point, nine bytes apart: optional start_time_unix_nano, time_unix_nano, as_double.
+# The tags of a data point, nine bytes apart: optional start_time_unix_nano, time_unix_nano,
+# as_double.
 _TAGS: Final = (b"\x19\x21", b"\x11\x19\x21")
 # The bytes after the point: none in a gauge; temporality and is_monotonic in a sum.
 _AFTER_THE_POINT: Final = (b"", b"\x10\x01\x18\x01", b"\x10\x02\x18\x01")
@@ -51,18 +53,18 @@ _OWNED: Final = frozenset(OWNED_LABELS)
 def _key(key: str, *, after: str = "") -> bytes:
     """Return a pattern for an owned key, or for the part of it that follows ``after``.
 
-    A look-behind requires the key's length before it, in one byte or in several that end in a zero. So
-    a text that only contains the word, such as a topic's name, does not match.
+    A look-behind requires the key's length before it, in one byte or in several that end in a zero.
+    So a text that only contains the word, such as a topic's name, does not match.
     """
     return rb"%b(?<=[\x00\x%02x]%b)" % (key.removeprefix(after).encode(), len(key), key.encode())
 
 
-# Each pattern starts with a literal, because Python's re finds literals at the speed of memory. All keys
-# but two contain an underscore, which is rare.
+# Each pattern starts with a literal, because Python's re finds literals at the speed of memory. All
+# keys but two contain an underscore, which is rare.
 _VALUES: Final = (
-    # NumberDataPoint.as_double is field 4 of wire type 1: tag 0x21, eight bytes, little-endian. NaN and
-    # the infinities have every bit of the exponent set. Only the tag is consumed, because hits may
-    # overlap.
+    # NumberDataPoint.as_double is field 4 of wire type 1: tag 0x21, eight bytes, little-endian. NaN
+    # and the infinities have every bit of the exponent set. Only the tag is consumed, because hits
+    # may overlap.
     re.compile(rb"\x21(?=.{6}[\xf0-\xff][\x7f\xff])", re.DOTALL),
     # The same tag in two to five bytes, which parsers accept too.
     re.compile(rb"\xa1\x80{0,3}\x00"),

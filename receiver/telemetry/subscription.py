@@ -1,6 +1,7 @@
-"""Subscriptions (KIP-714, "Client metrics configuration"): which clients push which metrics, how often.
+"""Subscriptions: which clients push which metrics, and how often (KIP-714).
 
-Owns validation, matching and the subscription id. A new selector is one line in :data:`SELECTORS`.
+Owns validation, matching and the subscription id (KIP-714, "Client metrics configuration"). A new
+selector is one line in :data:`SELECTORS`.
 """
 
 from __future__ import annotations
@@ -57,11 +58,12 @@ MAX_METRICS: Final = 256
 MAX_PATTERN_LENGTH: Final = 1024
 #: The maximum number of subscriptions, because each is matched against each new client.
 MAX_SUBSCRIPTIONS: Final = 1000
-#: The maximum number of different prefixes in all subscriptions. librdkafka closes the connection after
-#: an answer with more than 1,000.
+#: The maximum number of different prefixes in all subscriptions. librdkafka closes the connection
+#: after an answer with more than 1,000.
 MAX_PREFIXES: Final = 1000
 
-#: KIP-714's selectors in its order, and how each reads its value from a client instance's connection.
+#: KIP-714's selectors in its order, and how each reads its value from a client instance's
+#: connection.
 SELECTORS: Final[Mapping[str, Callable[[Uuid, Connection], str]]] = {
     "client_instance_id": lambda client_instance_id, _: uuid_to_text(client_instance_id),
     "client_id": lambda _, connection: connection.client_id,
@@ -90,7 +92,8 @@ class Assignment:
     """The metrics and the interval of a client: the union of the subscriptions that match it.
 
     Attributes:
-        prefixes: Metric name prefixes, sorted by code point, without duplicates; ``("",)`` is every metric.
+        prefixes: Metric name prefixes, sorted by code point, without duplicates; ``("",)`` is every
+            metric.
         interval_ms: The smallest interval of the matching subscriptions, in milliseconds.
         matched: Names of the matching subscriptions, sorted.
     """
@@ -106,8 +109,8 @@ class Subscription:
 
     Attributes:
         name: Any text without control characters, as Kafka allows for a resource.
-        metrics: Prefixes of metric names, at most :data:`MAX_METRICS`. ``*`` or an empty text is every
-            metric; an empty tuple is none.
+        metrics: Prefixes of metric names, at most :data:`MAX_METRICS`. ``*`` or an empty text is
+            every metric; an empty tuple is none.
         interval_ms: The push interval, :data:`MIN_INTERVAL_MS` to :data:`MAX_INTERVAL_MS`.
         match: Regular expressions (RE2) by selector. All must match, each the whole value. An empty
             mapping matches every client.
@@ -178,7 +181,7 @@ class SubscriptionSet:
     def assignment(
         self, client: ClientFacts, *, default_interval_ms: int = DEFAULT_INTERVAL_MS
     ) -> Assignment:
-        """Return the union of the prefixes and the smallest interval of the matching subscriptions."""
+        """Return the prefixes and the smallest interval of the matching subscriptions."""
         matching = [subscription for subscription in self.subscriptions if subscription.matches(client)]
         prefixes: set[str] = set()
         for subscription in matching:
@@ -196,8 +199,8 @@ def subscription_id(client_instance_id: Uuid, prefixes: tuple[str, ...], interva
 
     It is CRC32C over the prefixes and the interval, XOR a hash of the instance id (KIP-714,
     "Subscription ID"). The text is the same as in Kafka's broker, so for none, one or all metrics a
-    broker computes the same id. With several prefixes, the broker's id depends on the order of a hash
-    set.
+    broker computes the same id. With several prefixes, the broker's id depends on the order of a
+    hash set.
 
     Args:
         client_instance_id: The client instance.

@@ -154,8 +154,8 @@ class ClientTelemetry:
         if error is not ErrorCode.NONE:
             response = GetTelemetrySubscriptionsResponse(error_code=error)
         else:
-            # The client's facts may have changed since its instance was matched. Only this answer can
-            # carry a new subscription id; a push could only be refused.
+            # The client's facts may have changed since its instance was matched. Only this answer
+            # can carry a new subscription id; a push could only be refused.
             facts = client_facts(client_instance_id, connection)
             if facts != instance.facts:
                 self._assign(instance, connection, facts)
@@ -177,9 +177,9 @@ class ClientTelemetry:
         """Tell a client whose peer is over a limit to ask again soon, and keep no instance.
 
         The answer requests no metrics, so the client repeats its request after the push interval.
-        After THROTTLING_QUOTA_EXCEEDED, a Java client without a subscription waits for five minutes.
-        The interval is the time until the peer is below the limit, 1 to 60 s, with up to 100 % of
-        jitter, so that clients do not come back at once.
+        After THROTTLING_QUOTA_EXCEEDED, a Java client without a subscription waits for five
+        minutes. The interval is the time until the peer is below the limit, 1 to 60 s, with up to
+        100 % of jitter, so that clients do not come back at once.
         """
         client_instance_id = request.client_instance_id
         if client_instance_id == ZERO_UUID:
@@ -310,8 +310,8 @@ class ClientTelemetry:
     def _inflate(self, codec: int, accepted: Collection[int], metrics: bytes | memoryview) -> bytes:
         if codec not in CODEC_NAMES:
             raise UnknownCodecError(f"compression type {codec} is unknown")
-        # An empty push is valid with any known codec. So is a push that inflates to nothing, because
-        # Java clients compress that too.
+        # An empty push is valid with any known codec. So is a push that inflates to nothing,
+        # because Java clients compress that too.
         if not metrics:
             return _EMPTY
         if codec != _UNCOMPRESSED and codec not in accepted:
@@ -333,8 +333,8 @@ class ClientTelemetry:
     ) -> tuple[ClientInstance | Exceeded, bool]:
         """Return the instance of a request, and whether it is new.
 
-        A client may have failed over from another broker, so a push creates an instance too. When the
-        peer is over its limit of new instances, the limit is returned and no instance is kept.
+        A client may have failed over from another broker, so a push creates an instance too. When
+        the peer is over its limit of new instances, the limit is returned and no instance is kept.
         """
         instance = self._instances.look_up(client_instance_id, now)
         created = instance is None

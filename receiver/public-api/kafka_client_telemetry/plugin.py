@@ -1,6 +1,7 @@
-"""The plugin contract under the name that plugins import: ``from kafka_client_telemetry import plugin``.
+"""The plugin contract under its public name: ``from kafka_client_telemetry import plugin``.
 
-The public names are exactly those of :mod:`receiver.plugin`, which documents them and the lifecycle.
+The public names are exactly those of :mod:`receiver.plugin`, which documents them and the
+lifecycle.
 """
 
 from __future__ import annotations

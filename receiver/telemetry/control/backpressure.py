@@ -22,7 +22,8 @@ class BackPressure:
     """The factor on push intervals, 1 while ``telemetry.backpressure`` is disabled.
 
     Attributes:
-        plugin: The plugin that was furthest behind at the last doubling; None while the factor is 1.
+        plugin: The plugin that was furthest behind at the last doubling; None while the factor is
+            1.
         lengthened: How many times the factor doubled.
         shortened: How many times it halved.
     """

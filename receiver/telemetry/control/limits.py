@@ -4,8 +4,8 @@ Owns the counters and the decision; the caller answers, closes or waits.
 
 Open connections are counted exactly. A limit over time is a bucket that drains at the limit's rate,
 stored as the time at which it will be empty, which needs no update while it drains. A bucket holds
-``burst`` seconds of its rate. A full bucket admits nothing. Costs that are known only afterwards may
-overfill it by up to ``debt`` seconds:
+``burst`` seconds of its rate. A full bucket admits nothing. Costs that are known only afterwards
+may overfill it by up to ``debt`` seconds:
 
 ====================  ==========  ======  ======  ==================================================
 limit                 unit of     burst   debt    filled by
@@ -21,7 +21,8 @@ accepted_bytes        per minute  60 s    60 s    an accepted push, in bytes tha
 
 Connections and requests have a burst of ten seconds because all clients of a host return at once
 when a broker restarts, and a throttled client waits for its whole push interval. A refused request
-does not count, because clients retry, and many of them behind one address would lock each other out.
+does not count, because clients retry, and many of them behind one address would lock each other
+out.
 
 An IPv6 source is counted twice: as its network of 64 bits, and as its site, the network of 48 bits.
 A site may use ``ipv6_site_factor`` times as much. Otherwise a site could act as 65,536 sources.
@@ -69,8 +70,8 @@ class Exceeded:
         scope: The kind of peer.
         peer: The IPv4 address, the IPv6 network of 64 or of 48 bits, or the principal.
         allowed: The configured limit; for a site, times ``limits.ipv6_site_factor``.
-        retry_after_s: Seconds until one more is admitted; 0 for open connections, because only the end
-            of another connection makes room.
+        retry_after_s: Seconds until one more is admitted; 0 for open connections, because only the
+            end of another connection makes room.
     """
 
     limit: LimitName
@@ -193,11 +194,11 @@ class Limits:
         return self._full(_CORE_TIME, connection, now)
 
     def new_instance(self, connection: Connection, now: float) -> Exceeded | None:
-        """Count an unknown client instance for all peers of a connection, or for none if one is over."""
+        """Count a new client instance for all peers of a connection, or for none if one is over."""
         return self._count(_NEW_INSTANCES, connection, now)
 
     def count_rejected(self, connection: Connection, size: int, now: float) -> None:
-        """Count a push that was refused for its content: its bytes on the wire or inflated, if more."""
+        """Count the bytes of a push that was refused for its content, inflated if that is more."""
         self._fill(_REJECTED_BYTES, connection, size, now)
 
     def over_rejected_bytes(self, connection: Connection, now: float) -> Exceeded | None:

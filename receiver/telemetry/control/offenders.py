@@ -6,8 +6,8 @@ change of its subscription, by a new subscription id.
 The rule, by settings: an offence is ``max_too_large`` pushes in a row that were too large, or more
 than ``max_bytes_per_minute`` inflated bytes in a minute. Each offence narrows the instance by one
 step: to the standard metrics, then to nothing. After ``relax_after_s`` without an offence, one step
-is taken back. Each new offence doubles that time, up to sixteen times. It is reset after an instance
-that is no longer narrowed had no offence for as long.
+is taken back. Each new offence doubles that time, up to sixteen times. It is reset after an
+instance that is no longer narrowed had no offence for as long.
 
 It exists because a Java client ignores TelemetryMaxBytes and repeats a too large push for ever.
 """
@@ -184,7 +184,7 @@ class Offenders:
 
 @dataclass(slots=True)
 class _Offender:
-    """The counters of one instance; at full demand, its offences are forgotten at ``relaxes_at``."""
+    """One instance. At full demand, its offences are forgotten at ``relaxes_at``."""
 
     minute_began_at: float
     relaxes_at: float

@@ -1,12 +1,12 @@
 """Series budgets of each client instance, principal and site, and of all together.
 
-Owns the counts. Each data point of an instance's last accepted push counts as a series. The steps on
-metrics drop what is over a budget (:mod:`receiver.telemetry.steps.overflow`).
+Owns the counts. Each data point of an instance's last accepted push counts as a series. The steps
+on metrics drop what is over a budget (:mod:`receiver.telemetry.steps.overflow`).
 
 An instance that wants more gets only series that are free, with one exception, which keeps one peer
 from using up the total. A site (an IPv4 address, or an IPv6 network of 48 bits) is entitled to the
-total divided by the number of sites. When the total is used up, the largest site cedes series to it:
-they no longer count for the largest site, and its next pushes pay them back. When a budget is
+total divided by the number of sites. When the total is used up, the largest site cedes series to
+it: they no longer count for the largest site, and its next pushes pay them back. When a budget is
 reduced, the instances that push first lose series first.
 """
 
@@ -298,7 +298,7 @@ class _Instance:
 
     @property
     def held(self) -> int:
-        """Its series without those that its site ceded: the next push at the site pays them back."""
+        """Its series without those that its site ceded; a push pays these back."""
         return max(0, self.count.series - self.site.ceded)
 
 

@@ -15,8 +15,9 @@ node_id, node.id        anything else                          unchanged
 member_id               any (librdkafka)                       group_member_id
 ======================  =====================================  ===================================
 
-An attribute is not renamed to a key that another attribute has, and a node_role that the client sends
-stays the only one. Privacy rules also apply to attributes nested in values; normalisation does not.
+An attribute is not renamed to a key that another attribute has, and a node_role that the client
+sends stays the only one. Privacy rules also apply to attributes nested in values; normalisation
+does not.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ _GROUP_MEMBER_ID: Final = "group_member_id"
 
 _NODE = re.compile(r"(?:node-)?([+-]?)([0-9]{1,10})")
 
-# Kafka's own test for a coordinator's connection: a node id is an int32, and no broker has one in the
-# upper half.
+# Kafka's own test for a coordinator's connection: a node id is an int32, and no broker has one in
+# the upper half.
 _MAX_ID = 2_147_483_647
 
 

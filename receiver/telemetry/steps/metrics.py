@@ -258,7 +258,7 @@ class _Work:
         self.places: Sequence[int] = range(len(self.metrics))
 
     def drop(self, decisions: list[_Decision], decision: _Decision) -> int:
-        """Drop the metrics with this decision, also from ``decisions``; return their data points."""
+        """Drop the metrics with this decision; return the number of their data points."""
         if decision not in decisions:
             return 0
         kept = [each != decision for each in decisions]

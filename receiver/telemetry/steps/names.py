@@ -47,7 +47,8 @@ class Names:
         Raises:
             TooLargeError: The encoding is unusual and there are too many metrics to parse.
         """
-        # If there are as many names as metrics and each metric starts with a name, each has exactly one.
+        # If there are as many names as metrics and each metric starts with a name, each has exactly
+        # one.
         if len(counted.metrics.name) == len(metrics):
             with contextlib.suppress(IndexError):  # an empty metric
                 names = [metric[: metric[1] + 2] for metric in metrics]

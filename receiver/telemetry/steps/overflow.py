@@ -91,8 +91,8 @@ def _first_points(metric: bytes, count: int) -> bytes:
 
 
 def _overflow(dropped: bytes, points: int) -> bytes:
-    # The time is that of a dropped point, if the metric shows one: Counted also counts the points of
-    # data that other data replaced.
+    # The time is that of a dropped point, if the metric shows one: Counted also counts the points
+    # of data that other data replaced.
     parsed = Metric.FromString(dropped)
     dropped_points = _data_points(parsed) if parsed.WhichOneof("data") else ()
     time_unix_nano = dropped_points[-1].time_unix_nano if dropped_points else 0

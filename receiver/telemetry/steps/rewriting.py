@@ -1,8 +1,9 @@
 """Rewrites attributes in encoded metrics and Resources, and parses as few of them as possible.
 
-- A byte search finds metrics with a key that may need a rewrite. It may find too many, never too few.
-- For a metric with one data point, the rewrite depends on everything but the point's times and value.
-  A cache, shared by all clients, maps the bytes around them to the rewritten bytes.
+- A byte search finds metrics with a key that may need a rewrite. It may find too many, never too
+  few.
+- For a metric with one data point, the rewrite depends on everything but the point's times and
+  value. A cache, shared by all clients, maps the bytes around them to the rewritten bytes.
 
 What an attribute becomes is decided in :mod:`~.attributes` and :mod:`~.privacy`.
 """
@@ -28,8 +29,8 @@ from receiver.telemetry.steps.privacy import Privacy
 
 __all__ = ["MAX_KEYS", "AttributeRewriter"]
 
-#: The maximum number of attributes in one place, and of different keys in a push with privacy rules.
-#: Clients have twenty.
+#: The maximum number of attributes in one place, and of different keys in a push with privacy
+#: rules. Clients have twenty.
 MAX_KEYS: Final = 1_000
 
 # Entries of each cache, and the longest message in it.
@@ -38,8 +39,8 @@ _CACHED_BYTES: Final = 512
 
 # Up to so many keys are searched one by one; with more, every metric is parsed.
 _MAX_SEARCHES: Final = 16
-# With privacy rules, so many metrics, points, exemplars and attributes of a push may be parsed: more
-# than the default budget of series for a client with two attributes on each.
+# With privacy rules, so many metrics, points, exemplars and attributes of a push may be parsed:
+# more than the default budget of series for a client with two attributes on each.
 _MAX_PRIVATE: Final = 50_000
 
 _KNOWN_BAD: Final = "known_bad"
@@ -55,13 +56,14 @@ _WITH_START: Final = 27
 _BEFORE_A_KEY: Final = 4
 _DATA_POINT_TAG: Final = b"\x0a"
 
-# The rewritten bytes before and after times and value, and the counts of dropped and hashed attributes.
+# The rewritten bytes before and after times and value, and the counts of dropped and hashed
+# attributes.
 _Entry = tuple[bytes, bytes, int, int]
 
 # Keys that normalisation changes.
 _NORMALIZED: Final = (b"node_id", b"node.id", b"member_id")
-# member_id as a whole key: its length comes first, in one byte, or in several that end in a zero. Most
-# Resources have a group_member_id.
+# member_id as a whole key: its length comes first, in one byte, or in several that end in a zero.
+# Most Resources have a group_member_id.
 _MEMBER_ID: Final = re.compile(rb"member_id(?<=[\x00\x09]member_id)")
 
 

@@ -1,4 +1,4 @@
-"""Applies the steps to a push with several Resources or scopes, and keeps each metric in its scope."""
+"""Applies the steps to a push with several Resources or scopes."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Steps:
         self._by_bad_metrics: dict[tuple[str, ...], MetricSteps] = {}
 
     def for_client(self, bad_metrics: tuple[str, ...]) -> MetricSteps:
-        """Return the steps for a client with these known-bad metrics (RE2 patterns for whole names)."""
+        """Return the steps for clients with these known-bad metrics (RE2, whole names)."""
         steps = self._by_bad_metrics.get(bad_metrics)
         if steps is None:
             steps = self._by_bad_metrics[bad_metrics] = MetricSteps(
