@@ -180,7 +180,7 @@ class Application:
         return self._host.offer(push, tell)
 
     def _disconnected(self, connection: Connection) -> None:
-        self._telemetry.disconnected(connection)
+        self._telemetry.instances.disconnected(connection)
         self._plugin_time.closed(connection)
 
     # -- the parts ------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ class Application:
     def _instances(self) -> ClientInstances:
         # Requests forget silent instances as they come; this does where none come. A timer could, but while
         # one is pending each of the event loop's waits arms a timer in the kernel too.
-        self._telemetry.forget_expired(self._clock.monotonic(), _FORGOTTEN_AT_A_SCRAPE)
+        self._telemetry.instances.forget_expired(self._clock.monotonic(), _FORGOTTEN_AT_A_SCRAPE)
         return self._telemetry.instances
 
     def _look_at_lags(self) -> None:

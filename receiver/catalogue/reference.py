@@ -56,30 +56,31 @@ def reference(catalogue: Catalogue) -> str:
     )
     parts = [_HEAD]
     for title, text, belongs in sections:
-        parts.append(_section(title, text, [metric for metric in released if belongs(metric)]))
+        metrics = [metric for metric in released if belongs(metric)]
         released = [metric for metric in released if not belongs(metric)]
+        parts.append(_section(title, text, "sent by", metrics, lambda metric: ", ".join(metric.clients)))
     parts.append(
-        "\n## The draft's metrics\n\nKIP-714's draft had other metrics. No released client sends them; a "
-        "client built to the draft may.\n\n"
-        "| name | kind | unit | by | combines | released as | description |\n"
-        "|---|---|---|---|---|---|---|\n"
-    )
-    for metric in draft:
-        names = ", ".join(f"`{_short(name)}`" for name in metric.released_names)
-        cells = (
-            f"`{_short(metric.name)}`",
-            metric.kind,
-            _unit(metric),
-            _by(metric),
-            metric.combines,
-            names,
-            metric.description,
+        _section(
+            "The draft's metrics",
+            "KIP-714's draft had other metrics. No released client sends them; a client built to the "
+            "draft may.",
+            "released as",
+            draft,
+            lambda metric: ", ".join(f"`{_short(name)}`" for name in metric.released_names),
         )
-        parts.append(_row(cells))
+    )
     return "".join(parts)
 
 
-def _section(title: str, text: str, metrics: Iterable[StandardMetric]) -> str:
+def _section(
+    title: str,
+    text: str,
+    column: str,
+    metrics: Iterable[StandardMetric],
+    value: Callable[[StandardMetric], str],
+) -> str:
+    paragraph = f"{text}\n\n" if text else ""
+    head = f"| name | kind | unit | by | combines | {column} | description |\n|---|---|---|---|---|---|---|\n"
     rows = "".join(
         _row(
             (
@@ -88,14 +89,13 @@ def _section(title: str, text: str, metrics: Iterable[StandardMetric]) -> str:
                 _unit(metric),
                 _by(metric),
                 metric.combines,
-                ", ".join(metric.clients),
+                value(metric),
                 metric.description,
             )
         )
         for metric in metrics
     )
-    head = "| name | kind | unit | by | combines | sent by | description |\n|---|---|---|---|---|---|---|\n"
-    return f"\n## {title}\n\n{text}{chr(10) * 2 if text else ''}{head}{rows}"
+    return f"\n## {title}\n\n{paragraph}{head}{rows}"
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -93,18 +93,15 @@ class Catalogue:
             raise ValueError(f"the catalogue's version is {document.get('version')}, not {_VERSION}")
         self._metrics: dict[str, StandardMetric] = {}
         for entry in document["metrics"]:
-            metric = StandardMetric(
-                name=entry["name"],
-                kind=MetricKind(entry["kind"]),
-                unit=entry["unit"],
-                description=entry["description"],
-                combines=Combination(entry["combines"]),
-                required=entry["required"],
-                clients=tuple(entry["clients"]),
-                by=tuple(tuple(keys) for keys in entry["by"]),
-                draft_name=entry["draft_name"],
-                released_names=tuple(entry["released_names"]),
-            )
+            fields: dict[str, Any] = {
+                **entry,
+                "kind": MetricKind(entry["kind"]),
+                "combines": Combination(entry["combines"]),
+                "clients": tuple(entry["clients"]),
+                "by": tuple(map(tuple, entry["by"])),
+                "released_names": tuple(entry["released_names"]),
+            }
+            metric = StandardMetric(**fields)
             if metric.name in self._metrics:
                 raise ValueError(f"the catalogue has {metric.name} twice")
             self._metrics[metric.name] = metric

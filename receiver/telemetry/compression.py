@@ -14,6 +14,7 @@ import struct
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import cramjam
@@ -85,14 +86,6 @@ def _none(data: bytes | memoryview, limit: int, chunks: list[bytes]) -> None:
     if len(data) > limit:
         raise _too_large(limit)
     chunks.append(bytes(data))
-
-
-def _gzip(data: bytes | memoryview, limit: int, chunks: list[bytes]) -> None:
-    _framed("gzip", _Gzip, data, limit, chunks)
-
-
-def _lz4(data: bytes | memoryview, limit: int, chunks: list[bytes]) -> None:
-    _framed("lz4", lz4.frame.LZ4FrameDecompressor, data, limit, chunks)
 
 
 class _Gzip:
@@ -280,8 +273,8 @@ def _too_large(limit: int) -> TooLargeError:
 
 _INFLATERS: Final[dict[int, Callable[[bytes | memoryview, int, list[bytes]], None]]] = {
     0: _none,
-    1: _gzip,
+    1: partial(_framed, "gzip", _Gzip),
     2: _snappy,
-    3: _lz4,
+    3: partial(_framed, "lz4", lz4.frame.LZ4FrameDecompressor),
     4: _zstd,
 }

@@ -46,7 +46,7 @@ class InvalidValueError(ValueError):
         fix: What to write instead.
     """
 
-    def __init__(self, *, field: str, value: object, problem: str, fix: str) -> None:
+    def __init__(self, field: str, value: object, problem: str, fix: str) -> None:
         shown = repr(value)
         if len(shown) > _SHOWN_CHARACTERS:
             shown = f"{shown[:_SHOWN_CHARACTERS]}..."

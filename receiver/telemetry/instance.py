@@ -41,8 +41,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
 
 from receiver.plugin.shares import Holdings
 from receiver.plugin.sources import site_of
@@ -74,6 +74,8 @@ MAX_PER_CONNECTION: Final = 64
 _TOLERANCE_S = 1e-6
 _NEVER = float("-inf")
 
+_Key = TypeVar("_Key")
+
 # Errors after which a client gets its subscriptions at once.
 _GETS_AT_ONCE = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
 
@@ -81,6 +83,7 @@ _GETS_AT_ONCE = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPOR
 _MAX_FORGOTTEN_PER_REQUEST = 4
 
 
+@dataclass(slots=True, eq=False)
 class ClientInstance:
     """One client instance. Only its methods change the attributes, by the module's rules.
 
@@ -111,66 +114,37 @@ class ClientInstance:
         site: The site that it counts for; set there, empty before.
     """
 
-    __slots__ = (
-        "_counted_at",
-        "_first_push_due",
-        "_label_bytes",
-        "_labels",
-        "_push_counted_at",
-        "assignment",
-        "connection",
-        "created_at",
-        "demand",
-        "facts",
-        "id",
-        "interval_factor",
-        "last_error",
-        "last_get_at",
-        "last_push_at",
-        "last_push_received_at_ns",
-        "last_request_at",
-        "push_interval_ms",
-        "pushes_accepted",
-        "queued_for_s",
-        "requested_metrics",
-        "site",
-        "subscription_id",
-        "subscriptions",
-        "terminating",
-        "text_id",
-        "treatment",
-    )
-
     id: Uuid
-    subscriptions: SubscriptionSet
-    facts: ClientFacts
-    assignment: Assignment
-    treatment: Treatment
+    connection: Connection
+    created_at: float
+    text_id: str = field(init=False)
+    subscriptions: SubscriptionSet = field(init=False)
+    facts: ClientFacts = field(init=False)
+    assignment: Assignment = field(init=False)
+    treatment: Treatment = field(init=False)
+    demand: Demand = Demand.EVERYTHING
+    interval_factor: int = 1
+    requested_metrics: tuple[str, ...] = ()
+    push_interval_ms: int = 0
+    subscription_id: int = 0
+    terminating: bool = False
+    last_error: ErrorCode = ErrorCode.NONE
+    pushes_accepted: int = 0
+    last_request_at: float = field(init=False)
+    last_get_at: float | None = None
+    last_push_at: float | None = None
+    last_push_received_at_ns: int = 0
+    queued_for_s: float = 0.0
+    site: str = ""
+    _counted_at: float = _NEVER
+    _push_counted_at: float = _NEVER
+    _first_push_due: bool = False
+    _labels: Labels | None = None
+    _label_bytes: bytes = b""
 
-    def __init__(self, client_instance_id: Uuid, connection: Connection, now: float) -> None:
-        self.id = client_instance_id
-        self.text_id: Final = uuid_to_text(client_instance_id)
-        self.connection = connection
-        self.demand = Demand.EVERYTHING
-        self.interval_factor = 1
-        self.requested_metrics: tuple[str, ...] = ()
-        self.push_interval_ms = 0
-        self.subscription_id = 0
-        self.terminating = False
-        self.last_error = ErrorCode.NONE
-        self.pushes_accepted = 0
-        self.created_at: Final = now
-        self.last_request_at = now
-        self.last_get_at: float | None = None
-        self.last_push_at: float | None = None
-        self.last_push_received_at_ns = 0
-        self.queued_for_s = 0.0
-        self.site = ""
-        self._counted_at = _NEVER
-        self._push_counted_at = _NEVER
-        self._first_push_due = False
-        self._labels: Labels | None = None
-        self._label_bytes = b""
+    def __post_init__(self) -> None:
+        self.text_id = uuid_to_text(self.id)
+        self.last_request_at = self.created_at
 
     @property
     def lifetime_s(self) -> float:
@@ -263,7 +237,7 @@ class ClientInstance:
         return now - since >= self.push_interval_ms / 1000 - _TOLERANCE_S
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class InstanceStatistics:
     """Counts of client instances since the start.
 
@@ -274,10 +248,30 @@ class InstanceStatistics:
         disconnected: Instances forgotten because their connection ended.
     """
 
-    created: int
-    expired: int
-    evicted: int
-    disconnected: int
+    created: int = 0
+    expired: int = 0
+    evicted: int = 0
+    disconnected: int = 0
+
+
+class _Groups(OrderedDict[_Key, OrderedDict[Uuid, ClientInstance]], Generic[_Key]):
+    """Instances by key, each group in order of use; a group that becomes empty is removed."""
+
+    def use(self, key: _Key, instance: ClientInstance) -> OrderedDict[Uuid, ClientInstance]:
+        """Put an instance at the end of a group, and return the group."""
+        group = self.setdefault(key, OrderedDict())
+        group[instance.id] = instance
+        group.move_to_end(instance.id)
+        return group
+
+    def discard(self, key: _Key, instance: ClientInstance) -> bool:
+        """Remove an instance from a group; return whether it was there."""
+        group = self.get(key)
+        if group is None or group.pop(instance.id, None) is None:
+            return False
+        if not group:
+            del self[key]
+        return True
 
 
 class ClientInstances:
@@ -289,31 +283,20 @@ class ClientInstances:
     Args:
         max_instances: The maximum number of instances.
         on_forget: Called with the id of each instance that is forgotten.
-    """
 
-    __slots__ = (
-        "_by_connection",
-        "_by_lifetime",
-        "_by_site",
-        "_by_use",
-        "_created",
-        "_disconnected",
-        "_evicted",
-        "_expired",
-        "_max",
-        "_on_forget",
-        "_sites",
-    )
+    Attributes:
+        statistics: Counts since the start, for reading.
+    """
 
     def __init__(self, max_instances: int, on_forget: Callable[[Uuid], None]) -> None:
         self._max = max_instances
         self._on_forget = on_forget
         self._by_use: OrderedDict[Uuid, ClientInstance] = OrderedDict()
-        self._by_lifetime: OrderedDict[float, OrderedDict[Uuid, ClientInstance]] = OrderedDict()
-        self._by_connection: dict[Connection, OrderedDict[Uuid, ClientInstance]] = {}
-        self._by_site: dict[str, OrderedDict[Uuid, ClientInstance]] = {}
+        self._by_lifetime: _Groups[float] = _Groups()
+        self._by_connection: _Groups[Connection] = _Groups()
+        self._by_site: _Groups[str] = _Groups()
         self._sites: Holdings[str] = Holdings()
-        self._created = self._expired = self._evicted = self._disconnected = 0
+        self.statistics = InstanceStatistics()
 
     def __len__(self) -> int:
         return len(self._by_use)
@@ -321,16 +304,6 @@ class ClientInstances:
     def __iter__(self) -> Iterator[ClientInstance]:
         """Iterate over a copy, least recently used first."""
         return iter(list(self._by_use.values()))
-
-    @property
-    def statistics(self) -> InstanceStatistics:
-        """Counts since the start."""
-        return InstanceStatistics(
-            created=self._created,
-            expired=self._expired,
-            evicted=self._evicted,
-            disconnected=self._disconnected,
-        )
 
     def find(self, client_instance_id: Uuid) -> ClientInstance | None:
         """Return an instance without using it."""
@@ -342,25 +315,31 @@ class ClientInstances:
         instance = self._by_use.get(client_instance_id)
         if instance is not None and instance.is_expired(now):
             self._remove(instance)
-            self._expired += 1
+            self.statistics.expired += 1
             return None
         return instance
 
     def keep(self, instance: ClientInstance, connection: Connection, now: float) -> None:
         """Store a new or known instance as used by a request of this connection."""
         if instance.connection is not connection:
-            self._disown(instance)
+            self._by_connection.discard(instance.connection, instance)
         instance.connection = connection
         instance.last_request_at = now
-        known = instance.id in self._by_use
+        self.statistics.created += instance.id not in self._by_use
         self._by_use[instance.id] = instance
         self._by_use.move_to_end(instance.id)
-        self._count_for_site(instance, site_of(connection.source_address))
-        self._queue(instance)
-        owned = self._by_connection.setdefault(connection, OrderedDict())
-        owned[instance.id] = instance
-        owned.move_to_end(instance.id)
-        self._created += not known
+        site = site_of(connection.source_address)
+        if instance.site != site:
+            self._leave_site(instance)
+            instance.site = site
+            self._sites.add(site, 1)
+        self._by_site.use(site, instance)
+        lifetime = instance.lifetime_s
+        if instance.queued_for_s != lifetime:
+            self._by_lifetime.discard(instance.queued_for_s, instance)
+            instance.queued_for_s = lifetime
+        self._by_lifetime.use(lifetime, instance)
+        owned = self._by_connection.use(connection, instance)
         if len(owned) > MAX_PER_CONNECTION:
             self._evict(owned)
         if len(self._by_use) > self._max and (largest := self._sites.largest()) is not None:
@@ -370,7 +349,7 @@ class ClientInstances:
         """Forget the instances whose last request came over this connection."""
         for instance in list(self._by_connection.get(connection, {}).values()):
             self._remove(instance)
-            self._disconnected += 1
+            self.statistics.disconnected += 1
 
     def forget_expired(self, now: float, most: int) -> int:
         """Forget at most ``most`` expired instances; return how many."""
@@ -385,55 +364,20 @@ class ClientInstances:
                     break
                 self._remove(instance)
                 forgotten += 1
-        self._expired += forgotten
+        self.statistics.expired += forgotten
         return forgotten
 
-    def _queue(self, instance: ClientInstance) -> None:
-        lifetime = instance.lifetime_s
-        if instance.queued_for_s != lifetime:
-            self._unqueue(instance)
-            instance.queued_for_s = lifetime
-        queue = self._by_lifetime.setdefault(lifetime, OrderedDict())
-        queue[instance.id] = instance
-        queue.move_to_end(instance.id)
-
-    def _unqueue(self, instance: ClientInstance) -> None:
-        queue = self._by_lifetime.get(instance.queued_for_s)
-        if queue is not None:
-            queue.pop(instance.id, None)
-            if not queue:
-                del self._by_lifetime[instance.queued_for_s]
-
-    def _count_for_site(self, instance: ClientInstance, site: str) -> None:
-        if instance.site != site:
-            self._uncount(instance)
-            instance.site = site
-            self._sites.add(site, 1)
-        used = self._by_site.setdefault(site, OrderedDict())
-        used[instance.id] = instance
-        used.move_to_end(instance.id)
-
-    def _uncount(self, instance: ClientInstance) -> None:
-        used = self._by_site.get(instance.site)
-        if used is not None and used.pop(instance.id, None) is not None:
+    def _leave_site(self, instance: ClientInstance) -> None:
+        if self._by_site.discard(instance.site, instance):
             self._sites.add(instance.site, -1)
-            if not used:
-                del self._by_site[instance.site]
 
-    def _disown(self, instance: ClientInstance) -> None:
-        owned = self._by_connection.get(instance.connection)
-        if owned is not None:
-            owned.pop(instance.id, None)
-            if not owned:
-                del self._by_connection[instance.connection]
-
-    def _evict(self, among: OrderedDict[Uuid, ClientInstance]) -> None:
-        self._remove(next(iter(among.values())))
-        self._evicted += 1
+    def _evict(self, group: OrderedDict[Uuid, ClientInstance]) -> None:
+        self._remove(next(iter(group.values())))
+        self.statistics.evicted += 1
 
     def _remove(self, instance: ClientInstance) -> None:
         del self._by_use[instance.id]
-        self._unqueue(instance)
-        self._uncount(instance)
-        self._disown(instance)
+        self._by_lifetime.discard(instance.queued_for_s, instance)
+        self._by_connection.discard(instance.connection, instance)
+        self._leave_site(instance)
         self._on_forget(instance.id)

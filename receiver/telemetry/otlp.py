@@ -197,7 +197,7 @@ def _label_one_list(
     attributes = AttributeCounts()
     resource = b""
     if one_resource.resource:
-        resource = steps.resource(one_resource.resource[0], attributes)
+        resource = steps.rewriter.resource(one_resource.resource[0], attributes)
         attributes.dropped *= len(one_resource.resource)
         attributes.hashed *= len(one_resource.resource)
     metrics = one_resource.scope_metrics.metrics

@@ -260,10 +260,10 @@ class _Rule:
                 self._range = VersionRange(version)
             except ValueError as error:
                 raise QuirkError(
-                    field=f"{field}.client_software_version",
-                    value=version,
-                    problem=f"is not a version range: {error}",
-                    fix="write bounds with commas, such as >=2.5.0,<=2.5.2",
+                    f"{field}.client_software_version",
+                    version,
+                    f"is not a version range: {error}",
+                    "write bounds with commas, such as >=2.5.0,<=2.5.2",
                 ) from None
         else:
             self._version = _compiled(f"{field}.client_software_version", version)
@@ -307,12 +307,7 @@ def _compiled(field: str, pattern: str) -> Any:
     try:
         return compile_pattern(pattern)
     except ValueError as error:
-        raise QuirkError(
-            field=field,
-            value=pattern,
-            problem=f"is no regular expression: {error}",
-            fix="write it for RE2",
-        ) from None
+        raise QuirkError(field, pattern, f"is no regular expression: {error}", "write it for RE2") from None
 
 
 def common_prefixes(wanted: Iterable[str], has: Iterable[str]) -> set[str]:

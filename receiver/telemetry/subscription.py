@@ -130,9 +130,7 @@ class Subscription:
         object.__setattr__(self, "metrics", _checked_metrics(self.metrics))
         _check_interval(self.interval_ms)
         if not isinstance(self.match, Mapping):
-            raise SubscriptionError(
-                field="match", value=self.match, problem="is not a mapping", fix="give patterns by selector"
-            )
+            raise SubscriptionError("match", self.match, "is not a mapping", "give patterns by selector")
         object.__setattr__(self, "match", MappingProxyType(dict(self.match)))
         patterns = tuple(_compiled(selector, pattern) for selector, pattern in self.match.items())
         object.__setattr__(self, "_patterns", patterns)
@@ -216,27 +214,23 @@ def subscription_id(client_instance_id: Uuid, prefixes: tuple[str, ...], interva
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not name:
-        raise SubscriptionError(
-            field="name", value=name, problem="is not a name", fix="give a text of one character or more"
-        )
+        raise SubscriptionError("name", name, "is not a name", "give a text of one character or more")
     if len(name) > MAX_NAME_LENGTH:
         raise _too_long("name", name, MAX_NAME_LENGTH)
     if _UNPRINTABLE.search(name):
-        raise SubscriptionError(field="name", value=name, problem="has a control character", fix="remove it")
+        raise SubscriptionError("name", name, "has a control character", "remove it")
 
 
 def _checked_metrics(metrics: object) -> tuple[str, ...]:
     if isinstance(metrics, str) or not isinstance(metrics, Iterable):
-        raise SubscriptionError(
-            field="metrics", value=metrics, problem="is not a list", fix='give a list of prefixes, or ["*"]'
-        )
+        raise SubscriptionError("metrics", metrics, "is not a list", 'give a list of prefixes, or ["*"]')
     checked = tuple(metrics)
     if len(checked) > MAX_METRICS:
         raise SubscriptionError(
-            field="metrics",
-            value=f"{len(checked)} prefixes",
-            problem="are too many",
-            fix=f"give at most {MAX_METRICS}; a shorter prefix stands for many metrics",
+            "metrics",
+            f"{len(checked)} prefixes",
+            "are too many",
+            f"give at most {MAX_METRICS}; a shorter prefix stands for many metrics",
         )
     for index, prefix in enumerate(checked):
         if prefix in (ALL_METRICS, ""):
@@ -244,10 +238,10 @@ def _checked_metrics(metrics: object) -> tuple[str, ...]:
         if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
             wildcard = isinstance(prefix, str) and _PREFIX.fullmatch(prefix.rstrip("*")) is not None
             raise SubscriptionError(
-                field=f"metrics[{index}]",
-                value=prefix,
-                problem="is no prefix of a metric name",
-                fix=f"write {str(prefix).rstrip('*')!r}: a prefix needs no wildcard"
+                f"metrics[{index}]",
+                prefix,
+                "is no prefix of a metric name",
+                f"write {str(prefix).rstrip('*')!r}: a prefix needs no wildcard"
                 if wildcard
                 else "use at most 255 of the letters A to Z, digits and _ . - /, or * alone for every metric",
             )
@@ -257,17 +251,14 @@ def _checked_metrics(metrics: object) -> tuple[str, ...]:
 def _check_interval(interval_ms: object) -> None:
     if type(interval_ms) is not int:
         raise SubscriptionError(
-            field="interval_ms",
-            value=interval_ms,
-            problem="is not a whole number",
-            fix="give milliseconds as a number",
+            "interval_ms", interval_ms, "is not a whole number", "give milliseconds as a number"
         )
     if not MIN_INTERVAL_MS <= interval_ms <= MAX_INTERVAL_MS:
         raise SubscriptionError(
-            field="interval_ms",
-            value=interval_ms,
-            problem="is out of range",
-            fix=f"give {MIN_INTERVAL_MS} to {MAX_INTERVAL_MS} milliseconds",
+            "interval_ms",
+            interval_ms,
+            "is out of range",
+            f"give {MIN_INTERVAL_MS} to {MAX_INTERVAL_MS} milliseconds",
         )
 
 
@@ -276,47 +267,37 @@ def _compiled(selector: str, pattern: object) -> tuple[int, Any]:
     path = f"match.{selector}"
     if selector not in SELECTORS:
         raise SubscriptionError(
-            field=path,
-            value=pattern,
-            problem="has an unknown selector",
-            fix=f"use one of {', '.join(SELECTORS)}",
+            path, pattern, "has an unknown selector", f"use one of {', '.join(SELECTORS)}"
         )
     if not isinstance(pattern, str):
-        raise SubscriptionError(field=path, value=pattern, problem="is not a text", fix="give a pattern")
+        raise SubscriptionError(path, pattern, "is not a text", "give a pattern")
     if len(pattern) > MAX_PATTERN_LENGTH:
         raise _too_long(path, pattern, MAX_PATTERN_LENGTH)
     try:
         return _SELECTOR_INDEX[selector], compile_pattern(pattern)
     except ValueError as error:
         raise SubscriptionError(
-            field=path, value=pattern, problem=f"is no regular expression: {error}", fix="write it for RE2"
+            path, pattern, f"is no regular expression: {error}", "write it for RE2"
         ) from None
 
 
 def _too_long(field: str, text: str, max_length: int) -> SubscriptionError:
-    return SubscriptionError(
-        field=field, value=text, problem=f"has {len(text)} characters", fix=f"give at most {max_length}"
-    )
+    return SubscriptionError(field, text, f"has {len(text)} characters", f"give at most {max_length}")
 
 
 def _check_set(subscriptions: tuple[Subscription, ...]) -> None:
     if len(subscriptions) > MAX_SUBSCRIPTIONS:
         raise SubscriptionError(
-            field="name",
-            value=f"{len(subscriptions)} subscriptions",
-            problem="are too many",
-            fix=f"keep at most {MAX_SUBSCRIPTIONS}",
+            "name", f"{len(subscriptions)} subscriptions", "are too many", f"keep at most {MAX_SUBSCRIPTIONS}"
         )
     for before, after in itertools.pairwise(subscriptions):
         if before.name == after.name:
-            raise SubscriptionError(
-                field="name", value=after.name, problem="is a duplicate", fix="give another name"
-            )
+            raise SubscriptionError("name", after.name, "is a duplicate", "give another name")
     prefixes = {prefix for subscription in subscriptions for prefix in subscription.metrics}
     if len(prefixes) > MAX_PREFIXES:
         raise SubscriptionError(
-            field="metrics",
-            value=f"{len(prefixes)} different prefixes in all subscriptions",
-            problem="are too many for clients",
-            fix=f"keep at most {MAX_PREFIXES}; a shorter prefix stands for many metrics",
+            "metrics",
+            f"{len(prefixes)} different prefixes in all subscriptions",
+            "are too many for clients",
+            f"keep at most {MAX_PREFIXES}; a shorter prefix stands for many metrics",
         )

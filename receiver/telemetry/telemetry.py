@@ -54,6 +54,13 @@ class ClientTelemetry:
         random_bytes: Returns that many random bytes, as ``os.urandom`` does.
         hash_key: The content of ``telemetry.privacy.key_file``; None when nothing is hashed.
 
+    Attributes:
+        subscriptions: The subscriptions in force.
+        instances: The known client instances.
+        series: The series of each client against its budgets.
+        backpressure: The factor on push intervals; each client learns of it with its next request.
+        offenders: The clients that push too much.
+
     Raises:
         QuirkError: A rule in the settings is invalid.
         PrivacyError: A setting asks for hashes, and the key is missing or too short.
@@ -72,42 +79,17 @@ class ClientTelemetry:
         self._apply_settings(settings, hash_key)
         self._max_bytes = settings.max_bytes
         self._broker = broker
-        self._subscriptions = subscriptions
+        self.subscriptions = subscriptions
         self._limits = limits
         self._random_bytes = random_bytes
-        self._series = SeriesBudgets(settings.series)
-        self._backpressure = BackPressure(settings.backpressure)
-        self._offenders = Offenders(settings.backpressure)
-        self._instances = ClientInstances(settings.max_instances, self._on_forget)
-
-    @property
-    def subscriptions(self) -> SubscriptionSet:
-        """The subscriptions in force."""
-        return self._subscriptions
-
-    @property
-    def instances(self) -> ClientInstances:
-        """The known client instances, for reading."""
-        return self._instances
-
-    @property
-    def series(self) -> SeriesBudgets:
-        """The series of each client against its budgets, for reading."""
-        return self._series
-
-    @property
-    def backpressure(self) -> BackPressure:
-        """The factor on push intervals; each client learns of a change with its next request."""
-        return self._backpressure
-
-    @property
-    def offenders(self) -> Offenders:
-        """The clients that push too much, for reading."""
-        return self._offenders
+        self.series = SeriesBudgets(settings.series)
+        self.backpressure = BackPressure(settings.backpressure)
+        self.offenders = Offenders(settings.backpressure)
+        self.instances = ClientInstances(settings.max_instances, self._on_forget)
 
     def replace_subscriptions(self, subscriptions: SubscriptionSet) -> None:
         """Replace all subscriptions; they take effect with each client's next request."""
-        self._subscriptions = subscriptions
+        self.subscriptions = subscriptions
 
     def replace_settings(self, settings: TelemetrySettings, hash_key: bytes | None = None) -> None:
         """Replace the settings; they take effect with each client's next request.
@@ -119,19 +101,11 @@ class ClientTelemetry:
             PrivacyError: The key is missing or too short; nothing has changed.
         """
         self._apply_settings(settings, hash_key)
-        self._series.replace_settings(settings.series)
-        self._backpressure.replace_settings(settings.backpressure)
-        self._offenders.replace_settings(settings.backpressure)
+        self.series.replace_settings(settings.series)
+        self.backpressure.replace_settings(settings.backpressure)
+        self.offenders.replace_settings(settings.backpressure)
         # A new object, though equal, so that every instance is matched again.
-        self._subscriptions = SubscriptionSet(self._subscriptions.subscriptions)
-
-    def disconnected(self, connection: Connection) -> None:
-        """Forget the instances of a connection that ended."""
-        self._instances.disconnected(connection)
-
-    def forget_expired(self, now: float, most: int) -> int:
-        """Forget at most ``most`` expired instances; return how many."""
-        return self._instances.forget_expired(now, most)
+        self.subscriptions = SubscriptionSet(self.subscriptions.subscriptions)
 
     def get_telemetry_subscriptions(
         self, connection: Connection, request: GetTelemetrySubscriptionsRequest, *, now: float
@@ -159,7 +133,7 @@ class ClientTelemetry:
             facts = client_facts(client_instance_id, connection)
             if facts != instance.facts:
                 self._assign(instance, connection, facts)
-                self._instances.keep(instance, connection, now)
+                self.instances.keep(instance, connection, now)
             response = GetTelemetrySubscriptionsResponse(
                 client_instance_id=client_instance_id,
                 subscription_id=instance.subscription_id,
@@ -253,19 +227,19 @@ class ClientTelemetry:
                     instance.label_bytes(labels),
                     max_entries=self._settings.max_entries,
                     steps=self._steps.for_client(instance.treatment.bad_metrics),
-                    max_series=self._series.allowed(client_instance_id, connection.principal, site),
+                    max_series=self.series.allowed(client_instance_id, connection.principal, site),
                 )
         except PushError as problem:
             # A few bytes may have cost much work.
             inflated_bytes = max(len(inflated), problem.inflated_bytes)
             self._limits.count_rejected(connection, max(size, inflated_bytes), now)
-            self._offenders.record_push(
+            self.offenders.record_push(
                 client_instance_id, inflated_bytes, now, too_large=isinstance(problem, TooLargeError)
             )
             return _refused(instance, problem.error_code, str(problem), size, len(inflated))
-        self._offenders.record_push(client_instance_id, len(inflated), now, too_large=False)
+        self.offenders.record_push(client_instance_id, len(inflated), now, too_large=False)
         instance.accept_push(now, received_at_ns, terminating=request.terminating)
-        self._series.record_push(
+        self.series.record_push(
             client_instance_id,
             principal=connection.principal,
             client_id=self._folding.fold(connection.client_id),
@@ -324,7 +298,7 @@ class ClientTelemetry:
 
     def _new_id(self) -> Uuid:
         client_instance_id = random_uuid(self._random_bytes)
-        while self._instances.find(client_instance_id) is not None:
+        while self.instances.find(client_instance_id) is not None:
             client_instance_id = random_uuid(self._random_bytes)
         return client_instance_id
 
@@ -336,7 +310,7 @@ class ClientTelemetry:
         A client may have failed over from another broker, so a push creates an instance too. When
         the peer is over its limit of new instances, the limit is returned and no instance is kept.
         """
-        instance = self._instances.look_up(client_instance_id, now)
+        instance = self.instances.look_up(client_instance_id, now)
         created = instance is None
         if instance is None:
             exceeded = self._limits.new_instance(connection, now)
@@ -345,21 +319,21 @@ class ClientTelemetry:
             if client_instance_id == ZERO_UUID:
                 client_instance_id = self._new_id()
             instance = ClientInstance(client_instance_id, connection, now)
-        if created or instance.subscriptions is not self._subscriptions:
+        if created or instance.subscriptions is not self.subscriptions:
             self._assign(instance, connection, client_facts(client_instance_id, connection))
-        instance.adjust(self._offenders.demand(client_instance_id, now), self._backpressure.factor)
-        self._instances.keep(instance, connection, now)
+        instance.adjust(self.offenders.demand(client_instance_id, now), self.backpressure.factor)
+        self.instances.keep(instance, connection, now)
         connection.client_instance_id = client_instance_id
         return instance, created
 
     def _on_forget(self, client_instance_id: Uuid) -> None:
-        self._series.forget(client_instance_id)
-        self._offenders.forget(client_instance_id)
+        self.series.forget(client_instance_id)
+        self.offenders.forget(client_instance_id)
 
     def _assign(self, instance: ClientInstance, connection: Connection, facts: ClientFacts) -> None:
         instance.assign(
             facts,
-            self._subscriptions,
+            self.subscriptions,
             self._quirks.treatment(connection.client_software_name, connection.client_software_version),
             default_interval_ms=self._settings.default_interval_ms,
         )

@@ -74,17 +74,6 @@ class SeriesBudgets:
     The cost of a push does not depend on the number of instances.
     """
 
-    __slots__ = (
-        "_client_ids",
-        "_held",
-        "_instances",
-        "_overflowed_points",
-        "_principals",
-        "_settings",
-        "_sites",
-        "_total",
-    )
-
     def __init__(self, settings: SeriesSettings) -> None:
         self._settings = settings
         self._total = _Count(None)
@@ -238,31 +227,29 @@ class SeriesBudgets:
         )
 
 
+@dataclass(slots=True)
 class _Count(Generic[_Name]):
-    """The series of an instance, or of several together."""
+    """The series of a client instance, or of several together."""
 
-    __slots__ = ("_over_since", "instances", "name", "overflowed", "series")
-
-    def __init__(self, name: _Name) -> None:
-        self.name: Final = name
-        self.instances = 0
-        self.series = 0
-        self.overflowed = 0
-        self._over_since: float | None = None
+    name: _Name
+    instances: int = 0
+    series: int = 0
+    overflowed: int = 0
+    over_since: float | None = None
 
     def add(self, series: int, overflowed: int, now: float) -> None:
         self.series += series
         self.overflowed += overflowed
         if not self.overflowed:
-            self._over_since = None
-        elif self._over_since is None:
-            self._over_since = now
+            self.over_since = None
+        elif self.over_since is None:
+            self.over_since = now
 
     def remove(self, other: _Count[Uuid]) -> None:
         self.series -= other.series
         self.overflowed -= other.overflowed
         if not self.overflowed:
-            self._over_since = None
+            self.over_since = None
 
     def use(self, now: float) -> SeriesUse[_Name]:
         return SeriesUse(
@@ -270,7 +257,7 @@ class _Count(Generic[_Name]):
             instances=self.instances,
             series=self.series,
             overflowed=self.overflowed,
-            over_for_s=None if self._over_since is None else now - self._over_since,
+            over_for_s=None if self.over_since is None else now - self.over_since,
         )
 
 

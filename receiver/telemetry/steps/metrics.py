@@ -79,21 +79,10 @@ class MetricSteps:
         privacy: The operator's rules.
         catalogue: The standard metrics.
         bad_metrics: Patterns (RE2) for whole names of metrics that these clients get wrong.
-    """
 
-    __slots__ = (
-        "_attributes",
-        "_bad",
-        "_decisions",
-        "_mark",
-        "_may_not_skip",
-        "_names",
-        "_on",
-        "_privacy",
-        "_required",
-        "_rewriter",
-        "_units",
-    )
+    Attributes:
+        rewriter: Rewrites attributes, also those of Resources and scopes.
+    """
 
     def __init__(
         self,
@@ -119,12 +108,7 @@ class MetricSteps:
         )
         self._attributes = normalization.attributes or privacy.attributes
         self._on = bool(self._attributes or self._units or self._decisions is not None)
-        self._rewriter = AttributeRewriter(privacy, normalize=normalization.attributes)
-
-    @property
-    def for_scopes(self) -> bool:
-        """Whether the steps may change scopes."""
-        return self._rewriter.for_scopes
+        self.rewriter = AttributeRewriter(privacy, normalize=normalization.attributes)
 
     def apply(
         self, metrics: Sequence[bytes], together: bytes, max_series: int | None, attributes: AttributeCounts
@@ -163,22 +147,6 @@ class MetricSteps:
             raise TooLargeError("has too many messages for privacy rules or a series budget")
         return _unnormalized(metrics, series)
 
-    def resource(self, resource: bytes, counts: AttributeCounts) -> bytes:
-        """Apply the steps to an encoded Resource.
-
-        Raises:
-            TooLargeError: Privacy applies, and it has too many attributes.
-        """
-        return self._rewriter.resource(resource, counts)
-
-    def scope(self, scope: bytes, counts: AttributeCounts) -> bytes:
-        """Apply the steps to an encoded InstrumentationScope.
-
-        Raises:
-            TooLargeError: Privacy applies, and it has too many attributes.
-        """
-        return self._rewriter.scope(scope, counts)
-
     def _decide(self, name: str) -> _Decision:
         if self._privacy.metrics and self._privacy.metric(name):
             return "private"
@@ -214,7 +182,7 @@ class MetricSteps:
         if self._attributes or marked:
             unchanged = list(work.metrics)
             try:
-                self._rewriter.rewrite(work.metrics, work.names, marked, attributes)
+                self.rewriter.rewrite(work.metrics, work.names, marked, attributes)
             except TooLargeError:
                 if self._may_not_skip:
                     raise

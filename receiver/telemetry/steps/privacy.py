@@ -60,28 +60,13 @@ class Privacy:
         PrivacyError: A setting asks for hashes, and the key is missing or too short.
     """
 
-    __slots__ = (
-        "_actions",
-        "_metrics",
-        "_pseudonymized",
-        "_rank",
-        "_rules",
-        "attributes",
-        "hash_of",
-        "hides_client_ids",
-        "labels",
-        "metric",
-        "metrics",
-        "on",
-    )
-
     def __init__(self, settings: PrivacySettings, key: bytes | None) -> None:
         if settings.hashes and (key is None or len(key) < MIN_KEY_BYTES):
             raise PrivacyError(
-                field="privacy.key_file",
-                value=f"{len(key or b'')} bytes",
-                problem="are too few for the key of the hashes",
-                fix=f"write {MIN_KEY_BYTES} random bytes or more",
+                "privacy.key_file",
+                f"{len(key or b'')} bytes",
+                "are too few for the key of the hashes",
+                f"write {MIN_KEY_BYTES} random bytes or more",
             )
         self._pseudonymized = frozenset(settings.pseudonymize)
         self.hides_client_ids: Final = "client_id" in self._pseudonymized

@@ -36,10 +36,10 @@ def apply_to_scopes(
     attributes = AttributeCounts()
     for resource_metrics in resources:
         if resource_metrics.HasField("resource"):
-            resource_metrics.resource = steps.resource(resource_metrics.resource, attributes)
-    for scope in scopes if steps.for_scopes else ():
+            resource_metrics.resource = steps.rewriter.resource(resource_metrics.resource, attributes)
+    for scope in scopes if steps.rewriter.for_scopes else ():
         if scope.HasField("scope"):
-            scope.scope = steps.scope(scope.scope, attributes)
+            scope.scope = steps.rewriter.scope(scope.scope, attributes)
     applied = steps.apply(metrics, together, max_series, attributes)
     if applied.metrics is metrics:
         return applied

@@ -102,8 +102,8 @@ def _fresh_core(broker: Broker, limits: Limits) -> ClientTelemetry:
     core = copy.copy(_CORE)
     counter = iter(range(2, 1_000_000))
     core._broker, core._limits = broker, limits
-    core._series = SeriesBudgets(core._settings.series)
-    core._instances = ClientInstances(64, core._forgotten)
+    core.series = SeriesBudgets(core._settings.series)
+    core.instances = ClientInstances(64, core._on_forget)
     core._random_bytes = lambda size: next(counter).to_bytes(size, "big")
     return core
 

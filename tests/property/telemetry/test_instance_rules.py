@@ -97,7 +97,7 @@ class Rules(RuleBasedStateMachine):
     @rule(data=st.data())
     def disconnect(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.connections)))
-        self.telemetry.disconnected(self.connections.pop(name))
+        self.telemetry.instances.disconnected(self.connections.pop(name))
         for instance_id, remembered in list(self.model.items()):
             if remembered.connection == name:
                 del self.model[instance_id]

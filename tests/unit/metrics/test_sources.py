@@ -85,10 +85,10 @@ def test_instances_listeners_and_state() -> None:
     now.instances = telemetry.instances
     outcomes = [ask(telemetry, number, 0.0) for number in range(2, 7)]
     assert all(outcome.created for outcome in outcomes)
-    telemetry.forget_expired(10_000.0, 1)
+    telemetry.instances.forget_expired(10_000.0, 1)
     last = telemetry.instances.find(instance_id(6))
     assert last is not None
-    telemetry.disconnected(last.connection)
+    telemetry.instances.disconnected(last.connection)
     now.listeners = [ListenerBytes(listener="CLIENT", from_clients=10, to_clients=20)]
     metrics = now.metrics()
     assert lines(metrics, "instances") == {"instances 1.0"}

@@ -22,7 +22,7 @@ def test_the_public_names_are_exactly_those_of_receiver_plugin() -> None:
 
 
 def test_the_example_plugin_is_written_against_the_public_name_only() -> None:
-    imported = set()
+    imported: set[str] = set()
     for node in ast.walk(ast.parse(EXAMPLE.read_text())):
         if isinstance(node, ast.Import):
             imported.update(alias.name for alias in node.names)

@@ -16,13 +16,8 @@ import lz4.frame
 import pytest
 import zstandard
 
-from receiver.telemetry.compression import (
-    CODECS,
-    NotInflatableError,
-    TooLargeError,
-    UnknownCodecError,
-    inflate,
-)
+from receiver.telemetry.compression import CODECS, inflate
+from receiver.telemetry.errors import NotInflatableError, TooLargeError, UnknownCodecError
 from receiver.wire import k72_push_telemetry
 from receiver.wire.primitives import Reader
 from tests.unit.telemetry.parts import JAVA_PRODUCER, payload

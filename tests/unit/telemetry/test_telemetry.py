@@ -192,9 +192,9 @@ def test_a_push_may_come_over_another_connection_than_the_get() -> None:
     assert outcome.push is not None
     assert outcome.push.context.connection_id == "c2"
     assert outcome.push.context.source_port == 4
-    client.telemetry.disconnected(got_over)
+    client.telemetry.instances.disconnected(got_over)
     assert client.push(11, SMALL).response.error_code == E.NONE
-    client.telemetry.disconnected(client.connection)
+    client.telemetry.instances.disconnected(client.connection)
     assert len(client.telemetry.instances) == 0
 
 
@@ -349,8 +349,8 @@ def test_instances_are_bounded_and_forgotten() -> None:
     instances = client.telemetry.instances
     assert len(instances) == 3
     assert (instances.statistics.created, instances.statistics.evicted) == (5, 2)
-    assert client.telemetry.forget_expired(59, 10) == 0
-    assert client.telemetry.forget_expired(60, 10) == 3
+    assert client.telemetry.instances.forget_expired(59, 10) == 0
+    assert client.telemetry.instances.forget_expired(60, 10) == 3
     # It comes back, and is created anew.
     assert client.get(61).created
 

@@ -167,6 +167,6 @@ def test_what_is_remembered_of_an_instance_goes_with_it(enabled: bool) -> None:
     client = subscribed(pressed(enabled=enabled, offenders={"max_too_large": 1}))
     client.push(10, METRICS * 20)
     assert client.telemetry.offenders.narrowed[Demand.STANDARD_METRICS] == enabled
-    client.telemetry.disconnected(client.connection)
+    client.telemetry.instances.disconnected(client.connection)
     assert client.telemetry.offenders.narrowed[Demand.STANDARD_METRICS] == 0
     assert client.get(20).response.requested_metrics == ("",)

@@ -52,7 +52,7 @@ def test_a_connection_that_ends_takes_all_its_instances_with_it() -> None:
         use(client, hostile, uuid(number), 0.0)
     assert len(client.telemetry.instances) == 50
     assert client.telemetry.series.series == 100
-    client.telemetry.disconnected(hostile)
+    client.telemetry.instances.disconnected(hostile)
     assert len(client.telemetry.instances) == 0
     assert client.telemetry.series.series == 0
     assert client.telemetry.instances.statistics.disconnected == 50
@@ -64,9 +64,9 @@ def test_an_instance_that_another_connection_took_over_outlives_the_first() -> N
     use(client, first, uuid(1), 0.0)
     use(client, first, uuid(2), 0.0)
     use(client, second, uuid(1), 1.0)
-    client.telemetry.disconnected(first)
+    client.telemetry.instances.disconnected(first)
     assert [instance.id for instance in client.telemetry.instances] == [uuid(1)]
-    client.telemetry.disconnected(second)
+    client.telemetry.instances.disconnected(second)
     assert len(client.telemetry.instances) == 0
 
 
@@ -116,7 +116,7 @@ def test_an_innocent_site_within_its_share_loses_no_instance(
         use(client, innocent, instance, 0.0)
     for number, site, disconnects in steps:
         if disconnects:
-            client.telemetry.disconnected(hostile[site % 3])
+            client.telemetry.instances.disconnected(hostile[site % 3])
         else:
             client.connection, client.id = hostile[site % 3], uuid(number)
             client.get(1.0)

@@ -82,7 +82,7 @@ def test_who_came_first_keeps_all_and_who_came_later_gets_the_rest() -> None:
     # Whose metrics are gone, or who is itself, leaves room.
     push(telemetry, INSTANCE, 60, metrics=b"")
     assert points(push(telemetry, ANOTHER, 61)) == ALL
-    telemetry.forget_expired(10_000, 10)
+    telemetry.instances.forget_expired(10_000, 10)
     assert telemetry.series.series == 0
     assert telemetry.series.overflowed_points == 3 * (ALL - 20)
 

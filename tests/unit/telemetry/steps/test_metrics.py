@@ -219,7 +219,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         (received,) = all_metrics(MetricsData.FromString(labelled.data))
         assert received.gauge.data_points[0].attributes[0].value.string_value == str(number)
-    rewriter, remembered = chosen._rewriter, chosen._names
+    rewriter, remembered = chosen.rewriter, chosen._names
     assert 0 < len(rewriter._entries) <= 3
     assert 0 < len(remembered._known) <= 3
     assert chosen._units is not None
