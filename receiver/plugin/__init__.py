@@ -45,9 +45,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-from pydantic import BaseModel, ConfigDict
 
+from receiver.plugin.config import PluginConfig
 from receiver.plugin.secret import Secret
+from receiver.plugin.tls import TlsConfig
 
 __all__ = [
     "OTLP_CONTENT_TYPE",
@@ -63,6 +64,7 @@ __all__ = [
     "PushIdentity",
     "RetryableError",
     "Secret",
+    "TlsConfig",
 ]
 
 #: KIP-714's content type of a push: OTLP metrics as protobuf.
@@ -220,12 +222,6 @@ class BatchRefusedError(PermanentError):
     The batch is too large, or one push in it is malformed. The host exports the halves, so that one
     client's push costs no other client's. A push that is refused alone is dropped and counted.
     """
-
-
-class PluginConfig(BaseModel):
-    """Base of a plugin's settings: frozen, and an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class ClientTelemetryReceiver(ABC):

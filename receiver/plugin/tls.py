@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, FilePath, model_validator
 
-from receiver.plugin import PluginConfig
+from receiver.plugin.config import PluginConfig
 
 __all__ = ["TlsConfig"]
 

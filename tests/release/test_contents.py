@@ -1,4 +1,4 @@
-"""What is in the distributions: the programs with their data, and nothing that only this tree needs."""
+"""The contents of the distributions: programs and their data, without tests and benchmarks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The distributions as users have them: installed into an empty environment, run from an empty folder."""
+"""The distributions installed into an empty environment and run from an empty folder."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ CLEAN = {
 
 @pytest.fixture(scope="module")
 def receiver(built: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``bin`` of an environment with the wheel, and what the receiver's image has besides."""
+    """``bin`` of an environment with the wheel and the packages of the receiver's image."""
     lock = IMAGES / "receiver" / "requirements.lock"
     return install(tmp_path_factory.mktemp("receiver"), lock, built.wheel)
 
 
 @pytest.fixture(scope="module")
 def rollup(built: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``bin`` of an environment with the sdist's wheel, and what the roll-up's image has besides."""
+    """``bin`` of an environment with the sdist's wheel and the packages of the roll-up's image."""
     lock = IMAGES / "rollup" / "requirements.lock"
     return install(tmp_path_factory.mktemp("rollup"), lock, built.wheel_again)
 

@@ -20,6 +20,7 @@ from receiver.plugin import (
     PushIdentity,
     RetryableError,
     Secret,
+    TlsConfig,
 )
 
 __all__ = [
@@ -36,4 +37,5 @@ __all__ = [
     "PushIdentity",
     "RetryableError",
     "Secret",
+    "TlsConfig",
 ]

@@ -1,8 +1,8 @@
 """Privacy rules: drops attributes, labels and metrics, or replaces values by keyed hashes.
 
 A hash is the first 16 hexadecimal digits of HMAC-SHA256 over the value's text with the operator's
-key. Only the owner of the key can compute the hash of a value; nobody can compute the value of a
-hash. Equal values have equal hashes everywhere.
+key. The owner of the key can compute the hash of a known value. Without the key, a hash reveals
+nothing about its value. Equal values have equal hashes everywhere.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def _run(data: bytes) -> None:
         return
     after = MetricsData.FromString(labelled.data)
     expected, dropped, removed = _kept(before)
-    # Resources that are equal are counted once where they are merged; how often is not said in advance.
+    # Merged Resources are counted once, so the exact number is unknown.
     require(labelled.dropped_points == dropped, f"{labelled.dropped_points} points dropped, not {dropped}")
     require((labelled.removed_labels > 0) == (removed > 0), "labels removed, or not, against what was there")
     found: Counter[bytes] = Counter()
@@ -67,7 +67,7 @@ def _run(data: bytes) -> None:
 
 
 def _kept(data: MetricsData) -> tuple[Counter[bytes], int, int]:
-    """Return the metrics that have to come out, and what has to be left out: points and labels."""
+    """Return the expected metrics, and the numbers of dropped points and removed labels."""
     dropped = removed = 0
     metrics: Counter[bytes] = Counter()
 
@@ -112,7 +112,7 @@ def _seeds() -> list[bytes]:
     seeds = []
     for payload in captured:
         parts = protobuf.fields(payload) or []
-        # Some of a large push's Resources stand for all of them: the code takes the same ways, in less time.
+        # A part of a large push's Resources covers the same code in less time.
         seeds += [protobuf.join(parts[:3]), protobuf.join(parts[-6:])]
     for payload in captured[:3]:
         seeds.append(payload)

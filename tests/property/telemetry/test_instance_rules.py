@@ -1,4 +1,4 @@
-"""The rules of client instances against a model that remembers everything and computes each answer from it.
+"""Client instances against a model that keeps all events and computes each answer from them.
 
 The model knows no flags: it keeps the history of an instance and reads KIP-714's sentences off it.
 """
@@ -41,7 +41,7 @@ class Event:
     at: int
     error: E
     terminating: bool = False
-    #: Let through by the interval: for a get the same as answered, for a push the rungs below may refuse it.
+    #: Let through by the interval: a get is then answered; later checks may still refuse a push.
     counted: bool = False
 
 

@@ -1,4 +1,4 @@
-"""Pushes put together piece by piece, and labels to put on them."""
+"""Builders for OTLP pushes, and labels for them."""
 
 from __future__ import annotations
 

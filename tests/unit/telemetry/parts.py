@@ -1,4 +1,4 @@
-"""Builders for tests of the telemetry core: connections, subscriptions, clients, captured payloads."""
+"""Builders for tests of the core: connections, subscriptions, clients, captured payloads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ JAVA_PRODUCER = "java44-producer-star-01"
 JAVA_CONSUMER = "java44-consumer-star-01"
 ALL_PAYLOADS = sorted(path.stem for path in PAYLOADS.glob("*.bin"))
 
-#: An id that a real client had.
+#: The instance id of a real client.
 INSTANCE = uuid_from_text("7wk08yJMQAOK9PUGl2Zmrg")
 RECEIVED_AT_NS = 1_795_255_024_788_074_000
 
@@ -67,7 +67,7 @@ def subscription(
 
 
 class Client:
-    """A client at one telemetry core: keeps its id and subscription id as real ones do."""
+    """A client of one telemetry core; it keeps its instance id and subscription id."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Client:
         return self.telemetry.push_telemetry(self.connection, request, now=now, received_at_ns=RECEIVED_AT_NS)
 
 
-#: Each codec as clients use it.
+#: Compression by codec, as clients do it.
 COMPRESSED: dict[int, Callable[[bytes], bytes]] = {
     0: bytes,
     1: gzip.compress,
@@ -121,7 +121,7 @@ COMPRESSED: dict[int, Callable[[bytes], bytes]] = {
 
 
 def ready(*, interval_ms: int = 10_000, **settings: Any) -> Client:
-    """A client that has its subscription since second 0."""
+    """Return a client that got its subscription at second 0."""
     client = Client(subscription(interval_ms=interval_ms), settings=TelemetrySettings(**settings))
     assert client.get(0).response.error_code == ErrorCode.NONE
     return client
@@ -134,7 +134,7 @@ def all_metrics(data: MetricsData) -> Iterator[Metric]:
 
 
 def labels_of(data: MetricsData) -> list[dict[str, str]]:
-    """The attributes of each Resource; fails where a key is there twice."""
+    """Return the attributes of each Resource; a duplicate key fails."""
     found = []
     for resource_metrics in data.resource_metrics:
         attributes = resource_metrics.resource.attributes

@@ -1,4 +1,4 @@
-"""Subscriptions: what is valid, which clients match, what they are asked, under which id."""
+"""Subscriptions: validation, matching, the union for a client, the subscription id."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ GOOD: dict[str, Any] = {"name": "a", "metrics": ("*",), "interval_ms": 1000, "ma
         ({"match": {"client_id": 5}}, "match.client_id", "is not a text"),
     ],
 )
-def test_what_is_wrong_is_named_with_field_and_fix(changes: dict[str, Any], field: str, says: str) -> None:
+def test_an_error_names_the_field_and_the_fix(changes: dict[str, Any], field: str, says: str) -> None:
     with pytest.raises(SubscriptionError) as caught:
         Subscription(**(GOOD | changes))
     error = caught.value
@@ -81,7 +81,7 @@ def test_bounds_are_valid(changes: dict[str, Any]) -> None:
     Subscription(**(GOOD | changes))
 
 
-def test_a_subscription_does_not_change_with_what_it_was_made_from() -> None:
+def test_a_subscription_copies_its_arguments() -> None:
     match, metrics = {"client_id": "a"}, ["x."]
     one = Subscription("a", metrics, 1000, match)  # type: ignore[arg-type]
     match["client_id"] = "b"
@@ -151,7 +151,7 @@ def test_every_selector_must_match_the_whole_value(
         ),
     ],
 )
-def test_a_client_is_asked_the_union_at_the_smallest_interval(
+def test_a_client_gets_the_union_at_the_smallest_interval(
     subscriptions: list[Subscription],
     prefixes: tuple[str, ...],
     interval_ms: int,
@@ -165,7 +165,7 @@ def test_a_client_is_asked_the_union_at_the_smallest_interval(
     )
 
 
-def test_the_default_interval_is_the_operators() -> None:
+def test_the_operator_sets_the_default_interval() -> None:
     assert SubscriptionSet().assignment(client(), default_interval_ms=60_000).interval_ms == 60_000
 
 
@@ -180,13 +180,14 @@ KAFKA_SAID = [
 
 
 @pytest.mark.parametrize(("instance", "prefixes", "interval_ms", "expected"), KAFKA_SAID)
-def test_the_subscription_id_is_the_one_that_kafka_gives(
+def test_the_subscription_id_equals_that_of_kafka(
     instance: str, prefixes: tuple[str, ...], interval_ms: int, expected: int
 ) -> None:
     assert subscription_id(uuid_from_text(instance), prefixes, interval_ms) == expected
 
 
-# Computed once: another value would make clients of a mixed fleet of sidecars start over at each failover.
+# Recorded values: with others, clients of a mixed fleet of sidecars would start over at each
+# failover.
 @pytest.mark.parametrize(
     ("prefixes", "interval_ms", "expected"),
     [
@@ -231,12 +232,12 @@ def test_the_order_of_subscriptions_changes_nothing() -> None:
         subscription(match={"client_id": "a"}),
     ],
 )
-def test_the_version_tells_contents_apart(changed: Subscription) -> None:
+def test_different_content_has_a_different_version(changed: Subscription) -> None:
     assert SubscriptionSet([changed]).version != SubscriptionSet([subscription()]).version
     assert SubscriptionSet([subscription()]).version == SubscriptionSet([subscription()]).version
 
 
-def test_a_set_is_bounded_and_has_each_name_once() -> None:
+def test_a_set_is_bounded_and_names_are_unique() -> None:
     with pytest.raises(SubscriptionError, match="'a' is a duplicate"):
         SubscriptionSet([subscription("a"), subscription("b"), subscription("a", ("x.",))])
     many = [subscription(str(n)) for n in range(MAX_SUBSCRIPTIONS + 1)]

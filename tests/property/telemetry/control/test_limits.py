@@ -1,4 +1,4 @@
-"""Limits against a model that remembers every connection and drains every bucket at every step."""
+"""Limits against a model that drains every bucket at every step, in exact fractions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PERIODS = (1, 60, 1, 1, 60)
 BURSTS = (10, 60, 10, 4, 60)
 DEBTS = (0, 0, 0, 60, 60)
 
-# By the minute and by the second: one unit fills a bucket for a time that a float tells exactly.
+# One unit fills a bucket for a time that a float represents exactly.
 rarely = st.sampled_from([None, 15, 30, 60, 240])
 often = st.sampled_from([None, 1, 2, 4])
 peer_limits = st.builds(
@@ -53,7 +53,7 @@ principals = st.sampled_from([*NOBODY, *(f"User:{number}" for number in range(MA
 
 
 class Model:
-    """One kind of peer: what each bucket holds, in seconds that it takes to drain."""
+    """One kind of peer: the content of each bucket, in seconds that it takes to drain."""
 
     def __init__(self) -> None:
         self.limits = PeerLimitsSettings()
@@ -89,7 +89,7 @@ class Model:
 
 
 class LimitsRules(RuleBasedStateMachine):
-    """Peers that take what they may, and more."""
+    """Peers within and over their limits."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Series budgets keep their accounts, whatever instances do."""
+"""Series budgets for any sequence of pushes: sums, bounds and fair shares."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STEPS = st.lists(_PUSHES | st.sampled_from(IDS), max_size=60)
 
 
 @given(settings=_BUDGETS, steps=_STEPS)
-def test_the_sums_are_those_of_the_instances_and_within_budgets(
+def test_sums_equal_the_instances_and_stay_within_budgets(
     settings: SeriesSettings, steps: list[tuple[Uuid, str, str, int] | Uuid]
 ) -> None:
     budgets = SeriesBudgets(settings)
