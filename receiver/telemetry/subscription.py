@@ -137,11 +137,11 @@ class Subscription:
 
     def matches(self, client: ClientFacts) -> bool:
         """Return whether every selector's pattern matches the client's whole value."""
-        # A client id may be any bytes, and text that UTF-8 cannot encode must not raise here.
-        return all(
-            pattern.fullmatch(client[index].encode("utf-8", "replace")) is not None
-            for index, pattern in self._patterns
-        )
+        for index, pattern in self._patterns:
+            # A client id may be any bytes, and text that UTF-8 cannot encode must not raise here.
+            if pattern.fullmatch(client[index].encode("utf-8", "replace")) is None:
+                return False
+        return True
 
     @property
     def wants_all(self) -> bool:
