@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from receiver.principal.sasl import UNKNOWN_PRINCIPAL
 from receiver.wire.uuid import Uuid
 
-__all__ = ["ANONYMOUS", "MAX_TEXT_CHARS", "NOBODY", "UNKNOWN", "UNKNOWN_PRINCIPAL", "Broker", "Connection"]
+__all__ = [
+    "ANONYMOUS",
+    "MAX_TEXT_CHARS",
+    "SHARED_PRINCIPALS",
+    "UNKNOWN",
+    "UNKNOWN_PRINCIPAL",
+    "Broker",
+    "Connection",
+]
 
 #: The maximum length that is kept of a client id, software name and software version. Each has up
 #: to 32,767 bytes on the wire, and every connection and client instance stores its own.
@@ -20,7 +28,7 @@ MAX_TEXT_CHARS = 512
 ANONYMOUS = "User:ANONYMOUS"
 
 #: Principals that many clients share. They have no limits and no budgets, and are never hashed.
-NOBODY = (ANONYMOUS, UNKNOWN_PRINCIPAL)
+SHARED_PRINCIPALS = (ANONYMOUS, UNKNOWN_PRINCIPAL)
 
 #: KIP-511: the software name and version of a client that sends none.
 UNKNOWN = "unknown"

@@ -41,7 +41,7 @@ from typing import Final, Literal, NamedTuple
 
 from receiver.plugin.sources import site_of, source_of
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
-from receiver.telemetry.connection import NOBODY, Connection
+from receiver.telemetry.connection import SHARED_PRINCIPALS, Connection
 
 __all__ = ["Exceeded", "LimitName", "Limits", "Scope", "source_of"]
 
@@ -372,4 +372,4 @@ def _rate(bucket: _Bucket, setting: int | None, factor: int) -> _Rate | None:
 
 def _principal(connection: Connection) -> str | None:
     principal = connection.principal
-    return None if principal in NOBODY else principal
+    return None if principal in SHARED_PRINCIPALS else principal

@@ -19,7 +19,7 @@ from typing import Final, Generic, TypeVar
 
 from receiver.plugin.shares import Holdings
 from receiver.settings.meaning import SeriesSettings
-from receiver.telemetry.connection import NOBODY
+from receiver.telemetry.connection import SHARED_PRINCIPALS
 from receiver.wire.uuid import Uuid
 
 __all__ = ["SeriesBudgets", "SeriesReport", "SeriesUse"]
@@ -114,7 +114,7 @@ class SeriesBudgets:
             left = settings.max_total - self._held.total + (0 if own is None else own.held)
             left = max(left, self._fair_share(site) - self._held_by_others_at(site, own))
             allowed = left if allowed is None else min(allowed, left)
-        if settings.max_per_principal is not None and principal not in NOBODY:
+        if settings.max_per_principal is not None and principal not in SHARED_PRINCIPALS:
             left = settings.max_per_principal
             count = self._principals.get(principal)
             if count is not None:

@@ -17,7 +17,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from receiver.patterns import compile_pattern
 from receiver.settings.key_file import MIN_KEY_BYTES
 from receiver.settings.meaning import PrivacySettings
-from receiver.telemetry.connection import NOBODY
+from receiver.telemetry.connection import SHARED_PRINCIPALS
 from receiver.telemetry.errors import PrivacyError
 from receiver.telemetry.labels import Labels
 
@@ -40,7 +40,7 @@ _DOT_MATCHES_ALL: Final = "(?s)"
 _CONTAINS_CLIENT_ID: Final = r"(?:group_)?member_id|thread[._-]id|(?:messaging\.)?client[.-]id"
 
 # Values that many clients share: a hash would hide nothing.
-_NOT_HASHED: Final = ("", *NOBODY)
+_NOT_HASHED: Final = ("", *SHARED_PRINCIPALS)
 
 
 class Privacy:

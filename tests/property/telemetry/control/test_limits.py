@@ -13,7 +13,7 @@ from receiver.telemetry.control.limits import Exceeded, LimitName, Limits, Scope
 from tests.unit.telemetry.parts import connection
 
 MAX_PEERS = 16
-NOBODY = (ANONYMOUS, UNKNOWN_PRINCIPAL)
+SHARED_PRINCIPALS = (ANONYMOUS, UNKNOWN_PRINCIPAL)
 NAMES = (
     LimitName.NEW_CONNECTIONS,
     LimitName.NEW_INSTANCES,
@@ -49,7 +49,7 @@ settings = st.builds(
     LimitsSettings, source_address=peer_limits, principal=peer_limits, max_peers=st.just(MAX_PEERS)
 )
 sources = st.integers(0, MAX_PEERS + 3).map(lambda number: f"10.0.0.{number}")
-principals = st.sampled_from([*NOBODY, *(f"User:{number}" for number in range(MAX_PEERS + 3))])
+principals = st.sampled_from([*SHARED_PRINCIPALS, *(f"User:{number}" for number in range(MAX_PEERS + 3))])
 
 
 class Model:
@@ -141,7 +141,7 @@ class LimitsRules(RuleBasedStateMachine):
         expected = None
         if self.counted.get(one) != principal:
             self.counted.pop(one, None)
-            if principal not in NOBODY:
+            if principal not in SHARED_PRINCIPALS:
                 already = sum(name == principal for name in self.counted.values())
                 expected = self.expect_open("principal", principal, already)
                 if expected is None:
@@ -202,7 +202,7 @@ class LimitsRules(RuleBasedStateMachine):
 
     def peers(self, one: Connection) -> list[tuple[Scope, str]]:
         peers: list[tuple[Scope, str]] = [("source_address", one.source_address)]
-        if one.principal not in NOBODY:
+        if one.principal not in SHARED_PRINCIPALS:
             peers.append(("principal", one.principal))
         return peers
 
