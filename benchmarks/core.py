@@ -29,7 +29,7 @@ from receiver.settings.metric_processing import NormalizationSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.compression import CODECS, inflate
 from receiver.telemetry.connection import Broker, Connection
-from receiver.telemetry.limits import Limits
+from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest

@@ -31,7 +31,7 @@ from receiver.plugin import Push
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.connection import Broker, Connection
-from receiver.telemetry.limits import Limits
+from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.uuid import Uuid

@@ -36,7 +36,7 @@ from plugins.spool_files.columns import SCHEMA
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.connection import Broker, Connection
-from receiver.telemetry.limits import Limits
+from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.uuid import Uuid, uuid_to_text

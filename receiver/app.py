@@ -47,10 +47,10 @@ from receiver.settings.load import load
 from receiver.settings.model import ReceiverSettings
 from receiver.store import SqliteSubscriptionStore, StoreError, Subscriptions
 from receiver.telemetry.connection import Broker, Connection
+from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.control.plugin_time import PluginTime
 from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.instance import ClientInstances
-from receiver.telemetry.limits import Limits
-from receiver.telemetry.plugin_time import PluginTime
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 
@@ -180,7 +180,7 @@ class Application:
         return self._host.offer(push, notify)
 
     def _disconnected(self, connection: Connection) -> None:
-        self._telemetry.disconnected(connection)
+        self._telemetry.instances.disconnected(connection)
         self._plugin_time.closed(connection)
 
     def _listener(self, settings: ListenerSettings) -> Listener:
@@ -259,7 +259,7 @@ class Application:
     def _instances(self) -> ClientInstances:
         # Requests expire silent instances. Without requests a scrape does, and not a timer, because
         # a pending timer costs each wait of the event loop a system call.
-        self._telemetry.forget_expired(self._clock.monotonic(), _MAX_EXPIRED_PER_SCRAPE)
+        self._telemetry.instances.forget_expired(self._clock.monotonic(), _MAX_EXPIRED_PER_SCRAPE)
         return self._telemetry.instances
 
     def _check_lags(self) -> None:

@@ -1,7 +1,6 @@
-"""Regular expressions that come from outside: from the configuration and over REST.
+"""Compiles regular expressions from the configuration and the REST API, on RE2 only.
 
-Owns how they are compiled: on RE2 alone, whose time is linear in the text and whose memory is bounded; and
-how a replacement that goes with one is read.
+RE2 takes linear time and bounded memory, whatever the pattern and the text.
 """
 
 from __future__ import annotations
@@ -14,23 +13,17 @@ import re2
 
 __all__ = ["Rewrite", "compile_pattern"]
 
-# What RE2 may spend on one pattern's program and states, in bytes.
+# The memory of one pattern's program and states, in bytes.
 _PATTERN_MEMORY: Final = 1 << 20
 
 _REFERENCE: Final = re.compile(r"\\([0-9]|.?)", re.DOTALL)
 
 
 def compile_pattern(pattern: str) -> Any:
-    """Compile a regular expression from outside, on RE2, which takes linear time and bounded memory.
-
-    Args:
-        pattern: The expression.
-
-    Returns:
-        RE2's compiled object; match it against UTF-8 bytes.
+    """Compile a pattern; match the result against UTF-8 bytes.
 
     Raises:
-        ValueError: It is no RE2 expression, or needs too much memory; the text is RE2's reason.
+        ValueError: It is not an RE2 expression, or needs too much memory; the text is RE2's reason.
     """
     options = re2.Options()
     options.log_errors = False
@@ -45,15 +38,15 @@ def compile_pattern(pattern: str) -> Any:
 
 
 class Rewrite:
-    r"""A pattern for a whole text, and what to put in the text's place.
+    r"""A pattern for a whole text, and the replacement of a text that matches.
 
     Args:
         pattern: A regular expression (RE2).
-        replacement: As RE2 has it: ``\1`` to ``\9`` are the pattern's groups, ``\0`` is the whole text and
-            ``\\`` is a backslash. A group that took no part is empty.
+        replacement: RE2's syntax: ``\1`` to ``\9`` are the pattern's groups, ``\0`` is the whole
+            text, ``\\`` is a backslash. A group that did not match is empty.
 
     Raises:
-        ValueError: The pattern can't be compiled, or the replacement names a group that it has not.
+        ValueError: The pattern is invalid, or the replacement uses a group that it lacks.
     """
 
     __slots__ = ("_parts", "_pattern")
@@ -63,7 +56,7 @@ class Rewrite:
         self._parts = tuple(_parts(replacement, self._pattern.groups))
 
     def __call__(self, text: str) -> str | None:
-        """Rewrite a text; None where the pattern does not match the whole of it."""
+        """Rewrite a text; None when the pattern does not match the whole text."""
         found = self._pattern.fullmatch(text.encode("utf-8", "replace"))
         if found is None:
             return None

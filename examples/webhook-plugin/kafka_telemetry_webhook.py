@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import httpx
+from kafka_client_telemetry import plugin
 from pydantic import Field
-
-from receiver import plugin
-from receiver.plugin.secret import Secret
 
 
 class WebhookConfig(plugin.PluginConfig):
     """What an operator may set, beside the keys that every plugin has."""
 
     url: str = Field(pattern="^https?://", description="Where to POST to.")
-    token: Secret | None = Field(default=None, description="Sent as a bearer token; text, or `{file: PATH}`.")
+    token: plugin.Secret | None = Field(
+        default=None, description="Sent as a bearer token; text, or `{file: PATH}`."
+    )
 
 
 class WebhookReceiver(plugin.ClientTelemetryReceiver):

@@ -11,10 +11,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
+from kafka_client_telemetry import plugin
 from kafka_telemetry_webhook import WebhookConfig, WebhookReceiver
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-
-from receiver import plugin
 
 
 class Destination(HTTPServer):

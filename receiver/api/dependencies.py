@@ -51,7 +51,7 @@ class ApiDependencies:
     def find_client(self, client_instance_id: Uuid) -> ClientInstance | None:
         """Find a client instance that has not expired."""
         instance = self.telemetry.instances.find(client_instance_id)
-        return None if instance is None or instance.is_over(self.monotonic()) else instance
+        return None if instance is None or instance.is_expired(self.monotonic()) else instance
 
 
 def _dependencies(request: Request) -> ApiDependencies:

@@ -1,7 +1,4 @@
-"""The page docs/metrics.md, made from the catalogue.
-
-Owns the page's form. It tells only what the catalogue says, so the two cannot differ.
-"""
+"""Generates docs/metrics.md from the catalogue."""
 
 from __future__ import annotations
 
@@ -20,43 +17,36 @@ _HEAD: Final = """\
 
 <!-- Made by `python -m receiver.catalogue`; change receiver/catalogue/standard_metrics.json, not it. -->
 
-What clients are known to push. The receiver takes units and descriptions from here where a client sends
-none (`telemetry.normalization`), and whoever rolls metrics up takes how values combine. Any other metric
-passes through as it is. All names begin with `org.apache.kafka.` unless they are written out.
+The metrics that Kafka clients push. The receiver adds the unit and the description where a client
+sends none (`telemetry.normalization`). The roll-up reads how values combine. Any other metric passes
+through unchanged. All names begin with `org.apache.kafka.` unless they are written in full.
 
-*Unit* is UCUM's: a count has its thing in braces, `1` is a ratio. *By* are the attributes that a metric has
-series for; a metric with two levels, such as *all; topic*, counts the same things in both, so add up only one
-of them. *Combines* says how values become one over clients and time:
+*Unit* is UCUM's: a count has its thing in braces, `1` is a ratio. *By* has the attributes of a metric's
+series. A metric with two levels, such as *all; topic*, counts the same things in both, so add only one
+of them. *Combines* is how a roll-up combines values over time and clients:
 
-| combines | over clients and time |
+| combines | over time and clients |
 |---|---|
 | sum | deltas add up; a rate is the sum divided by the time |
 | rate | the mean over time of each client, then the sum over clients |
 | last | each client's last value, then the sum over clients |
 | max, min | the greatest value, the least |
 | distribution | quantiles over clients, never a sum; histograms merge by bucket |
-| none | not at all: the value names something or is a time |
+| none | not combined: the value is an id or a point in time |
 
-Where clients push less than once a minute, the roll-up shows a *rate* too small, and the sum beside it is
+When clients push less than once a minute, the roll-up shows a *rate* too small. The sum beside it is
 exact: each `.rate` has a `.total` ([rollup-tables.md](rollup-tables.md#rates-and-how-often-clients-push)).
 """
 
 
 def reference(catalogue: Catalogue) -> str:
-    """Write the page.
-
-    Args:
-        catalogue: What to write of.
-
-    Returns:
-        Markdown, ending with a newline.
-    """
+    """Return the page as Markdown."""
     released = [metric for metric in catalogue if not metric.name.startswith(_DRAFT)]
     draft = [metric for metric in catalogue if metric.name.startswith(_DRAFT)]
     sections: tuple[tuple[str, str, Callable[[StandardMetric], bool]], ...] = (
         (
             "Required by KIP-714",
-            "Every producer or consumer has to have these; some have not.",
+            "KIP-714 requires these of every producer or consumer; some clients lack some of them.",
             lambda metric: metric.required,
         ),
         ("Producers", "", lambda metric: metric.name.startswith(f"{_PREFIX}producer.")),
@@ -66,30 +56,31 @@ def reference(catalogue: Catalogue) -> str:
     )
     parts = [_HEAD]
     for title, text, belongs in sections:
-        parts.append(_section(title, text, [metric for metric in released if belongs(metric)]))
+        metrics = [metric for metric in released if belongs(metric)]
         released = [metric for metric in released if not belongs(metric)]
+        parts.append(_section(title, text, "sent by", metrics, lambda metric: ", ".join(metric.clients)))
     parts.append(
-        "\n## The draft's metrics\n\nKIP-714's draft had other metrics. No released client sends them; a "
-        "client built to the draft may.\n\n"
-        "| name | kind | unit | by | combines | released as | what it tells |\n"
-        "|---|---|---|---|---|---|---|\n"
-    )
-    for metric in draft:
-        names = ", ".join(f"`{_short(name)}`" for name in metric.released_names)
-        cells = (
-            f"`{_short(metric.name)}`",
-            metric.kind,
-            _unit(metric),
-            _by(metric),
-            metric.combines,
-            names,
-            metric.description,
+        _section(
+            "The draft's metrics",
+            "KIP-714's draft had other metrics. No released client sends them; a client built to the "
+            "draft may.",
+            "released as",
+            draft,
+            lambda metric: ", ".join(f"`{_short(name)}`" for name in metric.released_names),
         )
-        parts.append(_row(cells))
+    )
     return "".join(parts)
 
 
-def _section(title: str, text: str, metrics: Iterable[StandardMetric]) -> str:
+def _section(
+    title: str,
+    text: str,
+    column: str,
+    metrics: Iterable[StandardMetric],
+    value: Callable[[StandardMetric], str],
+) -> str:
+    paragraph = f"{text}\n\n" if text else ""
+    head = f"| name | kind | unit | by | combines | {column} | description |\n|---|---|---|---|---|---|---|\n"
     rows = "".join(
         _row(
             (
@@ -98,14 +89,13 @@ def _section(title: str, text: str, metrics: Iterable[StandardMetric]) -> str:
                 _unit(metric),
                 _by(metric),
                 metric.combines,
-                ", ".join(metric.clients),
+                value(metric),
                 metric.description,
             )
         )
         for metric in metrics
     )
-    head = "| name | kind | unit | by | combines | sent by | what it tells |\n|---|---|---|---|---|---|---|\n"
-    return f"\n## {title}\n\n{text}{chr(10) * 2 if text else ''}{head}{rows}"
+    return f"\n## {title}\n\n{paragraph}{head}{rows}"
 
 
 def _row(cells: Iterable[str]) -> str:

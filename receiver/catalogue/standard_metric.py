@@ -1,7 +1,4 @@
-"""What a standard metric is, as a type, and the catalogue of them.
-
-Owns both shapes. The metrics themselves are data, ``standard_metrics.json``.
-"""
+"""The types of the catalogue: a standard metric, and all of them by name."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ _VERSION: Final = 1
 
 
 class MetricKind(StrEnum):
-    """OTLP's type of a metric, named as in ``Metric.data``; every sum of the catalogue is monotonic."""
+    """A metric's type, named as in OTLP's ``Metric.data``; every sum is monotonic."""
 
     GAUGE = "gauge"
     SUM = "sum"
@@ -26,48 +23,48 @@ class MetricKind(StrEnum):
 
 
 class Combination(StrEnum):
-    """How values combine over the clients and the time that a roll-up puts together."""
+    """How a roll-up combines values over time and clients."""
 
     SUM = "sum"
-    """Deltas add up; a rate is the sum over the window divided by the window's length."""
+    """Add the deltas; a rate is the sum divided by the length of the window."""
 
     RATE = "rate"
-    """The mean over time of each client, then the sum over clients."""
+    """Average over time for each client, then add the clients."""
 
     LAST = "last"
-    """The last value of each client in the window, then the sum over clients."""
+    """Take the last value of each client in the window, then add the clients."""
 
     MAX = "max"
-    """The greatest value."""
+    """Take the greatest value."""
 
     MIN = "min"
-    """The least value."""
+    """Take the least value."""
 
     DISTRIBUTION = "distribution"
-    """Never added: a distribution over clients; the buckets of histograms add up."""
+    """Never add: show the distribution over clients; add the buckets of histograms."""
 
     NONE = "none"
-    """Not at all: the value names something, or is a point in time."""
+    """Do not combine: the value is an id or a point in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandardMetric:
-    """One metric.
+    """One standard metric.
 
     Attributes:
-        name: Its name as clients send it.
-        kind: Its type.
-        unit: Its unit in UCUM; None where nobody says.
-        description: What it tells, in one sentence.
+        name: The name that clients send.
+        kind: The type.
+        unit: The unit in UCUM; None when no source defines it.
+        description: One sentence.
         combines: How its values combine.
-        required: Whether KIP-714 requires it of a producer or consumer.
-        clients: Clients that are known to send it.
-        by: By which attributes it has series, as the receiver names them: one set for each level. A metric
-            with two levels counts the same things in both, so only one of them may be added up.
-        draft_name: What the draft of KIP-714 called it, or something that counts the same; None where the
-            draft has no such metric. The draft's own metrics have their own name here.
-        released_names: Names of the released metrics that it is, or that took the place of a draft's metric;
-            empty where none did.
+        required: Whether KIP-714 requires it of producers or consumers.
+        clients: The clients that send it.
+        by: The attributes of its series, as the receiver names them, one set for each level. A
+            metric with two levels counts the same things in both, so only one level may be added.
+        draft_name: The metric of KIP-714's draft that counts the same; None when there is none. A
+            metric of the draft has its own name here.
+        released_names: The released metrics that replaced a metric of the draft, or the metric's
+            own name; empty when none did.
     """
 
     name: str
@@ -83,13 +80,10 @@ class StandardMetric:
 
 
 class Catalogue:
-    """Metrics by name.
-
-    Args:
-        document: What ``standard_metrics.json`` holds.
+    """The standard metrics by name, from the content of ``standard_metrics.json``.
 
     Raises:
-        ValueError: It is no catalogue of this version, or names a metric twice.
+        ValueError: The document has another version, or a duplicate metric.
     """
 
     __slots__ = ("_metrics",)
@@ -99,28 +93,25 @@ class Catalogue:
             raise ValueError(f"the catalogue's version is {document.get('version')}, not {_VERSION}")
         self._metrics: dict[str, StandardMetric] = {}
         for entry in document["metrics"]:
-            metric = StandardMetric(
-                name=entry["name"],
-                kind=MetricKind(entry["kind"]),
-                unit=entry["unit"],
-                description=entry["description"],
-                combines=Combination(entry["combines"]),
-                required=entry["required"],
-                clients=tuple(entry["clients"]),
-                by=tuple(tuple(keys) for keys in entry["by"]),
-                draft_name=entry["draft_name"],
-                released_names=tuple(entry["released_names"]),
-            )
+            fields: dict[str, Any] = {
+                **entry,
+                "kind": MetricKind(entry["kind"]),
+                "combines": Combination(entry["combines"]),
+                "clients": tuple(entry["clients"]),
+                "by": tuple(map(tuple, entry["by"])),
+                "released_names": tuple(entry["released_names"]),
+            }
+            metric = StandardMetric(**fields)
             if metric.name in self._metrics:
                 raise ValueError(f"the catalogue has {metric.name} twice")
             self._metrics[metric.name] = metric
 
     def metric(self, name: str) -> StandardMetric | None:
-        """Return the metric of that name, the draft's names included; None where it is not a standard one."""
+        """Return the metric of that name, which may be a draft's name; None for other metrics."""
         return self._metrics.get(name)
 
     def __iter__(self) -> Iterator[StandardMetric]:
-        """Iterate over all metrics in the order of their names."""
+        """Iterate over all metrics, sorted by name."""
         return iter(self._metrics.values())
 
     def __len__(self) -> int:
@@ -128,6 +119,6 @@ class Catalogue:
 
 
 def load() -> Catalogue:
-    """Read the catalogue that is shipped with the receiver."""
+    """Read the catalogue of this release."""
     data = resources.files(__package__).joinpath("standard_metrics.json").read_text("utf-8")
     return Catalogue(json.loads(data))

@@ -25,7 +25,7 @@ from receiver.principal.distinguished_name import MalformedCertificateError, sub
 from receiver.principal.mapping_rules import MappingRules, NoMatchingRuleError
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.connection import Connection
-from receiver.telemetry.limits import Exceeded, Limits, Scope
+from receiver.telemetry.control.limits import Exceeded, Limits, Scope
 from receiver.tls import tls_problem
 
 __all__ = ["Admission", "RefusalReason", "RefusedError"]

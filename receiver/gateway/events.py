@@ -16,7 +16,7 @@ from receiver.metrics import ReceiverMetrics
 from receiver.plugin import Push
 from receiver.session.login import LoginOutcome
 from receiver.telemetry.connection import Connection
-from receiver.telemetry.limits import Exceeded
+from receiver.telemetry.control.limits import Exceeded
 from receiver.telemetry.telemetry import PushOutcome, SubscriptionsOutcome
 from receiver.wire.api_keys import api_name
 from receiver.wire.error_codes import error_name

@@ -35,7 +35,7 @@ from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.connection import ANONYMOUS, Broker, Connection
-from receiver.telemetry.limits import Limits
+from receiver.telemetry.control.limits import Limits
 from receiver.tls import TlsFilesError
 
 __all__ = ["Listener", "ListenerError", "SessionFactory"]

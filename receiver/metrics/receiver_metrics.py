@@ -19,7 +19,7 @@ from prometheus_client.process_collector import ProcessCollector
 from receiver.metrics.labels import SoftwareLabels, mechanism_label
 from receiver.metrics.sources import PulledMetrics, Sources
 from receiver.session.login import LoginOutcome
-from receiver.telemetry.limits import Exceeded
+from receiver.telemetry.control.limits import Exceeded
 from receiver.telemetry.steps import NOTHING_DONE, StepCounts
 from receiver.telemetry.telemetry import PushOutcome, SubscriptionsOutcome
 from receiver.wire.error_codes import ErrorCode, error_name

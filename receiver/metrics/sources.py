@@ -22,8 +22,8 @@ from prometheus_client.registry import Collector
 from receiver.metrics.demand import demand_metrics
 from receiver.metrics.labels import SoftwareLabels
 from receiver.telemetry.connection import Connection
+from receiver.telemetry.control.limits import Scope
 from receiver.telemetry.instance import ClientInstances
-from receiver.telemetry.limits import Scope
 from receiver.telemetry.telemetry import ClientTelemetry
 
 __all__ = ["ListenerBytes", "PluginFigures", "PulledMetrics", "Sources"]

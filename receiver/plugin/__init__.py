@@ -1,33 +1,39 @@
-"""The contract between the receiver and a plugin: everything a plugin may import.
+"""The plugin contract. Third parties import it as ``from kafka_client_telemetry import plugin``.
 
 A plugin takes clients' telemetry to one destination. It is a class that derives from
 :class:`ClientTelemetryReceiver` and is found by an entry point in the group
-``kafka_client_telemetry.plugins``; the entry point's name is the ``type`` an operator writes in
-``plugins:``.
+``kafka_client_telemetry.plugins``. The entry point's name is the ``type`` that an operator writes
+in ``plugins:``. A plugin may use every name in this module, and nothing else of the receiver.
 
 The lifecycle, which the plugin host guarantees:
 
-1. The host validates the operator's settings with the class's :attr:`~ClientTelemetryReceiver.Config`
-   before anything starts; a bad setting stops the start and names its field.
+1. The host validates the operator's settings with :attr:`~ClientTelemetryReceiver.Config` before
+   anything starts. An invalid setting stops the start and names its field.
 2. The host constructs the plugin with that configuration. The constructor must do no I/O.
-3. Every plugin has a thread and a bounded queue of its own. ``start``, ``export`` or ``export_batch``
-   and ``stop`` are called on that thread only, one at a time, in this order; they may block, and only
-   this plugin waits.
-4. :class:`RetryableError` brings the same pushes back after a back-off, until the operator's
-   ``retry.max_elapsed_s``; :class:`BatchRefusedError` brings a batch back in halves;
-   :class:`PermanentError` drops and counts them. Any other exception is a crash: the plugin is stopped and
-   started again, and the batch comes back in halves; a single push that crashes it twice is dropped. After a
-   restart of the receiver a push may come again that succeeded before. No outcome of a plugin reaches a
-   client (KIP-714: a receiver's failure is not the client's fault).
-5. ``stop`` is called at the end, also after a failed ``start``, and after each crash; ``start`` may follow on
-   the same object. At the end it is over within the host's drain time or abandoned with its thread.
+3. Each plugin has its own thread and its own bounded queue. The host calls ``start``, ``export`` or
+   ``export_batch``, and ``stop`` on that thread only, one at a time, in this order. They may block:
+   only this plugin waits.
+4. The outcome of an export decides what happens to its pushes:
+
+   * :class:`RetryableError`: the host retries the same pushes after a back-off, for at most
+     ``retry.max_elapsed_s``.
+   * :class:`BatchRefusedError`: the host halves the batch and exports the halves.
+   * :class:`PermanentError`: the host drops and counts the pushes.
+   * Any other exception is a crash: the host stops and restarts the plugin, then exports the batch
+     in halves. A single push that crashes the plugin twice is dropped.
+
+   After a restart of the receiver, the host may export a push again that succeeded before. No
+   outcome reaches a client (KIP-714: a receiver's failure is not the client's fault).
+5. The host calls ``stop`` at the end, after a failed ``start``, and after each crash. ``start`` may
+   follow on the same object. A ``stop`` at the end that exceeds the drain time is abandoned with
+   its thread.
 
 The exceptions say who must act::
 
     ExportError
     +-- RetryableError    the destination is slow or away: the same push may succeed later
     +-- PermanentError    the same push will always fail: the operator must act
-        +-- BatchRefusedError    these pushes will always fail together, a part of them may succeed
+        +-- BatchRefusedError    these pushes fail together; smaller batches may succeed
 """
 
 from __future__ import annotations
@@ -39,7 +45,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-from pydantic import BaseModel, ConfigDict
+
+from receiver.plugin.config import PluginConfig
+from receiver.plugin.secret import Secret
+from receiver.plugin.tls import TlsConfig
 
 __all__ = [
     "OTLP_CONTENT_TYPE",
@@ -54,18 +63,20 @@ __all__ = [
     "Push",
     "PushIdentity",
     "RetryableError",
+    "Secret",
+    "TlsConfig",
 ]
 
-#: What KIP-714 defines as the content type of a push: OTLP metrics as protobuf.
+#: KIP-714's content type of a push: OTLP metrics as protobuf.
 OTLP_CONTENT_TYPE = "OTLP"
 
-#: What :attr:`Push.identity` is: a client instance's id, when it was received, and its number.
+#: The type of :attr:`Push.identity`: client instance id, time received in ns, sequence number.
 PushIdentity = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientTelemetryContext:
-    """Who pushed, over which connection, under which subscription (KIP-714, "Receiver plugin interface").
+    """The client, connection and subscription of a push (KIP-714, "Receiver plugin interface").
 
     Attributes:
         connection_id: The receiver's own id of the connection; unique while the receiver runs.
@@ -74,15 +85,15 @@ class ClientTelemetryContext:
         source_address: The client's address as text.
         source_port: The client's port.
         principal: The authenticated principal, ``User:ANONYMOUS`` where there is none.
-        client_id: What the client calls itself in its request headers; empty when it sends null.
-        client_software_name: KIP-511's software name, ``unknown`` when the client told none.
-        client_software_version: KIP-511's software version, ``unknown`` when the client told none.
-        broker_id: Node id of the broker the sidecar stands beside.
+        client_id: The client id of its request headers; empty when the client sends null.
+        client_software_name: KIP-511's software name, ``unknown`` when the client sends none.
+        client_software_version: KIP-511's software version, ``unknown`` when the client sends none.
+        broker_id: Node id of the broker behind the sidecar.
         cluster_id: Id of the broker's cluster; None until it is known.
         subscription_id: The subscription the metrics were collected for.
         push_interval_ms: How often the client was asked to push, in milliseconds.
         received_at_ns: When the push arrived, in nanoseconds since the epoch.
-        sasl_mechanism: The SASL mechanism of the client's login, ``PLAIN`` for instance; None without SASL.
+        sasl_mechanism: The SASL mechanism of the login, such as ``PLAIN``; None without SASL.
     """
 
     connection_id: str
@@ -104,18 +115,17 @@ class ClientTelemetryContext:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientTelemetryPayload:
-    """One push, already checked and labelled.
+    """One push, validated and labelled.
 
     Attributes:
         client_instance_id: The client instance's id in Kafka's text form (22 characters).
-        terminating: Whether the client said that this is its last push (KIP-714, "Terminating").
-        data: OTLP bytes of a ``MetricsData`` (the same bytes as an ``ExportMetricsServiceRequest``).
-            Concatenating the data of several pushes gives a valid ``MetricsData`` of all of them,
+        terminating: Whether the client marked its last push (KIP-714, "Terminating").
+        data: A ``MetricsData`` as OTLP bytes, which is also an ``ExportMetricsServiceRequest``.
+            The concatenated data of several pushes is one valid ``MetricsData`` of all of them,
             because protobuf appends repeated fields.
-        sequence: Which push of this client instance it is for this receiver, counted from 1; a part of
-            :attr:`Push.identity`.
-        push_id: A hash of the instance's id and of the bytes as the client sent them, 32 hexadecimal digits:
-            the same for a push that a client repeats, also to another broker's receiver.
+        sequence: The number of this push among the instance's pushes to this receiver, from 1.
+        push_id: A hash of the instance's id and of the bytes that the client sent, 32 hexadecimal
+            digits. A push that the client repeats has the same one, even at another broker.
         content_type: Always :data:`OTLP_CONTENT_TYPE`.
     """
 
@@ -128,30 +138,30 @@ class ClientTelemetryPayload:
 
     @functools.cached_property
     def metrics(self) -> MetricsData:
-        """The decoded view of :attr:`data`, decoded on first use; plugins share it: read, never change."""
+        """The decoded :attr:`data`, decoded on first use. Plugins share it: do not change it."""
         return MetricsData.FromString(self.data)
 
     def release(self) -> None:
-        """Forget the decoded view, which is many times larger than :attr:`data`.
+        """Free the decoded metrics, which are many times larger than :attr:`data`.
 
-        The host calls it when a plugin is done with the push: a push that waits in another plugin's queue
-        must take no more memory than that queue counts.
+        The host calls it when a plugin is done with the push, because the push may wait in another
+        plugin's queue, and that queue counts only :attr:`data`.
         """
         self.__dict__.pop("metrics", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
-    """A payload with its context: what a queue holds and a batch is made of."""
+    """A payload with its context: one item of a queue and of a batch."""
 
     context: ClientTelemetryContext
     payload: ClientTelemetryPayload
 
     @property
     def identity(self) -> PushIdentity:
-        """The push's idempotency key: the same in every export of it, also after a restart, and no other's.
+        """The idempotency key: unique, and the same in every export, even after a restart.
 
-        Its client instance's id, :attr:`ClientTelemetryContext.received_at_ns`, and
+        It consists of the client instance's id, :attr:`ClientTelemetryContext.received_at_ns` and
         :attr:`ClientTelemetryPayload.sequence`.
         """
         return self.payload.client_instance_id, self.context.received_at_ns, self.payload.sequence
@@ -159,7 +169,7 @@ class Push:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportResult:
-    """What a destination said of an export that it took.
+    """A destination's answer to an export that it accepted, at least in part.
 
     Attributes:
         rejected_points: Data points the destination refused (OTLP's partial success).
@@ -171,16 +181,16 @@ class ExportResult:
 
 
 class ExportError(Exception):
-    """An export failed; the leaf class says whether trying again can help."""
+    """Base of export failures; the subclass says whether a retry can help."""
 
 
 @dataclass(eq=False)
 class RetryableError(ExportError):
-    """The destination is slow or away: the host tries the same pushes again after a back-off.
+    """The destination is slow or away: the host retries the same pushes after a back-off.
 
     Attributes:
-        reason: For the log; must not hold a secret.
-        retry_after_s: The destination's own wish for the delay in seconds, None when it told none.
+        reason: For the log; must not contain a secret.
+        retry_after_s: The delay that the destination asks for, in seconds; None for no wish.
     """
 
     reason: str
@@ -195,7 +205,8 @@ class PermanentError(ExportError):
     """The same pushes will always fail: the host drops and counts them.
 
     Attributes:
-        reason: For the log; must not hold a secret.
+        reason: For the log; must not contain a secret.
+        rejected_points: Data points that the destination rejected.
     """
 
     reason: str
@@ -206,40 +217,34 @@ class PermanentError(ExportError):
 
 
 class BatchRefusedError(PermanentError):
-    """The destination refused these pushes as a whole; a part of them may pass.
+    """The destination refused this batch; smaller batches of its pushes may succeed.
 
-    The export is too large, or one push in it is malformed. The host halves a batch and tries the halves, so
-    that one client's push costs no other client's; a push that is refused so alone is dropped and counted.
+    The batch is too large, or one push in it is malformed. The host exports the halves, so that one
+    client's push costs no other client's. A push that is refused alone is dropped and counted.
     """
 
 
-class PluginConfig(BaseModel):
-    """Base of every plugin's own settings: frozen, and an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
 class ClientTelemetryReceiver(ABC):
-    """Takes pushes to one destination (KIP-714's ClientTelemetryReceiver); the module has the lifecycle."""
+    """Base of plugins (KIP-714's ClientTelemetryReceiver); the module documents the lifecycle."""
 
-    #: The type of the plugin's own settings; the host validates the operator's against it.
+    #: The type of the plugin's settings; the host validates the operator's settings against it.
     Config: ClassVar[type[PluginConfig]] = PluginConfig
 
-    #: How many pushes one ``export_batch`` may get. 1 means that only ``export`` is called.
+    #: The maximum number of pushes for ``export_batch``. With 1, the host calls only ``export``.
     max_batch_items: int = 1
 
     def __init__(self, config: PluginConfig) -> None:
         self.config = config
 
     def start(self) -> None:  # noqa: B027 # most plugins have something to open, not all
-        """Open what the plugin needs. An error is logged and ``start`` is tried again after a back-off."""
+        """Open connections and files. After an error the host retries with a back-off."""
 
     @abstractmethod
     def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> ExportResult | None:
-        """Take one push to the destination.
+        """Send one push to the destination.
 
         Returns:
-            None, or an :class:`ExportResult` when the destination took it only in part.
+            None, or an :class:`ExportResult` when the destination accepted only a part.
 
         Raises:
             RetryableError: Try again later.
@@ -247,11 +252,11 @@ class ClientTelemetryReceiver(ABC):
         """
 
     def export_batch(self, pushes: Sequence[Push]) -> ExportResult | None:
-        """Take up to :attr:`max_batch_items` pushes in one go; all succeed or fail together.
+        """Send up to :attr:`max_batch_items` pushes at once; all succeed or fail together.
 
         Raises:
             RetryableError: Try all of them again later.
-            BatchRefusedError: Never try all of them together again; try the halves.
+            BatchRefusedError: Try the halves.
             PermanentError: Never try any of them again.
         """
         raise NotImplementedError("a plugin with max_batch_items > 1 implements export_batch")

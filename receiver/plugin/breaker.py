@@ -1,6 +1,6 @@
-"""A circuit breaker: whether a destination is to be asked now, as a pure decision.
+"""A circuit breaker: decides whether to call a destination now.
 
-Owns the state and the arithmetic alone. The clock's reading is an argument; nobody sleeps or calls here.
+Pure: ``now`` is an argument, and nothing here sleeps or calls.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ __all__ = ["CircuitBreaker", "CircuitState"]
 
 
 class CircuitState(StrEnum):
-    """Whether a destination is asked."""
+    """Whether a destination is called: always, not now, or for one trial."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -19,52 +19,52 @@ class CircuitState(StrEnum):
 
 
 class CircuitBreaker:
-    """Keeps a destination that fails from being asked for a while, then lets a trial through.
+    """Stops calls to a failing destination for a while, then lets a trial through.
 
-    Closed until so many failures in a row, or until the destination itself says when to come back. Then open
-    until that time; then half open, in which one success closes it and one failure opens it again. For one
-    thread.
+    The breaker opens after ``failures`` failures in a row, or when the destination names a time to
+    retry. When that time is over it is half open: one success closes it, one failure opens it
+    again. Not thread-safe.
 
     Args:
         failures: Failures in a row that open it, at least 1.
-        open_s: How long it stays open, in seconds; longer where the destination asks for more.
+        open_s: Seconds for which it stays open; longer when the destination asks for more.
     """
 
     def __init__(self, failures: int, open_s: float) -> None:
-        self._most = failures
+        self._max_failures = failures
         self._open_s = open_s
         self._failures = 0
         self._until: float | None = None
 
     def state(self, now: float) -> CircuitState:
-        """The state at a time (monotonic seconds)."""
+        """Return the state at ``now`` (monotonic seconds)."""
         if self._until is None:
             return CircuitState.CLOSED
         return CircuitState.OPEN if now < self._until else CircuitState.HALF_OPEN
 
     def allows(self, now: float) -> bool:
-        """Whether the destination may be asked: it is closed, or half open."""
+        """Return whether a call may go out: the breaker is closed or half open."""
         return self._until is None or now >= self._until
 
     def retry_in_s(self, now: float) -> float:
-        """Seconds until :meth:`allows`; 0.0 when it does."""
+        """Return the seconds until a call may go out; 0.0 when it may now."""
         return 0.0 if self._until is None else max(0.0, self._until - now)
 
     def succeeded(self) -> None:
-        """The destination did what it was asked: closed."""
+        """Close the breaker after a successful call."""
         self._failures = 0
         self._until = None
 
     def failed(self, now: float, retry_after_s: float | None = None) -> None:
-        """The destination failed.
+        """Count a failed call, and open the breaker if it was one too many.
 
         Args:
             now: Monotonic seconds.
-            retry_after_s: When it wants to be asked again; not a positive number: it told nothing.
+            retry_after_s: The delay that the destination asks for; None or <= 0 for no wish.
         """
         self._failures += 1
-        asked_s = retry_after_s if retry_after_s is not None and retry_after_s > 0 else 0.0
-        if self._until is not None or self._failures >= self._most:
-            self._until = now + max(self._open_s, asked_s)
-        elif asked_s:
-            self._until = now + asked_s
+        requested_s = max(0.0, retry_after_s or 0.0)
+        if self._until is not None or self._failures >= self._max_failures:
+            self._until = now + max(self._open_s, requested_s)
+        elif requested_s:
+            self._until = now + requested_s

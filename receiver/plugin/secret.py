@@ -1,7 +1,6 @@
-"""Secrets in a plugin's settings: written in place, or kept in a file that the settings name.
+"""Secrets in a plugin's settings: literal text, or the path of a file that contains it.
 
-Owns the type :data:`Secret` and the reading of its file. It must never put a secret's text into a
-message: errors tell the file's name and the reason, nothing that was read.
+Errors name the file and the reason. They never contain the secret.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 __all__ = ["MAX_SECRET_BYTES", "Secret"]
 
-#: No password, token or key is longer: a larger file is a wrong path.
+#: The maximum size of a secret's file. A larger file is a wrong path.
 MAX_SECRET_BYTES = 65_536
 
 
@@ -38,7 +37,7 @@ def _read_file(name: str) -> str:
 
 
 def _problem(text: str) -> PydanticCustomError:
-    # The text is passed as a value, because braces in a file's name are no placeholders.
+    # The text is a value of the template, because a file's name may contain braces.
     return PydanticCustomError("secret", "{problem}", {"problem": text})
 
 
@@ -50,8 +49,8 @@ def _resolve(value: Any) -> Any:
     raise _problem("expected text, or {file: PATH} to read it from a file")
 
 
-#: A secret setting: text, or ``{file: PATH}``. The file is read when the settings are validated, one
-#: trailing newline is left out, and a relative path starts at the working directory. The value is a
-#: :class:`pydantic.SecretStr`: ``get_secret_value()`` tells the text, and ``repr``, ``str``, serialised
-#: forms and validation messages never do.
+#: A secret setting: text, or ``{file: PATH}``. Validation reads the file and removes one trailing
+#: newline. A relative path starts at the working directory. The value is a
+#: :class:`pydantic.SecretStr`: ``get_secret_value()`` returns the text; ``repr``, ``str``,
+#: serialised forms and validation messages hide it.
 Secret = Annotated[SecretStr, BeforeValidator(_resolve)]

@@ -1,7 +1,7 @@
-"""Fair shares of what many peers hold together: who holds how much, and who holds most.
+"""Fair shares of a bounded store: counts what each peer holds and finds the largest holder.
 
-Pure. The owner of a bounded store asks who holds most, and takes from that peer at the bound. So a peer that
-holds no more than the bound divided by the number of peers loses nothing, whatever the others do.
+Pure. At its bound, a store evicts from the peer that holds most. So a peer that holds at most the
+bound divided by the number of peers loses nothing, whatever the others do.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _Peer = TypeVar("_Peer")
 
 
 class Holdings(Generic[_Peer]):
-    """How much each peer holds.
+    """Counts what each peer holds, in units of the caller's choice.
 
-    Every call takes logarithmic time on average: the heap keeps old entries until they come to its top, and
-    is made anew when more than half of it is old.
+    Every call takes logarithmic time on average: the heap keeps stale entries until they reach its
+    top, and is rebuilt when more than half of it is stale.
 
     Attributes:
-        total: What all peers hold together.
+        total: The sum over all peers.
     """
 
     __slots__ = ("_heap", "_held", "_number", "total")
@@ -35,15 +35,15 @@ class Holdings(Generic[_Peer]):
         self.total = 0
 
     def __len__(self) -> int:
-        """How many peers hold something."""
+        """Return how many peers hold something."""
         return len(self._held)
 
-    def of(self, peer: _Peer) -> int:
-        """What a peer holds."""
+    def held_by(self, peer: _Peer) -> int:
+        """Return what a peer holds."""
         return self._held.get(peer, 0)
 
     def add(self, peer: _Peer, amount: int) -> None:
-        """Count that a peer holds so much more, or less where it is negative."""
+        """Add to what a peer holds; a negative amount subtracts."""
         held = self._held.get(peer, 0) + amount
         self.total += amount
         if not held:
@@ -59,7 +59,7 @@ class Holdings(Generic[_Peer]):
             heapq.heapify(self._heap)
 
     def largest(self) -> _Peer | None:
-        """The peer that holds most; None where nobody holds anything."""
+        """Return the peer that holds most; None when no peer holds anything."""
         while self._heap:
             negative, _, peer = self._heap[0]
             if self._held.get(peer) == -negative:
@@ -72,19 +72,19 @@ class Holdings(Generic[_Peer]):
         heapq.heappush(self._heap, (-held, self._number, peer))
 
 
-#: Weights are scaled back before they leave the range in which floats add exactly enough.
+# Weights are rescaled before they leave the range in which sums of floats are exact enough.
 _MAX_SCALE = 1e100
 
 
 class RecentShares(Generic[_Peer]):
-    """Shares of what was written last, where older writes count less.
+    """Each peer's share of recently written bytes; the weight of a byte decays.
 
-    A byte counts ``1/e`` after ``window`` more bytes, so that the weights follow what a ring of that size
-    holds. Peers whose weight is less than a byte are forgotten.
+    A byte weighs ``1/e`` after ``window`` more bytes, so that the weights follow the content of a
+    ring buffer of that size. Peers whose weight is less than a byte are forgotten.
 
     Args:
         window: Bytes.
-        max_peers: Peers remembered at most; those with the least weight go first.
+        max_peers: Maximum number of peers; those with the least weight are forgotten first.
     """
 
     __slots__ = ("_max_peers", "_scale", "_total", "_weights", "_window")
@@ -92,30 +92,26 @@ class RecentShares(Generic[_Peer]):
     def __init__(self, window: float, *, max_peers: int = 65_536) -> None:
         self._window = window
         self._max_peers = max_peers
-        # A byte that is written now weighs ``_scale``; so older ones need not be touched.
+        # A new byte weighs ``_scale``, so that the weights of older bytes need no update.
         self._scale = 1.0
         self._weights: dict[_Peer, float] = {}
         self._total = 0.0
 
     def wrote(self, peer: _Peer, size: int) -> None:
-        """Count what a peer wrote, in bytes."""
+        """Count bytes that a peer wrote."""
         self._scale *= math.exp(min(size / self._window, 100.0))
         weight = size * self._scale
         self._weights[peer] = self._weights.get(peer, 0.0) + weight
         self._total += weight
         if self._scale > _MAX_SCALE or len(self._weights) > self._max_peers:
-            self._tidy()
+            self._rescale()
 
     def is_over(self, peer: _Peer) -> bool:
-        """Whether a peer wrote more than the total divided by the number of peers that wrote."""
+        """Return whether a peer's share is more than an equal share."""
         peers = len(self._weights)
         return peers > 1 and self._weights.get(peer, 0.0) * peers > self._total
 
-    def share(self, peer: _Peer) -> float:
-        """The share of a peer, 0 to 1."""
-        return self._weights.get(peer, 0.0) / self._total if self._total else 0.0
-
-    def _tidy(self) -> None:
+    def _rescale(self) -> None:
         kept = {peer: weight / self._scale for peer, weight in self._weights.items()}
         most = self._max_peers // 2 if len(kept) > self._max_peers else len(kept)
         largest = heapq.nlargest(most, kept.items(), key=lambda item: item[1])

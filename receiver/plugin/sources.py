@@ -1,6 +1,6 @@
-"""Who counts as one peer: source addresses, and the networks that one site has.
+"""Groups source addresses into peers: the IPv4 address, or the IPv6 network of 64 or 48 bits.
 
-Pure. The receiver's limits and the stores of plugins use one rule, so that a peer is the same one everywhere.
+Pure. The receiver's limits and the plugins use this rule, so that a peer is the same everywhere.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from ipaddress import AddressValueError, IPv6Address, IPv6Network
 
 __all__ = ["SITE_BITS", "SOURCE_BITS", "site_of", "source_of"]
 
-#: An IPv6 host usually has a network of 64 bits to itself, and a site gets 48 bits (RFC 6177).
+#: An IPv6 host usually has a network of 64 bits to itself, and a site gets one of 48 (RFC 6177).
 SOURCE_BITS = 64
 SITE_BITS = 48
 
 
 def source_of(source_address: str) -> str:
-    """Return the peer of a source address: itself, or the IPv6 network of 64 bits around it."""
+    """Return the IPv4 address itself, or the network of 64 bits around an IPv6 address."""
     return _network(source_address, SOURCE_BITS) if ":" in source_address else source_address
 
 
 def site_of(source_address: str) -> str:
-    """Return the site of a source address: itself, or the IPv6 network of 48 bits around it.
+    """Return the IPv4 address itself, or the network of 48 bits around an IPv6 address.
 
-    Shares of what all clients share are by site, because one site has 65,536 networks of 64 bits.
+    Shared resources are divided by site, because one site has 65,536 networks of 64 bits.
     """
     return _network(source_address, SITE_BITS) if ":" in source_address else source_address
 

@@ -1,21 +1,19 @@
-"""TLS in a plugin's settings: the certificates towards its destination, and the rule between them.
-
-Owns the settings' names and the check that what belongs together is there. Opens none of the files.
-"""
+"""TLS settings of a plugin: certificate authorities and the client certificate, as file names."""
 
 from __future__ import annotations
 
 from pydantic import Field, FilePath, model_validator
 
-from receiver.plugin import PluginConfig
+from receiver.plugin.config import PluginConfig
 
 __all__ = ["TlsConfig"]
 
 
 class TlsConfig(PluginConfig):
-    """TLS towards a destination. A plugin refuses it where its destination is spoken to in plaintext.
+    """TLS towards a destination.
 
-    There is no switch to skip verification: name the destination's own certificate as ``ca_file`` instead.
+    Verification cannot be switched off: name the destination's own certificate as ``ca_file``
+    instead.
     """
 
     ca_file: FilePath | None = Field(

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from receiver.session.login import LoginOutcome
 from receiver.telemetry.connection import Connection
-from receiver.telemetry.limits import Exceeded
+from receiver.telemetry.control.limits import Exceeded
 from receiver.telemetry.telemetry import PushOutcome, SubscriptionsOutcome
 from receiver.wire.headers import RequestHeader
 

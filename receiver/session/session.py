@@ -60,7 +60,7 @@ from receiver.session.request_headers import RequestHeaders
 from receiver.session.telemetry_requests import Clock, TelemetryRequests
 from receiver.session.upstream import Upstream
 from receiver.telemetry.connection import UNKNOWN_PRINCIPAL, Broker, Connection
-from receiver.telemetry.limits import Limits
+from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire import api_keys, k47_offset_delete
 from receiver.wire.error_codes import ErrorCode

@@ -13,7 +13,7 @@ from receiver.session.events import SessionEvents
 from receiver.session.login import Login
 from receiver.session.messages import at_body, decode_telemetry, response_header, telemetry_error
 from receiver.telemetry.connection import Broker, Connection
-from receiver.telemetry.limits import Exceeded, Limits
+from receiver.telemetry.control.limits import Exceeded, Limits
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire import api_keys, k03_metadata, k71_get_telemetry_subscriptions, k72_push_telemetry
 from receiver.wire.error_codes import ErrorCode

@@ -1,4 +1,4 @@
-"""The telemetry core (KIP-714): what is asked of a client, and what becomes of what it pushes.
+"""The telemetry core (KIP-714): answers both telemetry RPCs, and validates and labels pushes.
 
-Pure: no socket, no clock, no logger. ``now`` and randomness come in as arguments; decisions go out as values.
+Pure: no socket, no clock, no logger. ``now`` and randomness are arguments; results are values.
 """

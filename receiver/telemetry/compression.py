@@ -1,11 +1,11 @@
-"""Inflating what clients push, as a stream under a cap (KIP-714, "Compression").
+"""Inflates pushes under bounds on output, memory and time (KIP-714, "Compression").
 
-Owns the five compression types and the bounds on what they may cost: no more bytes come out than the cap and
-one chunk, whatever goes in, and no decompressor gets a window larger than the cap asks for. It must not
-look into what comes out.
+At most one chunk more than the limit comes out, whatever goes in, and no decompressor gets a window
+larger than the bound.
 
-Compression types: 0 none, 1 gzip, 2 snappy (raw, or in xerial's framing as Java clients send it), 3 lz4 (its
-frame format), 4 zstd. Several gzip members, lz4 frames or zstd frames in a row are one text.
+Compression types: 0 none, 1 gzip, 2 snappy (raw, or in xerial's framing as Java clients send it), 3
+lz4 (its frame format), 4 zstd. Several gzip members, lz4 frames or zstd frames in a row are one
+text.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import struct
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import cramjam
@@ -22,53 +23,52 @@ import zstandard
 
 from receiver.telemetry.errors import NotInflatableError, PushError, TooLargeError, UnknownCodecError
 
-__all__ = ["CODECS", "CODEC_NAMES", "NotInflatableError", "TooLargeError", "UnknownCodecError", "inflate"]
+__all__ = ["CODECS", "CODEC_NAMES", "inflate"]
 
 #: KIP-714's compression types by name.
 CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 CODEC_NAMES: Final = {codec: name for name, codec in CODECS.items()}
 
-# Bytes that a decompressor gives at a time, and gets at a time.
+# Bytes that a decompressor returns at a time, and gets at a time.
 _CHUNK: Final = 1 << 18
 _PIECE: Final = 1 << 16
-# Members or frames in a row; each costs a new decompressor. Clients send one.
+# The maximum number of members or frames, each of which costs a new decompressor. Clients send one.
 _MAX_FRAMES: Final = 64
-# Blocks in one push, besides one for every 4 KiB of the cap; clients' blocks hold 32 KiB and more.
+# Blocks in one push, plus one for every 4 KiB of the limit. Clients' blocks hold 32 KiB and more.
 _MIN_BLOCKS: Final = 1024
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = len(_XERIAL_MAGIC) + 8
 
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
-# RFC 8878, section 3.1.1.1.2: decoders should take windows of 8 MiB; zstd's levels up to 19 need no more.
+# RFC 8878, section 3.1.1.1.2: decoders should support 8 MiB; zstd's levels up to 19 need no more.
 _ZSTD_WINDOW: Final = 1 << 23
-# RFC 8878, section 3.1.1.2: a block holds at most 128 KiB, so that these give at most 1 MiB.
+# RFC 8878, section 3.1.1.2: a block holds at most 128 KiB, so these blocks hold at most 1 MiB.
 _ZSTD_BLOCKS_AT_A_TIME: Final = 8
 
 _UINT32_BE = struct.Struct(">I")
 
-# A decompression context takes longer to make than a small push to inflate. Whoever inflates takes one away
-# and puts it back, so that it is never used twice at once.
+# A new decompression context takes longer than inflating a small push. A call removes a context and
+# puts it back, so that no two calls share one.
 _ZSTD_IDLE: deque[zstandard.ZstdDecompressor] = deque(maxlen=2)
 
 
 def inflate(codec: int, data: bytes | memoryview, limit: int) -> bytes:
-    """Undo the compression of a push.
+    """Inflate a push.
 
     Args:
         codec: KIP-714's compression type, 0 to 4.
-        data: The bytes as pushed, not empty.
-        limit: The most bytes that may come out.
-
-    Returns:
-        The inflated bytes.
+        data: The compressed bytes, not empty.
+        limit: The maximum size of the result.
 
     Raises:
         UnknownCodecError: The codec is none of the five.
-        TooLargeError: More than ``limit`` bytes would come out, or zstd wants a window of more than 8 MiB.
-        NotInflatableError: The bytes are cut off, damaged, or followed by others.
+        TooLargeError: The result is larger than ``limit``, or zstd needs a window of more than 8
+            MiB.
+        NotInflatableError: The bytes are truncated, damaged, or followed by others.
 
-    Source: KIP-714, "Compression"; Kafka's ``CompressionType``; RFC 1952, RFC 8878, the lz4 frame format.
+    Source: KIP-714, "Compression"; Kafka's ``CompressionType``; RFC 1952, RFC 8878, the lz4 frame
+    format.
     """
     inflater = _INFLATERS.get(codec)
     if inflater is None:
@@ -88,16 +88,8 @@ def _none(data: bytes | memoryview, limit: int, chunks: list[bytes]) -> None:
     chunks.append(bytes(data))
 
 
-def _gzip(data: bytes | memoryview, limit: int, chunks: list[bytes]) -> None:
-    _framed("gzip", _Gzip, data, limit, chunks)
-
-
-def _lz4(data: bytes | memoryview, limit: int, chunks: list[bytes]) -> None:
-    _framed("lz4", lz4.frame.LZ4FrameDecompressor, data, limit, chunks)
-
-
 class _Gzip:
-    """zlib's decompressor of one gzip member, with the interface that lz4's has."""
+    """Adapts zlib's decompressor of one gzip member to the interface of lz4's."""
 
     __slots__ = ("_zlib",)
 
@@ -128,16 +120,16 @@ def _framed(
     try:
         for _ in range(_MAX_FRAMES):
             frame = decompressor()
-            hungry = True
+            needs_input = True
             while not frame.eof:
-                # In pieces, because decompressors copy what they have not used yet.
-                piece = data[position : position + _PIECE] if hungry else b""
-                if hungry and not piece:
-                    raise NotInflatableError(f"the {name} data is cut off")
+                # In pieces, because decompressors copy unused input.
+                piece = data[position : position + _PIECE] if needs_input else b""
+                if needs_input and not piece:
+                    raise NotInflatableError(f"the {name} data is truncated")
                 position += len(piece)
-                most = min(room + 1, _CHUNK)
-                chunk = frame.decompress(piece, max_length=most)
-                hungry = len(chunk) < most and frame.needs_input
+                max_length = min(room + 1, _CHUNK)
+                chunk = frame.decompress(piece, max_length=max_length)
+                needs_input = len(chunk) < max_length and frame.needs_input
                 chunks.append(chunk)
                 room -= len(chunk)
                 if room < 0:
@@ -155,33 +147,33 @@ def _snappy(data: bytes | memoryview, limit: int, chunks: list[bytes]) -> None:
         chunks.append(_snappy_block(data, limit, limit))
         return
     room = limit
-    most_blocks = _MIN_BLOCKS + limit // 4096
+    max_blocks = _MIN_BLOCKS + limit // 4096
     for block in _xerial_blocks(data):
-        if len(chunks) == most_blocks:
-            raise NotInflatableError(f"the snappy data has more than {most_blocks} blocks")
+        if len(chunks) == max_blocks:
+            raise NotInflatableError(f"the snappy data has more than {max_blocks} blocks")
         chunk = _snappy_block(block, room, limit)
         room -= len(chunk)
         chunks.append(chunk)
 
 
 def _xerial_blocks(data: bytes | memoryview) -> Iterator[bytes | memoryview]:
-    """Walk snappy-java's SnappyOutputStream: a header of 16 bytes, then blocks behind their lengths."""
+    """Walk snappy-java's SnappyOutputStream: a 16-byte header, then blocks with a length each."""
     position = _XERIAL_HEADER_BYTES
     if len(data) < position:
-        raise NotInflatableError("the snappy data is cut off")
+        raise NotInflatableError("the snappy data is truncated")
     while position < len(data):
         if len(data) - position < _UINT32_BE.size:
-            raise NotInflatableError("the snappy data is cut off")
+            raise NotInflatableError("the snappy data is truncated")
         (size,) = _UINT32_BE.unpack_from(data, position)
         position += _UINT32_BE.size
         if size > len(data) - position:
-            raise NotInflatableError("the snappy data is cut off")
+            raise NotInflatableError("the snappy data is truncated")
         yield data[position : position + size]
         position += size
 
 
 def _snappy_block(block: bytes | memoryview, room: int, limit: int) -> bytes:
-    # The preamble says how much comes out, and the decoder allocates that before it looks further.
+    # The preamble has the inflated size, and the decoder allocates it before it reads on.
     size = shift = 0
     for byte in block[:5]:
         size |= (byte & 0x7F) << shift
@@ -195,7 +187,7 @@ def _snappy_block(block: bytes | memoryview, room: int, limit: int) -> bytes:
     try:
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
-        # It does not say how far it came.
+        # The decoder does not say how much it inflated.
         raise NotInflatableError("the bytes are no snappy data", inflated_bytes=size) from error
 
 
@@ -235,36 +227,37 @@ def _zstd_frames(
     raise NotInflatableError(f"the zstd data has more than {_MAX_FRAMES} parts")
 
 
-def _zstd_cuts(data: bytes | memoryview, start: int, most_blocks: int) -> Iterator[int]:
-    """Find where to cut one frame, so that no piece of it comes out larger than a few blocks can be.
+def _zstd_cuts(data: bytes | memoryview, start: int, max_blocks: int) -> Iterator[int]:
+    """Yield the ends of pieces of one frame, so that each inflates to a few blocks at most.
 
-    zstandard has no cap on what it gives for what it gets, clients tell no content size, and four bytes may
-    stand for 128 KiB. The walk also finds the frame's end, so that a frame that is cut off is seen.
+    zstandard has no bound on its output, clients send no content size, and four bytes may inflate
+    to 128 KiB. The walk also finds the end of the frame, so a truncated frame is detected.
     """
     position, checksum = _zstd_header(data, start)
-    for count in range(1, most_blocks + 1):
+    for count in range(1, max_blocks + 1):
         header = data[position : position + 3]
         if len(header) < 3:
-            raise NotInflatableError("the zstd data is cut off")
+            raise NotInflatableError("the zstd data is truncated")
         block = header[0] | header[1] << 8 | header[2] << 16
-        # RFC 8878, section 3.1.1.2: a run-length block (type 1) has one byte whatever its size says.
+        # RFC 8878, section 3.1.1.2: a run-length block (type 1) has one byte, whatever its
+        # size field.
         position += 3 + (1 if (block >> 1) & 3 == 1 else block >> 3)
         last = block & 1
         if last:
             position += checksum
         if position > len(data):
-            raise NotInflatableError("the zstd data is cut off")
+            raise NotInflatableError("the zstd data is truncated")
         if last or count % _ZSTD_BLOCKS_AT_A_TIME == 0:
             yield position
         if last:
             return
-    raise NotInflatableError(f"the zstd data has more than {most_blocks} blocks")
+    raise NotInflatableError(f"the zstd data has more than {max_blocks} blocks")
 
 
 def _zstd_header(data: bytes | memoryview, start: int) -> tuple[int, int]:
-    """Return where the first block begins, and the size of the checksum at the end (RFC 8878, 3.1.1.1)."""
+    """Return the start of the first block and the size of the checksum (RFC 8878, 3.1.1.1)."""
     if len(data) - start < 5:
-        raise NotInflatableError("the zstd data is cut off")
+        raise NotInflatableError("the zstd data is truncated")
     if data[start : start + 4] != _ZSTD_MAGIC:
         raise NotInflatableError("the bytes are no zstd data")
     descriptor = data[start + 4]
@@ -280,8 +273,8 @@ def _too_large(limit: int) -> TooLargeError:
 
 _INFLATERS: Final[dict[int, Callable[[bytes | memoryview, int, list[bytes]], None]]] = {
     0: _none,
-    1: _gzip,
+    1: partial(_framed, "gzip", _Gzip),
     2: _snappy,
-    3: _lz4,
+    3: partial(_framed, "lz4", lz4.frame.LZ4FrameDecompressor),
     4: _zstd,
 }

@@ -1,6 +1,6 @@
-"""What is known of a client connection and of the broker beside us: the facts that labels are made of.
+"""The values that describe a client connection and the broker behind the sidecar.
 
-Owns the values only. The session learns them from the wire; the gateway keeps the registry (KIP-511).
+The session fills them from the wire; the gateway keeps the registry of connections (KIP-511).
 """
 
 from __future__ import annotations
@@ -10,29 +10,37 @@ from dataclasses import dataclass
 from receiver.principal.sasl import UNKNOWN_PRINCIPAL
 from receiver.wire.uuid import Uuid
 
-__all__ = ["ANONYMOUS", "MAX_TEXT_CHARS", "NOBODY", "UNKNOWN", "UNKNOWN_PRINCIPAL", "Broker", "Connection"]
+__all__ = [
+    "ANONYMOUS",
+    "MAX_TEXT_CHARS",
+    "SHARED_PRINCIPALS",
+    "UNKNOWN",
+    "UNKNOWN_PRINCIPAL",
+    "Broker",
+    "Connection",
+]
 
-#: As much is kept of a client id, of a software name and of a version: on the wire each has up to 32,767
-#: bytes, and every connection and client instance has its own.
+#: The maximum length that is kept of a client id, software name and software version. Each has up
+#: to 32,767 bytes on the wire, and every connection and client instance stores its own.
 MAX_TEXT_CHARS = 512
 
-#: Kafka's principal of a connection that nobody authenticated.
+#: Kafka's principal of an unauthenticated connection.
 ANONYMOUS = "User:ANONYMOUS"
 
-#: The principals that stand for nobody in particular: they have no limits and no budgets, and hide nobody.
-NOBODY = (ANONYMOUS, UNKNOWN_PRINCIPAL)
+#: Principals that many clients share. They have no limits and no budgets, and are never hashed.
+SHARED_PRINCIPALS = (ANONYMOUS, UNKNOWN_PRINCIPAL)
 
-#: KIP-511: the software name and version of a client that told none.
+#: KIP-511: the software name and version of a client that sends none.
 UNKNOWN = "unknown"
 
 
 @dataclass(slots=True, kw_only=True)
 class Broker:
-    """The broker that the sidecar stands beside.
+    """The broker behind the sidecar.
 
     Attributes:
-        id: Its node id, as configured.
-        cluster_id: Its cluster's id; None until configured or learned from an answer of the broker.
+        id: Its configured node id.
+        cluster_id: Its cluster's id; None until it is configured or learned from the broker.
     """
 
     id: int
@@ -41,7 +49,7 @@ class Broker:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Connection:
-    """One entry of the registry of connections (KIP-511, "Connection registry").
+    """One client connection (KIP-511, "Connection registry").
 
     Attributes:
         id: Unique while the receiver runs.
@@ -50,12 +58,12 @@ class Connection:
         source_address: The client's address as text.
         source_port: The client's port.
         since: When it was accepted, in seconds since the epoch.
-        client_id: Client id of its latest request seen that had one; empty while there was none.
+        client_id: Client id of the latest request that had one; empty before.
         client_software_name: From the last valid ApiVersions request of version 3 or later.
-        client_software_version: Likewise.
-        client_instance_id: From its latest telemetry request; None while there was none.
-        principal: Who the client is: by its certificate, or as the broker let it log in.
-        sasl_mechanism: The mechanism of its login; None without SASL.
+        client_software_version: From the same request.
+        client_instance_id: From the latest telemetry request; None before.
+        principal: From the client certificate, or from the login that the broker accepted.
+        sasl_mechanism: The mechanism of the login; None without SASL.
     """
 
     id: str

@@ -1,17 +1,17 @@
-"""What can be wrong with what a client pushes or an operator writes, as types.
+"""The telemetry core's exceptions.
 
-Owns the telemetry core's exceptions. A leaf says who must act::
+The subclass says who must act::
 
     ValueError
-    +-- InvalidValueError        the operator: a value of theirs is wrong
+    +-- InvalidValueError        the operator: a configured value is invalid
     |   +-- SubscriptionError    ... in a subscription
     |   +-- QuirkError           ... in a rule for certain clients
-    |   +-- PrivacyError         ... in what is hashed
-    +-- PushError                the client, or whoever wrote it: a push cannot be taken
+    |   +-- PrivacyError         ... in a privacy setting
+    +-- PushError                the client, or its author: a push is refused
         +-- UnknownCodecError    its compression type is none of KIP-714's
-        +-- TooLargeError        it is larger than allowed, or wants more memory than allowed
-        +-- NotInflatableError   its bytes are not what its compression type says
-        +-- InvalidMetricsError  inflated, it is no OTLP with metrics
+        +-- TooLargeError        it is over a limit of size, memory or work
+        +-- NotInflatableError   its bytes do not match its compression type
+        +-- InvalidMetricsError  its inflated bytes are not OTLP metrics
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ __all__ = [
     "UnknownCodecError",
 ]
 
-#: So many characters of a wrong value are repeated in its error.
+# An error quotes at most this many characters of the value.
 _SHOWN_CHARACTERS = 60
 
 
 class InvalidValueError(ValueError):
-    """A value that an operator wrote is wrong; the text is one line that names field, value and fix.
+    """A configured value is invalid; the text is one line with the field, the value and the fix.
 
     Attributes:
-        field: Path of the field as in JSON, such as ``metrics[0]`` or ``match.client_id``.
-        value: The wrong value as text, shortened.
+        field: JSON path of the field, such as ``metrics[0]`` or ``match.client_id``.
+        value: The value's ``repr``, shortened.
         problem: What is wrong with it.
         fix: What to write instead.
     """
 
-    def __init__(self, *, field: str, value: object, problem: str, fix: str) -> None:
+    def __init__(self, field: str, value: object, problem: str, fix: str) -> None:
         shown = repr(value)
         if len(shown) > _SHOWN_CHARACTERS:
             shown = f"{shown[:_SHOWN_CHARACTERS]}..."
@@ -58,23 +58,23 @@ class InvalidValueError(ValueError):
 
 
 class SubscriptionError(InvalidValueError):
-    """A subscription cannot be as the operator wrote it (KIP-714, "Client metrics configuration")."""
+    """A subscription is invalid (KIP-714, "Client metrics configuration")."""
 
 
 class QuirkError(InvalidValueError):
-    """A rule for certain clients cannot be as the operator wrote it."""
+    """A rule for certain clients is invalid."""
 
 
 class PrivacyError(InvalidValueError):
-    """Nothing can be hashed as the operator wrote it."""
+    """The key for hashes is missing or too short."""
 
 
 class PushError(ValueError):
-    """A push cannot be taken; the text is a short reason for the operator and holds none of its bytes.
+    """A push is refused; the text is a short reason for the operator, without bytes of the push.
 
     Attributes:
-        error_code: What the client is answered.
-        inflated_bytes: Bytes that were inflated in vain, 0 where it did not come to that.
+        error_code: The answer to the client.
+        inflated_bytes: Bytes that were inflated before the refusal.
     """
 
     error_code: ClassVar[ErrorCode]
@@ -91,18 +91,18 @@ class UnknownCodecError(PushError):
 
 
 class TooLargeError(PushError):
-    """The push is over a limit; a client survives the answer."""
+    """The push is over a limit."""
 
     error_code = ErrorCode.TELEMETRY_TOO_LARGE
 
 
 class NotInflatableError(PushError):
-    """The bytes are not what the compression type says."""
+    """The bytes do not match the compression type."""
 
     error_code = ErrorCode.INVALID_RECORD
 
 
 class InvalidMetricsError(PushError):
-    """The inflated bytes are no OTLP MetricsData, or hold no metric."""
+    """The inflated bytes are not an OTLP MetricsData, or have no metric."""
 
     error_code = ErrorCode.INVALID_RECORD

@@ -1,7 +1,6 @@
-"""Client ids with generated parts, folded: what many pods of one Deployment are called together.
+"""Folds client ids with generated parts into one, such as the ids of all pods of a Deployment.
 
-Owns how the rules of ``telemetry.series.client_id_folding`` are applied. It must not know where the folded
-id is shown: that is a label's affair, and what an operator looks up is the real one.
+Applies the rules of ``telemetry.series.client_id_folding``.
 """
 
 from __future__ import annotations
@@ -16,32 +15,28 @@ from receiver.telemetry.connection import MAX_TEXT_CHARS
 
 __all__ = ["ClientIdFolding"]
 
-# So many client ids are remembered with what they become.
-_REMEMBERED: Final = 4096
+# Client ids in the cache.
+_CACHE_SIZE: Final = 4096
 
 
 class ClientIdFolding:
-    """Rules that make one client id of many; the first whose pattern matches the whole id counts.
-
-    Args:
-        rules: The rules, valid as their settings are.
-    """
+    """Applies the first rule whose pattern matches the whole client id."""
 
     __slots__ = ("_rewrites", "fold")
 
     def __init__(self, rules: Sequence[ClientIdFoldingSettings]) -> None:
         self._rewrites = tuple(Rewrite(rule.pattern, rule.replacement) for rule in rules)
-        #: Return what a client id becomes, at most 512 characters; itself where no rule is for it.
-        self.fold = lru_cache(_REMEMBERED)(self._fold) if rules else _as_it_is
+        #: Return the folded client id, at most 512 characters; the id itself when no rule matches.
+        self.fold = lru_cache(_CACHE_SIZE)(self._fold) if rules else _unchanged
 
     def _fold(self, client_id: str) -> str:
         for rewrite in self._rewrites:
             folded = rewrite(client_id)
             if folded is not None:
-                # A group may stand in a replacement many times.
+                # The replacement may repeat a group, so the result can be longer than the id.
                 return folded[:MAX_TEXT_CHARS]
         return client_id
 
 
-def _as_it_is(client_id: str) -> str:
+def _unchanged(client_id: str) -> str:
     return client_id

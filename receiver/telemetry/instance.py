@@ -1,53 +1,54 @@
-"""Client instances (KIP-714, "Client instance metadata"): all that is remembered of one, and of all of them.
+"""Client instances (KIP-714, "Client instance metadata"): the state of each, and a bounded store.
 
-Owns every change of an instance's state. It must not know what a push holds, nor answer anybody.
+Owns every change of an instance's state, in these rules:
 
-The rules. ``last`` is the time of the last get or push that the interval let through; ``interval`` is what
-the instance is asked now. An instance that was just created, whose subscriptions changed, or that is asked
-for less or more of them, has no ``last``, so that a change takes effect with the next request and nobody
-waits out an interval that is no longer asked.
+=======  ===============================================  =========================  ==============
+request  condition: the first that holds                  answer                     state changes
+=======  ===============================================  =========================  ==============
+get      the last error makes clients get at once: an     NONE                       last; first
+         unknown subscription id, an unsupported codec                               push is due
+get      ``last`` is less than ``interval`` ago           THROTTLING_QUOTA_EXCEEDED
+get      else                                             NONE                       last; first
+                                                                                     push is due
+push     the last accepted push was terminating           INVALID_REQUEST
+push     the first push is due: a get was answered since  continue                   last; no
+         the last push that was let through                                          longer due
+push     the last such push is ``interval`` ago           continue                   last
+push     it is terminating                                continue
+push     else                                             THROTTLING_QUOTA_EXCEEDED
+then     its subscription id is not the current one       UNKNOWN_SUBSCRIPTION_ID
+then     its content is refused                           the error of the check
+then     else                                             NONE                       terminating,
+                                                                                     if the push is
+=======  ===============================================  =========================  ==============
 
-=======  ==============================================  =========================  ======================
-request  condition: the first that holds                 answer                     what changes
-=======  ==============================================  =========================  ======================
-get      the last error given sent it here: an unknown   NONE                       last; first push is due
-         subscription id, an unsupported codec
-get      ``last`` is less than ``interval`` ago          THROTTLING_QUOTA_EXCEEDED
-get      else                                            NONE                       last; first push is due
-push     the last accepted push was terminating          INVALID_REQUEST
-push     the first push is due: a get was answered       goes on                    last; no longer due
-         since the last push that was let through
-push     that push is ``interval`` ago                   goes on                    last
-push     it says that it is terminating                  goes on
-push     else                                            THROTTLING_QUOTA_EXCEEDED
-goes on  its subscription id is another                  UNKNOWN_SUBSCRIPTION_ID
-goes on  what it holds is refused                        as the core's front says
-goes on  else                                            NONE                       terminating, if it says
-=======  ==============================================  =========================  ======================
+``last`` is the time of the last get or push that the interval let through. A new instance, and one
+whose subscriptions or demand changed, has no ``last``, so that a change takes effect with the next
+request. The first push may be early because clients jitter it between half and one and a half
+intervals (KIP-714, "Client behavior"). An error stays the last error until an answer of NONE. A
+terminating client never becomes active again.
 
-The first push is let through early because clients jitter it between half and one and a half intervals
-(KIP-714, "Client behavior"). Every error given is remembered as the last error until a request is answered
-NONE. Terminating is never taken back: the client said that it ends. An instance is forgotten max(60 s, 3 x
-interval) after its last request of any kind, when the connection that it used last ends, or at a bound:
+An instance is forgotten max(60 s, 3 x interval) after its last request, when the connection of its
+last request ends, or at a bound:
 
-* Of all instances: the site that has most of them loses the one that it did not use for longest.
-* Of one connection: it loses the one that it did not use for longest. A client has one instance.
+* Of all instances: the site with the most instances loses its least recently used one.
+* Of one connection: it loses its least recently used one. A client has one instance.
 
-A client that comes back then is created anew, never refused.
+A client that returns later gets a new instance and is never refused.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
 
 from receiver.plugin.shares import Holdings
 from receiver.plugin.sources import site_of
 from receiver.telemetry.connection import Connection
-from receiver.telemetry.labels import LabelFacts, label_bytes
-from receiver.telemetry.offenders import Demand
+from receiver.telemetry.control.offenders import Demand
+from receiver.telemetry.labels import Labels, label_bytes
 from receiver.telemetry.quirks import Treatment
 from receiver.telemetry.subscription import (
     MAX_INTERVAL_MS,
@@ -61,121 +62,97 @@ from receiver.wire.uuid import Uuid, uuid_to_text
 
 __all__ = ["MAX_PER_CONNECTION", "MIN_LIFETIME_S", "ClientInstance", "ClientInstances", "InstanceStatistics"]
 
-#: An instance is remembered at least so long after its last request, in seconds.
+#: The shortest lifetime of an instance after its last request, in seconds.
 MIN_LIFETIME_S: Final = 60.0
 _LIFETIME_INTERVALS = 3
 
-#: One connection has at most so many instances. Clients have one; the rest is for a proxy that shares
-#: connections among them.
+#: The maximum number of instances of a connection. Clients have one; more is for proxies that share
+#: connections.
 MAX_PER_CONNECTION: Final = 64
 
-# Times are floats: an interval that is over to a microsecond is over.
+# Times are floats: an interval may end this much early.
 _TOLERANCE_S = 1e-6
 _NEVER = float("-inf")
 
-# Errors after which a client asks for its subscriptions at once.
-_ASKS_AT_ONCE = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
+_Key = TypeVar("_Key")
 
-# So many instances whose time is over are forgotten with each request, at most.
-_FORGOTTEN_AT_A_TIME = 4
+# Errors after which a client gets its subscriptions at once.
+_GETS_AT_ONCE = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
+
+# Each request forgets at most so many expired instances.
+_MAX_FORGOTTEN_PER_REQUEST = 4
 
 
+@dataclass(slots=True, eq=False)
 class ClientInstance:
-    """One client instance. Attributes are for reading; only the methods change them, by the module's rules.
+    """One client instance. Only its methods change the attributes, by the module's rules.
+
+    Times are monotonic seconds unless the name says otherwise.
 
     Attributes:
         id: The client instance id.
         text_id: The same in Kafka's text form.
-        connection: The connection of its last request; its facts are the client's as last seen.
-        subscriptions: The set of subscriptions that its assignment comes from.
-        facts: What it was when it was last matched.
-        assignment: What the matching subscriptions ask.
-        treatment: What the quirks of its software make of that.
-        demand: How much of it the instance is asked for, as far as it pushes too much.
-        interval_factor: How many times as long as its subscriptions want its interval is.
-        requested_metrics: Prefixes that it is asked for.
-        push_interval_ms: Its push interval in milliseconds.
-        subscription_id: The id of both.
-        terminating: Whether its last accepted push said that it ends.
-        last_error: The error that it was answered last, NONE after a good answer.
+        connection: The connection of its last request.
+        subscriptions: The set of subscriptions that it was matched against.
+        facts: The client's values when it was last matched.
+        assignment: The union of the matching subscriptions.
+        treatment: The quirks of its software.
+        demand: Which part of its assignment is requested, because it may push too much.
+        interval_factor: The factor on its push interval (back-pressure).
+        requested_metrics: The prefixes that are requested.
+        push_interval_ms: The push interval that is requested.
+        subscription_id: The id of the prefixes and the interval.
+        terminating: Whether its last accepted push was terminating.
+        last_error: The error of its last answer.
         pushes_accepted: Pushes answered NONE.
-        created_at: When it was created; like the other times in seconds of the caller's monotonic clock.
+        created_at: When it was created.
         last_request_at: When its last request came.
-        last_get_at: When the last get came that was answered, None before.
-        last_push_at: When the last push came that was answered NONE, None before.
-        last_push_received_at_ns: The same in nanoseconds since the epoch, 0 before.
-        queued_for_s: The lifetime under which :class:`ClientInstances` keeps it, which alone sets it.
-        site: The site that it counts for, set likewise; empty before.
+        last_get_at: When its last answered get came; None before.
+        last_push_at: When its last accepted push came; None before.
+        last_push_received_at_ns: The same in nanoseconds since the epoch; 0 before.
+        queued_for_s: The lifetime under which :class:`ClientInstances` keeps it; set there.
+        site: The site that it counts for; set there, empty before.
     """
 
-    __slots__ = (
-        "_counted_at",
-        "_first_push_due",
-        "_label_facts",
-        "_labels",
-        "_push_counted_at",
-        "assignment",
-        "connection",
-        "created_at",
-        "demand",
-        "facts",
-        "id",
-        "interval_factor",
-        "last_error",
-        "last_get_at",
-        "last_push_at",
-        "last_push_received_at_ns",
-        "last_request_at",
-        "push_interval_ms",
-        "pushes_accepted",
-        "queued_for_s",
-        "requested_metrics",
-        "site",
-        "subscription_id",
-        "subscriptions",
-        "terminating",
-        "text_id",
-        "treatment",
-    )
-
     id: Uuid
-    subscriptions: SubscriptionSet
-    facts: ClientFacts
-    assignment: Assignment
-    treatment: Treatment
+    connection: Connection
+    created_at: float
+    text_id: str = field(init=False)
+    subscriptions: SubscriptionSet = field(init=False)
+    facts: ClientFacts = field(init=False)
+    assignment: Assignment = field(init=False)
+    treatment: Treatment = field(init=False)
+    demand: Demand = Demand.EVERYTHING
+    interval_factor: int = 1
+    requested_metrics: tuple[str, ...] = ()
+    push_interval_ms: int = 0
+    subscription_id: int = 0
+    terminating: bool = False
+    last_error: ErrorCode = ErrorCode.NONE
+    pushes_accepted: int = 0
+    last_request_at: float = field(init=False)
+    last_get_at: float | None = None
+    last_push_at: float | None = None
+    last_push_received_at_ns: int = 0
+    queued_for_s: float = 0.0
+    site: str = ""
+    _counted_at: float = _NEVER
+    _push_counted_at: float = _NEVER
+    _first_push_due: bool = False
+    _labels: Labels | None = None
+    _label_bytes: bytes = b""
 
-    def __init__(self, client_instance_id: Uuid, connection: Connection, now: float) -> None:
-        self.id = client_instance_id
-        self.text_id: Final = uuid_to_text(client_instance_id)
-        self.connection = connection
-        self.demand = Demand.EVERYTHING
-        self.interval_factor = 1
-        self.requested_metrics: tuple[str, ...] = ()
-        self.push_interval_ms = 0
-        self.subscription_id = 0
-        self.terminating = False
-        self.last_error = ErrorCode.NONE
-        self.pushes_accepted = 0
-        self.created_at: Final = now
-        self.last_request_at = now
-        self.last_get_at: float | None = None
-        self.last_push_at: float | None = None
-        self.last_push_received_at_ns = 0
-        self.queued_for_s = 0.0
-        self.site = ""
-        self._counted_at = _NEVER
-        self._push_counted_at = _NEVER
-        self._first_push_due = False
-        self._label_facts: LabelFacts | None = None
-        self._labels = b""
+    def __post_init__(self) -> None:
+        self.text_id = uuid_to_text(self.id)
+        self.last_request_at = self.created_at
 
     @property
     def lifetime_s(self) -> float:
-        """How long it is remembered after its last request, in seconds."""
+        """How long it is kept after its last request, in seconds."""
         return max(MIN_LIFETIME_S, _LIFETIME_INTERVALS * self.push_interval_ms / 1000)
 
-    def is_over(self, now: float) -> bool:
-        """Say whether its time is over."""
+    def is_expired(self, now: float) -> bool:
+        """Return whether its lifetime is over."""
         return now - self.last_request_at >= self.lifetime_s - _TOLERANCE_S
 
     def assign(
@@ -186,35 +163,35 @@ class ClientInstance:
         *,
         default_interval_ms: int,
     ) -> None:
-        """Match it anew: it is created, the subscriptions changed, or it is another software than before."""
+        """Match it: it is new, the subscriptions changed, or the client's facts changed."""
         if subscriptions is not getattr(self, "subscriptions", None):
-            self._begin_anew()
+            self._reset_interval()
         self.facts = facts
         self.subscriptions = subscriptions
         self.treatment = treatment
         self.assignment = subscriptions.assignment(facts, default_interval_ms=default_interval_ms)
         self._derive()
 
-    def ask(self, demand: Demand, interval_factor: int) -> None:
-        """Ask it for less than its subscriptions want, or for as much again; it was assigned before."""
+    def adjust(self, demand: Demand, interval_factor: int) -> None:
+        """Request a part of its assignment, or at a longer interval; it was assigned before."""
         if demand is self.demand and interval_factor == self.interval_factor:
             return
-        self._begin_anew()
+        self._reset_interval()
         self.demand = demand
         self.interval_factor = interval_factor
         self._derive()
 
-    def get(self, now: float) -> ErrorCode:
-        """Answer a get: NONE, or THROTTLING_QUOTA_EXCEEDED."""
-        if self.last_error not in _ASKS_AT_ONCE and not self._interval_is_over(self._counted_at, now):
+    def check_get(self, now: float) -> ErrorCode:
+        """Return the answer to a get: NONE, or THROTTLING_QUOTA_EXCEEDED."""
+        if self.last_error not in _GETS_AT_ONCE and not self._interval_is_over(self._counted_at, now):
             return self.refuse(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         self.last_error = ErrorCode.NONE
         self._counted_at = self.last_get_at = now
         self._first_push_due = True
         return ErrorCode.NONE
 
-    def let_push_through(self, subscription: int, now: float, *, terminating: bool) -> ErrorCode:
-        """Answer a push as far as it depends on what came before: NONE where what it holds decides."""
+    def check_push(self, subscription: int, now: float, *, terminating: bool) -> ErrorCode:
+        """Check a push by the instance's state; NONE when only its content is left to check."""
         if self.terminating:
             return self.refuse(ErrorCode.INVALID_REQUEST)
         if self._first_push_due or self._interval_is_over(self._push_counted_at, now):
@@ -227,26 +204,26 @@ class ClientInstance:
         return ErrorCode.NONE
 
     def refuse(self, error: ErrorCode) -> ErrorCode:
-        """Remember an error that is given, and return it."""
+        """Store the error of an answer, and return it."""
         self.last_error = error
         return error
 
     def accept_push(self, now: float, received_at_ns: int, *, terminating: bool) -> None:
-        """Remember a push that is answered NONE."""
+        """Count a push that is answered NONE."""
         self.last_error = ErrorCode.NONE
         self.terminating = terminating
         self.pushes_accepted += 1
         self.last_push_at = now
         self.last_push_received_at_ns = received_at_ns
 
-    def labels(self, facts: LabelFacts) -> bytes:
-        """Encode its labels; only when they changed since the last push."""
-        if facts != self._label_facts:
-            self._label_facts = facts
-            self._labels = label_bytes(facts)
-        return self._labels
+    def label_bytes(self, labels: Labels) -> bytes:
+        """Encode the labels, or return the cached bytes when they equal the last push's."""
+        if labels != self._labels:
+            self._labels = labels
+            self._label_bytes = label_bytes(labels)
+        return self._label_bytes
 
-    def _begin_anew(self) -> None:
+    def _reset_interval(self) -> None:
         self._counted_at = self._push_counted_at = _NEVER
         self._first_push_due = False
 
@@ -260,186 +237,147 @@ class ClientInstance:
         return now - since >= self.push_interval_ms / 1000 - _TOLERANCE_S
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class InstanceStatistics:
-    """What became of client instances since the start.
+    """Counts of client instances since the start.
 
     Attributes:
         created: Instances created.
-        expired: Instances forgotten because their time was over.
-        evicted: Instances forgotten because there were too many, in all or of one connection.
+        expired: Instances forgotten because their lifetime was over.
+        evicted: Instances forgotten at a bound: of all instances, or of one connection.
         disconnected: Instances forgotten because their connection ended.
     """
 
-    created: int
-    expired: int
-    evicted: int
-    disconnected: int
+    created: int = 0
+    expired: int = 0
+    evicted: int = 0
+    disconnected: int = 0
+
+
+class _Groups(OrderedDict[_Key, OrderedDict[Uuid, ClientInstance]], Generic[_Key]):
+    """Instances by key, each group in order of use; a group that becomes empty is removed."""
+
+    def use(self, key: _Key, instance: ClientInstance) -> OrderedDict[Uuid, ClientInstance]:
+        """Put an instance at the end of a group, and return the group."""
+        group = self.setdefault(key, OrderedDict())
+        group[instance.id] = instance
+        group.move_to_end(instance.id)
+        return group
+
+    def discard(self, key: _Key, instance: ClientInstance) -> bool:
+        """Remove an instance from a group; return whether it was there."""
+        group = self.get(key)
+        if group is None or group.pop(instance.id, None) is None:
+            return False
+        if not group:
+            del self[key]
+        return True
 
 
 class ClientInstances:
-    """All client instances remembered: bounded, and at the bound the site with most of them loses one.
+    """A bounded store of client instances; at the bound, the site with the most loses one.
 
-    Instances are kept in order of their last request: all of them, those of one site, those of one
-    connection, and those of one lifetime, where the first also expires first. So no request has to look at
-    all of them.
+    Ordered dicts by last request give the least recently used instance of all, of a site and of a
+    connection, and the next to expire of each lifetime. So no request iterates over all instances.
 
     Args:
-        max_instances: How many are remembered.
-        forgotten: Called with the id of each that is forgotten.
+        max_instances: The maximum number of instances.
+        on_forget: Called with the id of each instance that is forgotten.
+
+    Attributes:
+        statistics: Counts since the start, for reading.
     """
 
-    __slots__ = (
-        "_by_connection",
-        "_by_lifetime",
-        "_by_site",
-        "_by_use",
-        "_created",
-        "_disconnected",
-        "_evicted",
-        "_expired",
-        "_forgotten",
-        "_max",
-        "_sites",
-    )
-
-    def __init__(self, max_instances: int, forgotten: Callable[[Uuid], None]) -> None:
+    def __init__(self, max_instances: int, on_forget: Callable[[Uuid], None]) -> None:
         self._max = max_instances
-        self._forgotten = forgotten
+        self._on_forget = on_forget
         self._by_use: OrderedDict[Uuid, ClientInstance] = OrderedDict()
-        self._by_lifetime: OrderedDict[float, OrderedDict[Uuid, ClientInstance]] = OrderedDict()
-        self._by_connection: dict[Connection, OrderedDict[Uuid, ClientInstance]] = {}
-        self._by_site: dict[str, OrderedDict[Uuid, ClientInstance]] = {}
+        self._by_lifetime: _Groups[float] = _Groups()
+        self._by_connection: _Groups[Connection] = _Groups()
+        self._by_site: _Groups[str] = _Groups()
         self._sites: Holdings[str] = Holdings()
-        self._created = self._expired = self._evicted = self._disconnected = 0
+        self.statistics = InstanceStatistics()
 
     def __len__(self) -> int:
         return len(self._by_use)
 
     def __iter__(self) -> Iterator[ClientInstance]:
-        """Iterate over those remembered now, least recently used first; changes meanwhile do no harm."""
+        """Iterate over a copy, least recently used first."""
         return iter(list(self._by_use.values()))
 
-    @property
-    def statistics(self) -> InstanceStatistics:
-        """What became of instances so far."""
-        return InstanceStatistics(
-            created=self._created,
-            expired=self._expired,
-            evicted=self._evicted,
-            disconnected=self._disconnected,
-        )
-
     def find(self, client_instance_id: Uuid) -> ClientInstance | None:
-        """Look at an instance without using it."""
+        """Return an instance without using it."""
         return self._by_use.get(client_instance_id)
 
     def look_up(self, client_instance_id: Uuid, now: float) -> ClientInstance | None:
-        """Take an instance for a request; None when none is remembered, or its time is over."""
-        self.forget_expired(now, _FORGOTTEN_AT_A_TIME)
+        """Return the instance of a request; None when it is unknown or expired."""
+        self.forget_expired(now, _MAX_FORGOTTEN_PER_REQUEST)
         instance = self._by_use.get(client_instance_id)
-        if instance is not None and instance.is_over(now):
+        if instance is not None and instance.is_expired(now):
             self._remove(instance)
-            self._expired += 1
+            self.statistics.expired += 1
             return None
         return instance
 
     def keep(self, instance: ClientInstance, connection: Connection, now: float) -> None:
-        """Remember that an instance, new or known, was used for a request that came over a connection."""
+        """Store a new or known instance as used by a request of this connection."""
         if instance.connection is not connection:
-            self._disown(instance)
+            self._by_connection.discard(instance.connection, instance)
         instance.connection = connection
         instance.last_request_at = now
-        known = instance.id in self._by_use
+        self.statistics.created += instance.id not in self._by_use
         self._by_use[instance.id] = instance
         self._by_use.move_to_end(instance.id)
-        self._count_for_site(instance, site_of(connection.source_address))
-        self._queue(instance)
-        owned = self._by_connection.setdefault(connection, OrderedDict())
-        owned[instance.id] = instance
-        owned.move_to_end(instance.id)
-        self._created += not known
+        site = site_of(connection.source_address)
+        if instance.site != site:
+            self._leave_site(instance)
+            instance.site = site
+            self._sites.add(site, 1)
+        self._by_site.use(site, instance)
+        lifetime = instance.lifetime_s
+        if instance.queued_for_s != lifetime:
+            self._by_lifetime.discard(instance.queued_for_s, instance)
+            instance.queued_for_s = lifetime
+        self._by_lifetime.use(lifetime, instance)
+        owned = self._by_connection.use(connection, instance)
         if len(owned) > MAX_PER_CONNECTION:
             self._evict(owned)
         if len(self._by_use) > self._max and (largest := self._sites.largest()) is not None:
             self._evict(self._by_site[largest])
 
     def disconnected(self, connection: Connection) -> None:
-        """Forget every instance of a connection, except those that another connection took over."""
+        """Forget the instances whose last request came over this connection."""
         for instance in list(self._by_connection.get(connection, {}).values()):
             self._remove(instance)
-            self._disconnected += 1
+            self.statistics.disconnected += 1
 
     def forget_expired(self, now: float, most: int) -> int:
-        """Forget instances whose time is over.
-
-        Args:
-            now: The time in seconds of the monotonic clock.
-            most: How many may be forgotten, so that no request pays for many.
-
-        Returns:
-            How many were forgotten.
-        """
+        """Forget at most ``most`` expired instances; return how many."""
         forgotten = 0
-        # Each call begins with another lifetime, so that none is left waiting behind a long one.
+        # Each call starts with another lifetime, so that each lifetime gets its turn.
         for _ in range(min(len(self._by_lifetime), most)):
             lifetime, queue = next(iter(self._by_lifetime.items()))
             self._by_lifetime.move_to_end(lifetime)
             while forgotten < most and queue:
                 instance = next(iter(queue.values()))
-                if not instance.is_over(now):
+                if not instance.is_expired(now):
                     break
                 self._remove(instance)
                 forgotten += 1
-        self._expired += forgotten
+        self.statistics.expired += forgotten
         return forgotten
 
-    def _queue(self, instance: ClientInstance) -> None:
-        lifetime = instance.lifetime_s
-        if instance.queued_for_s != lifetime:
-            self._unqueue(instance)
-            instance.queued_for_s = lifetime
-        queue = self._by_lifetime.setdefault(lifetime, OrderedDict())
-        queue[instance.id] = instance
-        queue.move_to_end(instance.id)
-
-    def _unqueue(self, instance: ClientInstance) -> None:
-        queue = self._by_lifetime.get(instance.queued_for_s)
-        if queue is not None:
-            queue.pop(instance.id, None)
-            if not queue:
-                del self._by_lifetime[instance.queued_for_s]
-
-    def _count_for_site(self, instance: ClientInstance, site: str) -> None:
-        if instance.site != site:
-            self._uncount(instance)
-            instance.site = site
-            self._sites.add(site, 1)
-        used = self._by_site.setdefault(site, OrderedDict())
-        used[instance.id] = instance
-        used.move_to_end(instance.id)
-
-    def _uncount(self, instance: ClientInstance) -> None:
-        used = self._by_site.get(instance.site)
-        if used is not None and used.pop(instance.id, None) is not None:
+    def _leave_site(self, instance: ClientInstance) -> None:
+        if self._by_site.discard(instance.site, instance):
             self._sites.add(instance.site, -1)
-            if not used:
-                del self._by_site[instance.site]
 
-    def _disown(self, instance: ClientInstance) -> None:
-        owned = self._by_connection.get(instance.connection)
-        if owned is not None:
-            owned.pop(instance.id, None)
-            if not owned:
-                del self._by_connection[instance.connection]
-
-    def _evict(self, among: OrderedDict[Uuid, ClientInstance]) -> None:
-        self._remove(next(iter(among.values())))
-        self._evicted += 1
+    def _evict(self, group: OrderedDict[Uuid, ClientInstance]) -> None:
+        self._remove(next(iter(group.values())))
+        self.statistics.evicted += 1
 
     def _remove(self, instance: ClientInstance) -> None:
         del self._by_use[instance.id]
-        self._unqueue(instance)
-        self._uncount(instance)
-        self._disown(instance)
-        self._forgotten(instance.id)
+        self._by_lifetime.discard(instance.queued_for_s, instance)
+        self._by_connection.discard(instance.connection, instance)
+        self._leave_site(instance)
+        self._on_forget(instance.id)

@@ -1,7 +1,7 @@
-"""The labels that the receiver owns: who pushed, as attributes of OTLP's Resource.
+"""The receiver's labels: Resource attributes that say which client pushed, and from where.
 
-Owns their names and their bytes. A client's own value for any of them is never believed: it is removed
-before these are added. It must not know how a push is taken apart.
+Owns their names and their encoding. The receiver removes a client's own values for these keys
+first, because a client could forge them.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Final, NamedTuple
 
 from receiver.telemetry.connection import Broker, Connection
 
-__all__ = ["OWNED_LABELS", "LabelFacts", "label_bytes", "label_facts", "length_delimited"]
+__all__ = ["OWNED_LABELS", "Labels", "connection_labels", "label_bytes", "length_delimited"]
 
 
-class LabelFacts(NamedTuple):
-    """The labels' values, in the order in which they are added; one that is None is left out.
+class Labels(NamedTuple):
+    """The values of the labels, in the order in which they are added; None leaves a label out.
 
-    ``cluster_id`` is None while it is not known, ``sasl_mechanism`` where the client did not log in by SASL,
-    and any of them where a rule of ``telemetry.privacy`` drops it.
+    ``cluster_id`` is None while it is unknown, ``sasl_mechanism`` without a SASL login, and any
+    label that a rule of ``telemetry.privacy`` drops.
     """
 
     client_id: str | None
@@ -35,51 +35,38 @@ class LabelFacts(NamedTuple):
 
 
 #: The keys, in that order.
-OWNED_LABELS: Final = LabelFacts._fields
+OWNED_LABELS: Final = Labels._fields
 
 
-def label_facts(client_instance_id: str, connection: Connection, broker: Broker) -> LabelFacts:
-    """Take the labels' values from where they are known.
-
-    Args:
-        client_instance_id: The client instance's id in Kafka's text form.
-        connection: The connection of the push.
-        broker: The broker beside us.
-
-    Returns:
-        The values; the same values are an equal tuple.
-    """
-    return LabelFacts(
-        connection.client_id,
-        client_instance_id,
-        connection.client_software_name,
-        connection.client_software_version,
-        connection.source_address,
-        connection.source_port,
-        connection.principal,
-        broker.id,
-        connection.listener,
-        connection.security_protocol,
-        broker.cluster_id,
-        connection.sasl_mechanism,
+def connection_labels(client_instance_id: str, connection: Connection, broker: Broker) -> Labels:
+    """Return the labels of a client instance, given its id in Kafka's text form."""
+    return Labels(
+        client_id=connection.client_id,
+        client_instance_id=client_instance_id,
+        client_software_name=connection.client_software_name,
+        client_software_version=connection.client_software_version,
+        client_source_address=connection.source_address,
+        client_source_port=connection.source_port,
+        principal=connection.principal,
+        broker_id=broker.id,
+        listener=connection.listener,
+        security_protocol=connection.security_protocol,
+        cluster_id=broker.cluster_id,
+        sasl_mechanism=connection.sasl_mechanism,
     )
 
 
-def label_bytes(facts: LabelFacts) -> bytes:
-    """Encode the labels as attributes that can be appended to any Resource's bytes.
+def label_bytes(labels: Labels) -> bytes:
+    """Encode the labels as string attributes that can be appended to any Resource's bytes.
 
-    Protobuf appends what comes later to a repeated field, so nothing of the client's has to be encoded again.
+    Protobuf appends later occurrences of a repeated field, so the client's bytes need no
+    re-encoding.
 
-    Args:
-        facts: The values, from :func:`label_facts`.
-
-    Returns:
-        Occurrences of ``Resource.attributes``, each a KeyValue with a string value.
-
-    Source: opentelemetry-proto, ``resource.proto`` and ``common.proto``; the protobuf encoding guide.
+    Source: opentelemetry-proto, ``resource.proto`` and ``common.proto``; the protobuf encoding
+        guide.
     """
     parts = []
-    for key, value in zip(OWNED_LABELS, facts, strict=True):
+    for key, value in zip(OWNED_LABELS, labels, strict=True):
         if value is not None:
             text = str(value).encode("utf-8", "replace")
             any_value = length_delimited(b"\x0a", text)
@@ -89,7 +76,7 @@ def label_bytes(facts: LabelFacts) -> bytes:
 
 
 def length_delimited(tag: bytes, content: bytes) -> bytes:
-    """Encode a length-delimited protobuf field: its tag, the content's length as a varint, the content."""
+    """Encode a length-delimited protobuf field: tag, length as a varint, content."""
     size = len(content)
     if size < 0x80:
         return b"%b%c%b" % (tag, size, content)

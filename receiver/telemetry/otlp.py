@@ -1,21 +1,20 @@
-"""From the OTLP bytes of a push to labelled bytes that a plugin can forward as they are.
+"""Validates, normalises and labels the OTLP bytes of a push.
 
-Owns what a valid push is and how it is put together. It must not know who pushed: the labels come as bytes.
+How, without Python looking at every message:
 
-How a push is taken apart without Python looking at every message:
-
-1. The messages in a push of some size are counted, because a message takes two bytes at least, and much more
-   memory and time. What is nested in a push that has few costs no more than in one that clients send.
-2. Protobuf parses the whole: that is the check.
-3. A push whose outer messages are encoded in an odd way (a Resource in two pieces, a length in more bytes
-   than it needs) is written out again, so that what follows sees each thing once.
-4. Searches over the bytes show what may have to be taken out (:mod:`receiver.telemetry.scrub`): nearly always
+1. The nested messages of a large push are counted first, because a message takes only two bytes but
+   much more memory and time. A push with few messages costs no more than a client's usual push.
+2. Protobuf parses the whole push: that is the validation.
+3. A push with an unusual encoding of its outer messages (a Resource in two pieces, a length in more
+   bytes than necessary) is re-encoded, so that later steps see each message once.
+4. Byte searches find what may have to be removed (:mod:`receiver.telemetry.scrub`): nearly always
    nothing, or a few metrics of a Java client that are NaN because nothing was measured yet.
-5. What is left is a list of metrics for :mod:`receiver.telemetry.steps`, whatever they were in.
-6. Where every ResourceMetrics has the same Resource, as Java clients send it, reading the bytes as one of
-   :mod:`receiver.telemetry.otlp_views` merges them. Where they differ they are grouped one by one.
+5. The remaining metrics, as one list, go through :mod:`receiver.telemetry.steps`.
+6. When all ResourceMetrics have the same Resource, as from Java clients, reading the bytes as one
+   of the messages of :mod:`receiver.telemetry.otlp_views` merges them. Otherwise they are grouped
+   one by one.
 
-Unknown fields are kept. A ResourceMetrics that has some is merged with no other.
+Unknown fields are kept. A ResourceMetrics with unknown fields is merged with no other.
 """
 
 from __future__ import annotations
@@ -41,33 +40,33 @@ from receiver.telemetry.steps import (
     apply_to_scopes,
 )
 
-__all__ = ["MAX_RESOURCES", "InvalidMetricsError", "LabelledMetrics", "TooLargeError", "label_metrics"]
+__all__ = ["MAX_RESOURCES", "LabelledMetrics", "label_metrics"]
 
-#: ResourceMetrics in a push, where they have different Resources and Python has to look at each.
+#: The maximum number of ResourceMetrics in a push with different Resources, which Python groups.
 MAX_RESOURCES: Final = 1_000
 
-# A tag and a length: what the smallest message is.
+# The smallest message: a tag and a length.
 _LEAST_ENTRY_BYTES: Final = 2
 
 _RESOURCE_METRICS_TAG: Final = b"\x0a"
 _RESOURCE_TAG: Final = b"\x0a"
 _SCOPE_METRICS_TAG: Final = b"\x12"
 
-#: One ResourceMetrics with one ScopeMetrics in which nothing is.
+# One ResourceMetrics with one empty ScopeMetrics.
 _NO_FIELDS: Final = b"\x0a\x02\x12\x00"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledMetrics:
-    """What became of a push's metrics.
+    """The labelled metrics of a push.
 
     Attributes:
-        data: The bytes of a MetricsData with the receiver's labels; empty when no metric is left.
-        dropped_points: Data points left out because their value is NaN or infinite.
-        removed_labels: Attributes left out because their keys are the receiver's.
-        series: Data points that are left, without those over the budget and without the series for them.
-        overflowed: Data points over the budget, which became one overflow series.
-        steps: What the steps did.
+        data: The bytes of a MetricsData with the receiver's labels; empty when no metric remains.
+        dropped_points: Data points removed because their value is NaN or infinite.
+        removed_labels: Attributes removed because the receiver owns their keys.
+        series: Data points within the budget, without the overflow series.
+        overflowed: Data points over the budget, replaced by one overflow series.
+        steps: What the steps changed.
     """
 
     data: bytes
@@ -86,29 +85,25 @@ def label_metrics(
     steps: MetricSteps | None = None,
     max_series: int | None = None,
 ) -> LabelledMetrics:
-    """Check the metrics of a push, do the steps to them, merge its equal Resources and label them.
+    """Validate the metrics of a push, apply the steps, merge equal Resources and add the labels.
 
     Args:
         data: Inflated bytes of a MetricsData, not empty.
-        labels: Attributes to add to every Resource, from :func:`~receiver.telemetry.labels.label_bytes`.
-        max_entries: How many messages may be nested in it.
-        steps: The steps for its client; None for none.
-        max_series: How many data points its client may have; None for any number.
-
-    Returns:
-        The labelled metrics.
+        labels: Attributes for every Resource, from :func:`~receiver.telemetry.labels.label_bytes`.
+        max_entries: The maximum number of nested messages.
+        steps: The steps for the client; None for none.
+        max_series: The client's maximum number of data points; None for no limit.
 
     Raises:
-        InvalidMetricsError: The bytes are no MetricsData, or there is no metric in them. A scope without
-            metrics is taken for an empty push, because franz-go sends that where nothing matches; Java and
-            librdkafka then send nothing at all.
-        TooLargeError: More nested messages than allowed, or more different Resources or more to take out
-            than can be looked at one by one.
+        InvalidMetricsError: The bytes are not a MetricsData, or contain no metric. A scope without
+            metrics is an empty push, because franz-go sends that when no metric matches; Java and
+            librdkafka then send nothing.
+        TooLargeError: Too many nested messages, different Resources, or messages to parse.
 
     Source: KIP-714, "Metrics serialization format"; opentelemetry-proto, ``metrics.proto``.
     """
     try:
-        # As many have room in so many bytes.
+        # A push of that size cannot have more messages.
         if len(data) > _LEAST_ENTRY_BYTES * max_entries and _entries(data) > max_entries:
             raise TooLargeError(f"has more than {max_entries} nested messages (telemetry.max_entries)")
         Checked.FromString(data)
@@ -139,8 +134,8 @@ def label_metrics(
             count = len(metrics.resource_metrics)
             merged = OneScope.FromString(data)
     steps = steps or NO_STEPS
-    left = merged.resource_metrics.scope_metrics.metrics
-    if not left:
+    remaining = merged.resource_metrics.scope_metrics.metrics
+    if not remaining:
         data = b""
         applied = NOTHING_APPLIED
     elif one_list:
@@ -148,8 +143,8 @@ def label_metrics(
     else:
         outline = Outline.FromString(data)
         together = merged.resource_metrics.scope_metrics.SerializeToString()
-        applied = apply_to_scopes(outline, left, together, steps, max_series)
-        if applied.metrics is not left:
+        applied = apply_to_scopes(outline, remaining, together, steps, max_series)
+        if applied.metrics is not remaining:
             data = outline.SerializeToString()
             count = len(outline.resource_metrics)
         data = _label_each_resource(data, count, labels, plain=plain) if applied.metrics else b""
@@ -164,16 +159,16 @@ def label_metrics(
 
 
 def _entries(data: bytes) -> int:
-    """Count the messages nested in a push, by what they are wrapped in.
+    """Estimate the number of nested messages by the bytes of their tags and lengths.
 
-    That is a tag and a length: two bytes, and three for the few in a push that hold more than 127 bytes. What
-    clients send is counted within a tenth; lengths in more bytes than they need count for more.
+    These are two bytes, or three for the few messages of more than 127 bytes. For real clients the
+    estimate is within a tenth. Lengths in more bytes than necessary count for more messages.
     """
     return (len(data) - int(Frames.FromString(data).ByteSize())) // _LEAST_ENTRY_BYTES
 
 
 def _is_one_list(resource_metrics: Any, count: int) -> bool:
-    """Say whether neither Resources nor scopes tell metrics apart, as Java's are not told apart."""
+    """Return whether all metrics have the same Resource and no scope, as from Java clients."""
     scope_metrics = resource_metrics.scope_metrics
     return (
         _is_one_resource(resource_metrics, count) and not scope_metrics.scope and not scope_metrics.schema_url
@@ -181,10 +176,10 @@ def _is_one_list(resource_metrics: Any, count: int) -> bool:
 
 
 def _is_one_resource(resource_metrics: Any, count: int) -> bool:
-    """Say whether the ``count`` ResourceMetrics that were read as one are all of the same Resource."""
+    """Return whether the ``count`` merged ResourceMetrics have the same Resource."""
     resources = resource_metrics.resource
-    # Either none has a Resource or each has. None and an empty one are the same too, but nobody sends such a
-    # mix.
+    # Either none has a Resource or each has. No Resource and an empty one are equal too, but no
+    # client mixes them.
     same = not resources or (len(resources) == count and len(set(resources)) == 1)
     return same and not resource_metrics.schema_url
 
@@ -202,7 +197,7 @@ def _label_one_list(
     attributes = AttributeCounts()
     resource = b""
     if one_resource.resource:
-        resource = steps.resource(one_resource.resource[0], attributes)
+        resource = steps.rewriter.resource(one_resource.resource[0], attributes)
         attributes.dropped *= len(one_resource.resource)
         attributes.hashed *= len(one_resource.resource)
     metrics = one_resource.scope_metrics.metrics
@@ -244,7 +239,7 @@ def _label_groups(data: bytes, count: int, labels: bytes, *, plain: bool) -> byt
         resource = group.resource + labels
         group.ClearField("resource")
         parts.append(_resource_metrics(resource, group.SerializeToString()))
-    # What is left of the push are fields beside its ResourceMetrics, unknown to us.
+    # The rest of the outline are unknown fields beside the ResourceMetrics.
     outline.ClearField("resource_metrics")
     return b"".join(parts) + bytes(outline.SerializeToString())
 
@@ -254,10 +249,10 @@ def _resource_metrics(resource: bytes, others: bytes) -> bytes:
 
 
 def _has_unknown_outer_fields(data: bytes) -> bool:
-    """Say whether a push with metrics has fields that we do not know outside its Resources and metrics.
+    """Return whether a push with metrics has unknown fields outside its Resources and metrics.
 
-    By what is left without the known ones: to list unknown fields makes a Python object of each, and a push
-    may have millions.
+    It removes the known fields and looks at the rest, because listing the unknown fields makes a
+    Python object of each, and a push may have millions.
     """
     merged = OneScope.FromString(data)
     resource_metrics = merged.resource_metrics
@@ -270,7 +265,7 @@ def _has_unknown_outer_fields(data: bytes) -> bool:
 
 
 def _has_unknown_fields(resource_metrics: Any) -> bool:
-    """Say whether a ResourceMetrics has fields that we do not know beside its ScopeMetrics."""
+    """Return whether a ResourceMetrics has unknown fields beside its ScopeMetrics."""
     known = type(resource_metrics)()
     known.CopyFrom(resource_metrics)
     known.ClearField("scope_metrics")

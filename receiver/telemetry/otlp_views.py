@@ -1,31 +1,31 @@
-"""OTLP's messages, seen by protobuf in other ways than as what they are.
+"""Alternative protobuf schemas of OTLP metrics, which merge or skip messages in C.
 
-Owns views of one encoding (opentelemetry-proto, ``metrics.proto``), because protobuf does in C what taking
-messages apart one by one in Python would take ten times as long for. What makes them useful: protobuf merges
-the occurrences of a field that is not repeated, so that a view with such a field makes one message of many.
+To walk a push message by message in Python would take ten times as long. The schemas use two
+properties of protobuf (opentelemetry-proto, ``metrics.proto``): it merges the occurrences of a
+singular field into one message, and it keeps fields that the schema lacks as bytes.
 
-The outer messages, everything inside them left as bytes:
+Schemas of the outer messages, which leave everything inside them as bytes:
 
-- ``Outline``: every ResourceMetrics and ScopeMetrics apart, their fields singular as in OTLP. Written out
-  again, it has the same bytes exactly where nothing is said twice or in an odd way.
-- ``OneResource``: the ResourceMetrics as *one* message, which concatenates the ScopeMetrics of all of them.
-- ``OneScope``: likewise, and the ScopeMetrics as one too, which concatenates all metrics.
+- ``Outline``: every ResourceMetrics and ScopeMetrics separately, their fields singular as in OTLP.
+  Re-encoding gives the same bytes exactly when the encoding is the usual one, without duplicates.
+- ``OneResource``: one ResourceMetrics, which concatenates the ScopeMetrics of all.
+- ``OneScope``: one ResourceMetrics with one ScopeMetrics, which concatenates all metrics.
 
-All messages, each merged with its like, so that reading costs no memory by message:
+Schemas of all messages, each merged with its like, so that parsing allocates no memory by message:
 
-- ``Checked``: with every field: bytes can be read as it exactly where they can be read as OTLP.
-- ``Frames``: with no field that is not a message. All others are unknown to it, so it keeps their bytes; what
-  is missing from its size is what messages are wrapped in.
+- ``Checked``: has every field. It parses exactly the bytes that OTLP parses.
+- ``Frames``: has only the message fields. The bytes of all other fields are unknown to it and kept,
+  so the total minus its size is the size of the messages' tags and lengths.
 
-Some metrics, out of whatever message they were in:
+Schemas of metrics, whatever message contains them:
 
-- ``MetricList``: as bytes.
-- ``Counted``: merged into one, which so has every name, description, unit and data point there is.
-- ``AttributeKeys``: merged into one, which so has the key of every attribute of a point, an exemplar or the
-  metric itself, and every value in which attributes may be nested.
-- ``MetricHead``: one of them, without its data.
+- ``MetricList``: the metrics as bytes.
+- ``Counted``: one merged metric, with every name, description, unit and data point.
+- ``AttributeKeys``: one merged metric, with the key of every attribute of points, exemplars and
+  metrics, and every value that may contain nested attributes.
+- ``MetricHead``: one metric without its data.
 
-It must not decide when such a merger is right.
+The callers decide when a merge is right.
 """
 
 from __future__ import annotations
@@ -58,32 +58,31 @@ _Field = descriptor_pb2.FieldDescriptorProto
 _ONE: Final = _Field.LABEL_OPTIONAL
 _MANY: Final = _Field.LABEL_REPEATED
 
-# A pool of our own: in the default one, these would be names that everybody sees.
+# A separate pool, because the default one is shared by the whole process.
 _POOL: Final = descriptor_pool.DescriptorPool()
 
-
-#: The fields of a message: number, how often each may occur, the message that it is; None leaves it as bytes.
+# The fields of a message by name: number, label, and message type; None leaves the field as bytes.
 _Fields = dict[str, tuple[int, Any, str | None]]
 
-#: What a Metric may hold: OTLP's field names with their numbers. In each, data points are field 1.
+#: The data fields of a Metric with their numbers. In each, data points are field 1.
 DATA_KINDS: Final = {"gauge": 5, "sum": 7, "histogram": 9, "exponential_histogram": 10, "summary": 11}
 
 
 def _messages(package: str, root: str, messages: dict[str, _Fields]) -> type[Any]:
-    """Make a view of these messages; the class is that of the one named ``root``."""
+    """Build a schema of these messages, and return the class of the message ``root``."""
     file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto2")
     for name, fields in messages.items():
         descriptor = file.message_type.add(name=name)
-        for field, (number, label, of) in fields.items():
-            kind = _Field.TYPE_BYTES if of is None else _Field.TYPE_MESSAGE
-            type_name = None if of is None else f".{package}.{of}"
+        for field, (number, label, message) in fields.items():
+            kind = _Field.TYPE_BYTES if message is None else _Field.TYPE_MESSAGE
+            type_name = None if message is None else f".{package}.{message}"
             descriptor.field.add(name=field, number=number, label=label, type=kind, type_name=type_name)
     _POOL.Add(file)
     return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"{package}.{root}"))
 
 
 def _view(package: str, *, resource_metrics: Any, resource: Any, scope_metrics: Any, scope: Any) -> type[Any]:
-    """Make a view: how often each field may occur; a ``scope`` of None leaves ScopeMetrics as bytes."""
+    """Build a schema with these labels; a ``scope`` of None leaves ScopeMetrics as bytes."""
     messages: dict[str, _Fields] = {
         "MetricsData": {"resource_metrics": (1, resource_metrics, "ResourceMetrics")},
         "ResourceMetrics": {
@@ -183,7 +182,7 @@ def points_of(metrics: Sequence[bytes]) -> int:
 
 
 def attribute_keys(view: Any) -> tuple[set[bytes], bool]:
-    """Return the keys in an ``AttributeKeys``, and whether further ones may be nested in values."""
+    """Return the keys in an ``AttributeKeys``, and whether values may contain nested attributes."""
     merged = [view.metrics.metadata]
     for kind in DATA_KINDS:
         points = getattr(view.metrics, kind).data_points
@@ -195,12 +194,12 @@ def attribute_keys(view: Any) -> tuple[set[bytes], bool]:
 
 
 def _merged(*, with_scalars: bool) -> type[Any]:
-    """Make a view of all messages, no message field of which is repeated."""
+    """Build a schema of all of OTLP's messages, in which no message field is repeated."""
 
     def merge(message: Any) -> None:
         fields = [field for field in message.field if with_scalars or field.type == _Field.TYPE_MESSAGE]
         for field in fields:
-            # Of a oneof only the last field stays, and each change of mind makes a message.
+            # A oneof keeps only its last field, and each switch between them allocates a message.
             field.ClearField("oneof_index")
             field.ClearField("proto3_optional")
             if field.type == _Field.TYPE_MESSAGE:
@@ -211,7 +210,7 @@ def _merged(*, with_scalars: bool) -> type[Any]:
         for nested in message.nested_type:
             merge(nested)
 
-    # The names are OTLP's own: the pool is another one.
+    # A separate pool, because the messages have OTLP's own names.
     pool = descriptor_pool.DescriptorPool()
     for module in (common_pb2, resource_pb2, metrics_pb2):
         file = descriptor_pb2.FileDescriptorProto()

@@ -1,14 +1,11 @@
-"""What became of a telemetry request, as values: the answer, what to hand on, and what to count.
-
-Owns the shapes only.
-"""
+"""The results of a telemetry request: the answer, the push for plugins, and counts for metrics."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from receiver.plugin import Push
-from receiver.telemetry.limits import Exceeded
+from receiver.telemetry.control.limits import Exceeded
 from receiver.telemetry.steps import NOTHING_DONE, StepCounts
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsResponse
 from receiver.wire.k72_push_telemetry import PushTelemetryResponse
@@ -19,13 +16,13 @@ __all__ = ["PushOutcome", "SubscriptionsOutcome"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionsOutcome:
-    """What became of a GetTelemetrySubscriptions request.
+    """The result of a GetTelemetrySubscriptions request.
 
     Attributes:
         response: The answer.
-        client_instance_id: The instance that asked; a new one where the request named none.
-        created: Whether the instance was not known before, and is now.
-        exceeded: The limit that the client is over; then nothing is remembered of its request.
+        client_instance_id: The instance that asked; a new id when the request has none.
+        created: Whether this request created the instance.
+        exceeded: The limit that the peer is over; then no instance is kept.
     """
 
     response: GetTelemetrySubscriptionsResponse
@@ -36,20 +33,20 @@ class SubscriptionsOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushOutcome:
-    """What became of a PushTelemetry request.
+    """The result of a PushTelemetry request.
 
     Attributes:
         response: The answer.
-        client_instance_id: The instance that pushed, as the request named it.
-        push: What to hand to plugins; None when refused, or when there is nothing in it.
-        wire_bytes: Size of the metrics as pushed.
-        inflated_bytes: Their size once inflated, 0 where it did not come to that.
-        dropped_points: Data points dropped for a value that is NaN or infinite.
+        client_instance_id: The instance that pushed, as in the request.
+        push: The push for plugins; None when it was refused or has no metrics.
+        wire_bytes: Size of the metrics in the request.
+        inflated_bytes: Their inflated size; 0 when they were not inflated.
+        dropped_points: Data points dropped because their value is NaN or infinite.
         removed_labels: Attributes removed because the receiver owns their keys.
-        overflowed_points: Data points over a budget of series, for which one overflow series stands.
-        steps: What normalisation and privacy did to the others.
-        problem: Why it was refused, for the operator; None where it was not.
-        exceeded: The limit that the client is over, where that is why.
+        overflowed_points: Data points over a series budget, replaced by one overflow series.
+        steps: What normalisation and privacy changed.
+        problem: Why it was refused, for the operator; None when it was accepted.
+        exceeded: The limit that was the reason.
     """
 
     response: PushTelemetryResponse

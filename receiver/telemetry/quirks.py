@@ -1,17 +1,17 @@
-"""Clients that need something else than the protocol says, by software name and version.
+"""Quirks: rules for clients that need other answers than the protocol's, by software and version.
 
-Owns the table, as data, and how its rules change what a client is asked. Every rule has a reason. The
-operator's rules are tried before the built-in ones; for each thing that rules can change, the first rule
-that says something of it counts. Only of wrong metrics all rules count. It must not know what a client did
-before.
+Owns the built-in rules and how rules change a client's subscription. Every rule has a reason. The
+operator's rules come before the built-in ones. For each property, the first matching rule that sets
+it applies; only the known-bad metrics of all matching rules add up.
 
-Two quirks of real clients need no rule, because everybody is treated so: librdkafka before 2.10.1 sends null
-metrics when nothing matched (null is taken for empty), and franz-go and Dekaf know no ``*`` (``[""]`` is
-answered).
+Two quirks need no rule because all clients get the same treatment: librdkafka before 2.10.1 sends
+null metrics when nothing matched (null is read as empty), and franz-go and Dekaf do not know ``*``
+(the answer is ``[""]``).
 """
 
 from __future__ import annotations
 
+import os.path
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -38,7 +38,7 @@ _JAVA = "apache-kafka-java"
 _FRANZ_GO = "kgo"
 _GZIP_FIRST = (CODECS["gzip"], CODECS["lz4"], CODECS["snappy"], CODECS["zstd"])
 
-# What librdkafka 2.5 has, and had first (its src/rdkafka_telemetry_encode.h).
+# The metrics of librdkafka 2.5, the first version with telemetry (src/rdkafka_telemetry_encode.h).
 _LIBRDKAFKA_2_5_PRODUCER = tuple(
     f"org.apache.kafka.producer.{name}"
     for name in (
@@ -63,13 +63,14 @@ _LIBRDKAFKA_2_5_CONSUMER = tuple(
     )
 )
 
-# Bindings of librdkafka go by their own names: "2.16.1-rdkafka-2.16.0" is what confluent-kafka-python says.
+# Bindings of librdkafka have their own names: confluent-kafka-python's version is
+# "2.16.1-rdkafka-2.16.0".
 _LIBRDKAFKA = "librdkafka"
 _EMBEDDED_LIBRDKAFKA = re.compile(r"rdkafka-(v?\d.*)")
 _CONFLUENT_BINDING = "confluent-kafka-"
 
-# So many software names and versions are remembered; there are only a few, unless somebody makes them up.
-_REMEMBERED = 256
+# Software names and versions in the cache. There are only a few, unless a client invents them.
+_CACHE_SIZE = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,16 +79,18 @@ class Quirk:
 
     Attributes:
         client_software_name: Regular expression (RE2) for the whole software name.
-        client_software_version: Regular expression for the whole version, or a range such as ``>=2.5.0,<3``.
+        client_software_version: Regular expression for the whole version, or a range such as
+            ``>=2.5.0,<3``.
         reason: Why the rule is there.
-        compression: Codecs to offer instead, by number, in order of preference; None leaves them.
-        metrics: Prefixes that the client has: only these are ever asked for; None leaves what is asked.
-        one_prefix: Ask for the longest beginning that all prefixes have in common, in place of several.
-        kinds: Metric names by kind of client; where the prefixes match no metric of one kind, nothing is
-        asked.
-        max_interval_ms: The longest push interval that the client can keep, in milliseconds; None: any.
-        bad_metrics: Regular expressions (RE2) for whole names of metrics that the client gets wrong; those of
-            all rules count. ``telemetry.normalization.known_bad_values`` says what becomes of them.
+        compression: The codecs to offer, by number, in order of preference; None for the default.
+        metrics: The only prefixes to request, because the client has no others; None for no limit.
+        one_prefix: Whether to request the longest common beginning instead of several prefixes.
+        kinds: Metric names by kind of client. When the prefixes match no metric of one kind,
+            nothing is requested.
+        max_interval_ms: The longest push interval that the client supports, in milliseconds; None
+            for any.
+        bad_metrics: Regular expressions (RE2) for whole names of metrics that the client gets
+            wrong. ``telemetry.normalization.known_bad_values`` drops, marks or keeps them.
     """
 
     client_software_name: str
@@ -101,33 +104,33 @@ class Quirk:
     bad_metrics: tuple[str, ...] = ()
 
 
-#: Rules for clients that are known to need them.
+#: The rules for known clients.
 BUILT_IN_QUIRKS: Final = (
     Quirk(
         client_software_name=_LIBRDKAFKA,
         client_software_version=">=2.5.0,<=2.5.2",
-        reason="aborts the application when no requested prefix matches a metric that it has "
-        "(librdkafka #4833); a producer and a consumer look alike here, so the prefixes must suit both",
+        reason="aborts the application when no requested prefix matches one of its metrics "
+        "(librdkafka #4833); producers and consumers look alike, so the prefixes must match both",
         kinds=(_LIBRDKAFKA_2_5_PRODUCER, _LIBRDKAFKA_2_5_CONSUMER),
     ),
     Quirk(
         client_software_name=_LIBRDKAFKA,
         client_software_version=">=2.5.0,<2.10.1",
-        reason="reads past the end of every requested prefix but the last, so that these match nothing "
+        reason="reads past the end of every requested prefix but the last, so these match nothing "
         "(librdkafka #5105), and sends a metric once for each prefix that matches it (#5104)",
         one_prefix=True,
     ),
     Quirk(
         client_software_name=_LIBRDKAFKA,
         client_software_version=">=2.5.0",
-        reason="multiplies the interval by up to 1,500 in 32 bits: one over 1,431,655 ms overflows, and the "
-        "client asks for its subscriptions 2,000 times a second",
+        reason="multiplies the interval by up to 1,500 in 32 bits: over 1,431,655 ms it overflows, and the "
+        "client gets its subscriptions 2,000 times a second",
         max_interval_ms=1_431_000,
     ),
     Quirk(
         client_software_name=_JAVA,
         client_software_version=">=3.7.0,<3.9.2",
-        reason="its network thread dies when the library of the first codec offered is not on its class path "
+        reason="its network thread dies when the library of the first offered codec is not on its class path "
         "(KAFKA-19506 and the fixes before it); Java itself has gzip",
         compression=_GZIP_FIRST,
     ),
@@ -154,16 +157,13 @@ BUILT_IN_QUIRKS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Treatment:
-    """What the rules make of one software name and version.
+    """The combined rules for one software name and version.
+
+    The attributes are those of :class:`Quirk`, and:
 
     Attributes:
-        compression: Codecs to offer, by number, in order of preference.
-        metrics: Prefixes that the client has, None for no limit.
-        one_prefix: Whether to ask for one prefix only.
-        kinds: Metric names by kind of client, of which each kind must be asked for some.
-        max_interval_ms: The longest push interval that the client can keep, None for any.
-        bad_metrics: Regular expressions (RE2) for whole names of metrics that the client gets wrong.
-        reasons: Reasons of the rules that apply, for the REST API.
+        compression: The codecs to offer, by number, in order of preference.
+        reasons: The reasons of the matching rules, for the REST API.
     """
 
     compression: tuple[int, ...]
@@ -175,15 +175,15 @@ class Treatment:
     reasons: tuple[str, ...] = ()
 
     def interval_ms(self, wanted: int) -> int:
-        """Say at which interval to have a client push whose subscriptions want this one, in milliseconds."""
+        """Return the push interval to request instead of the wanted one, in milliseconds."""
         return wanted if self.max_interval_ms is None else min(wanted, self.max_interval_ms)
 
     def requested(self, prefixes: tuple[str, ...]) -> tuple[str, ...]:
-        """Say what to ask a client for that its subscriptions want these prefixes of, sorted."""
+        """Return the prefixes to request instead of those of the subscriptions, sorted."""
         if self.metrics is not None:
             prefixes = tuple(sorted(common_prefixes(prefixes, self.metrics)))
         if self.one_prefix and len(prefixes) > 1:
-            prefixes = (_common_beginning(prefixes),)
+            prefixes = (os.path.commonprefix(prefixes),)  # noqa: RUF071 # names are compared by character
         for names in self.kinds:
             if not any(name.startswith(prefixes) for name in names):
                 return ()
@@ -191,15 +191,15 @@ class Treatment:
 
 
 class Quirks:
-    """The rules of one receiver: the operator's, then the built-in ones.
+    """All rules: the operator's, then the built-in ones.
 
     Args:
         settings: The operator's rules, ``telemetry.quirks``.
-        compression: Codecs to offer to clients that no rule says anything of, by number.
+        compression: The codecs to offer when no rule sets any, by number.
         built_in: The rules to try last.
 
     Raises:
-        QuirkError: A pattern or range of a rule is wrong; the error names its field.
+        QuirkError: A pattern or version range is invalid; the error names its field.
     """
 
     __slots__ = ("_compression", "_known", "_rules")
@@ -213,7 +213,10 @@ class Quirks:
     ) -> None:
         self._compression = compression
         self._rules = [
-            *(_Rule(_of_settings(rule), f"telemetry.quirks[{index}]") for index, rule in enumerate(settings)),
+            *(
+                _Rule(_from_settings(rule), f"telemetry.quirks[{index}]")
+                for index, rule in enumerate(settings)
+            ),
             *(_Rule(quirk, f"built-in rule {index}") for index, quirk in enumerate(built_in)),
         ]
         self._known: OrderedDict[tuple[str, str], Treatment] = OrderedDict()
@@ -223,7 +226,7 @@ class Quirks:
         treatment = self._known.get((name, version))
         if treatment is None:
             treatment = self._known[name, version] = self._decide(name, version)
-            if len(self._known) > _REMEMBERED:
+            if len(self._known) > _CACHE_SIZE:
                 self._known.popitem(last=False)
         return treatment
 
@@ -257,10 +260,10 @@ class _Rule:
                 self._range = VersionRange(version)
             except ValueError as error:
                 raise QuirkError(
-                    field=f"{field}.client_software_version",
-                    value=version,
-                    problem=f"is no range of versions: {error}",
-                    fix="write bounds with commas, such as >=2.5.0,<=2.5.2",
+                    f"{field}.client_software_version",
+                    version,
+                    f"is not a version range: {error}",
+                    "write bounds with commas, such as >=2.5.0,<=2.5.2",
                 ) from None
         else:
             self._version = _compiled(f"{field}.client_software_version", version)
@@ -278,25 +281,17 @@ class _Rule:
 
 
 def software_identities(name: str, version: str) -> tuple[tuple[str, str], ...]:
-    """Say what a client is: itself, and the librdkafka inside it.
-
-    Args:
-        name: KIP-511's software name.
-        version: KIP-511's software version.
-
-    Returns:
-        Names with versions; the second, if any, is ``librdkafka`` with its own.
-    """
+    """Return the client's name and version, and those of the librdkafka that it embeds, if any."""
     embedded = _EMBEDDED_LIBRDKAFKA.search(version)
     if embedded is not None:
         return (name, version), (_LIBRDKAFKA, embedded[1])
     if name.startswith(_CONFLUENT_BINDING):
-        # Confluent's bindings are numbered after the librdkafka that they bring.
+        # Confluent's bindings have the version of the librdkafka that they embed.
         return (name, version), (_LIBRDKAFKA, version)
     return ((name, version),)
 
 
-def _of_settings(rule: QuirkSettings) -> Quirk:
+def _from_settings(rule: QuirkSettings) -> Quirk:
     return Quirk(
         client_software_name=rule.client_software_name,
         client_software_version=rule.client_software_version,
@@ -312,16 +307,11 @@ def _compiled(field: str, pattern: str) -> Any:
     try:
         return compile_pattern(pattern)
     except ValueError as error:
-        raise QuirkError(
-            field=field,
-            value=pattern,
-            problem=f"is no regular expression: {error}",
-            fix="write it for RE2",
-        ) from None
+        raise QuirkError(field, pattern, f"is no regular expression: {error}", "write it for RE2") from None
 
 
 def common_prefixes(wanted: Iterable[str], has: Iterable[str]) -> set[str]:
-    """Return the prefixes of exactly those names that begin with one of ``wanted`` and one of ``has``."""
+    """Return prefixes that match exactly the names that both sets of prefixes match."""
     has = tuple(has)
     return {
         max(one, other, key=len)
@@ -329,11 +319,3 @@ def common_prefixes(wanted: Iterable[str], has: Iterable[str]) -> set[str]:
         for other in has
         if one.startswith(other) or other.startswith(one)
     }
-
-
-def _common_beginning(prefixes: Sequence[str]) -> str:
-    least, greatest = min(prefixes), max(prefixes)
-    for index, character in enumerate(least):
-        if greatest[index] != character:
-            return least[:index]
-    return least

@@ -1,8 +1,8 @@
-"""Taking out of a push what must not be forwarded: values that are no numbers, labels not a client's.
+"""Drops data points that are NaN or infinite, and attributes with keys that the receiver owns.
 
-Owns the quick proof that there is nothing to take out, and the exact way, on parsed messages, where there may
-be. A search over bytes may find too much, and never too little: a double's tag and its bytes are next to each
-other, and so are a key's, however oddly lengths and tags are encoded. It must not put a push together.
+A byte search proves that a push has neither; otherwise parsed messages decide. The search may find
+too much, never too little: a double's tag and bytes are adjacent, and so are a key's bytes, however
+oddly tags and lengths are encoded.
 """
 
 from __future__ import annotations
@@ -30,41 +30,43 @@ __all__ = [
     "refuse_too_many_hits",
 ]
 
-#: Messages in a push that Python may look at one by one.
+#: The maximum number of messages of a push that Python parses one by one.
 MAX_SCRUBBED: Final = 10_000
-#: And attributes of them.
+#: The maximum number of their attributes.
 MAX_ATTRIBUTES: Final = 10_000
 
-# So many items are deleted from a list one by one; each moves all that follow.
-_FEW: Final = 64
+# Up to so many items are deleted from a list one by one, because each deletion moves all that
+# follow.
+_MAX_DELETIONS: Final = 64
 
-# A length in one byte.
+# Lengths below this take one byte.
 _SHORT: Final = 0x80
-# Of a data point, nine bytes from each other: start_time_unix_nano or not, time_unix_nano, as_double.
+# The tags of a data point, nine bytes apart: optional start_time_unix_nano, time_unix_nano,
+# as_double.
 _TAGS: Final = (b"\x19\x21", b"\x11\x19\x21")
-# A gauge has nothing more, a sum its temporality and whether it is monotonic.
-_BEHIND_THE_POINT: Final = (b"", b"\x10\x01\x18\x01", b"\x10\x02\x18\x01")
+# The bytes after the point: none in a gauge; temporality and is_monotonic in a sum.
+_AFTER_THE_POINT: Final = (b"", b"\x10\x01\x18\x01", b"\x10\x02\x18\x01")
 
 _OWNED: Final = frozenset(OWNED_LABELS)
 
 
 def _key(key: str, *, after: str = "") -> bytes:
-    """Write a pattern for what follows in an owned key, and for the key as a whole behind it.
+    """Return a pattern for an owned key, or for the part of it that follows ``after``.
 
-    In front of the key is its length, in one byte or in more that end in a zero. Text that only has the word
-    in it, as a topic's name may, is nothing to look at.
+    A look-behind requires the key's length before it, in one byte or in several that end in a zero.
+    So a text that only contains the word, such as a topic's name, does not match.
     """
     return rb"%b(?<=[\x00\x%02x]%b)" % (key.removeprefix(after).encode(), len(key), key.encode())
 
 
-# Each pattern begins with a literal, which Python's re looks for as fast as memory is read; an underscore is
-# the rarest character that all but two of the keys have in common.
+# Each pattern starts with a literal, because Python's re finds literals at the speed of memory. All
+# keys but two contain an underscore, which is rare.
 _VALUES: Final = (
-    # NumberDataPoint.as_double is field 4 of wire type 1: tag 0x21. Its eight bytes are little-endian; NaN
-    # and the infinities are those with every bit of the exponent set. Only the tag is consumed: hits may
-    # overlap.
+    # NumberDataPoint.as_double is field 4 of wire type 1: tag 0x21, eight bytes, little-endian. NaN
+    # and the infinities have every bit of the exponent set. Only the tag is consumed, because hits
+    # may overlap.
     re.compile(rb"\x21(?=.{6}[\xf0-\xff][\x7f\xff])", re.DOTALL),
-    # The same tag in two to five bytes, which a parser takes too.
+    # The same tag in two to five bytes, which parsers accept too.
     re.compile(rb"\xa1\x80{0,3}\x00"),
 )
 _KEYS: Final = (
@@ -77,8 +79,8 @@ _KEYS: Final = (
 
 
 def may_need_scrubbing(data: bytes) -> bool:
-    """Say whether a push may have something to take out; False is a proof that it has not."""
-    # Not in a loop: this runs over every push.
+    """Return whether a push may need scrubbing; False is a proof that it does not."""
+    # Unrolled, because this runs over every push.
     not_finite, long_tag = _VALUES
     key, principal, listener = _KEYS
     return bool(
@@ -90,43 +92,36 @@ def may_need_scrubbing(data: bytes) -> bool:
     )
 
 
-def refuse_too_many(messages: int, most: int | None = None) -> None:
-    """Refuse a push before it is parsed, of which so many messages would have to be looked at.
-
-    Raises:
-        TooLargeError: They are more than ``most``, by default :data:`MAX_SCRUBBED`.
-    """
-    most = MAX_SCRUBBED if most is None else most
-    if messages > most:
-        raise TooLargeError(f"has more than {most} messages to look at")
+def refuse_too_many(messages: int, max_messages: int | None = None) -> None:
+    """Raise TooLargeError if more messages than allowed would have to be parsed one by one."""
+    max_messages = MAX_SCRUBBED if max_messages is None else max_messages
+    if messages > max_messages:
+        raise TooLargeError(f"has more than {max_messages} messages to parse one by one")
 
 
 def refuse_too_many_hits(data: bytes, metrics: int) -> None:
-    """Refuse a push of so many metrics before they are made a list, where too much of it is suspicious.
-
-    Raises:
-        TooLargeError: More than :data:`MAX_ATTRIBUTES` places are.
-    """
+    """Raise TooLargeError before many metrics become a list, if too many places are suspicious."""
     if metrics > MAX_SCRUBBED:
         _hits(_VALUES, data)
         _hits(_KEYS, data)
 
 
 def _hits(patterns: tuple[re.Pattern[bytes], ...], data: bytes) -> list[int]:
-    """Find the places that are suspicious."""
+    """Return the suspicious places; raise TooLargeError if there are too many."""
     found = itertools.chain.from_iterable(pattern.finditer(data) for pattern in patterns)
     hits = [hit.start() for hit in itertools.islice(found, MAX_ATTRIBUTES + 1)]
     if len(hits) > MAX_ATTRIBUTES:
-        raise TooLargeError(f"has more than {MAX_ATTRIBUTES} places to look at")
+        raise TooLargeError(f"has more than {MAX_ATTRIBUTES} suspicious places")
     return hits
 
 
 def _has_no_other_value(metric: bytes, place: int) -> bool:
-    """Say whether a metric is written as usual and has one data point, whose value is the double at a place.
+    """Return whether a metric's only data point has the double at ``place`` as its value.
 
-    It is then a name and a gauge or sum of one point, which has times, a value and at most one attribute.
+    True only for the usual encoding: a name, and a gauge or sum with one point, which has times, a
+    value and at most one attribute.
     """
-    # Behind three tags and lengths: of the name, of the data and of the point.
+    # After three tags and lengths: of the name, of the data and of the point.
     begin = metric[1] + 6
     if place - begin not in (9, 18):
         return False
@@ -138,7 +133,7 @@ def _has_no_other_value(metric: bytes, place: int) -> bool:
         and metric[begin - 4] in (0x2A, 0x3A)
         and metric[begin - 2] == 0x0A
         and begin - 2 + metric[begin - 3] == len(metric)
-        and metric[end:] in _BEHIND_THE_POINT
+        and metric[end:] in _AFTER_THE_POINT
         and metric[begin:after:9] in _TAGS
         and (
             after == end
@@ -153,71 +148,70 @@ def _has_no_other_value(metric: bytes, place: int) -> bool:
 
 
 class Scrubber:
-    """One pass over a push: removes NaN and infinite values of gauges and sums, and owned attributes.
+    """Drops NaN and infinite values of gauges and sums, and owned attributes, from one push.
 
-    What is emptied by that is removed with it: the metric, its ScopeMetrics, its ResourceMetrics.
+    A metric, ScopeMetrics or ResourceMetrics that becomes empty is dropped too.
 
     Attributes:
         dropped_points: Data points dropped so far.
         removed_labels: Attributes removed so far.
     """
 
-    __slots__ = ("_attributes", "_looked_at", "dropped_points", "removed_labels")
+    __slots__ = ("_attributes", "_messages", "dropped_points", "removed_labels")
 
     def __init__(self) -> None:
         self.dropped_points = 0
         self.removed_labels = 0
-        self._looked_at = 0
+        self._messages = 0
         self._attributes = 0
 
     def scrub(self, metrics: MetricsData) -> None:
         """Scrub a whole push in place.
 
         Raises:
-            TooLargeError: There are more than :data:`MAX_SCRUBBED` messages to look at, or more than
-                :data:`MAX_ATTRIBUTES` attributes.
+            TooLargeError: It has more than :data:`MAX_SCRUBBED` messages or :data:`MAX_ATTRIBUTES`
+                attributes.
         """
         keep(metrics.resource_metrics, [self._keeps_resource(item) for item in metrics.resource_metrics])
 
     def scrub_metrics(self, metrics: MutableSequence[bytes]) -> None:
         """Scrub encoded Metric messages in place; only suspicious ones are parsed.
 
-        Args:
-            metrics: The messages.
-
         Raises:
             TooLargeError: More than :data:`MAX_SCRUBBED` messages are suspicious, or have more than
                 :data:`MAX_ATTRIBUTES` attributes.
         """
-        apart = list(metrics)
-        together = b"".join(apart)
-        ends = list(itertools.accumulate(map(len, apart)))
-        odd_values = {bisect_right(ends, hit): hit for hit in _hits(_VALUES, together)}
-        odd_keys = {bisect_right(ends, hit) for hit in _hits(_KEYS, together)}
-        refuse_too_many(len(odd_values.keys() | odd_keys))
+        messages = list(metrics)
+        together = b"".join(messages)
+        ends = list(itertools.accumulate(map(len, messages)))
+        value_hits = {bisect_right(ends, hit): hit for hit in _hits(_VALUES, together)}
+        key_hits = {bisect_right(ends, hit) for hit in _hits(_KEYS, together)}
+        suspicious = sorted(value_hits.keys() | key_hits)
+        refuse_too_many(len(suspicious))
         emptied = []
-        for index in sorted(odd_values.keys() | odd_keys):
-            if index not in odd_keys and _has_no_other_value(
-                apart[index], odd_values[index] - ends[index] + len(apart[index])
+        for index in suspicious:
+            message = messages[index]
+            if index not in key_hits and _has_no_other_value(
+                message, value_hits[index] - ends[index] + len(message)
             ):
                 self.dropped_points += 1
                 emptied.append(index)
                 continue
-            metric = Metric.FromString(apart[index])
+            metric = Metric.FromString(message)
             before = self.dropped_points + self.removed_labels
-            if not self._keeps_metric(metric, with_labels=index in odd_keys):
+            if not self._keeps_metric(metric, with_labels=index in key_hits):
                 emptied.append(index)
             elif self.dropped_points + self.removed_labels > before:
                 metrics[index] = metric.SerializeToString()
-        if len(emptied) > _FEW:
-            gone = frozenset(emptied)
-            metrics[:] = [metric for index, metric in enumerate(metrics) if index not in gone]
+        if len(emptied) > _MAX_DELETIONS:
+            dropped = frozenset(emptied)
+            metrics[:] = [metric for index, metric in enumerate(metrics) if index not in dropped]
         else:
             for index in reversed(emptied):
                 del metrics[index]
 
     def scrub_resource(self, resource: bytes, occurrences: int) -> bytes:
-        """Scrub an encoded Resource that a push has so many times; without an owned key it stays as it is.
+        """Scrub an encoded Resource that a push has ``occurrences`` times.
 
         Raises:
             TooLargeError: It has more than :data:`MAX_ATTRIBUTES` attributes.
@@ -232,24 +226,24 @@ class Scrubber:
         return parsed.SerializeToString() if removed else resource
 
     def _keeps_resource(self, resource_metrics: Any) -> bool:
-        self._look_at(1)
+        self._count_messages(1)
         self._remove_labels(resource_metrics.resource.attributes)
         kept = [self._keeps_scope(item) for item in resource_metrics.scope_metrics]
         return keep(resource_metrics.scope_metrics, kept)
 
     def _keeps_scope(self, scope_metrics: Any) -> bool:
-        self._look_at(1)
+        self._count_messages(1)
         self._remove_labels(scope_metrics.scope.attributes)
         kept = [self._keeps_metric(item, with_labels=True) for item in scope_metrics.metrics]
         return keep(scope_metrics.metrics, kept)
 
     def _keeps_metric(self, metric: Any, *, with_labels: bool) -> bool:
-        self._look_at(1)
+        self._count_messages(1)
         kind = metric.WhichOneof("data")
         if kind is None:
             return True
         points = getattr(metric, kind).data_points
-        self._look_at(len(points))
+        self._count_messages(len(points))
         if with_labels:
             self._remove_labels_of(points)
         if kind not in ("gauge", "sum"):
@@ -264,32 +258,32 @@ class Scrubber:
         for point in points:
             self._remove_labels(point.attributes)
             exemplars = getattr(point, "exemplars", ())
-            self._look_at(len(exemplars))
+            self._count_messages(len(exemplars))
             for exemplar in exemplars:
                 self._remove_labels(exemplar.filtered_attributes)
 
     def _remove_labels(self, attributes: Any) -> None:
-        # Not one by one: each deletion moves all that follow.
-        self._look_at_attributes(len(attributes))
+        # All at once, because each deletion moves all attributes that follow.
+        self._count_attributes(len(attributes))
         kept = [attribute.key not in _OWNED for attribute in attributes]
         self.removed_labels += kept.count(False)
         keep(attributes, kept)
 
-    def _look_at_attributes(self, attributes: int) -> None:
+    def _count_attributes(self, attributes: int) -> None:
         self._attributes += attributes
         if self._attributes > MAX_ATTRIBUTES:
-            raise TooLargeError(f"has more than {MAX_ATTRIBUTES} attributes to look at")
+            raise TooLargeError(f"has more than {MAX_ATTRIBUTES} attributes to parse")
 
-    def _look_at(self, messages: int) -> None:
-        self._looked_at += messages
-        refuse_too_many(self._looked_at)
+    def _count_messages(self, messages: int) -> None:
+        self._messages += messages
+        refuse_too_many(self._messages)
 
 
 def keep(items: Any, kept: list[bool]) -> bool:
-    """Remove the items that are not kept; say whether the list is as it was or still has some."""
+    """Remove the other items; return False if the list became empty."""
     if False not in kept:
         return True
-    remaining = [item for item, wanted in zip(items, kept, strict=True) if wanted]
+    remaining = list(itertools.compress(items, kept))
     del items[:]
     items.extend(remaining)
     return bool(remaining)

@@ -1,7 +1,7 @@
-"""Subscriptions (KIP-714, "Client metrics configuration"): what is asked of which client, and how often.
+"""Subscriptions: which clients push which metrics, and how often (KIP-714).
 
-Owns what a valid subscription is, which clients it matches, and the subscription id. It must not know
-where subscriptions are kept, nor anything of a client's past requests.
+Owns validation, matching and the subscription id (KIP-714, "Client metrics configuration"). A new
+selector is one line in :data:`SELECTORS`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -38,82 +38,62 @@ __all__ = [
     "Subscription",
     "SubscriptionError",
     "SubscriptionSet",
+    "client_facts",
     "subscription_id",
 ]
 
-#: What an operator writes for "every metric"; clients are answered ``[""]``, the form that all of them take.
+#: An operator's word for every metric. Clients are answered ``[""]``, which all of them understand.
 ALL_METRICS: Final = "*"
 
-#: KIP-714, "Client metrics configuration": the interval of a client that no subscription matches.
+#: KIP-714, "Client metrics configuration": the interval when no subscription matches.
 DEFAULT_INTERVAL_MS: Final = 300_000
 MIN_INTERVAL_MS: Final = 100
 MAX_INTERVAL_MS: Final = 3_600_000
 
 #: The longest name of a subscription, in characters. Kafka has no limit of its own.
 MAX_NAME_LENGTH: Final = 255
-#: Prefixes in one subscription.
+#: The maximum number of prefixes in one subscription.
 MAX_METRICS: Final = 256
-#: The longest selector, in characters.
+#: The longest pattern of a selector, in characters.
 MAX_PATTERN_LENGTH: Final = 1024
-#: Subscriptions in a set: each is tried for each new client.
+#: The maximum number of subscriptions, because each is matched against each new client.
 MAX_SUBSCRIPTIONS: Final = 1000
-#: Different prefixes in a set. librdkafka closes the connection over an answer with more than 1,000.
+#: The maximum number of different prefixes in all subscriptions. librdkafka closes the connection
+#: after an answer with more than 1,000.
 MAX_PREFIXES: Final = 1000
 
-#: KIP-714's selectors, in its order.
-SELECTORS: Final = (
-    "client_instance_id",
-    "client_id",
-    "client_software_name",
-    "client_software_version",
-    "client_source_address",
-    "client_source_port",
-)
+#: KIP-714's selectors in its order, and how each reads its value from a client instance's
+#: connection.
+SELECTORS: Final[Mapping[str, Callable[[Uuid, Connection], str]]] = {
+    "client_instance_id": lambda client_instance_id, _: uuid_to_text(client_instance_id),
+    "client_id": lambda _, connection: connection.client_id,
+    "client_software_name": lambda _, connection: connection.client_software_name,
+    "client_software_version": lambda _, connection: connection.client_software_version,
+    "client_source_address": lambda _, connection: connection.source_address,
+    "client_source_port": lambda _, connection: str(connection.source_port),
+}
+_SELECTOR_INDEX: Final = {selector: index for index, selector in enumerate(SELECTORS)}
+
+#: A client's values for all selectors, in the order of :data:`SELECTORS`.
+ClientFacts = tuple[str, ...]
 
 # An OpenTelemetry instrument name, of which a prefix is the beginning.
 _PREFIX = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/]{0,254}")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientFacts:
-    """What a client is, as far as selectors look at it (KIP-714, "Client metrics configuration").
-
-    Attributes:
-        client_instance_id: The client instance id in Kafka's text form.
-        client_id: What the client calls itself; empty when it sends null.
-        client_software_name: KIP-511's software name.
-        client_software_version: KIP-511's software version.
-        client_source_address: The client's address as text.
-        client_source_port: The client's port as text.
-    """
-
-    client_instance_id: str
-    client_id: str
-    client_software_name: str
-    client_software_version: str
-    client_source_address: str
-    client_source_port: str
-
-    @classmethod
-    def of(cls, client_instance_id: Uuid, connection: Connection) -> ClientFacts:
-        """Take the facts of a client instance from the connection that it uses now."""
-        return cls(
-            client_instance_id=uuid_to_text(client_instance_id),
-            client_id=connection.client_id,
-            client_software_name=connection.client_software_name,
-            client_software_version=connection.client_software_version,
-            client_source_address=connection.source_address,
-            client_source_port=str(connection.source_port),
-        )
+def client_facts(client_instance_id: Uuid, connection: Connection) -> ClientFacts:
+    """Return a client instance's values for all selectors, from its current connection."""
+    return tuple(read(client_instance_id, connection) for read in SELECTORS.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What a client is to push: the union of the subscriptions that match it.
+    """The metrics and the interval of a client: the union of the subscriptions that match it.
 
     Attributes:
-        prefixes: Metric name prefixes, sorted by code point, each once; ``("",)`` asks for every metric.
+        prefixes: Metric name prefixes, sorted by code point, without duplicates; ``("",)`` is every
+            metric.
         interval_ms: The smallest interval of the matching subscriptions, in milliseconds.
         matched: Names of the matching subscriptions, sorted.
     """
@@ -125,61 +105,59 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One subscription of an operator's, valid by construction (KIP-714, "Client metrics configuration").
+    """One subscription, valid by construction (KIP-714, "Client metrics configuration").
 
     Attributes:
-        name: Its name: any text without control characters, as Kafka allows for a resource.
-        metrics: Prefixes of metric names, at most :data:`MAX_METRICS`; ``*`` or an empty text asks for every
-            metric, an empty tuple for none.
-        interval_ms: How often matching clients push, :data:`MIN_INTERVAL_MS` to :data:`MAX_INTERVAL_MS`.
-        match: Regular expressions (RE2) by selector; all must match, each the whole value. An empty mapping
-            matches every client.
+        name: Any text without control characters, as Kafka allows for a resource.
+        metrics: Prefixes of metric names, at most :data:`MAX_METRICS`. ``*`` or an empty text is
+            every metric; an empty tuple is none.
+        interval_ms: The push interval, :data:`MIN_INTERVAL_MS` to :data:`MAX_INTERVAL_MS`.
+        match: Regular expressions (RE2) by selector. All must match, each the whole value. An empty
+            mapping matches every client.
 
     Raises:
-        SubscriptionError: A value is wrong; the error names its field.
+        SubscriptionError: A value is invalid; the error names its field.
     """
 
     name: str
     metrics: tuple[str, ...]
     interval_ms: int = DEFAULT_INTERVAL_MS
     match: Mapping[str, str] = field(default_factory=dict, hash=False)
-    _patterns: tuple[tuple[str, Any], ...] = field(init=False, repr=False, compare=False)
+    _patterns: tuple[tuple[int, Any], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check_name(self.name)
         object.__setattr__(self, "metrics", _checked_metrics(self.metrics))
         _check_interval(self.interval_ms)
         if not isinstance(self.match, Mapping):
-            raise SubscriptionError(
-                field="match", value=self.match, problem="is not a mapping", fix="give patterns by selector"
-            )
+            raise SubscriptionError("match", self.match, "is not a mapping", "give patterns by selector")
         object.__setattr__(self, "match", MappingProxyType(dict(self.match)))
-        patterns = tuple((selector, _compiled(selector, pattern)) for selector, pattern in self.match.items())
+        patterns = tuple(_compiled(selector, pattern) for selector, pattern in self.match.items())
         object.__setattr__(self, "_patterns", patterns)
 
     def matches(self, client: ClientFacts) -> bool:
-        """Say whether every selector matches the whole of what the client is."""
-        for selector, pattern in self._patterns:
-            # A client id is whatever bytes the client sent: what has no UTF-8 must not raise here.
-            if pattern.fullmatch(getattr(client, selector).encode("utf-8", "replace")) is None:
+        """Return whether every selector's pattern matches the client's whole value."""
+        for index, pattern in self._patterns:
+            # A client id may be any bytes, and text that UTF-8 cannot encode must not raise here.
+            if pattern.fullmatch(client[index].encode("utf-8", "replace")) is None:
                 return False
         return True
 
     @property
     def wants_all(self) -> bool:
-        """Whether every metric is asked for."""
+        """Whether it asks for every metric."""
         return ALL_METRICS in self.metrics or "" in self.metrics
 
 
 class SubscriptionSet:
-    """All subscriptions at one moment, immutable: a change is another object, and is seen by that.
+    """All subscriptions, immutable: a change makes a new object.
 
     Attributes:
         subscriptions: The subscriptions, sorted by name.
-        version: 16 hexadecimal digits over the content; the same content has the same version everywhere.
+        version: A hash of the content, 16 hexadecimal digits, equal on every sidecar.
 
     Raises:
-        SubscriptionError: Two subscriptions have one name, or all of them together are over a bound.
+        SubscriptionError: Two subscriptions have the same name, or a bound is exceeded.
     """
 
     __slots__ = ("subscriptions", "version")
@@ -201,15 +179,7 @@ class SubscriptionSet:
     def assignment(
         self, client: ClientFacts, *, default_interval_ms: int = DEFAULT_INTERVAL_MS
     ) -> Assignment:
-        """Say what a client is to push (KIP-714, "GetTelemetrySubscriptions").
-
-        Args:
-            client: What the client is.
-            default_interval_ms: The interval where no subscription matches, in milliseconds.
-
-        Returns:
-            The union of the prefixes and the smallest interval of the matching subscriptions.
-        """
+        """Return the prefixes and the smallest interval of the matching subscriptions."""
         matching = [subscription for subscription in self.subscriptions if subscription.matches(client)]
         prefixes: set[str] = set()
         for subscription in matching:
@@ -223,19 +193,17 @@ class SubscriptionSet:
 
 
 def subscription_id(client_instance_id: Uuid, prefixes: tuple[str, ...], interval_ms: int) -> int:
-    """Compute the id of what a client instance is asked, the same on every sidecar.
+    """Compute the subscription id, a signed 32-bit integer that is equal on every sidecar.
 
-    CRC32C over the sorted prefixes and the interval, XOR a hash of the instance id (KIP-714, "Subscription
-    ID"). Written as Kafka's broker writes it, so that for none, one or all metrics a broker's own telemetry
-    gives the same id; with several prefixes the broker's id depends on the order of a hash set.
+    It is CRC32C over the prefixes and the interval, XOR a hash of the instance id (KIP-714,
+    "Subscription ID"). The text is the same as in Kafka's broker, so for none, one or all metrics a
+    broker computes the same id. With several prefixes, the broker's id depends on the order of a
+    hash set.
 
     Args:
         client_instance_id: The client instance.
-        prefixes: What it is asked for, sorted; ``("",)`` for everything.
-        interval_ms: Its push interval in milliseconds.
-
-    Returns:
-        A signed 32-bit integer.
+        prefixes: The requested prefixes, sorted; ``("",)`` for every metric.
+        interval_ms: The push interval in milliseconds.
     """
     shown = ALL_METRICS if prefixes == ("",) else ", ".join(prefixes)
     crc = int(google_crc32c.value(f"[{shown}]{interval_ms}".encode()))
@@ -246,34 +214,23 @@ def subscription_id(client_instance_id: Uuid, prefixes: tuple[str, ...], interva
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not name:
-        raise SubscriptionError(
-            field="name", value=name, problem="is no name", fix="give a text of one character or more"
-        )
+        raise SubscriptionError("name", name, "is not a name", "give a text of one character or more")
     if len(name) > MAX_NAME_LENGTH:
-        raise SubscriptionError(
-            field="name",
-            value=name,
-            problem=f"has {len(name)} characters",
-            fix=f"give at most {MAX_NAME_LENGTH}",
-        )
+        raise _too_long("name", name, MAX_NAME_LENGTH)
     if _UNPRINTABLE.search(name):
-        raise SubscriptionError(
-            field="name", value=name, problem="holds a control character", fix="leave it out"
-        )
+        raise SubscriptionError("name", name, "has a control character", "remove it")
 
 
 def _checked_metrics(metrics: object) -> tuple[str, ...]:
     if isinstance(metrics, str) or not isinstance(metrics, Iterable):
-        raise SubscriptionError(
-            field="metrics", value=metrics, problem="is not a list", fix='give a list of prefixes, or ["*"]'
-        )
+        raise SubscriptionError("metrics", metrics, "is not a list", 'give a list of prefixes, or ["*"]')
     checked = tuple(metrics)
     if len(checked) > MAX_METRICS:
         raise SubscriptionError(
-            field="metrics",
-            value=f"{len(checked)} prefixes",
-            problem="are too many",
-            fix=f"give at most {MAX_METRICS}; a shorter prefix stands for many metrics",
+            "metrics",
+            f"{len(checked)} prefixes",
+            "are too many",
+            f"give at most {MAX_METRICS}; a shorter prefix stands for many metrics",
         )
     for index, prefix in enumerate(checked):
         if prefix in (ALL_METRICS, ""):
@@ -281,10 +238,10 @@ def _checked_metrics(metrics: object) -> tuple[str, ...]:
         if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
             wildcard = isinstance(prefix, str) and _PREFIX.fullmatch(prefix.rstrip("*")) is not None
             raise SubscriptionError(
-                field=f"metrics[{index}]",
-                value=prefix,
-                problem="is no prefix of a metric name",
-                fix=f"write {str(prefix).rstrip('*')!r}: a prefix needs no wildcard"
+                f"metrics[{index}]",
+                prefix,
+                "is no prefix of a metric name",
+                f"write {str(prefix).rstrip('*')!r}: a prefix needs no wildcard"
                 if wildcard
                 else "use at most 255 of the letters A to Z, digits and _ . - /, or * alone for every metric",
             )
@@ -294,61 +251,53 @@ def _checked_metrics(metrics: object) -> tuple[str, ...]:
 def _check_interval(interval_ms: object) -> None:
     if type(interval_ms) is not int:
         raise SubscriptionError(
-            field="interval_ms",
-            value=interval_ms,
-            problem="is not a whole number",
-            fix="give milliseconds as a number",
+            "interval_ms", interval_ms, "is not a whole number", "give milliseconds as a number"
         )
     if not MIN_INTERVAL_MS <= interval_ms <= MAX_INTERVAL_MS:
         raise SubscriptionError(
-            field="interval_ms",
-            value=interval_ms,
-            problem="is out of range",
-            fix=f"give {MIN_INTERVAL_MS} to {MAX_INTERVAL_MS} milliseconds",
+            "interval_ms",
+            interval_ms,
+            "is out of range",
+            f"give {MIN_INTERVAL_MS} to {MAX_INTERVAL_MS} milliseconds",
         )
 
 
-def _compiled(selector: object, pattern: object) -> Any:
+def _compiled(selector: str, pattern: object) -> tuple[int, Any]:
+    """Return the selector's index in :data:`ClientFacts`, and its compiled pattern."""
     path = f"match.{selector}"
     if selector not in SELECTORS:
         raise SubscriptionError(
-            field=path, value=pattern, problem="is for no selector", fix=f"use one of {', '.join(SELECTORS)}"
+            path, pattern, "has an unknown selector", f"use one of {', '.join(SELECTORS)}"
         )
     if not isinstance(pattern, str):
-        raise SubscriptionError(field=path, value=pattern, problem="is not a text", fix="give a pattern")
+        raise SubscriptionError(path, pattern, "is not a text", "give a pattern")
     if len(pattern) > MAX_PATTERN_LENGTH:
-        raise SubscriptionError(
-            field=path,
-            value=pattern,
-            problem=f"has {len(pattern)} characters",
-            fix=f"give at most {MAX_PATTERN_LENGTH}",
-        )
+        raise _too_long(path, pattern, MAX_PATTERN_LENGTH)
     try:
-        return compile_pattern(pattern)
+        return _SELECTOR_INDEX[selector], compile_pattern(pattern)
     except ValueError as error:
         raise SubscriptionError(
-            field=path, value=pattern, problem=f"is no regular expression: {error}", fix="write it for RE2"
+            path, pattern, f"is no regular expression: {error}", "write it for RE2"
         ) from None
+
+
+def _too_long(field: str, text: str, max_length: int) -> SubscriptionError:
+    return SubscriptionError(field, text, f"has {len(text)} characters", f"give at most {max_length}")
 
 
 def _check_set(subscriptions: tuple[Subscription, ...]) -> None:
     if len(subscriptions) > MAX_SUBSCRIPTIONS:
         raise SubscriptionError(
-            field="name",
-            value=f"{len(subscriptions)} subscriptions",
-            problem="are too many",
-            fix=f"keep at most {MAX_SUBSCRIPTIONS}",
+            "name", f"{len(subscriptions)} subscriptions", "are too many", f"keep at most {MAX_SUBSCRIPTIONS}"
         )
     for before, after in itertools.pairwise(subscriptions):
         if before.name == after.name:
-            raise SubscriptionError(
-                field="name", value=after.name, problem="is there twice", fix="give another name"
-            )
+            raise SubscriptionError("name", after.name, "is a duplicate", "give another name")
     prefixes = {prefix for subscription in subscriptions for prefix in subscription.metrics}
     if len(prefixes) > MAX_PREFIXES:
         raise SubscriptionError(
-            field="metrics",
-            value=f"{len(prefixes)} different prefixes in all subscriptions",
-            problem="are too many for clients",
-            fix=f"keep at most {MAX_PREFIXES}; a shorter prefix stands for many metrics",
+            "metrics",
+            f"{len(prefixes)} different prefixes in all subscriptions",
+            "are too many for clients",
+            f"keep at most {MAX_PREFIXES}; a shorter prefix stands for many metrics",
         )

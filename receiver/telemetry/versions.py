@@ -1,31 +1,34 @@
-"""Versions of software, and ranges of them.
-
-Owns how both are read and compared.
-"""
+"""Software versions and version ranges: reads and compares them."""
 
 from __future__ import annotations
 
+import operator
 import re
+from collections.abc import Callable
 from typing import Final
 
 __all__ = ["Version", "VersionRange", "parse_version"]
 
-#: The numbers of a version, without zeros at the end: ``2.5`` and ``2.5.0`` are one version.
+#: The numbers of a version without trailing zeros, so that ``2.5`` equals ``2.5.0``.
 Version = tuple[int, ...]
 
-# More digits than these are no version, and Python refuses to read thousands of them.
+# No version has more digits, and Python refuses to convert thousands of them.
 _VERSION = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,7})(?!\d)")
+_OPERATORS: Final[dict[str, Callable[[Version, Version], bool]]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+    "=": operator.eq,
+    "==": operator.eq,
+}
 _BOUND = re.compile(r"\s*(>=|<=|==|=|>|<)\s*(v?\d{1,9}(?:\.\d{1,9}){0,7})\s*")
 
 
 def parse_version(text: str) -> Version | None:
-    """Read the numbers that a version begins with, as in ``4.4.0``, ``v1.22.2`` or ``2.16.1-rdkafka-2.16.0``.
+    """Return the leading numbers of a version such as ``4.4.0``, ``v1.22.2`` or ``2.16.1-rc1``.
 
-    Args:
-        text: A client's software version.
-
-    Returns:
-        The numbers, to be compared as a tuple; None where the text begins with none.
+    None when the text does not start with a number.
     """
     found = _VERSION.match(text)
     if found is None:
@@ -39,16 +42,15 @@ def parse_version(text: str) -> Version | None:
 class VersionRange:
     """Bounds on a version, such as ``>=2.5.0,<=2.5.2``, compared number by number.
 
-    What follows the numbers (``-rc1``, ``-ccs``) is not looked at.
+    Suffixes such as ``-rc1`` and ``-ccs`` are ignored.
 
     Raises:
-        ValueError: The text is no such range; the error says how one looks.
+        ValueError: The text is not a range.
     """
 
-    __slots__ = ("_bounds", "text")
+    __slots__ = ("_bounds",)
 
     def __init__(self, text: str) -> None:
-        self.text: Final = text
         bounds: list[tuple[str, Version]] = []
         for part in text.split(","):
             found = _BOUND.fullmatch(part)
@@ -60,22 +62,10 @@ class VersionRange:
 
     @staticmethod
     def looks_like(text: str) -> bool:
-        """Say whether a text means to be a range rather than a regular expression."""
-        return text.lstrip()[:1] in ("<", ">", "=") and text.lstrip() != ""
+        """Return whether a text is meant as a range rather than a regular expression."""
+        return text.lstrip().startswith(("<", ">", "="))
 
     def __contains__(self, version: Version | None) -> bool:
         if version is None:
             return False
-        return all(_compare(version, operator, bound) for operator, bound in self._bounds)
-
-
-def _compare(version: Version, operator: str, bound: Version) -> bool:
-    if operator == ">=":
-        return version >= bound
-    if operator == "<=":
-        return version <= bound
-    if operator == ">":
-        return version > bound
-    if operator == "<":
-        return version < bound
-    return version == bound
+        return all(_OPERATORS[symbol](version, bound) for symbol, bound in self._bounds)

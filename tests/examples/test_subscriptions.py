@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from receiver.telemetry.offenders import STANDARD_METRICS
+from receiver.telemetry.control.offenders import STANDARD_METRICS
 from tests.examples.compose import EXAMPLES
 from tests.testbed.broker import KafkaBroker
 from tests.testbed.clients import JavaClient, LibrdkafkaClient, Mode

@@ -112,11 +112,9 @@ def test_all_that_is_copied_or_mounted_is_in_the_context(name: str) -> None:
 
 def test_the_context_has_what_wheels_are_made_from_and_little_else() -> None:
     context = list(dockerfile.context(TREE))
-    packages = tomllib.loads((TREE / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"][
-        "wheel"
-    ]
+    wheel = tomllib.loads((TREE / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     tops = {path.parts[0] for path in context}
-    assert tops == {"LICENSE", "NOTICE", "README.md", "pyproject.toml", "deploy", *packages["packages"]}
+    assert tops == {"LICENSE", "NOTICE", "README.md", "pyproject.toml", "deploy", *wheel["only-include"]}
     assert {path.parts[:2] for path in context if path.parts[0] == "deploy"} == {("deploy", "images")}
     assert not any("__pycache__" in path.parts for path in context)
 

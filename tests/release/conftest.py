@@ -36,17 +36,18 @@ class Distributions:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
     """Both distributions from the tree, and both again from the sdist."""
     folder = tmp_path_factory.mktemp("dist")
-    sdist, wheel = _build(TREE, folder / "first")
+    sdist, wheel = build(TREE, folder / "first")
     with tarfile.open(sdist) as archive:
         archive.extractall(folder / "unpacked", filter="data")
     (unpacked,) = (folder / "unpacked").iterdir()
-    sdist_again, wheel_again = _build(unpacked, folder / "second")
+    sdist_again, wheel_again = build(unpacked, folder / "second")
     return Distributions(
         sdist=sdist, wheel=wheel, unpacked=unpacked, sdist_again=sdist_again, wheel_again=wheel_again
     )
 
 
-def _build(source: Path, folder: Path) -> tuple[Path, Path]:
+def build(source: Path, folder: Path) -> tuple[Path, Path]:
+    """Build the sdist and the wheel of a project."""
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--directory", folder],
         cwd=source,
@@ -59,14 +60,22 @@ def _build(source: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def install(folder: Path, lock: Path, wheel: Path) -> Path:
-    """Make an environment with what ``lock`` names, by hash, and the wheel; the result is its ``bin``."""
-    uv = Path(sys.executable).with_name("uv")
-    environment = str(folder / "environment")
+    """Create an environment with the packages of ``lock`` and the wheel; return its ``bin``."""
+    environment = folder / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True, timeout=60)
-    for what in (
-        ["pip", "sync", "--quiet", "--require-hashes", "--python", environment, str(lock)],
-        ["pip", "install", "--quiet", "--no-deps", "--offline", "--python", environment, str(wheel)],
-        ["pip", "check", "--quiet", "--python", environment],
-    ):
-        subprocess.run([uv, *what], check=True, timeout=300)
-    return Path(environment) / "bin"
+    _pip(environment, "sync", "--require-hashes", lock)
+    install_wheel(environment, wheel)
+    return environment / "bin"
+
+
+def install_wheel(environment: Path, wheel: Path) -> None:
+    """Add a wheel to an environment that has its dependencies."""
+    _pip(environment, "install", "--no-deps", "--offline", wheel)
+    _pip(environment, "check")
+
+
+def _pip(environment: Path, command: str, *arguments: str | Path) -> None:
+    uv = Path(sys.executable).with_name("uv")
+    subprocess.run(
+        [uv, "pip", command, "--quiet", "--python", environment, *arguments], check=True, timeout=300
+    )

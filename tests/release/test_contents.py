@@ -1,4 +1,4 @@
-"""What is in the distributions: the programs with their data, and nothing that only this tree needs."""
+"""The contents of the distributions: programs and their data, without tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from pathlib import Path
 from tests.release.conftest import TREE, Distributions
 
 PACKAGES = ("receiver", "plugins", "spark_streaming")
+#: Packages in this folder of the tree are at the top level of the wheel.
+PUBLIC_API = Path("receiver/public-api")
 #: Read by programs at run time, so that a package without one starts and then fails.
 DATA = (
     "receiver/catalogue/standard_metrics.json",
@@ -20,7 +22,8 @@ DATA = (
     "spark_streaming/decoder/pom.xml",
     "spark_streaming/decoder/jars.sha256",
     "spark_streaming/findings/software_versions.json",
-    *(f"{package}/py.typed" for package in PACKAGES),
+    *(f"{package}/py.typed" for package in (*PACKAGES, "kafka_client_telemetry")),
+    "kafka_client_telemetry/plugin.py",
 )
 IGNORED = {"__pycache__"}
 
@@ -37,13 +40,15 @@ def version_of_the_project() -> str:
 
 def test_the_wheel_has_each_file_of_the_packages_and_nothing_else(built: Distributions) -> None:
     shipped = {name for name in content_of(built.wheel) if ".dist-info/" not in name}
-    there = {
-        str(file.relative_to(TREE))
+    in_the_tree = {
+        file.relative_to(TREE)
         for package in PACKAGES
         for file in (TREE / package).rglob("*")
         if file.is_file() and IGNORED.isdisjoint(file.parts)
     }
-    assert shipped == there
+    assert shipped == {
+        str(file.relative_to(PUBLIC_API) if file.is_relative_to(PUBLIC_API) else file) for file in in_the_tree
+    }
     assert shipped.issuperset(DATA)
     assert any(name.startswith("spark_streaming/postgres/schema/") for name in shipped)
     assert any(name.startswith("spark_streaming/findings/sql/") for name in shipped)

@@ -1,4 +1,4 @@
-"""The distributions as users have them: installed into an empty environment, run from an empty folder."""
+"""The distributions installed into an empty environment and run from an empty folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import httpx
 import pytest
 import yaml
 
-from tests.release.conftest import TREE, Distributions, install
+from tests.release.conftest import TREE, Distributions, build, install, install_wheel
 from tests.release.test_contents import version_of_the_project
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import ChildProcess, wait_until
@@ -24,14 +24,14 @@ CLEAN = {
 
 @pytest.fixture(scope="module")
 def receiver(built: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``bin`` of an environment with the wheel, and what the receiver's image has besides."""
+    """``bin`` of an environment with the wheel and the packages of the receiver's image."""
     lock = IMAGES / "receiver" / "requirements.lock"
     return install(tmp_path_factory.mktemp("receiver"), lock, built.wheel)
 
 
 @pytest.fixture(scope="module")
 def rollup(built: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``bin`` of an environment with the sdist's wheel, and what the roll-up's image has besides."""
+    """``bin`` of an environment with the sdist's wheel and the packages of the roll-up's image."""
     lock = IMAGES / "rollup" / "requirements.lock"
     return install(tmp_path_factory.mktemp("rollup"), lock, built.wheel_again)
 
@@ -89,6 +89,26 @@ def test_the_command_says_its_version(
 def test_a_configuration_with_every_plugin_is_good(receiver: Path, configuration: Path) -> None:
     said = run(receiver, "config", "check", configuration, cwd=configuration.parent)
     assert said.startswith(f"{configuration}: good. Listeners: CLIENT")
+
+
+def test_a_third_party_plugin_needs_only_the_public_name(
+    receiver: Path, configuration: Path, tmp_path: Path
+) -> None:
+    _, wheel = build(TREE / "examples" / "webhook-plugin", tmp_path / "webhook")
+    install_wheel(receiver.parent, wheel)
+    settings = yaml.safe_load(configuration.read_text())
+    settings["plugins"] = [{"type": "webhook", "url": f"http://{LOOPBACK}:9/"}]
+    configuration.write_text(yaml.safe_dump(settings))
+    output = run(receiver, "config", "check", configuration, cwd=configuration.parent)
+    assert "Plugins: webhook" in output
+    imports = (
+        "import sys, kafka_telemetry_webhook as module\n"
+        "from kafka_client_telemetry import plugin\n"
+        "assert issubclass(module.WebhookReceiver, plugin.ClientTelemetryReceiver)\n"
+        "assert 'site-packages' in plugin.__file__\n"
+        "assert sys.modules['receiver.plugin'].ClientTelemetryReceiver is plugin.ClientTelemetryReceiver\n"
+    )
+    subprocess.run([receiver / "python", "-c", imports], cwd=tmp_path, env=CLEAN, check=True, timeout=60)
 
 
 def test_the_sidecar_starts_answers_and_stops(receiver: Path, configuration: Path) -> None:

@@ -11,8 +11,8 @@ from receiver.api.dependencies import ApiDependencies, Dependencies
 from receiver.api.pages import After, Limit, Page, first_page, in_portions
 from receiver.api.problems import Problem, ProblemError, field_error
 from receiver.api.routes.connections import ConnectionFields
+from receiver.telemetry.control.offenders import Demand
 from receiver.telemetry.instance import ClientInstance
-from receiver.telemetry.offenders import Demand
 from receiver.wire.error_codes import error_name
 from receiver.wire.uuid import Uuid, uuid_from_text, uuid_to_text
 

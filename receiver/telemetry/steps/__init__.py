@@ -1,18 +1,18 @@
-"""Steps on a push that make metrics mean the same from every client, and keep private what has to be.
+"""Steps on a push: one meaning for metrics of all clients, series budgets, and privacy.
 
-Each is switched by ``telemetry.normalization`` or ``telemetry.privacy``. In the order in which they run:
+``telemetry.normalization`` and ``telemetry.privacy`` switch them. In the order in which they run:
 
-1. *known-bad values*: metrics that the client's version gets wrong are dropped or marked (``known_bad``).
-2. *private metrics*: metrics that a rule names are dropped.
-3. *series*: what is over the client's budget becomes one overflow series (:mod:`~.overflow`).
-4. *attributes*: one name and form for what clients name differently (:mod:`~.attributes`).
-5. *private attributes*: those that a rule names are dropped or hashed, whether it names them as the client
-   did or as they are after step 4 (:mod:`~.privacy`).
-6. *units*, *descriptions*: from the catalogue of standard metrics, where the client has none.
+1. *known-bad values*: drops or marks metrics that the client's version gets wrong (``known_bad``).
+2. *private metrics*: drops the metrics that a rule names.
+3. *series*: replaces what is over the client's budget by one overflow series (:mod:`~.overflow`).
+4. *attributes*: gives the clients' different attributes one name and form (:mod:`~.attributes`).
+5. *private attributes*: drops or hashes the attributes that a rule names (:mod:`~.privacy`). A rule
+   applies to the client's key and to the key after step 4.
+6. *units*, *descriptions*: adds those of the standard metrics where the client sends none.
 
-Steps 1 to 3 choose metrics, 4 and 5 change attributes of data points and their exemplars; Resources go
-through 4 and 5, scopes through 5. :mod:`~.metrics` has how this is done without looking at each metric.
-It must not put a push together, nor know who pushed.
+Steps 1 to 3 choose metrics. Steps 4 and 5 change attributes of data points and exemplars; Resources
+go through 4 and 5, scopes through 5. :mod:`~.metrics` works on encoded metrics, mostly without
+parsing each of them.
 """
 
 from __future__ import annotations

@@ -1,23 +1,23 @@
-"""What becomes of attributes: one name and form for what clients name differently, then privacy.
+"""Rewrites attributes: one name and form for all clients, then the privacy rules.
 
-Owns the normal form and the order of the two steps, on the parsed attributes of one data point, exemplar,
-scope or Resource. It must not know where attributes are in a push.
-
-======================  =====================================  ==============================================
-a client's attribute    its value                              what it becomes
-======================  =====================================  ==============================================
+======================  =====================================  ===================================
+a client's attribute    its value                              becomes
+======================  =====================================  ===================================
 node_id, node.id        1, "1", "node-1" (franz-go,            node_id = "1", node_role = "broker"
                         librdkafka, Java)
-node_id, node.id        "node-2147483646": 2^31 - 1 - the      node_id = "1", node_role = "coordinator"
-                        broker's id (Java before 4.4)
-node_id, node.id        "node-+1" (Java 4.4)                   node_id = "1", node_role = "coordinator"
-node_id, node.id        -1, "-1", "node--1", any negative      node_id = "-1", node_role = "bootstrap"
-node_id, node.id        anything else                          stays as it is
+node_id, node.id        "node-2147483646": 2^31 - 1 - the      node_id = "1",
+                        broker's id (Java before 4.4)          node_role = "coordinator"
+node_id, node.id        "node-+1" (Java 4.4)                   node_id = "1",
+                                                               node_role = "coordinator"
+node_id, node.id        -1, "-1", "node--1", any negative      node_id = "-1",
+                                                               node_role = "bootstrap"
+node_id, node.id        anything else                          unchanged
 member_id               any (librdkafka)                       group_member_id
-======================  =====================================  ==============================================
+======================  =====================================  ===================================
 
-An attribute is not renamed to a name that another one has already, and no node_role is added beside one.
-Rules hold for what is nested in values too; the normal form is not for these.
+An attribute is not renamed to a key that another attribute has, and a node_role that the client
+sends stays the only one. Privacy rules also apply to attributes nested in values; normalisation
+does not.
 """
 
 from __future__ import annotations
@@ -41,34 +41,28 @@ _GROUP_MEMBER_ID: Final = "group_member_id"
 
 _NODE = re.compile(r"(?:node-)?([+-]?)([0-9]{1,10})")
 
-# Kafka's own test of what is a coordinator's connection: a node id is an int32, and no broker's is so large.
+# Kafka's own test for a coordinator's connection: a node id is an int32, and no broker has one in
+# the upper half.
 _MAX_ID = 2_147_483_647
 
 
 @dataclass(slots=True)
 class AttributeCounts:
-    """What became of attributes, added up.
+    """Counts of changed attributes.
 
     Attributes:
-        dropped: Attributes left out by a rule.
-        hashed: Attributes whose value became a hash.
-        passed_over: Whether some were passed over, because they were too many to look at.
+        dropped: Attributes dropped by a privacy rule.
+        hashed: Attributes hashed by a privacy rule.
+        skipped: Whether normalisation was skipped because there were too many.
     """
 
     dropped: int = 0
     hashed: int = 0
-    passed_over: bool = False
+    skipped: bool = False
 
 
 def node(value: AnyValue) -> tuple[str, str] | None:
-    """Read the value of a node's id.
-
-    Args:
-        value: An attribute's value, of any type.
-
-    Returns:
-        The node's id and role; None where it is no node's id.
-    """
+    """Return the node id and role of an attribute's value; None when it is not a node id."""
     kind = value.WhichOneof("value")
     if kind == "int_value":
         text = str(value.int_value)
@@ -92,23 +86,20 @@ def node(value: AnyValue) -> tuple[str, str] | None:
 
 
 def rewrite(attributes: Any, *, normalize: bool, privacy: Privacy | None, counts: AttributeCounts) -> bool:
-    """Normalise attributes, and drop or hash what rules say, in place.
+    """Normalise attributes and apply privacy rules, in place; return whether anything changed.
 
     Args:
         attributes: A repeated field of KeyValue.
-        normalize: Whether to give them their normal form.
-        privacy: The rules, each of which is for an attribute that has or had the key; None: no rules.
-        counts: Where to count what was dropped and hashed.
-
-    Returns:
-        Whether anything changed.
+        normalize: Whether to normalise them.
+        privacy: The rules, which apply to the old and the new key; None for no rules.
+        counts: Counts dropped and hashed attributes.
     """
     before = list(attributes)
-    named = list(_normalized(before) if normalize else ((item.key, item) for item in before))
+    renamed = list(_normalized(before) if normalize else ((item.key, item) for item in before))
     changed = False
     if privacy is not None:
         kept = []
-        for old_key, item in named:
+        for old_key, item in renamed:
             action = privacy.attribute(old_key, item.key)
             if action == "drop":
                 counts.dropped += 1
@@ -120,7 +111,7 @@ def rewrite(attributes: Any, *, normalize: bool, privacy: Privacy | None, counts
                 changed |= _rewrite_nested(item.value, privacy, counts)
             kept.append(item)
     else:
-        kept = [item for _, item in named]
+        kept = [item for _, item in renamed]
     if (
         not changed
         and len(kept) == len(before)
@@ -133,7 +124,7 @@ def rewrite(attributes: Any, *, normalize: bool, privacy: Privacy | None, counts
 
 
 def _rewrite_nested(value: Any, privacy: Privacy, counts: AttributeCounts) -> bool:
-    """Drop or hash what rules say of the attributes nested in a value; return whether anything changed."""
+    """Apply privacy rules to the attributes nested in a value; return whether anything changed."""
     kind = value.WhichOneof("value")
     if kind == "kvlist_value":
         return rewrite(value.kvlist_value.values, normalize=False, privacy=privacy, counts=counts)
@@ -144,7 +135,7 @@ def _rewrite_nested(value: Any, privacy: Privacy, counts: AttributeCounts) -> bo
 
 
 def _normalized(attributes: list[KeyValue]) -> Iterator[tuple[str, KeyValue]]:
-    """Give each attribute its normal form, with the key that it had."""
+    """Yield each attribute in its normal form, with its old key."""
     keys = {item.key for item in attributes}
     for item in attributes:
         key = item.key
@@ -158,7 +149,7 @@ def _normalized(attributes: list[KeyValue]) -> Iterator[tuple[str, KeyValue]]:
                     yield _NODE_ROLE, KeyValue(key=_NODE_ROLE, value=AnyValue(string_value=role))
                 continue
         elif key == _MEMBER_ID and _GROUP_MEMBER_ID in keys:
-            # It keeps its name, and rules for the other mean it too.
+            # It keeps its key, but rules for group_member_id apply to it too.
             key = _GROUP_MEMBER_ID
         elif key == _MEMBER_ID:
             yield key, KeyValue(key=_GROUP_MEMBER_ID, value=item.value)
@@ -167,7 +158,7 @@ def _normalized(attributes: list[KeyValue]) -> Iterator[tuple[str, KeyValue]]:
 
 
 def attributes_of(points: Any) -> Iterator[Any]:
-    """Iterate over the attributes of data points and of their exemplars, as repeated fields."""
+    """Iterate over the attribute lists of data points and their exemplars."""
     for point in points:
         yield point.attributes
         for exemplar in getattr(point, "exemplars", ()):

@@ -1,8 +1,4 @@
-"""The steps on the metrics of a push, as encoded messages: which metrics stay, and what is added to them.
-
-Owns the order of the steps and what happens where there is too much to look at. It must not know in which
-Resource or scope a metric is.
-"""
+"""Applies the steps to a list of encoded metrics, in their order and within a bound of work."""
 
 from __future__ import annotations
 
@@ -24,21 +20,21 @@ from receiver.telemetry.steps.rewriting import AttributeRewriter
 
 __all__ = ["NOTHING_APPLIED", "NOTHING_DONE", "Applied", "MetricSteps", "StepCounts"]
 
-#: What becomes of a metric for its name.
-_Fate = Literal["keep", "bad", "private"]
+# The decision on a metric by its name.
+_Decision = Literal["keep", "bad", "private"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepCounts:
-    """What the steps did to a push.
+    """Counts of what the steps changed in a push.
 
     Attributes:
-        bad_points: Data points dropped because the client's version gets them wrong.
-        marked_points: Data points marked for that.
-        private_points: Data points dropped by a rule.
-        dropped_attributes: Attributes dropped by a rule.
-        hashed_attributes: Attributes whose value became a hash by a rule.
-        unnormalized: Whether it was passed on as it was, because there was too much to look at.
+        bad_points: Data points dropped as known to be wrong.
+        marked_points: Data points marked as known to be wrong.
+        private_points: Data points dropped by a privacy rule.
+        dropped_attributes: Attributes dropped by a privacy rule.
+        hashed_attributes: Attributes hashed by a privacy rule.
+        unnormalized: Whether normalisation was skipped because the push was over a bound of work.
     """
 
     bad_points: int = 0
@@ -51,14 +47,15 @@ class StepCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What the steps made of a list of metrics.
+    """The result of the steps on a list of metrics.
 
     Attributes:
-        metrics: The encoded metrics that are left; what was given where nothing changed.
-        places: The index that each had; that of an overflow series is the first metric's that is not whole.
-        series: Data points that are left, an overflow series aside.
-        overflowed: Data points over the budget, for which the overflow series stands.
-        counts: What was done to the others.
+        metrics: The encoded metrics that remain; the same object as the input if nothing changed.
+        places: The index of each in the input; an overflow series has that of the first metric that
+            lost points.
+        series: Data points that remain, without an overflow series.
+        overflowed: Data points that the overflow series replaced.
+        counts: What else the steps changed.
     """
 
     metrics: Sequence[bytes]
@@ -68,35 +65,24 @@ class Applied:
     counts: StepCounts
 
 
-#: What the steps did where they did nothing.
+#: The counts when no step changed anything.
 NOTHING_DONE: Final = StepCounts()
-#: What they made of no metrics.
+#: The result for no metrics.
 NOTHING_APPLIED: Final = Applied(metrics=[], places=(), series=0, overflowed=0, counts=NOTHING_DONE)
 
 
 class MetricSteps:
-    """The steps for clients of one kind.
+    """The steps for clients with the same known-bad metrics.
 
     Args:
         normalization: ``telemetry.normalization``.
         privacy: The operator's rules.
         catalogue: The standard metrics.
-        bad_metrics: Patterns (RE2) for whole names of metrics whose values the clients get wrong.
-    """
+        bad_metrics: Patterns (RE2) for whole names of metrics that these clients get wrong.
 
-    __slots__ = (
-        "_attributes",
-        "_bad",
-        "_fates",
-        "_mark",
-        "_may_not_skip",
-        "_names",
-        "_on",
-        "_privacy",
-        "_required",
-        "_rewriter",
-        "_units",
-    )
+    Attributes:
+        rewriter: Rewrites attributes, also those of Resources and scopes.
+    """
 
     def __init__(
         self,
@@ -111,7 +97,7 @@ class MetricSteps:
         keeps_bad = normalization.known_bad_values == "keep"
         self._bad = () if keeps_bad else tuple(map(compile_pattern, bad_metrics))
         self._names = Names()
-        self._fates = ByName(self._fate) if self._bad or privacy.metrics else None
+        self._decisions = ByName(self._decide) if self._bad or privacy.metrics else None
         self._required = ByName(
             lambda name: (metric := catalogue.metric(name)) is not None and metric.required
         )
@@ -121,30 +107,22 @@ class MetricSteps:
             else None
         )
         self._attributes = normalization.attributes or privacy.attributes
-        self._on = bool(self._attributes or self._units or self._fates is not None)
-        self._rewriter = AttributeRewriter(privacy, normalize=normalization.attributes)
-
-    @property
-    def for_scopes(self) -> bool:
-        """Whether there is anything to do to scopes."""
-        return self._rewriter.for_scopes
+        self._on = bool(self._attributes or self._units or self._decisions is not None)
+        self.rewriter = AttributeRewriter(privacy, normalize=normalization.attributes)
 
     def apply(
         self, metrics: Sequence[bytes], together: bytes, max_series: int | None, attributes: AttributeCounts
     ) -> Applied:
-        """Do the steps to metrics.
+        """Apply the steps to metrics.
 
         Args:
-            metrics: Encoded Metric messages, none of whose values or attributes has to be scrubbed.
-            together: The same as an encoded ScopeMetrics.
-            max_series: How many data points may stay; None for any number.
-            attributes: What was done to attributes of Resources and scopes; grows.
-
-        Returns:
-            What is left of them.
+            metrics: Encoded Metric messages, already scrubbed.
+            together: The same metrics as an encoded ScopeMetrics.
+            max_series: The maximum number of data points; None for no limit.
+            attributes: The counts of the push's attributes so far; this call adds to them.
 
         Raises:
-            TooLargeError: There is too much to look at, and something in it may have to be left out.
+            TooLargeError: Privacy or the budget applies, and the metrics are over a bound of work.
         """
         counted = Counted.FromString(together)
         series = points_in(counted)
@@ -156,36 +134,20 @@ class MetricSteps:
         except TooLargeError:
             if self._may_not_skip or over:
                 raise
-            return _passed_over(metrics, series)
+            return _unnormalized(metrics, series)
 
     def skip(self, metrics: Sequence[bytes], together: bytes, max_series: int | None) -> Applied:
-        """Leave metrics as they are, because there is too much to look at.
+        """Return metrics unchanged, because they are over a bound of work.
 
         Raises:
-            TooLargeError: Something in it may have to be left out.
+            TooLargeError: Privacy or the budget applies.
         """
         series = points_in(Counted.FromString(together))
         if self._may_not_skip or (max_series is not None and series > max_series):
-            raise TooLargeError("has too much to look at for privacy or a budget of series")
-        return _passed_over(metrics, series)
+            raise TooLargeError("has too many messages for privacy rules or a series budget")
+        return _unnormalized(metrics, series)
 
-    def resource(self, resource: bytes, counts: AttributeCounts) -> bytes:
-        """Do the steps to an encoded Resource.
-
-        Raises:
-            TooLargeError: It has too many attributes, one of which may have to be left out.
-        """
-        return self._rewriter.resource(resource, counts)
-
-    def scope(self, scope: bytes, counts: AttributeCounts) -> bytes:
-        """Do the steps to an encoded InstrumentationScope.
-
-        Raises:
-            TooLargeError: It has too many attributes, one of which may have to be left out.
-        """
-        return self._rewriter.scope(scope, counts)
-
-    def _fate(self, name: str) -> _Fate:
+    def _decide(self, name: str) -> _Decision:
         if self._privacy.metrics and self._privacy.metric(name):
             return "private"
         text = name.encode()
@@ -199,32 +161,34 @@ class MetricSteps:
         max_series: int | None,
         attributes: AttributeCounts,
     ) -> Applied:
-        work = _Work(given, self._names.of(given, counted))
+        work = _Work(given, self._names.read(given, counted))
         bad_points = marked_points = private_points = overflowed = 0
         marked: frozenset[int] = frozenset()
-        if self._fates is not None:
-            fates = [self._fates[name] for name in work.names]
-            private_points = work.drop(fates, "private")
+        if self._decisions is not None:
+            decisions = [self._decisions[name] for name in work.names]
+            private_points = work.drop(decisions, "private")
             if not self._mark:
-                bad_points = work.drop(fates, "bad")
+                bad_points = work.drop(decisions, "bad")
             series -= private_points + bad_points
         overflow = None
         if max_series is not None and series > max_series:
             required = [self._required[name] for name in work.names]
             overflow = work.leave_out(required, series, max_series)
             overflowed, series = series - max_series, max_series
-        if self._fates is not None and self._mark:
-            marked = frozenset(index for index, name in enumerate(work.names) if self._fates[name] == "bad")
+        if self._decisions is not None and self._mark:
+            marked = frozenset(
+                index for index, name in enumerate(work.names) if self._decisions[name] == "bad"
+            )
         if self._attributes or marked:
-            whole = list(work.metrics)
+            unchanged = list(work.metrics)
             try:
-                self._rewriter.rewrite(work.metrics, work.names, marked, attributes)
+                self.rewriter.rewrite(work.metrics, work.names, marked, attributes)
             except TooLargeError:
                 if self._may_not_skip:
                     raise
-                work.metrics = whole
+                work.metrics = unchanged
                 marked = frozenset()
-                attributes.passed_over = True
+                attributes.skipped = True
         if marked:
             marked_points = points_of([work.metrics[index] for index in sorted(marked)])
         if self._units is not None:
@@ -232,27 +196,27 @@ class MetricSteps:
         if overflow is not None:
             work.append(*overflow)
         counts = NOTHING_DONE
-        if self._fates is not None or attributes != AttributeCounts():
+        if self._decisions is not None or attributes != AttributeCounts():
             counts = StepCounts(
                 bad_points=bad_points,
                 marked_points=marked_points,
                 private_points=private_points,
                 dropped_attributes=attributes.dropped,
                 hashed_attributes=attributes.hashed,
-                unnormalized=attributes.passed_over,
+                unnormalized=attributes.skipped,
             )
         return Applied(
             metrics=work.metrics, places=work.places, series=series, overflowed=overflowed, counts=counts
         )
 
 
-def _passed_over(metrics: Sequence[bytes], series: int) -> Applied:
+def _unnormalized(metrics: Sequence[bytes], series: int) -> Applied:
     counts = StepCounts(unnormalized=True)
     return Applied(metrics=metrics, places=(), series=series, overflowed=0, counts=counts)
 
 
 class _Work:
-    """A list of metrics while the steps are done to it, with the name and the place of each."""
+    """A list of metrics during the steps, with the name and the original index of each."""
 
     __slots__ = ("metrics", "names", "places")
 
@@ -261,17 +225,18 @@ class _Work:
         self.names = names
         self.places: Sequence[int] = range(len(self.metrics))
 
-    def drop(self, fates: list[_Fate], fate: _Fate) -> int:
-        """Drop the metrics of that fate, also from the list of fates; return their data points."""
-        if fate not in fates:
+    def drop(self, decisions: list[_Decision], decision: _Decision) -> int:
+        """Drop the metrics with this decision; return the number of their data points."""
+        if decision not in decisions:
             return 0
-        points = points_of([metric for metric, its in zip(self.metrics, fates, strict=True) if its == fate])
-        self._keep([its != fate for its in fates])
-        fates[:] = [its for its in fates if its != fate]
+        kept = [each != decision for each in decisions]
+        points = points_of([metric for metric, stays in zip(self.metrics, kept, strict=True) if not stays])
+        self._keep(kept)
+        decisions[:] = itertools.compress(decisions, kept)
         return points
 
     def leave_out(self, required: Sequence[bool], series: int, max_series: int) -> tuple[bytes, int]:
-        """Drop what is over a budget; return the metric that stands for it, and its place."""
+        """Drop the data points over the budget; return the overflow metric and its place."""
         overflow = leave_out(self.metrics, required, series, max_series)
         place = self.places[overflow.first]
         if overflow.cut is not None:
@@ -281,7 +246,7 @@ class _Work:
         return overflow.metric, place
 
     def append(self, metric: bytes, place: int) -> None:
-        """Add a metric behind all others."""
+        """Append a metric."""
         self.metrics.append(metric)
         self.places = [*self.places, place]
 

@@ -1,7 +1,7 @@
-"""Metrics by name: which metrics a list holds, and which units and descriptions they lack.
+"""Reads the names of encoded metrics without parsing them, and adds units and descriptions.
 
-Owns how a name is told without parsing, and what the catalogue adds. A name is kept as the bytes of its field
-(``Metric.name``): a metric that is written in the usual way begins with them.
+A name is kept as the bytes of its field (``Metric.name``), because a metric in the usual encoding
+starts with them.
 """
 
 from __future__ import annotations
@@ -22,37 +22,35 @@ _NAME_TAG: Final = b"\x0a"
 _DESCRIPTION_TAG: Final = b"\x12"
 _UNIT_TAG: Final = b"\x1a"
 
-# A name's length in one byte.
+# Lengths below this take one byte.
 _SHORT: Final = 0x80
-_REMEMBERED: Final = 4_096
+_CACHE_SIZE: Final = 4_096
 
 _Answer = TypeVar("_Answer")
 
 
 class Names:
-    """The names of metrics, told from their bytes."""
+    """Reads the names of metrics from their first bytes."""
 
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
         self._known: set[bytes] = set()
 
-    def of(self, metrics: Sequence[bytes], counted: Any) -> list[bytes]:
-        """Tell the names of metrics.
+    def read(self, metrics: Sequence[bytes], counted: Any) -> list[bytes]:
+        """Return the encoded name of each metric, empty for a metric without a name.
 
         Args:
             metrics: Encoded Metric messages.
-            counted: The same as a ``Counted``.
-
-        Returns:
-            The encoded name of each, an empty one where there is none.
+            counted: The same metrics as a ``Counted``.
 
         Raises:
-            TooLargeError: Too many of them are written in an unusual way.
+            TooLargeError: The encoding is unusual and there are too many metrics to parse.
         """
-        # Each has one name, where all have as many names as they are and each begins with one.
+        # If there are as many names as metrics and each metric starts with a name, each has exactly
+        # one.
         if len(counted.metrics.name) == len(metrics):
-            with contextlib.suppress(IndexError):  # a metric without anything
+            with contextlib.suppress(IndexError):  # an empty metric
                 names = [metric[: metric[1] + 2] for metric in metrics]
                 if self._known.issuperset(names) or self._are_names(names):
                     return names
@@ -63,19 +61,15 @@ class Names:
         new = set(names) - self._known
         if not all(name[0] == _NAME_TAG[0] and name[1] < _SHORT and len(name) == name[1] + 2 for name in new):
             return False
-        if len(self._known) + len(new) > _REMEMBERED:
+        if len(self._known) + len(new) > _CACHE_SIZE:
             self._known.clear()
-        if len(new) <= _REMEMBERED:
+        if len(new) <= _CACHE_SIZE:
             self._known |= new
         return True
 
 
 class ByName(dict[bytes, _Answer], Generic[_Answer]):
-    """What is said of a metric by its name, remembered for names of usual length.
-
-    Args:
-        answer: Says it of a name as text.
-    """
+    """Caches a function of a metric's name, by encoded name, for names of usual length."""
 
     __slots__ = ("_answer",)
 
@@ -84,23 +78,16 @@ class ByName(dict[bytes, _Answer], Generic[_Answer]):
         self._answer = answer
 
     def __missing__(self, name: bytes) -> _Answer:
-        """Say it of an encoded name."""
-        said = self._answer(MetricHead.FromString(name).name.decode())
+        answer = self._answer(MetricHead.FromString(name).name.decode())
         if len(name) < _SHORT:
-            if len(self) >= _REMEMBERED:
+            if len(self) >= _CACHE_SIZE:
                 self.clear()
-            self[name] = said
-        return said
+            self[name] = answer
+        return answer
 
 
 class Units:
-    """Units and descriptions of standard metrics, to be appended to metrics that lack them.
-
-    Args:
-        catalogue: The standard metrics.
-        units: Whether to add units.
-        descriptions: Whether to add descriptions.
-    """
+    """Appends the units and descriptions of standard metrics to metrics that have none."""
 
     __slots__ = ("_catalogue", "_descriptions", "_missing", "_units")
 
@@ -111,21 +98,18 @@ class Units:
         self._missing = ByName(lambda name: self._fields(name, units=units, descriptions=descriptions))
 
     def added(self, metrics: Iterable[bytes], names: Sequence[bytes], counted: Any) -> list[bytes]:
-        """Add them.
+        """Return the metrics with units and descriptions.
 
         Args:
             metrics: Encoded metrics.
             names: Their encoded names.
-            counted: The same metrics as a ``Counted``, before anything was added.
-
-        Returns:
-            The metrics with what they lacked.
+            counted: The same metrics as a ``Counted``, before any change.
 
         Raises:
-            TooLargeError: There are too many to look at each, where some have units and some have not.
+            TooLargeError: Some metrics have units or descriptions, and there are too many to parse.
         """
-        seen = counted.metrics
-        if not (self._units and seen.unit) and not (self._descriptions and seen.description):
+        sent = counted.metrics
+        if not (self._units and sent.unit) and not (self._descriptions and sent.description):
             return list(map(add, metrics, map(self._missing.__getitem__, names)))
         refuse_too_many(len(names))
         return list(map(self._completed, metrics))

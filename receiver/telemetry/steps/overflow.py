@@ -1,9 +1,8 @@
-"""What becomes of a push with more series than its client may have.
+"""Replaces the data points over a series budget by one overflow series.
 
-Owns which data points stay: those of the metrics that KIP-714 requires first, then in the push's order, so
-that the same series stay from push to push. Behind the last that may stay, every metric goes. All others
-become one series that tells how many they were, as OpenTelemetry's own overflow attribute marks it. It must
-not know who may have how many.
+The data points of metrics that KIP-714 requires stay first, then those of other metrics in the
+push's order, so that the same series stay from push to push. All metrics after the last that fits
+are dropped. One series counts the dropped points, with OpenTelemetry's overflow attribute.
 
 Source: OpenTelemetry specification, metrics SDK, "Overflow attribute".
 """
@@ -20,20 +19,20 @@ from receiver.telemetry.otlp_views import points_of
 
 __all__ = ["OVERFLOW_METRIC", "Overflow", "leave_out"]
 
-#: The metric that tells how many data points were left out.
+#: The metric that counts the dropped data points.
 OVERFLOW_METRIC: Final = "kafka.client.telemetry.overflow"
 _OVERFLOW_ATTRIBUTE: Final = "otel.metric.overflow"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overflow:
-    """What stays of a list of metrics.
+    """The result of fitting a list of metrics into a budget.
 
     Attributes:
-        kept: Which of them stay.
-        cut: The one that stays in part: its index and what is left of it; None where none does.
-        first: The index of the first that does not stay, or stays in part.
-        metric: The encoded metric that stands for what was left out.
+        kept: Which metrics stay, at least in part.
+        cut: The index of the metric that lost some points, and its new bytes; None when none did.
+        first: The index of the first metric that lost points.
+        metric: The encoded overflow metric.
     """
 
     kept: list[bool]
@@ -47,33 +46,30 @@ def leave_out(metrics: Sequence[bytes], required: Sequence[bool], series: int, m
 
     Args:
         metrics: Encoded Metric messages.
-        required: Whether KIP-714 requires each.
-        series: How many data points they have in all.
-        max_series: How many may stay, less than that.
-
-    Returns:
-        What stays.
+        required: Whether KIP-714 requires each metric.
+        series: The number of their data points.
+        max_series: The maximum number of data points, less than ``series``.
     """
-    order = [index for index, wanted in enumerate(required) if wanted]
-    order += [index for index, wanted in enumerate(required) if not wanted]
-    stay, before = _that_stay([metrics[index] for index in order], max_series)
+    order = [index for index, is_required in enumerate(required) if is_required]
+    order += [index for index, is_required in enumerate(required) if not is_required]
+    stay, before = _fitting([metrics[index] for index in order], max_series)
     kept = [False] * len(metrics)
     for index in order[:stay]:
         kept[index] = True
-    gone = order[stay:]
+    dropped = order[stay:]
     cut = None
     last = order[stay - 1]
     if stay and before + points_of([metrics[last]]) > max_series:
         cut = last, _first_points(metrics[last], max_series - before)
-        gone.append(last)
-    first = min(gone)
+        dropped.append(last)
+    first = min(dropped)
     return Overflow(kept=kept, cut=cut, first=first, metric=_overflow(metrics[first], series - max_series))
 
 
-def _that_stay(metrics: Sequence[bytes], max_series: int) -> tuple[int, int]:
-    """Say how many metrics stay, the last perhaps in part, and how many points those before the last have.
+def _fitting(metrics: Sequence[bytes], max_series: int) -> tuple[int, int]:
+    """Return how many metrics fit, the last at least in part, and the points before the last.
 
-    By halves, so that protobuf counts and Python does not look at each.
+    A binary search, so that protobuf counts the points and Python does not parse each metric.
     """
     if not max_series:
         return 0, 0
@@ -94,11 +90,12 @@ def _first_points(metric: bytes, count: int) -> bytes:
     return bytes(parsed.SerializeToString())
 
 
-def _overflow(left_out: bytes, points: int) -> bytes:
-    # A point that was left out lends its time; of data that other data replaced, nothing is to be seen.
-    parsed = Metric.FromString(left_out)
-    examples = _data_points(parsed) if parsed.WhichOneof("data") else ()
-    time_unix_nano = examples[-1].time_unix_nano if examples else 0
+def _overflow(dropped: bytes, points: int) -> bytes:
+    # The time is that of a dropped point, if the metric shows one: Counted also counts the points
+    # of data that other data replaced.
+    parsed = Metric.FromString(dropped)
+    dropped_points = _data_points(parsed) if parsed.WhichOneof("data") else ()
+    time_unix_nano = dropped_points[-1].time_unix_nano if dropped_points else 0
     metric = Metric(name=OVERFLOW_METRIC, unit="{point}")
     point = metric.gauge.data_points.add(time_unix_nano=time_unix_nano, as_int=points)
     point.attributes.add(key=_OVERFLOW_ATTRIBUTE).value.bool_value = True

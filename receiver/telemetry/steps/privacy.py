@@ -1,11 +1,8 @@
-"""What must not be forwarded as it is: rules for attributes, labels and metrics, and keyed hashes.
+"""Privacy rules: drops attributes, labels and metrics, or replaces values by keyed hashes.
 
-Owns what a rule matches, how a hash is made, and what becomes of the receiver's own labels. It must not know
-where attributes are in a push.
-
-A hash is the first 16 hexadecimal digits of HMAC-SHA256 over the value's text, under the operator's key:
-whoever has the key can tell what a value's hash is, and nobody else what a hash's value was. The same value
-has the same hash wherever it stands.
+A hash is the first 16 hexadecimal digits of HMAC-SHA256 over the value's text with the operator's
+key. The owner of the key can compute the hash of a known value. Without the key, a hash reveals
+nothing about its value. Equal values have equal hashes everywhere.
 """
 
 from __future__ import annotations
@@ -20,9 +17,9 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from receiver.patterns import compile_pattern
 from receiver.settings.key_file import MIN_KEY_BYTES
 from receiver.settings.metric_processing import PrivacySettings
-from receiver.telemetry.connection import NOBODY
+from receiver.telemetry.connection import SHARED_PRINCIPALS
 from receiver.telemetry.errors import PrivacyError
-from receiver.telemetry.labels import LabelFacts
+from receiver.telemetry.labels import Labels
 
 __all__ = ["Privacy"]
 
@@ -32,86 +29,71 @@ _Answer = TypeVar("_Answer")
 Action = Literal["drop", "hash"]
 
 _HASH_DIGITS: Final = 16
-# So many keys, names and values are remembered with what becomes of them, and none that is longer.
-_REMEMBERED: Final = 4096
-_REMEMBERED_CHARS: Final = 256
+# Entries of each cache, and the longest text in it.
+_CACHE_SIZE: Final = 4096
+_CACHED_CHARS: Final = 256
 
-#: A dot is a newline too, as a name with one in it would escape ``.*`` otherwise.
-_DOT_IS_ANYTHING: Final = "(?s)"
+# A dot matches a newline too; otherwise a name with a newline would not match ``.*``.
+_DOT_MATCHES_ALL: Final = "(?s)"
 
-#: What Kafka's brokers and clients make of a client id and a random part, and OpenTelemetry's names for it.
-_MADE_OF_THE_CLIENT_ID: Final = r"(?:group_)?member_id|thread[._-]id|(?:messaging\.)?client[.-]id"
+# Attributes that contain the client id: member ids, thread ids, and OpenTelemetry's names for it.
+_CONTAINS_CLIENT_ID: Final = r"(?:group_)?member_id|thread[._-]id|(?:messaging\.)?client[.-]id"
 
-#: Of whom a hash would hide nothing.
-_NOT_HASHED: Final = ("", *NOBODY)
+# Values that many clients share: a hash would hide nothing.
+_NOT_HASHED: Final = ("", *SHARED_PRINCIPALS)
 
 
 class Privacy:
-    """The operator's rules; the first that matches counts.
+    """The operator's rules; the first that matches applies.
 
     Args:
-        settings: The rules, valid as their settings are.
-        key: The key of the hashes, at least as long as it has to be; None where nothing is hashed.
+        settings: The rules.
+        key: The key of the hashes; None when nothing is hashed.
 
     Attributes:
-        on: Whether there is anything to do at all.
-        attributes: Whether there is anything to do to attributes.
-        metrics: Whether metrics may be dropped.
-        hides_client_ids: Whether a client id must not show anywhere.
+        on: Whether there are any rules.
+        attributes: Whether a rule may apply to attributes.
+        metrics: Whether a rule may drop metrics.
+        hides_client_ids: Whether client ids must be hashed everywhere.
 
     Raises:
-        PrivacyError: Something is to be hashed, and there is no key or it is too short.
+        PrivacyError: A setting asks for hashes, and the key is missing or too short.
     """
-
-    __slots__ = (
-        "_actions",
-        "_metrics",
-        "_pseudonymized",
-        "_rank",
-        "_rules",
-        "attributes",
-        "facts",
-        "hash_of",
-        "hides_client_ids",
-        "metric",
-        "metrics",
-        "on",
-    )
 
     def __init__(self, settings: PrivacySettings, key: bytes | None) -> None:
         if settings.hashes and (key is None or len(key) < MIN_KEY_BYTES):
             raise PrivacyError(
-                field="privacy.key_file",
-                value=f"{len(key or b'')} bytes",
-                problem="are too few for the key of the hashes",
-                fix=f"write {MIN_KEY_BYTES} random bytes or more",
+                "privacy.key_file",
+                f"{len(key or b'')} bytes",
+                "are too few for the key of the hashes",
+                f"write {MIN_KEY_BYTES} random bytes or more",
             )
         self._pseudonymized = frozenset(settings.pseudonymize)
         self.hides_client_ids: Final = "client_id" in self._pseudonymized
         rules: list[tuple[Any, Action]] = [
-            (compile_pattern(_DOT_IS_ANYTHING + rule.attribute), rule.action)
+            (compile_pattern(_DOT_MATCHES_ALL + rule.attribute), rule.action)
             for rule in settings.rules
             if rule.attribute is not None
         ]
         if self.hides_client_ids:
-            rules.append((compile_pattern(_MADE_OF_THE_CLIENT_ID), "hash"))
+            rules.append((compile_pattern(_CONTAINS_CLIENT_ID), "hash"))
         self._rules = tuple(pattern for pattern, _ in rules)
-        # The last is for what no rule is for.
+        # The last entry is for keys without a rule.
         self._actions = (*(action for _, action in rules), None)
-        self._rank = _remembering(self._first_rule)
+        self._rank = _cached(self._first_rule)
         self._metrics = tuple(
-            compile_pattern(_DOT_IS_ANYTHING + rule.metric)
+            compile_pattern(_DOT_MATCHES_ALL + rule.metric)
             for rule in settings.rules
             if rule.metric is not None
         )
         self.attributes: Final = bool(rules)
         self.metrics: Final = bool(self._metrics)
         self.on: Final = bool(settings.rules or settings.pseudonymize)
-        #: Say whether a metric of that name is dropped.
-        self.metric = _remembering(self._drops)
-        self.hash_of = _remembering(_hasher(key or b""))
-        #: Say what the labels are that may be forwarded; None in place of one that may not.
-        self.facts = lru_cache(_REMEMBERED // 4)(self._facts) if self.on else _as_they_are
+        #: Return whether a metric of that name is dropped.
+        self.metric = _cached(self._drops)
+        self.hash_of = _cached(_hasher(key or b""))
+        #: Return the labels that may be forwarded; None in place of a dropped one.
+        self.labels = lru_cache(_CACHE_SIZE // 4)(self._apply_to_labels) if self.on else _unchanged
 
     def hashed(self, value: AnyValue) -> str:
         """Hash an attribute's value of any type: 1 and "1" are the same."""
@@ -125,12 +107,12 @@ class Privacy:
         return self.hash_of(value.SerializeToString(deterministic=True))
 
     def scope_name(self, name: str) -> str:
-        """Say what a scope's name may be: librdkafka's begins with the client id, ``ID#producer-1``."""
+        """Hash the client id in librdkafka's scope names, which are ``ID#producer-1``."""
         client_id, mark, rest = name.rpartition("#")
         return self.hash_of(client_id) + mark + rest if self.hides_client_ids and mark else name
 
     def attribute(self, old_key: str, key: str) -> Action | None:
-        """Say what becomes of an attribute that had the first key and has the second; None: nothing."""
+        """Return the action for an attribute that was renamed from ``old_key``; None to keep it."""
         rank = self._rank(key)
         return self._actions[rank if old_key == key else min(rank, self._rank(old_key))]
 
@@ -143,9 +125,9 @@ class Privacy:
         text = name.encode("utf-8", "replace")
         return any(pattern.fullmatch(text) is not None for pattern in self._metrics)
 
-    def _facts(self, facts: LabelFacts) -> LabelFacts:
+    def _apply_to_labels(self, labels: Labels) -> Labels:
         changes: dict[str, Any] = {}
-        for label, value in facts._asdict().items():
+        for label, value in labels._asdict().items():
             if value is None:
                 continue
             action = self.attribute(label, label)
@@ -155,26 +137,26 @@ class Privacy:
                 changes[label] = self.hash_of(str(value))
             elif label in self._pseudonymized and value not in _NOT_HASHED:
                 changes[label] = self._principal(value) if label == "principal" else self.hash_of(value)
-        return facts._replace(**changes)
+        return labels._replace(**changes)
 
     def _principal(self, principal: str) -> str:
-        """Hash a principal's name and keep its type, which says nothing of who it is."""
+        """Hash the name of a principal and keep its type."""
         kind, mark, name = principal.partition(":")
         return f"{kind}:{self.hash_of(name)}" if mark else self.hash_of(principal)
 
 
-def _remembering(answer: Callable[[_Text], _Answer]) -> Callable[[_Text], _Answer]:
-    """Remember what a function says of short texts; a push may have long ones, and many."""
-    remembered = lru_cache(_REMEMBERED)(answer)
+def _cached(answer: Callable[[_Text], _Answer]) -> Callable[[_Text], _Answer]:
+    """Cache a function for short texts only, because a push may have many long ones."""
+    cached = lru_cache(_CACHE_SIZE)(answer)
 
-    def of(text: _Text) -> _Answer:
-        return remembered(text) if len(text) <= _REMEMBERED_CHARS else answer(text)
+    def call(text: _Text) -> _Answer:
+        return cached(text) if len(text) <= _CACHED_CHARS else answer(text)
 
-    return of
+    return call
 
 
-def _as_they_are(facts: LabelFacts) -> LabelFacts:
-    return facts
+def _unchanged(labels: Labels) -> Labels:
+    return labels
 
 
 def _hasher(key: bytes) -> Callable[[str | bytes], str]:

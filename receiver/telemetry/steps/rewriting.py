@@ -1,13 +1,11 @@
-"""Attributes rewritten in encoded messages.
+"""Rewrites attributes in encoded metrics and Resources, and parses as few of them as possible.
 
-Owns how the messages that have something to rewrite are found, and how few of them are parsed:
+- A byte search finds metrics with a key that may need a rewrite. It may find too many, never too
+  few.
+- For a metric with one data point, the rewrite depends on everything but the point's times and
+  value. A cache, shared by all clients, maps the bytes around them to the rewritten bytes.
 
-- A search over the bytes finds the metrics with a key that may have to be rewritten: it may find too many,
-  and never too few.
-- Of a metric with one data point, what is rewritten depends on all but the point's times and its value. What
-  becomes of it is remembered by that, for all clients.
-
-It must not know what becomes of an attribute.
+What an attribute becomes is decided in :mod:`~.attributes` and :mod:`~.privacy`.
 """
 
 from __future__ import annotations
@@ -31,51 +29,46 @@ from receiver.telemetry.steps.privacy import Privacy
 
 __all__ = ["MAX_KEYS", "AttributeRewriter"]
 
-#: Attributes of one thing, and different keys in a push where rules are tried on each; clients have twenty.
+#: The maximum number of attributes in one place, and of different keys in a push with privacy
+#: rules. Clients have twenty.
 MAX_KEYS: Final = 1_000
 
-#: So many metrics are remembered without their times and values, and so many Resources, none of more bytes.
-_REMEMBERED: Final = 16_384
-_REMEMBERED_BYTES: Final = 512
+# Entries of each cache, and the longest message in it.
+_CACHE_SIZE: Final = 16_384
+_CACHED_BYTES: Final = 512
 
-#: More keys than these are not searched for one by one.
+# Up to so many keys are searched one by one; with more, every metric is parsed.
 _MAX_SEARCHES: Final = 16
-#: Metrics, points, exemplars and attributes in a push that are looked at one by one where rules have to be
-#: kept: more than the budget of series leaves of a client with two attributes on each.
+# With privacy rules, so many metrics, points, exemplars and attributes of a push may be parsed:
+# more than the default budget of series for a client with two attributes on each.
 _MAX_PRIVATE: Final = 50_000
 
 _KNOWN_BAD: Final = "known_bad"
 
-#: Of a NumberDataPoint: start_time_unix_nano, which not all have, time_unix_nano, and as_double or as_int.
+# In a NumberDataPoint: an optional start_time_unix_nano, time_unix_nano, and as_double or as_int.
 _TIMES_AND_VALUE: Final = re.compile(rb"(?:\x11.{8})?\x19.{8}[\x21\x31].{8}", re.DOTALL)
-#: Their tags, nine bytes from each other.
+# Their tags, nine bytes apart.
 _TAGS: Final = frozenset({b"\x19\x21", b"\x19\x31"})
 _WITHOUT_START: Final = 18
 _TAGS_WITH_START: Final = frozenset({b"\x11\x19\x21", b"\x11\x19\x31"})
 _WITH_START: Final = 27
-#: In front of a key's text: tag and length of the attribute, tag and length of the key.
+# Before a key's text: tag and length of the attribute, tag and length of the key.
 _BEFORE_A_KEY: Final = 4
 _DATA_POINT_TAG: Final = b"\x0a"
 
-#: What becomes of what is in front of times and value and of what is behind, and how many attributes are
-#: dropped and hashed.
+# The rewritten bytes before and after times and value, and the counts of dropped and hashed
+# attributes.
 _Entry = tuple[bytes, bytes, int, int]
 
-
-#: Keys of what is normalised.
+# Keys that normalisation changes.
 _NORMALIZED: Final = (b"node_id", b"node.id", b"member_id")
-#: The latter behind its length, which is in one byte, or in more that end in a zero: most Resources have a
-#: group_member_id.
+# member_id as a whole key: its length comes first, in one byte, or in several that end in a zero.
+# Most Resources have a group_member_id.
 _MEMBER_ID: Final = re.compile(rb"member_id(?<=[\x00\x09]member_id)")
 
 
 class AttributeRewriter:
-    """Rewrites attributes, and marks metrics whose values are known to be wrong.
-
-    Args:
-        normalize: Whether attributes are normalised.
-        privacy: The operator's rules.
-    """
+    """Rewrites attributes of encoded messages, and marks metrics that are known to be wrong."""
 
     __slots__ = ("_entries", "_marked_entries", "_normalize", "_privacy", "_resources", "_scope_names")
 
@@ -89,7 +82,7 @@ class AttributeRewriter:
 
     @property
     def for_scopes(self) -> bool:
-        """Whether there is anything to do to scopes."""
+        """Whether scopes may change."""
         return self._privacy is not None
 
     def rewrite(
@@ -100,14 +93,14 @@ class AttributeRewriter:
         Args:
             metrics: Encoded metrics.
             names: Their encoded names.
-            marked: Which of them are marked, by index.
-            counts: Where to count what was dropped and hashed.
+            marked: The indexes of the metrics to mark as known to be wrong.
+            counts: Counts dropped and hashed attributes.
 
         Raises:
-            TooLargeError: There is too much to look at one by one.
+            TooLargeError: Too many messages have to be parsed.
         """
-        most = None if self._privacy is None else _MAX_PRIVATE
-        looked_at = 0
+        max_parsed = None if self._privacy is None else _MAX_PRIVATE
+        parsed_messages = 0
         suspicious = self._suspicious(metrics)
         for index in marked:
             suspicious.setdefault(index, 0)
@@ -116,7 +109,7 @@ class AttributeRewriter:
             metric = metrics[index]
             if marked:
                 entries = self._marked_entries if index in marked else self._entries
-            # The guess that is nearly always right: they are right in front of the attribute with the key.
+            # Nearly always, times and value are right before the attribute with the key.
             end = place - _BEFORE_A_KEY
             begin = end - _WITH_START
             if begin < 0 or metric[begin:end:9] not in _TAGS_WITH_START:
@@ -133,30 +126,30 @@ class AttributeRewriter:
             parsed = Metric.FromString(metric)
             kind = parsed.WhichOneof("data")
             points = getattr(parsed, kind).data_points if kind is not None else ()
-            looked_at += 1 + len(points)
-            refuse_too_many(looked_at, most)
+            parsed_messages += 1 + len(points)
+            refuse_too_many(parsed_messages, max_parsed)
             lists = [parsed.metadata, *attributes_of(points)]
-            looked_at += len(lists) + sum(map(len, lists))
-            refuse_too_many(looked_at, most)
-            is_as_usual = _span(parsed, kind, metric) == (begin, end)
-            here = AttributeCounts()
-            changed = self._rewrite(parsed.metadata, here, normalize=False)
-            if self._rewrite_points(points, here, mark=index in marked) or changed:
+            parsed_messages += len(lists) + sum(map(len, lists))
+            refuse_too_many(parsed_messages, max_parsed)
+            is_usual = _span(parsed, kind, metric) == (begin, end)
+            added = AttributeCounts()
+            changed = self._rewrite(parsed.metadata, added, normalize=False)
+            if self._rewrite_points(points, added, mark=index in marked) or changed:
                 metrics[index] = parsed.SerializeToString()
-            counts.dropped += here.dropped
-            counts.hashed += here.hashed
+            counts.dropped += added.dropped
+            counts.hashed += added.hashed
             span = _span(parsed, kind, metrics[index])
-            if is_as_usual and span is not None and len(metric) <= _REMEMBERED_BYTES:
-                if len(entries) >= _REMEMBERED:
+            if is_usual and span is not None and len(metric) <= _CACHED_BYTES:
+                if len(entries) >= _CACHE_SIZE:
                     entries.clear()
                 before, after = metrics[index][: span[0]], metrics[index][span[1] :]
-                entries[around] = (before, after, here.dropped, here.hashed)
+                entries[around] = (before, after, added.dropped, added.hashed)
 
     def resource(self, resource: bytes, counts: AttributeCounts) -> bytes:
         """Rewrite the attributes of an encoded Resource.
 
         Raises:
-            TooLargeError: It has too many.
+            TooLargeError: Privacy rules apply, and it has too many.
         """
         if self._privacy is None and not (
             self._normalize
@@ -167,13 +160,13 @@ class AttributeRewriter:
         if known is None:
             parsed = Resource.FromString(resource)
             if self._privacy is None and len(parsed.attributes) > MAX_KEYS:
-                counts.passed_over = True
+                counts.skipped = True
                 return resource
-            here = AttributeCounts()
-            self._rewrite(parsed.attributes, here, normalize=self._normalize)
-            known = parsed.SerializeToString(), here.dropped, here.hashed
-            if len(resource) <= _REMEMBERED_BYTES:
-                if len(self._resources) >= _REMEMBERED:
+            added = AttributeCounts()
+            self._rewrite(parsed.attributes, added, normalize=self._normalize)
+            known = parsed.SerializeToString(), added.dropped, added.hashed
+            if len(resource) <= _CACHED_BYTES:
+                if len(self._resources) >= _CACHE_SIZE:
                     self._resources.clear()
                 self._resources[resource] = known
         rewritten, dropped, hashed = known
@@ -182,7 +175,7 @@ class AttributeRewriter:
         return rewritten
 
     def scope(self, scope: bytes, counts: AttributeCounts) -> bytes:
-        """Do what rules say to an encoded InstrumentationScope.
+        """Apply the privacy rules to an encoded InstrumentationScope.
 
         Raises:
             TooLargeError: It has too many attributes.
@@ -196,30 +189,30 @@ class AttributeRewriter:
         return bytes(parsed.SerializeToString()) if changed else scope
 
     def _suspicious(self, metrics: Sequence[bytes]) -> dict[int, int]:
-        """Find the metrics that may have an attribute to rewrite: by index, with the place of a key's text.
+        """Find the metrics that may need a rewrite: their indexes, with the place of a key's text.
 
         Raises:
-            TooLargeError: There is too much of it.
+            TooLargeError: Too many places are suspicious.
         """
         texts = set(_NORMALIZED) if self._normalize else set()
-        most = MAX_ATTRIBUTES
+        max_places = MAX_ATTRIBUTES
         if self._privacy is not None:
-            most = _MAX_PRIVATE
+            max_places = _MAX_PRIVATE
             view = AttributeKeys.FromString(MetricList(metrics=metrics).SerializeToString())
             keys, nested = attribute_keys(view)
             if len(keys) > MAX_KEYS:
                 raise TooLargeError(f"has attributes with more than {MAX_KEYS} different keys")
-            texts.update(key for key in keys if self._is_ruled(key.decode()))
-            # An attribute without a key has nothing that could be searched for.
-            if nested or self._is_ruled("") or len(texts) > _MAX_SEARCHES:
+            texts.update(key for key in keys if self._has_rule(key.decode()))
+            # An empty key cannot be searched for.
+            if nested or self._has_rule("") or len(texts) > _MAX_SEARCHES:
                 return dict.fromkeys(range(len(metrics)), 0)
         together = b"".join(metrics)
         starts: list[int] = []
         found: dict[int, int] = {}
         for text in texts:
-            parts = together.split(text, most + 1)
-            if len(parts) - 1 > most:
-                raise TooLargeError(f"has more than {most} places to look at")
+            parts = together.split(text, max_places + 1)
+            if len(parts) - 1 > max_places:
+                raise TooLargeError(f"has more than {max_places} attributes to rewrite")
             if len(parts) > 1:
                 starts = starts or [0, *itertools.accumulate(map(len, metrics))]
                 place = 0
@@ -229,13 +222,13 @@ class AttributeRewriter:
                     if index not in found:
                         found[index] = place - starts[index]
                     place += len(text)
-                    # Where it ends in another metric, a key may begin there that it hides.
+                    # A match that crosses into the next metric may hide a key there.
                     while starts[index + 1] < place:
                         index += 1
                         found.setdefault(index, 0)
         return found
 
-    def _is_ruled(self, key: str) -> bool:
+    def _has_rule(self, key: str) -> bool:
         return self._privacy is not None and self._privacy.attribute(key, key) is not None
 
     def _rewrite_points(self, points: Any, counts: AttributeCounts, *, mark: bool) -> bool:
@@ -256,15 +249,15 @@ class AttributeRewriter:
 
 
 def _times_and_value(metric: bytes, guess: int, start: int) -> tuple[int, int]:
-    """Guess where the times and the value of a metric's only data point are.
+    """Guess where the times and the value of a metric's only data point begin and end.
 
     Args:
         metric: The encoded metric.
-        guess: Where they may end.
-        start: Where they cannot be in front of.
+        guess: Where they probably end.
+        start: The end of the metric's name, which is before them.
 
     Returns:
-        Where they begin and end; 0 and 0 where nothing looks like it.
+        The span; 0 and 0 when nothing looks like it.
     """
     begin = guess - _WITHOUT_START
     if begin >= start and metric[begin:guess:9] in _TAGS:
@@ -274,10 +267,10 @@ def _times_and_value(metric: bytes, guess: int, start: int) -> tuple[int, int]:
 
 
 def _span(parsed: Any, kind: str | None, metric: bytes) -> tuple[int, int] | None:
-    """Say where the times and the value of a metric's only data point are.
+    """Return the span of the times and the value of a metric's only data point.
 
-    That is, where the metric is written so that whatever is in front of them and behind tells everything but
-    them; None where it is not.
+    None unless the metric is in the usual encoding, so that the bytes before and after the span
+    determine everything else.
     """
     if kind is None:
         return None

@@ -1,7 +1,4 @@
-"""All steps as they are configured.
-
-Owns the one place that the settings are read in. It must not do a step.
-"""
+"""Builds the steps from the settings, once for each set of known-bad metrics."""
 
 from __future__ import annotations
 
@@ -16,18 +13,13 @@ __all__ = ["NO_STEPS", "Steps"]
 
 
 class Steps:
-    """The steps of one receiver.
-
-    Args:
-        normalization: ``telemetry.normalization``.
-        privacy: ``telemetry.privacy``.
-        key: The bytes of ``telemetry.privacy.key_file``; None where nothing is hashed.
+    """The configured steps.
 
     Attributes:
-        privacy: What may be forwarded, also of the receiver's labels.
+        privacy: The privacy rules, which apply to the receiver's labels too.
 
     Raises:
-        PrivacyError: Something is to be hashed, and the key is missing or too short.
+        PrivacyError: A setting asks for hashes, and the key is missing or too short.
     """
 
     __slots__ = ("_by_bad_metrics", "_normalization", "privacy")
@@ -39,8 +31,8 @@ class Steps:
         self.privacy: Final = Privacy(privacy, key)
         self._by_bad_metrics: dict[tuple[str, ...], MetricSteps] = {}
 
-    def of(self, bad_metrics: tuple[str, ...]) -> MetricSteps:
-        """Return the steps for clients that get the metrics wrong whose names match these patterns (RE2)."""
+    def for_client(self, bad_metrics: tuple[str, ...]) -> MetricSteps:
+        """Return the steps for clients with these known-bad metrics (RE2, whole names)."""
         steps = self._by_bad_metrics.get(bad_metrics)
         if steps is None:
             steps = self._by_bad_metrics[bad_metrics] = MetricSteps(
@@ -49,7 +41,7 @@ class Steps:
         return steps
 
 
-#: Leaves every metric as it is, but for those over a budget.
+#: No steps except the series budget.
 NO_STEPS: Final = Steps(
     NormalizationSettings(attributes=False, units=False, known_bad_values="keep"), PrivacySettings(), None
-).of(())
+).for_client(())

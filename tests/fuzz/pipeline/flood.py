@@ -25,7 +25,7 @@ from receiver.plugin import Push
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings, PrincipalLimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.connection import Connection
-from receiver.telemetry.limits import Limits
+from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.error_codes import ErrorCode

@@ -1,4 +1,4 @@
-"""Inflating: real pushes as each codec compresses them, damaged; and damaged pushes, compressed well.
+"""Inflating: damaged compressed pushes, and damaged pushes compressed correctly.
 
 An input's first byte is the codec, its second the limit on what comes out, as a power of two.
 """
@@ -23,7 +23,7 @@ from tests.fuzz.target import Target, require
 _PAYLOADS = Path(__file__).parents[2] / "data" / "payloads"
 _MAX_BYTES = 8192
 
-#: What no error of a decoder's may hold: its text is ours.
+#: Texts of the decoders, which our errors must not contain.
 _MAX_ERROR_CHARACTERS = 120
 
 
@@ -38,7 +38,7 @@ def _run(data: bytes) -> None:
         require(len(str(error)) <= _MAX_ERROR_CHARACTERS, "an error as long as the bytes allow")
         return
     require(len(inflated) <= limit, f"{len(inflated)} bytes came out, and {limit} is the limit")
-    # An idle decompressor is used again: nothing of the last push may be left in it.
+    # A decompressor is reused: nothing of the last push may be left in it.
     require(inflate(codec, data[2:], limit) == inflated, "the second time something else came out")
     if inflated:
         with contextlib.suppress(PushError):
@@ -55,7 +55,7 @@ def _xerial(data: bytes, block: int) -> bytes:
     return header + b"".join(len(part).to_bytes(4, "big") + part for part in blocks)
 
 
-#: By codec: ways to compress, with something random about it.
+#: Compressors by codec, with random parameters.
 _COMPRESS: dict[int, tuple[Callable[[bytes, Random], bytes], ...]] = {
     0: (lambda data, _: data,),
     1: (lambda data, random: gzip.compress(data, random.randrange(10), mtime=0),),
@@ -100,7 +100,7 @@ def _seeds() -> list[bytes]:
         for plain in _plain()
         for _ in range(3)
     ]
-    # Frames in a row, and a frame behind another's end.
+    # Concatenated frames, and a frame after the end of another.
     seeds += [seed + seed[2:] for seed in seeds if len(seed) < 500]
     return seeds
 
@@ -109,7 +109,7 @@ _PLAIN = _plain()
 
 
 def _reshape(data: bytes, random: Random) -> bytes:
-    """Compress something damaged: checksums are right, so that decoders go on to the end."""
+    """Compress damaged bytes: the checksums are right, so decoders read to the end."""
     codec = random.randrange(5)
     plain = Mutator(random, (), _MAX_BYTES).mutate(random.choice(_PLAIN), data[2:])
     parts = [_compressed(plain, codec, random)]
@@ -135,7 +135,7 @@ TARGET = Target(
     tokens=_TOKENS,
     reshape=_reshape,
     max_bytes=_MAX_BYTES,
-    # zstd may be asked for a window of 8 MiB, and what came out is there twice when it is put together.
+    # A zstd window of 8 MiB, and the output twice while its chunks are joined.
     max_memory=24 << 20,
     brief=40_000,
 )

@@ -15,7 +15,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from receiver.telemetry.connection import Broker
 from receiver.telemetry.errors import PushError
-from receiver.telemetry.labels import OWNED_LABELS, label_bytes, label_facts
+from receiver.telemetry.labels import OWNED_LABELS, connection_labels, label_bytes
 from receiver.telemetry.otlp import label_metrics
 from tests.fuzz import protobuf
 from tests.fuzz.target import Target, require
@@ -23,7 +23,9 @@ from tests.unit.session.support import connection
 
 _PAYLOADS = Path(__file__).parents[2] / "data" / "payloads"
 _OWNED = frozenset(OWNED_LABELS)
-_FACTS = label_facts("AAAAAAAAAAAAAAAAAAAABw", connection("SASL_SSL"), Broker(id=1, cluster_id="cluster"))
+_FACTS = connection_labels(
+    "AAAAAAAAAAAAAAAAAAAABw", connection("SASL_SSL"), Broker(id=1, cluster_id="cluster")
+)
 _LABEL_BYTES = label_bytes(_FACTS)
 _LABELS = {
     key: str(value).encode() for key, value in zip(OWNED_LABELS, _FACTS, strict=True) if value is not None
@@ -47,7 +49,7 @@ def _run(data: bytes) -> None:
         return
     after = MetricsData.FromString(labelled.data)
     expected, dropped, removed = _kept(before)
-    # Resources that are equal are counted once where they are merged; how often is not said in advance.
+    # Merged Resources are counted once, so the exact number is unknown.
     require(labelled.dropped_points == dropped, f"{labelled.dropped_points} points dropped, not {dropped}")
     require((labelled.removed_labels > 0) == (removed > 0), "labels removed, or not, against what was there")
     found: Counter[bytes] = Counter()
@@ -65,7 +67,7 @@ def _run(data: bytes) -> None:
 
 
 def _kept(data: MetricsData) -> tuple[Counter[bytes], int, int]:
-    """Return the metrics that have to come out, and what has to be left out: points and labels."""
+    """Return the expected metrics, and the numbers of dropped points and removed labels."""
     dropped = removed = 0
     metrics: Counter[bytes] = Counter()
 
@@ -110,7 +112,7 @@ def _seeds() -> list[bytes]:
     seeds = []
     for payload in captured:
         parts = protobuf.fields(payload) or []
-        # Some of a large push's Resources stand for all of them: the code takes the same ways, in less time.
+        # A part of a large push's Resources covers the same code in less time.
         seeds += [protobuf.join(parts[:3]), protobuf.join(parts[-6:])]
     for payload in captured[:3]:
         seeds.append(payload)

@@ -19,9 +19,9 @@ from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.limits import LimitsSettings
 from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL, Broker, Connection
+from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.control.series import SeriesBudgets
 from receiver.telemetry.instance import ClientInstances
-from receiver.telemetry.limits import Limits
-from receiver.telemetry.series import SeriesBudgets
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
@@ -102,8 +102,8 @@ def _fresh_core(broker: Broker, limits: Limits) -> ClientTelemetry:
     core = copy.copy(_CORE)
     counter = iter(range(2, 1_000_000))
     core._broker, core._limits = broker, limits
-    core._series = SeriesBudgets(core._settings.series)
-    core._instances = ClientInstances(64, core._forgotten)
+    core.series = SeriesBudgets(core._settings.series)
+    core.instances = ClientInstances(64, core._on_forget)
     core._random_bytes = lambda size: next(counter).to_bytes(size, "big")
     return core
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from receiver.session.api_versions import OFFERED
 from receiver.settings.limits import LimitsSettings
-from receiver.telemetry.limits import Limits
+from receiver.telemetry.control.limits import Limits
 from receiver.wire.errors import WireError
 from receiver.wire.headers import request_header_version
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest

@@ -1,4 +1,4 @@
-"""What the steps have to make of a push, said in the plainest way: on parsed messages, one by one."""
+"""Oracle of the steps: the plainest implementation, on parsed messages, one by one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_ID = 2**31 - 1
 
 @dataclass(kw_only=True)
 class Oracle:
-    """The steps of one configuration; what it counts is of one push."""
+    """The steps of one configuration; its counts are of one push."""
 
     normalization: NormalizationSettings
     privacy: PrivacySettings
@@ -53,7 +53,7 @@ class Oracle:
             replace(resource_metrics.scope_metrics, left)
         return push
 
-    # -- which metrics ---------------------------------------------------------------------------
+    # -- metrics ---------------------------------------------------------------------------------
 
     def _fate(self, name: str) -> str:
         if any(rule.metric and re.fullmatch(rule.metric, name, re.DOTALL) for rule in self.privacy.rules):
@@ -114,7 +114,7 @@ class Oracle:
                 replace(scope_metrics.metrics, stay)
         return home, overflow
 
-    # -- what they hold --------------------------------------------------------------------------
+    # -- attributes -----------------------------------------------------------------------------
 
     def _metric(self, metric: Metric) -> None:
         self._attributes(metric.metadata, normalize=False)

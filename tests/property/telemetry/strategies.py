@@ -1,4 +1,4 @@
-"""Pushes as Hypothesis makes them, and every odd way of writing one down that protobuf takes."""
+"""Hypothesis strategies: pushes, and unusual encodings of them that protobuf accepts."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ resource_metrics = st.builds(
 
 @st.composite
 def like_java(draw: st.DrawFn) -> MetricsData:
-    """Every metric in a ResourceMetrics of its own, all with the same Resource."""
+    """A push with one ResourceMetrics for each metric, all with the same Resource."""
     resource = draw(resources)
     return MetricsData(
         resource_metrics=[
@@ -98,7 +98,7 @@ pushes = st.one_of(
 
 
 def _varint(number: int, extra: int = 0) -> bytes:
-    """Write a varint, with so many bytes more than it needs."""
+    """Encode a varint with ``extra`` unnecessary bytes."""
     out = bytearray()
     number &= 2**64 - 1
     while number >= 0x80:
@@ -110,7 +110,7 @@ def _varint(number: int, extra: int = 0) -> bytes:
 
 
 class OddWriter:
-    """Writes a message so that it reads the same: long varints, submessages in pieces, fields out of order.
+    """Encodes a message unusually: long varints, submessages in pieces, fields out of order.
 
     Args:
         draw: Hypothesis' source of choices.
@@ -133,7 +133,7 @@ class OddWriter:
                 run.extend(self._field(field, item))
             runs.append(run)
         written = []
-        # The order within a field means something; that between fields does not.
+        # Only the order within a field matters.
         while runs := [run for run in runs if run]:
             run = runs[0] if len(runs) == 1 else self._draw(st.sampled_from(runs))
             written.append(run.pop(0))
@@ -177,7 +177,7 @@ class OddWriter:
 
 @st.composite
 def odd_encodings(draw: st.DrawFn) -> tuple[MetricsData, bytes]:
-    """A push, and bytes that read as it, unknown fields aside."""
+    """A push, and bytes that parse as it, except for unknown fields."""
     push = draw(pushes)
     written = OddWriter(draw, unknown=draw(st.booleans())).write(push)
     return push, written

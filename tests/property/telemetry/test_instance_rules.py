@@ -1,4 +1,4 @@
-"""The rules of client instances against a model that remembers everything and computes each answer from it.
+"""Client instances against a model that keeps all events and computes each answer from them.
 
 The model knows no flags: it keeps the history of an instance and reads KIP-714's sentences off it.
 """
@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.connection import Broker, Connection
-from receiver.telemetry.limits import Limits
+from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.subscription import SubscriptionSet, subscription_id
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.error_codes import ErrorCode as E
@@ -41,7 +41,7 @@ class Event:
     at: int
     error: E
     terminating: bool = False
-    #: Let through by the interval: for a get the same as answered, for a push the rungs below may refuse it.
+    #: Let through by the interval: a get is then answered; later checks may still refuse a push.
     counted: bool = False
 
 
@@ -97,7 +97,7 @@ class Rules(RuleBasedStateMachine):
     @rule(data=st.data())
     def disconnect(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.connections)))
-        self.telemetry.disconnected(self.connections.pop(name))
+        self.telemetry.instances.disconnected(self.connections.pop(name))
         for instance_id, remembered in list(self.model.items()):
             if remembered.connection == name:
                 del self.model[instance_id]
@@ -201,7 +201,7 @@ class Rules(RuleBasedStateMachine):
         if not hasattr(self, "telemetry"):
             return
         instances = self.telemetry.instances
-        alive = [instance for instance in instances if not instance.is_over(float(self.now))]
+        alive = [instance for instance in instances if not instance.is_expired(float(self.now))]
         expected = [
             (instance_id, state)
             for instance_id, state in self.model.items()

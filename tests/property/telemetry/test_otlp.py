@@ -1,4 +1,4 @@
-"""Labelling against an oracle that takes every message apart, however a push is written down."""
+"""Labelling against an oracle that parses every message, for any encoding of a push."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
 from receiver.telemetry.connection import Broker
 from receiver.telemetry.errors import InvalidMetricsError
-from receiver.telemetry.labels import OWNED_LABELS, label_bytes, label_facts
+from receiver.telemetry.labels import OWNED_LABELS, connection_labels, label_bytes
 from receiver.telemetry.otlp import label_metrics
 from receiver.telemetry.otlp_views import Checked
 from tests.property.telemetry.strategies import odd_encodings, pushes
 from tests.unit.telemetry.otlp_parts import MAX_ENTRIES
 from tests.unit.telemetry.parts import JAVA_PRODUCER, all_metrics, connection, payload
 
-LABELS = label_bytes(label_facts("id", connection(sasl_mechanism="PLAIN"), Broker(id=1, cluster_id="c")))
+LABELS = label_bytes(
+    connection_labels("id", connection(sasl_mechanism="PLAIN"), Broker(id=1, cluster_id="c"))
+)
 
 
 def text(message: Any) -> bytes:
-    """The same bytes for the same message, also where a value is NaN."""
+    """Return equal bytes for equal messages, even with NaN."""
     return bytes(message.SerializeToString(deterministic=True))
 
 
@@ -36,7 +38,7 @@ def without_owned(attributes: Any) -> int:
 
 
 def scrubbed(metric: Metric) -> tuple[Metric | None, int, int]:
-    """What is left of a metric, the points dropped and the attributes removed."""
+    """Return the scrubbed metric, and the numbers of dropped points and removed attributes."""
     kind = metric.WhichOneof("data")
     if kind is None:
         return metric, 0, 0
@@ -52,7 +54,7 @@ def scrubbed(metric: Metric) -> tuple[Metric | None, int, int]:
 
 
 def taken_apart(push: MetricsData) -> tuple[list[tuple[bytes, ...]], int, int, set[tuple[bytes, str]]]:
-    """Where each metric is from and what it is, what was taken out, and the Resources there are."""
+    """Return each metric with its origin, the counts of removed parts, and the Resources."""
     found: list[tuple[bytes, ...]] = []
     resources: set[tuple[bytes, str]] = set()
     dropped = removed = 0
@@ -85,7 +87,7 @@ def taken_apart(push: MetricsData) -> tuple[list[tuple[bytes, ...]], int, int, s
 
 
 def received(data: bytes) -> tuple[list[tuple[bytes, ...]], list[tuple[bytes, str]]]:
-    """The same of a labelled push, whose labels must be whole and once in each Resource."""
+    """Return the same of a labelled push; each Resource must have each label once."""
     push = MetricsData.FromString(data)
     origins = []
     for resource_metrics in push.resource_metrics:
@@ -101,7 +103,7 @@ def received(data: bytes) -> tuple[list[tuple[bytes, ...]], list[tuple[bytes, st
 
 
 @given(st.one_of(odd_encodings(), pushes.map(lambda push: (push, text(push)))))
-def test_labelling_is_what_an_oracle_says(case: tuple[MetricsData, bytes]) -> None:
+def test_labelling_equals_the_oracle(case: tuple[MetricsData, bytes]) -> None:
     push, data = case
     read = MetricsData.FromString(data)
     has_unknown = b"\xfa\x3e\x01u" in data
@@ -128,7 +130,7 @@ def test_labelling_is_what_an_oracle_says(case: tuple[MetricsData, bytes]) -> No
         return
     found, origins = received(labelled.data)
     if has_unknown:
-        # Unknown fields make the same thing look different; how much of it there is stays.
+        # With unknown fields the bytes differ, but the number of metrics stays.
         assert len(found) == len(expected)
         assert labelled.data.count(b"\xfa\x3e\x01u") <= data.count(b"\xfa\x3e\x01u")
     else:
@@ -138,7 +140,7 @@ def test_labelling_is_what_an_oracle_says(case: tuple[MetricsData, bytes]) -> No
 
 
 @given(st.data())
-def test_a_damaged_push_is_taken_or_refused(data: st.DataObject) -> None:
+def test_a_damaged_push_is_accepted_or_refused(data: st.DataObject) -> None:
     whole = bytearray(payload(JAVA_PRODUCER))
     for _ in range(data.draw(st.integers(1, 8))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
@@ -159,7 +161,7 @@ def can_be_read(as_what: type[Any], data: bytes) -> bool:
 
 
 @given(st.one_of(st.binary(max_size=100), odd_encodings().map(lambda case: case[1])), st.data())
-def test_what_is_checked_is_what_can_be_read(given_bytes: bytes, data: st.DataObject) -> None:
+def test_the_check_accepts_exactly_valid_protobuf(given_bytes: bytes, data: st.DataObject) -> None:
     damaged = bytearray(given_bytes)
     for _ in range(data.draw(st.integers(0, 3)) if damaged else 0):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
@@ -168,7 +170,7 @@ def test_what_is_checked_is_what_can_be_read(given_bytes: bytes, data: st.DataOb
 
 @given(st.binary(min_size=1, max_size=300))
 @example(b"\x0a\x02\x12\x00")
-def test_any_bytes_are_taken_or_refused(data: bytes) -> None:
+def test_any_bytes_are_accepted_or_refused(data: bytes) -> None:
     try:
         labelled = label_metrics(data, LABELS, max_entries=MAX_ENTRIES)
     except InvalidMetricsError:

@@ -1,4 +1,4 @@
-"""Whatever a client sends, it gets an answer."""
+"""Every push gets an answer, whatever its bytes."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_damage_is_refused_or_inflates_within_the_limit(codec: int, data: st.Dat
     pieces=st.lists(st.tuples(st.binary(max_size=200), st.integers(1, 2000)), max_size=5),
     spare=st.integers(0, 1),
 )
-def test_what_was_compressed_comes_back(codec: int, pieces: list[tuple[bytes, int]], spare: int) -> None:
+def test_compressed_data_round_trips(codec: int, pieces: list[tuple[bytes, int]], spare: int) -> None:
     text = b"".join(piece * times for piece, times in pieces)
     compressed = COMPRESS[codec](text)
     if compressed:

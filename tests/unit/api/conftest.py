@@ -21,7 +21,7 @@ from receiver.settings.model import TelemetrySettings
 from receiver.settings.rest import RestSettings
 from receiver.store import SqliteSubscriptionStore, Subscriptions
 from receiver.telemetry.connection import Broker, Connection
-from receiver.telemetry.limits import Limits
+from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry, SubscriptionsOutcome
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest

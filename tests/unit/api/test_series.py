@@ -15,7 +15,7 @@ from tests.unit.api.conftest import Api, ask, connection, instance_id, problem_o
 def use(api: Api, number: int, series: int, overflowed: int, **facts: Any) -> None:
     """Record a push of a client instance."""
     ask(api.telemetry, number, api.clock.now, **facts)
-    api.telemetry.series.used(
+    api.telemetry.series.record_push(
         instance_id(number),
         principal=facts.get("principal", "User:ANONYMOUS"),
         client_id="folded",
@@ -32,7 +32,7 @@ def test_the_clients_that_use_most_series(api: Api) -> None:
     api.clock.now += 2.5
     use(api, 7, 20, 13, client_id="orders-2", principal="User:alice")
     # It pushed, and is gone.
-    api.telemetry.series.used(
+    api.telemetry.series.record_push(
         instance_id(8),
         principal="User:bob",
         client_id="gone",

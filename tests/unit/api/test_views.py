@@ -109,7 +109,7 @@ def test_pages_of_clients_lose_none_while_others_disconnect(api: Api) -> None:
             # The last client of the page disconnects; the next page must not skip any.
             gone = api.telemetry.instances.find(uuid_from_text(page["next"]))
             assert gone is not None
-            api.telemetry.disconnected(gone.connection)
+            api.telemetry.instances.disconnected(gone.connection)
         assert seen == [uuid_to_text(instance_id(number)) for number in numbers]
 
     api.run(scenario)

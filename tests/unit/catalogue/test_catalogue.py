@@ -1,4 +1,4 @@
-"""The catalogue of standard metrics against what real clients pushed, and against itself."""
+"""The catalogue against captured pushes of real clients, and its consistency."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ REQUIRED = (
     "consumer.fetch.manager.fetch.latency.max",
 )
 
-#: How a name ends, and the units that are possible then.
+#: Possible units by the end of a name.
 UNITS = {
     ".rate": {"1/s", "By/s"},
     ".rate.per.hour": {"1/h"},
@@ -58,7 +58,7 @@ UNITS = {
 
 
 @pytest.mark.parametrize("name", ALL_PAYLOADS)
-def test_what_a_real_client_pushes_is_in_the_catalogue_as_it_is(name: str) -> None:
+def test_metrics_of_real_clients_are_in_the_catalogue(name: str) -> None:
     client = CLIENTS[name.split("-")[0]]
     for sent in all_metrics(MetricsData.FromString(payload(name))):
         metric = CATALOGUE.metric(sent.name)
@@ -72,19 +72,19 @@ def test_what_a_real_client_pushes_is_in_the_catalogue_as_it_is(name: str) -> No
             assert keys in [set(keys) for keys in metric.by], sent.name
 
 
-def test_the_required_ones_are_those_of_the_kip() -> None:
+def test_the_required_metrics_are_those_of_the_kip() -> None:
     assert {metric.name for metric in CATALOGUE if metric.required} == {PREFIX + name for name in REQUIRED}
 
 
-def test_a_unit_is_what_the_name_says() -> None:
+def test_a_unit_agrees_with_the_name() -> None:
     for metric in CATALOGUE:
         for ending, units in UNITS.items():
-            # This rate is a ratio of sizes, whatever it is called.
+            # This rate is a ratio of sizes, despite its name.
             if metric.name.endswith(ending) and not metric.name.endswith(".compression.rate"):
                 assert metric.unit in units, metric.name
 
 
-def test_a_kind_combines_as_it_can() -> None:
+def test_each_kind_has_a_valid_combination() -> None:
     for metric in CATALOGUE:
         if metric.kind is MetricKind.SUM:
             assert metric.combines is Combination.SUM, metric.name
@@ -110,7 +110,7 @@ def test_the_draft_and_the_released_names_lead_to_each_other() -> None:
             assert metric.name in (draft.name, *draft.released_names)
 
 
-def test_a_name_that_is_no_standard_metric_is_none() -> None:
+def test_another_name_is_not_found() -> None:
     assert CATALOGUE.metric("org.apache.kafka.producer.my.own") is None
 
 
@@ -126,7 +126,7 @@ def test_another_version_is_refused() -> None:
         Catalogue({"version": 2, "metrics": []})
 
 
-def test_a_metric_given_twice_is_refused() -> None:
+def test_a_duplicate_metric_is_refused() -> None:
     entry: dict[str, Any] = {
         "name": "a",
         "kind": "gauge",
@@ -144,7 +144,7 @@ def test_a_metric_given_twice_is_refused() -> None:
 
 
 def test_each_rate_has_its_sum() -> None:
-    """As docs/rollup-tables.md says, where rates of clients that push seldom are too small."""
+    """docs/rollup-tables.md relies on it: rates of clients that push rarely are too small."""
     found = {metric.name: metric for metric in CATALOGUE}
     rates = [metric for metric in CATALOGUE if metric.combines is Combination.RATE]
     assert rates
@@ -157,7 +157,7 @@ def test_each_rate_has_its_sum() -> None:
     assert others == {name for name in others if f"`{name.removeprefix(PREFIX)}`" in page}
 
 
-def test_the_page_in_docs_is_the_one_that_is_made() -> None:
+def test_the_docs_page_is_up_to_date() -> None:
     page = Path(__file__).parents[3] / "docs" / "metrics.md"
     assert page.read_text() == reference(CATALOGUE), (
         "the page is out of date: python -m receiver.catalogue > docs/metrics.md"

@@ -135,7 +135,7 @@ def test_series(run: Run, sidecar: Sidecar) -> None:
     ]
     for number, overflowed in ((2, 0), (3, 7)):
         ask(sidecar.telemetry, number, 1000.0, principal="User:alice")
-        sidecar.telemetry.series.used(
+        sidecar.telemetry.series.record_push(
             instance_id(number),
             principal="User:alice",
             client_id="orders",

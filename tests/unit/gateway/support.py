@@ -25,7 +25,7 @@ from receiver.settings.hostport import HostPort
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.connection import Broker, Connection
-from receiver.telemetry.limits import Limits
+from receiver.telemetry.control.limits import Limits
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.scripted_broker import NODE_ID, RANGES
 from tests.unit.session.support import Clock, connection, telemetry_core

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from receiver.gateway.events import connection_fields
 from receiver.telemetry.connection import UNKNOWN
-from receiver.telemetry.limits import Exceeded, LimitName
+from receiver.telemetry.control.limits import Exceeded, LimitName
 from receiver.wire.uuid import uuid_to_text
 from tests.unit.gateway.support import Gate
 from tests.unit.session.support import (

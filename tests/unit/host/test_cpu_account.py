@@ -13,8 +13,8 @@ from receiver.host.observe import ObservedExport
 from receiver.host.statistics import Tally
 from receiver.plugin import ExportResult, Push, RetryableError
 from receiver.settings.limits import LimitsSettings
-from receiver.telemetry.limits import LimitName, Limits
-from receiver.telemetry.plugin_time import PluginTime
+from receiver.telemetry.control.limits import LimitName, Limits
+from receiver.telemetry.control.plugin_time import PluginTime
 from tests.unit.host.support import Single, push
 from tests.unit.telemetry.parts import connection
 

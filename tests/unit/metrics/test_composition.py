@@ -10,7 +10,7 @@ import pytest
 
 from receiver.app import Application
 from receiver.settings.load import load
-from receiver.telemetry.limits import Scope
+from receiver.telemetry.control.limits import Scope
 from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.ports import free_port
 from tests.unit.api.conftest import connection

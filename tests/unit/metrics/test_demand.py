@@ -19,7 +19,7 @@ def test_what_clients_have_and_are_asked_less() -> None:
     assert lines(metrics, "interval_factor") == {"interval_factor 1.0"}
 
     for identifier, overflowed in zip(ids, (0, 5, 7), strict=True):
-        telemetry.series.used(
+        telemetry.series.record_push(
             identifier,
             principal="User:a",
             client_id="c",
@@ -33,8 +33,8 @@ def test_what_clients_have_and_are_asked_less() -> None:
     for now in range(10, 12):
         telemetry.backpressure.observe({"otlp": 0.0}, now)
     for identifier in (*ids, *ids[:2]):
-        telemetry.offenders.pushed(identifier, 0, 0.0, too_large=True)
-    telemetry.offenders.pushed(ids[2], 3000, 1.0, too_large=False)
+        telemetry.offenders.record_push(identifier, 0, 0.0, too_large=True)
+    telemetry.offenders.record_push(ids[2], 3000, 1.0, too_large=False)
     telemetry.offenders.demand(ids[0], 20.0)
 
     assert lines(metrics, "series") == {"series 60.0"}

@@ -8,7 +8,7 @@ from prometheus_client.registry import Collector
 from receiver.metrics import OTHER, ReceiverMetrics, SoftwareLabels
 from receiver.session.login import LoginOutcome
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
-from receiver.telemetry.limits import Limits
+from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.steps import NOTHING_DONE, StepCounts
 from receiver.telemetry.telemetry import PushOutcome
 from receiver.wire.error_codes import ErrorCode

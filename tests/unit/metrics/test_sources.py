@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from receiver.host.statistics import DropReason, PluginState, PluginStatistics
 from receiver.metrics import OTHER, ListenerBytes, ReceiverMetrics, SoftwareLabels, Sources
 from receiver.telemetry.connection import Connection
+from receiver.telemetry.control.limits import Scope
 from receiver.telemetry.instance import ClientInstances
-from receiver.telemetry.limits import Scope
 from receiver.telemetry.telemetry import ClientTelemetry
 from tests.unit.api.conftest import ask, connection, instance_id, telemetry_core
 
@@ -85,10 +85,10 @@ def test_instances_listeners_and_state() -> None:
     now.instances = telemetry.instances
     outcomes = [ask(telemetry, number, 0.0) for number in range(2, 7)]
     assert all(outcome.created for outcome in outcomes)
-    telemetry.forget_expired(10_000.0, 1)
+    telemetry.instances.forget_expired(10_000.0, 1)
     last = telemetry.instances.find(instance_id(6))
     assert last is not None
-    telemetry.disconnected(last.connection)
+    telemetry.instances.disconnected(last.connection)
     now.listeners = [ListenerBytes(listener="CLIENT", from_clients=10, to_clients=20)]
     metrics = now.metrics()
     assert lines(metrics, "instances") == {"instances 1.0"}

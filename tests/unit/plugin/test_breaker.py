@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from receiver.plugin.breaker import CircuitBreaker, CircuitState
 
 
-def test_failures_in_a_row_open_it_and_one_success_closes_it() -> None:
+def test_consecutive_failures_open_the_breaker_and_one_success_closes_it() -> None:
     circuit = CircuitBreaker(3, 10.0)
     circuit.failed(0.0)
     circuit.failed(1.0)
@@ -31,7 +31,7 @@ def test_failures_in_a_row_open_it_and_one_success_closes_it() -> None:
     assert circuit.state(14.0) is CircuitState.CLOSED
 
 
-def test_a_failure_of_the_trial_opens_it_again_at_once() -> None:
+def test_a_failed_trial_opens_the_breaker_again() -> None:
     circuit = CircuitBreaker(2, 10.0)
     circuit.failed(0.0)
     circuit.failed(0.0)
@@ -52,7 +52,7 @@ def test_a_failure_of_the_trial_opens_it_again_at_once() -> None:
         (2, 17.0, 17.0),
     ],
 )
-def test_the_destination_says_when_to_come_back(
+def test_the_destination_may_set_the_retry_time(
     failures: int, asked_s: float | None, retry_in_s: float
 ) -> None:
     circuit = CircuitBreaker(2, 10.0)
@@ -62,7 +62,7 @@ def test_the_destination_says_when_to_come_back(
 
 
 @given(st.lists(st.booleans(), max_size=40), st.integers(1, 5))
-def test_it_is_closed_exactly_while_the_last_failures_are_too_few(succeed: list[bool], failures: int) -> None:
+def test_the_breaker_is_closed_below_the_failure_limit(succeed: list[bool], failures: int) -> None:
     circuit = CircuitBreaker(failures, 10.0)
     in_a_row = 0
     for now, succeeded in enumerate(succeed):

@@ -1,11 +1,11 @@
-"""What a push is told from others by."""
+"""The identity of a push."""
 
 from dataclasses import replace
 
 from tests.unit.host.support import push
 
 
-def test_its_identity_is_its_instance_the_time_and_its_number() -> None:
+def test_the_identity_is_instance_time_and_sequence() -> None:
     one = push(4)
     assert one.identity == ("AAAAAAAAAAAAAAAAAAAAAQ", 1_700_000_000_000_000_000, 5)
     again = replace(one, context=replace(one.context, connection_id="another"))

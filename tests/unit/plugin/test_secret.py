@@ -1,4 +1,4 @@
-"""Secrets: given in place or read from a file, and never shown."""
+"""Secrets: literal or from a file, and never shown."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def problem(**settings: object) -> str:
     return f"{found.loc}: {found.text}"
 
 
-def test_a_secret_in_place(tmp_path: Path) -> None:
+def test_a_literal_secret_is_hidden(tmp_path: Path) -> None:
     config = _Config.model_validate({"headers": {"authorization": "Bearer hunter2"}})
     assert config.headers["authorization"].get_secret_value() == "Bearer hunter2"
     for shown in (repr(config), str(config), config.model_dump_json(), repr(config.model_dump())):
@@ -48,7 +48,7 @@ def test_inner_newlines_stay(tmp_path: Path) -> None:
     assert config.password.get_secret_value() == "a\nb\n"
 
 
-def test_a_wrong_file_is_named(tmp_path: Path) -> None:
+def test_an_invalid_file_is_named(tmp_path: Path) -> None:
     absent = tmp_path / "{absent}"
     assert problem(password={"file": str(absent)}) == (
         f"('password',): cannot read the secret's file {absent}: No such file or directory"
@@ -71,5 +71,5 @@ def test_a_wrong_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "value", [5, True, ["hunter2"], {"file": 5}, {"file": "a", "x": "hunter2"}, {"files": "hunter2"}]
 )
-def test_anything_else_is_refused_without_being_shown(value: object) -> None:
+def test_any_other_value_is_refused_and_hidden(value: object) -> None:
     assert problem(password=value) == "('password',): expected text, or {file: PATH} to read it from a file"

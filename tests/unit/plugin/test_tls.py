@@ -1,4 +1,4 @@
-"""Certificates in plugins' settings: the same words and the same rule in each of them."""
+"""TLS settings of plugins: the same keys and the same rule for all."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ def test_a_certificate_and_its_key_go_together(tmp_path: Path) -> None:
         ({"type": "prometheus", "remote_write": {"url": "https://h/w"}}, "remote_write.tls"),
     ],
 )
-def test_every_plugin_has_the_rule(config: dict[str, Any], key: str) -> None:
+def test_every_plugin_checks_the_pair(config: dict[str, Any], key: str) -> None:
     tls = {"cert_file": __file__}
     given = {**config, "tls": tls}
     if key != "tls":

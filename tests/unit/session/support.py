@@ -13,7 +13,7 @@ from receiver.session.upstream import Upstream
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.connection import Broker, Connection
-from receiver.telemetry.limits import Exceeded, Limits
+from receiver.telemetry.control.limits import Exceeded, Limits
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome, SubscriptionsOutcome
 from receiver.wire import (

@@ -11,7 +11,7 @@ from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.login import LoginOutcome
 from receiver.settings.limits import LimitsSettings
 from receiver.telemetry.connection import UNKNOWN_PRINCIPAL
-from receiver.telemetry.limits import Limits
+from receiver.telemetry.control.limits import Limits
 from receiver.wire.headers import RequestHeader
 from receiver.wire.uuid import Uuid
 from tests.testbed.scripted_broker import RANGES, Answers, framed, parse, request_frame

@@ -13,7 +13,7 @@ from receiver.session.login import LoginOutcome
 from receiver.session.session import SessionEnd
 from receiver.settings.limits import LimitsSettings, PrincipalLimitsSettings
 from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL
-from receiver.telemetry.limits import Limits
+from receiver.telemetry.control.limits import Limits
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.headers import RequestHeader
 from tests.testbed.scripted_broker import RANGES, Answers, parse, request_frame

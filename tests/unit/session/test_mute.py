@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
-from receiver.telemetry.limits import LimitName, Limits
+from receiver.telemetry.control.limits import LimitName, Limits
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.uuid import Uuid
 from tests.unit.session.support import (

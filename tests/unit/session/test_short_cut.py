@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
-from receiver.telemetry.limits import Limits
+from receiver.telemetry.control.limits import Limits
 from receiver.wire.api_keys import METADATA, SASL_HANDSHAKE
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError

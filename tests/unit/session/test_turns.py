@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
-from receiver.telemetry.limits import LimitName, Limits
+from receiver.telemetry.control.limits import LimitName, Limits
 from receiver.wire.api_keys import METADATA
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.uuid import Uuid

@@ -169,7 +169,7 @@ def test_a_read_only_file(tmp_path: Path) -> None:
         (
             "match",
             '{"colour": "red"}',
-            "match.colour: 'red' is for no selector; use one of client_instance_id",
+            "match.colour: 'red' has an unknown selector; use one of client_instance_id",
         ),
         ("match", "5", "match: 5 is not a mapping; give patterns by selector"),
     ],

@@ -1,4 +1,4 @@
-"""Pushes put together piece by piece, and labels to put on them."""
+"""Builders for OTLP pushes, and labels for them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData, Reso
 
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.connection import Broker
-from receiver.telemetry.labels import label_bytes, label_facts, length_delimited
+from receiver.telemetry.labels import connection_labels, label_bytes, length_delimited
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from tests.unit.telemetry.parts import connection
 
 MAX_ENTRIES = TelemetrySettings().max_entries
 NAN = b"\x21\x00\x00\x00\x00\x00\x00\xf8\x7f"
 
-FACTS = label_facts(
+FACTS = connection_labels(
     "7wk08yJMQAOK9PUGl2Zmrg",
     connection(sasl_mechanism="SCRAM-SHA-512"),
     Broker(id=3, cluster_id="5L6g3nShT-eMCtK--X86sw"),

@@ -1,4 +1,4 @@
-"""What the telemetry core's tests are made of: connections, subscriptions, pushes, captured payloads."""
+"""Builders for tests of the core: connections, subscriptions, clients, captured payloads."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.connection import Broker, Connection
-from receiver.telemetry.limits import Limits
-from receiver.telemetry.subscription import ClientFacts, Subscription, SubscriptionSet
+from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.subscription import ClientFacts, Subscription, SubscriptionSet, client_facts
 from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome, SubscriptionsOutcome
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
@@ -29,7 +29,7 @@ JAVA_PRODUCER = "java44-producer-star-01"
 JAVA_CONSUMER = "java44-consumer-star-01"
 ALL_PAYLOADS = sorted(path.stem for path in PAYLOADS.glob("*.bin"))
 
-#: An id that a real client had.
+#: The instance id of a real client.
 INSTANCE = uuid_from_text("7wk08yJMQAOK9PUGl2Zmrg")
 RECEIVED_AT_NS = 1_795_255_024_788_074_000
 
@@ -53,16 +53,8 @@ def connection(**changes: Any) -> Connection:
     return Connection(**(facts | changes))
 
 
-def client(**changes: str) -> ClientFacts:
-    facts = {
-        "client_instance_id": "7wk08yJMQAOK9PUGl2Zmrg",
-        "client_id": "java-producer",
-        "client_software_name": "apache-kafka-java",
-        "client_software_version": "4.4.0",
-        "client_source_address": "10.0.0.7",
-        "client_source_port": "51234",
-    }
-    return ClientFacts(**(facts | changes))
+def client(client_instance_id: Uuid | None = None, **changes: Any) -> ClientFacts:
+    return client_facts(client_instance_id or INSTANCE, connection(**changes))
 
 
 def subscription(
@@ -75,7 +67,7 @@ def subscription(
 
 
 class Client:
-    """A client at one telemetry core: keeps its id and subscription id as real ones do."""
+    """A client of one telemetry core; it keeps its instance id and subscription id."""
 
     def __init__(
         self,
@@ -118,7 +110,7 @@ class Client:
         return self.telemetry.push_telemetry(self.connection, request, now=now, received_at_ns=RECEIVED_AT_NS)
 
 
-#: Each codec as clients use it.
+#: Compression by codec, as clients do it.
 COMPRESSED: dict[int, Callable[[bytes], bytes]] = {
     0: bytes,
     1: gzip.compress,
@@ -129,7 +121,7 @@ COMPRESSED: dict[int, Callable[[bytes], bytes]] = {
 
 
 def ready(*, interval_ms: int = 10_000, **settings: Any) -> Client:
-    """A client that has its subscription since second 0."""
+    """Return a client that got its subscription at second 0."""
     client = Client(subscription(interval_ms=interval_ms), settings=TelemetrySettings(**settings))
     assert client.get(0).response.error_code == ErrorCode.NONE
     return client
@@ -142,7 +134,7 @@ def all_metrics(data: MetricsData) -> Iterator[Metric]:
 
 
 def labels_of(data: MetricsData) -> list[dict[str, str]]:
-    """The attributes of each Resource; fails where a key is there twice."""
+    """Return the attributes of each Resource; a duplicate key fails."""
     found = []
     for resource_metrics in data.resource_metrics:
         attributes = resource_metrics.resource.attributes

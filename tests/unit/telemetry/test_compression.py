@@ -1,4 +1,4 @@
-"""The five codecs: what clients send, what is damaged, and what is meant to do harm."""
+"""Inflating with the five codecs: clients' data, damaged data, and bombs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,8 @@ import lz4.frame
 import pytest
 import zstandard
 
-from receiver.telemetry.compression import (
-    CODECS,
-    NotInflatableError,
-    TooLargeError,
-    UnknownCodecError,
-    inflate,
-)
+from receiver.telemetry.compression import CODECS, inflate
+from receiver.telemetry.errors import NotInflatableError, TooLargeError, UnknownCodecError
 from receiver.wire import k72_push_telemetry
 from receiver.wire.primitives import Reader
 from tests.unit.telemetry.parts import JAVA_PRODUCER, payload
@@ -46,7 +41,7 @@ def xerial_snappy(data: bytes, block: int = 4000) -> bytes:
 
 
 def streamed_zstd(data: bytes) -> bytes:
-    """As clients do it: the frame does not say how much is in it."""
+    """Compress as clients do: the frame has no content size."""
     stream = zstandard.ZstdCompressor().compressobj()
     return stream.compress(data) + stream.flush()
 
@@ -69,7 +64,7 @@ BY_NAME = pytest.mark.parametrize("name", COMPRESSORS)
 
 
 @pytest.mark.parametrize("frame", PUSHES, ids=lambda frame: frame.file)
-def test_what_real_clients_pushed(frame: Captured) -> None:
+def test_captured_pushes_inflate(frame: Captured) -> None:
     reader = Reader(frame.data)
     decode_header(reader, frame)
     request = k72_push_telemetry.decode_request(reader, frame.version)
@@ -100,10 +95,10 @@ def test_round_trip_at_exactly_the_limit(name: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in COMPRESSORS if name != "none"])
-def test_whatever_is_cut_off_is_refused(name: str) -> None:
+def test_truncated_data_is_refused(name: str) -> None:
     codec, compress = COMPRESSORS[name]
     compressed = compress(TEXT)
-    # Xerial's framing has no end: what is cut between two blocks is a shorter text.
+    # Xerial's framing has no end marker: a cut between two blocks gives a shorter text.
     between_blocks = set()
     if name == "xerial snappy":
         position = len(XERIAL_HEADER)
@@ -119,7 +114,7 @@ def test_whatever_is_cut_off_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in COMPRESSORS if name != "none"])
 @pytest.mark.parametrize("tail", [b"x", b"\x00", b"\x00" * 8, b"garbage that is no frame"])
-def test_what_comes_after_the_end_is_refused(name: str, tail: bytes) -> None:
+def test_trailing_bytes_are_refused(name: str, tail: bytes) -> None:
     codec, compress = COMPRESSORS[name]
     if name == "xerial snappy" and not tail.strip(b"\x00"):
         tail = tail[:3]
@@ -129,13 +124,13 @@ def test_what_comes_after_the_end_is_refused(name: str, tail: bytes) -> None:
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 @pytest.mark.parametrize("data", [b"\xff", b"\xff" * 40, b"{}", TEXT, bytes(100)])
-def test_what_is_something_else_is_refused(codec: int, data: bytes) -> None:
+def test_data_of_another_format_is_refused(codec: int, data: bytes) -> None:
     with pytest.raises((NotInflatableError, TooLargeError)):
         inflate(codec, data, LIMIT)
 
 
 @pytest.mark.parametrize("name", ["gzip", "lz4", "zstd", "zstd, streamed"])
-def test_parts_in_a_row_are_one_text(name: str) -> None:
+def test_concatenated_parts_are_one_text(name: str) -> None:
     codec, compress = COMPRESSORS[name]
     assert inflate(codec, compress(TEXT) + compress(b"") + compress(b"end"), LIMIT) == TEXT + b"end"
     assert inflate(codec, compress(b"a") * 64, LIMIT) == b"a" * 64
@@ -171,7 +166,7 @@ def test_a_checksum_that_is_wrong_is_refused() -> None:
             inflate(codec, bytes(damaged), LIMIT)
 
 
-def test_a_snappy_preamble_is_not_believed() -> None:
+def test_a_forged_snappy_preamble_is_refused() -> None:
     claims = b"\xff\xff\xff\xff\x0f" + raw_snappy(b"abc")[1:]
     with pytest.raises(TooLargeError):
         inflate(2, claims, LIMIT)
@@ -190,11 +185,11 @@ def test_a_zstd_window_is_bounded() -> None:
     stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     with pytest.raises(TooLargeError, match="window of more than 8388608 bytes"):
         inflate(4, stream.compress(b"short") + stream.flush(), LIMIT)
-    # The decompressor that refused is as good as new.
+    # The decompressor that refused can be used again.
     assert inflate(4, streamed_zstd(TEXT), LIMIT) == TEXT
 
 
-def test_very_many_blocks_are_refused_in_no_time() -> None:
+def test_too_many_blocks_are_refused_quickly() -> None:
     empty_block = struct.pack("<I", 0)[:3]
     frame = b"\x28\xb5\x2f\xfd\x00\x58" + empty_block * 300_000 + b"\x01\x00\x00"
     xerial = XERIAL_HEADER + (struct.pack(">i", 1) + b"\x00") * 200_000
@@ -206,8 +201,8 @@ def test_very_many_blocks_are_refused_in_no_time() -> None:
     assert time.process_time() - started < 1
 
 
-# Ten gigabytes of zeros each, as real compressors make them, but put together from one piece of their output:
-# to compress so much takes a minute.
+# Ten gigabytes of zeros each, as real compressors make them. They are put together from one piece
+# of their output, because compressing so much takes a minute.
 TEN_GB = 10 << 30
 
 
@@ -260,9 +255,10 @@ except TooLargeError:
 
 
 def measure(codec: int, bomb: bytes, limit: int, folder: Path) -> tuple[float, int]:
-    """Inflate in a process of its own; return CPU seconds, and the growth of its memory in bytes.
+    """Inflate in a new process; return CPU seconds, and the growth of its memory in bytes.
 
-    The high-water mark of a process does not go down: a bomb made there would hide what inflating it takes.
+    The high-water mark of a process does not go down: a bomb made there would hide what inflating
+    it takes.
     """
     path = folder / "bomb"
     path.write_bytes(bomb)
@@ -278,11 +274,12 @@ def test_bombs_cost_no_more_than_the_limit(name: str, tmp_path: Path) -> None:
     limit = 8 << 20
     seconds, grown = measure(codec, make(), limit, tmp_path)
     assert seconds < 0.5
-    # The limit, one chunk, and what decompressors need: a zstd window of up to 8 MiB, lz4 blocks of 4 MiB.
+    # The limit, one chunk, and the decompressor's own memory: a zstd window of up to 8 MiB, lz4
+    # blocks of 4 MiB.
     assert limit / 2 < grown < limit + (16 << 20)
 
 
-def test_bombs_are_what_they_say() -> None:
+def test_bombs_inflate_to_their_stated_size() -> None:
     assert len(gzip_bomb()) < TEN_GB / 900
     inflated = zlib.decompressobj(31).decompress(gzip_bomb(), 3 << 20)
     assert inflated == bytes(3 << 20)

@@ -21,21 +21,21 @@ def test_generated_parts_are_folded() -> None:
     assert folding.fold("") == ""
 
 
-def test_the_first_rule_counts() -> None:
+def test_the_first_matching_rule_applies() -> None:
     everything = ClientIdFoldingSettings(pattern=".*", replacement="one")
     assert ClientIdFolding((_POD, everything)).fold("orders-5d9c7b4f6d-x2k8p") == "orders"
     assert ClientIdFolding((everything, _POD)).fold("orders-5d9c7b4f6d-x2k8p") == "one"
 
 
-def test_without_rules_an_id_is_itself() -> None:
+def test_without_rules_a_client_id_is_unchanged() -> None:
     assert ClientIdFolding(()).fold("orders-5d9c7b4f6d-x2k8p") == "orders-5d9c7b4f6d-x2k8p"
 
 
-def test_a_replacement_cannot_make_ids_long() -> None:
+def test_a_folded_id_has_a_maximum_length() -> None:
     rule = ClientIdFoldingSettings(pattern="(.*)", replacement=r"\1" * 200)
     assert ClientIdFolding((rule,)).fold("x" * 512) == "x" * MAX_TEXT_CHARS
 
 
-def test_an_id_that_is_no_unicode_is_folded_as_it_is_shown() -> None:
+def test_an_id_that_is_not_unicode_is_folded() -> None:
     rule = ClientIdFoldingSettings(pattern=r"(.*)-\d+", replacement=r"\1")
     assert ClientIdFolding((rule,)).fold("\udcff-7") == "?"

@@ -1,14 +1,14 @@
-"""The rules of client instances, one by one, and what is remembered for how long."""
+"""Client instances: each rule of the state table, lifetimes and bounds."""
 
 from __future__ import annotations
 
 import pytest
 
 from receiver.telemetry.connection import Connection
+from receiver.telemetry.control.offenders import Demand
 from receiver.telemetry.instance import ClientInstance, ClientInstances
-from receiver.telemetry.offenders import Demand
 from receiver.telemetry.quirks import Treatment
-from receiver.telemetry.subscription import ClientFacts, SubscriptionSet
+from receiver.telemetry.subscription import SubscriptionSet, client_facts
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.uuid import Uuid
 from tests.unit.telemetry.parts import INSTANCE, connection, subscription
@@ -25,7 +25,7 @@ TEN_SECONDS = SubscriptionSet([subscription(interval_ms=10_000)])
 
 
 def assigned(instance: ClientInstance, subscriptions: SubscriptionSet = TEN_SECONDS) -> ClientInstance:
-    facts = ClientFacts.of(instance.id, instance.connection)
+    facts = client_facts(instance.id, instance.connection)
     instance.assign(facts, subscriptions, Treatment(compression=(4,)), default_interval_ms=300_000)
     return instance
 
@@ -37,16 +37,16 @@ def new(now: float = 0.0) -> ClientInstance:
 def push(
     instance: ClientInstance, now: float, *, terminating: bool = False, wrong_id: bool = False
 ) -> ErrorCode:
-    """Push something valid."""
+    """Make a valid push."""
     identifier = instance.subscription_id + (1 if wrong_id else 0)
-    error = instance.let_push_through(identifier, now, terminating=terminating)
+    error = instance.check_push(identifier, now, terminating=terminating)
     if error is NONE:
         instance.accept_push(now, 0, terminating=terminating)
     return error
 
 
-def test_a_new_instance_may_do_anything_first() -> None:
-    assert new().get(0) is NONE
+def test_a_new_instance_may_get_or_push_first() -> None:
+    assert new().check_get(0) is NONE
     assert push(new(), 0) is NONE
     assert push(new(), 0, terminating=True) is NONE
     assert push(new(), 0, wrong_id=True) is UNKNOWN_ID
@@ -60,37 +60,37 @@ def test_a_get_waits_for_the_interval_since_the_last_get(
     start: float, after_s: float, answer: ErrorCode
 ) -> None:
     instance = new()
-    assert instance.get(start) is NONE
-    assert instance.get(start + after_s) is answer
+    assert instance.check_get(start) is NONE
+    assert instance.check_get(start + after_s) is answer
 
 
 @pytest.mark.parametrize(("after_s", "answer"), [(0.0, THROTTLED), (9.999, THROTTLED), (10.0, NONE)])
 def test_a_get_waits_for_the_interval_since_the_last_push(after_s: float, answer: ErrorCode) -> None:
     instance = new()
-    assert instance.get(0) is NONE
+    assert instance.check_get(0) is NONE
     assert push(instance, 15) is NONE
-    assert instance.get(15 + after_s) is answer
+    assert instance.check_get(15 + after_s) is answer
 
 
-def test_a_get_that_is_throttled_changes_nothing() -> None:
+def test_a_throttled_get_changes_nothing() -> None:
     instance = new()
-    instance.get(0)
-    assert instance.get(9) is THROTTLED
-    assert instance.get(10) is NONE
+    instance.check_get(0)
+    assert instance.check_get(9) is THROTTLED
+    assert instance.check_get(10) is NONE
 
 
 @pytest.mark.parametrize("after_s", [0.0, 5.0, 15.0])
-def test_the_first_push_after_a_get_may_come_any_time(after_s: float) -> None:
+def test_the_first_push_after_a_get_may_come_at_any_time(after_s: float) -> None:
     instance = new()
-    instance.get(100)
+    instance.check_get(100)
     assert push(instance, 100 + after_s) is NONE
 
 
-def test_a_get_makes_the_next_push_due_even_between_two_others() -> None:
+def test_a_get_between_two_pushes_makes_the_next_push_due() -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     assert push(instance, 5) is NONE
-    assert instance.get(15) is NONE
+    assert instance.check_get(15) is NONE
     assert push(instance, 15) is NONE
     assert push(instance, 15) is THROTTLED
 
@@ -98,33 +98,33 @@ def test_a_get_makes_the_next_push_due_even_between_two_others() -> None:
 @pytest.mark.parametrize(
     ("after_s", "answer"), [(0.0, THROTTLED), (9.999, THROTTLED), (10.0, NONE), (25.0, NONE)]
 )
-def test_every_other_push_waits_for_the_interval_since_the_last(after_s: float, answer: ErrorCode) -> None:
+def test_later_pushes_wait_for_the_interval_since_the_last_push(after_s: float, answer: ErrorCode) -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     push(instance, 5)
     assert push(instance, 5 + after_s) is answer
 
 
 def test_a_throttled_get_does_not_make_a_push_due() -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     push(instance, 5)
-    assert instance.get(6) is THROTTLED
+    assert instance.check_get(6) is THROTTLED
     assert push(instance, 7) is THROTTLED
 
 
 def test_a_throttled_push_changes_nothing() -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     push(instance, 5)
     for now in (6, 9, 14.9):
         assert push(instance, now) is THROTTLED
     assert push(instance, 15) is NONE
 
 
-def test_a_terminating_push_may_come_any_time_once() -> None:
+def test_one_terminating_push_may_come_at_any_time() -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     push(instance, 1)
     assert push(instance, 2, terminating=True) is NONE
     assert instance.terminating
@@ -133,95 +133,96 @@ def test_a_terminating_push_may_come_any_time_once() -> None:
     assert push(instance, 100, terminating=True) is INVALID
 
 
-def test_a_terminating_push_that_is_refused_does_not_count_as_one() -> None:
+def test_a_refused_terminating_push_does_not_terminate() -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     assert push(instance, 1, terminating=True, wrong_id=True) is UNKNOWN_ID
     assert not instance.terminating
-    assert instance.get(1) is NONE
+    assert instance.check_get(1) is NONE
     assert push(instance, 1, terminating=True) is NONE
 
 
-def test_a_refused_push_after_terminating_does_not_take_it_back() -> None:
+def test_a_refused_push_after_terminating_changes_nothing() -> None:
     instance = new()
     assert push(instance, 0, terminating=True) is NONE
     assert push(instance, 100) is INVALID
     assert push(instance, 200) is INVALID
-    assert instance.get(200) is NONE
+    assert instance.check_get(200) is NONE
     assert push(instance, 201) is INVALID
 
 
-def test_an_early_terminating_push_goes_on_to_the_other_checks() -> None:
+def test_an_early_terminating_push_continues_to_the_other_checks() -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     push(instance, 5)
     assert push(instance, 6, terminating=True, wrong_id=True) is UNKNOWN_ID
-    # It was not let through by the interval, so the interval runs on from the push before.
+    # The interval did not let it through, so it still runs from the previous push.
     assert push(instance, 15) is NONE
 
 
 @pytest.mark.parametrize("error", [UNKNOWN_ID, BAD_CODEC])
-def test_after_some_errors_a_client_asks_at_once(error: ErrorCode) -> None:
+def test_after_some_errors_a_client_may_get_at_once(error: ErrorCode) -> None:
     instance = new()
-    instance.get(0)
-    assert instance.let_push_through(instance.subscription_id, 5, terminating=False) is NONE
+    instance.check_get(0)
+    assert instance.check_push(instance.subscription_id, 5, terminating=False) is NONE
     instance.refuse(error)
-    assert instance.get(5) is NONE
-    assert instance.get(5) is THROTTLED
+    assert instance.check_get(5) is NONE
+    assert instance.check_get(5) is THROTTLED
     assert push(instance, 5) is NONE
 
 
 @pytest.mark.parametrize("error", [BAD_RECORD, ErrorCode.TELEMETRY_TOO_LARGE, THROTTLED, INVALID])
 def test_after_other_errors_a_client_waits(error: ErrorCode) -> None:
     instance = new()
-    instance.get(0)
-    assert instance.let_push_through(instance.subscription_id, 5, terminating=False) is NONE
+    instance.check_get(0)
+    assert instance.check_push(instance.subscription_id, 5, terminating=False) is NONE
     instance.refuse(error)
-    assert instance.get(6) is THROTTLED
-    assert instance.get(15) is NONE
+    assert instance.check_get(6) is THROTTLED
+    assert instance.check_get(15) is NONE
 
 
 def test_only_the_last_error_counts() -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     assert push(instance, 5, wrong_id=True) is UNKNOWN_ID
     assert push(instance, 6) is THROTTLED
-    assert instance.get(6) is THROTTLED
+    assert instance.check_get(6) is THROTTLED
 
 
 def test_a_refused_push_counts_for_the_interval() -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     assert push(instance, 5, wrong_id=True) is UNKNOWN_ID
     assert push(instance, 6, wrong_id=True) is THROTTLED
 
 
-def test_other_subscriptions_are_told_at_once() -> None:
+def test_changed_subscriptions_are_answered_at_once() -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     push(instance, 5)
     before = instance.subscription_id
     assigned(instance, SubscriptionSet([subscription(interval_ms=60_000)]))
     assert instance.subscription_id != before
-    # The push on its way under the old id is not throttled by an interval that nobody told the client.
-    assert instance.let_push_through(before, 6, terminating=False) is UNKNOWN_ID
-    assert instance.get(6) is NONE
-    assert instance.get(7) is THROTTLED
+    # A push in flight with the old id is not throttled by an interval that the client does not
+    # know.
+    assert instance.check_push(before, 6, terminating=False) is UNKNOWN_ID
+    assert instance.check_get(6) is NONE
+    assert instance.check_get(7) is THROTTLED
 
 
-def test_other_subscriptions_may_be_asked_for_without_a_push_between() -> None:
+def test_changed_subscriptions_need_no_push_before_the_get() -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     assigned(instance, SubscriptionSet([subscription(interval_ms=60_000)]))
-    assert instance.get(1) is NONE
-    assert instance.get(2) is THROTTLED
+    assert instance.check_get(1) is NONE
+    assert instance.check_get(2) is THROTTLED
 
 
-def test_another_matching_of_the_same_subscriptions_does_not_end_the_interval() -> None:
+def test_matching_the_same_subscriptions_again_keeps_the_interval() -> None:
     instance = new()
-    instance.get(0)
+    instance.check_get(0)
     assigned(instance)
-    assert instance.get(1) is THROTTLED
+    assert instance.check_get(1) is THROTTLED
 
 
 def test_terminating_outlives_a_change_of_subscriptions() -> None:
@@ -231,28 +232,28 @@ def test_terminating_outlives_a_change_of_subscriptions() -> None:
     assert push(instance, 1) is INVALID
 
 
-def test_asked_for_something_else_it_need_not_wait() -> None:
+def test_a_changed_demand_ends_the_interval() -> None:
     instance = new()
     asked_before = instance.subscription_id
     assert push(instance, 0) is NONE
-    instance.ask(Demand.EVERYTHING, 1)
+    instance.adjust(Demand.EVERYTHING, 1)
     assert push(instance, 1) is THROTTLED
-    instance.ask(Demand.NOTHING, 4)
+    instance.adjust(Demand.NOTHING, 4)
     assert (instance.push_interval_ms, instance.requested_metrics) == (40_000, ())
-    assert instance.let_push_through(asked_before, 2, terminating=False) is UNKNOWN_ID
-    assert instance.get(2) is NONE
-    # Matched anew, it is asked for as little.
+    assert instance.check_push(asked_before, 2, terminating=False) is UNKNOWN_ID
+    assert instance.check_get(2) is NONE
+    # Another match keeps the demand.
     assigned(instance, SubscriptionSet([subscription(interval_ms=60_000)]))
     assert (instance.push_interval_ms, instance.requested_metrics) == (240_000, ())
-    instance.ask(Demand.EVERYTHING, 1)
+    instance.adjust(Demand.EVERYTHING, 1)
     assert (instance.push_interval_ms, instance.requested_metrics) == (60_000, ("",))
 
 
-def test_what_is_shown_of_an_instance() -> None:
+def test_the_attributes_of_an_instance() -> None:
     instance = new(now=3.0)
     assert (instance.created_at, instance.last_get_at, instance.last_push_at) == (3.0, None, None)
-    instance.get(4)
-    assert instance.let_push_through(instance.subscription_id, 5, terminating=False) is NONE
+    instance.check_get(4)
+    assert instance.check_push(instance.subscription_id, 5, terminating=False) is NONE
     instance.accept_push(5, 77, terminating=False)
     push(instance, 6)
     assert (instance.last_get_at, instance.last_push_at, instance.last_push_received_at_ns) == (4, 5, 77)
@@ -262,7 +263,8 @@ def test_what_is_shown_of_an_instance() -> None:
     assert instance.requested_metrics == ("",)
 
 
-# -- all of them --------------------------------------------------------------------------------------
+# -- the store
+# ----------------------------------------------------------------------------------------
 
 
 def uuid(number: int) -> Uuid:
@@ -295,7 +297,7 @@ def remembering(most: int) -> ClientInstances:
 @pytest.mark.parametrize(
     ("interval_ms", "lifetime_s"), [(100, 60), (20_000, 60), (20_001, 60.003), (300_000, 900)]
 )
-def test_an_instance_is_remembered_for_three_intervals_and_a_minute_at_least(
+def test_an_instance_lives_for_three_intervals_and_at_least_a_minute(
     interval_ms: int, lifetime_s: float
 ) -> None:
     instances = remembering(10)
@@ -306,7 +308,7 @@ def test_an_instance_is_remembered_for_three_intervals_and_a_minute_at_least(
     assert instances.statistics.expired == 1
 
 
-def test_every_request_starts_its_time_anew() -> None:
+def test_every_request_restarts_the_lifetime() -> None:
     instances = remembering(10)
     first = keep(instances, 1, 0)
     assert keep(instances, 1, 59) is first
@@ -315,10 +317,10 @@ def test_every_request_starts_its_time_anew() -> None:
     assert instances.statistics.created == 2
 
 
-def test_expired_instances_go_a_few_at_a_time_whatever_their_lifetimes() -> None:
+def test_each_request_forgets_a_few_expired_instances_of_any_lifetime() -> None:
     instances = remembering(1000)
     for number in range(1, 31):
-        # Those that live long asked first and must hold up none of the others.
+        # Instances with a long lifetime come first and must not delay the others.
         keep(instances, number, number / 100, interval_ms=3_600_000 if number <= 10 else 1000 * number)
     for number in range(31, 41):
         before = len(instances)
@@ -328,7 +330,7 @@ def test_expired_instances_go_a_few_at_a_time_whatever_their_lifetimes() -> None
     assert instances.statistics.expired == 20
 
 
-def test_everything_can_be_forgotten_without_a_request() -> None:
+def test_expired_instances_can_be_forgotten_without_a_request() -> None:
     instances = remembering(1000)
     for number in range(100):
         keep(instances, number + 2, 0, interval_ms=100 + number)
@@ -339,7 +341,7 @@ def test_everything_can_be_forgotten_without_a_request() -> None:
     assert instances._by_lifetime == {}
 
 
-def test_an_interval_that_changes_changes_the_lifetime() -> None:
+def test_a_changed_interval_changes_the_lifetime() -> None:
     instances = remembering(10)
     instance = keep(instances, 1, 0, interval_ms=3_600_000)
     assigned(instance)
@@ -347,7 +349,7 @@ def test_an_interval_that_changes_changes_the_lifetime() -> None:
     assert instances.forget_expired(61, 10) == 1
 
 
-def test_the_least_recently_used_goes_first() -> None:
+def test_the_least_recently_used_instance_is_evicted_first() -> None:
     instances = remembering(3)
     for number in (1, 2, 3):
         keep(instances, number, number)
@@ -360,7 +362,7 @@ def test_the_least_recently_used_goes_first() -> None:
     assert (statistics.created, statistics.evicted, statistics.expired) == (4, 1, 0)
 
 
-def test_looking_does_not_count_as_use() -> None:
+def test_finding_an_instance_does_not_use_it() -> None:
     instances = remembering(2)
     first = keep(instances, 1, 1)
     keep(instances, 2, 2)
@@ -370,7 +372,7 @@ def test_looking_does_not_count_as_use() -> None:
     assert instances.find(uuid(1)) is None
 
 
-def test_a_connection_that_ends_takes_its_instance_along() -> None:
+def test_a_closed_connection_forgets_its_instance() -> None:
     instances = remembering(10)
     one, two = connection(id="one"), connection(id="two")
     keep(instances, 1, 0, used_by=one)
@@ -383,7 +385,7 @@ def test_a_connection_that_ends_takes_its_instance_along() -> None:
     assert instances.forget_expired(1000, 10) == 1
 
 
-def test_an_instance_that_went_over_to_another_connection_stays() -> None:
+def test_an_instance_that_moved_to_another_connection_stays() -> None:
     instances = remembering(10)
     one, two = connection(id="one"), connection(id="two")
     instance = keep(instances, 1, 0, used_by=one)
@@ -395,7 +397,7 @@ def test_an_instance_that_went_over_to_another_connection_stays() -> None:
     assert instances.find(uuid(1)) is None
 
 
-def test_iterating_is_not_disturbed_by_changes() -> None:
+def test_changes_do_not_disturb_an_iteration() -> None:
     instances = remembering(2)
     keep(instances, 1, 0)
     keep(instances, 2, 0)
@@ -406,7 +408,7 @@ def test_iterating_is_not_disturbed_by_changes() -> None:
     assert seen == [uuid(1), uuid(2)]
 
 
-def test_whoever_is_forgotten_is_named_once_for_whatever_reason() -> None:
+def test_each_forgotten_instance_is_reported_once() -> None:
     forgotten: list[Uuid] = []
     instances = ClientInstances(2, forgotten.append)
     gone = connection(id="gone")

@@ -1,4 +1,4 @@
-"""What a valid push is, and how it is put together with labels."""
+"""Validation, merging and labelling of OTLP pushes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from receiver.telemetry import otlp
 from receiver.telemetry.connection import Broker
 from receiver.telemetry.errors import InvalidMetricsError, TooLargeError
-from receiver.telemetry.labels import OWNED_LABELS, label_bytes, label_facts, length_delimited
+from receiver.telemetry.labels import OWNED_LABELS, connection_labels, label_bytes, length_delimited
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from tests.unit.telemetry.otlp_parts import (
     EXPECTED,
@@ -37,7 +37,7 @@ from tests.unit.telemetry.parts import ALL_PAYLOADS, all_metrics, connection, la
 
 
 @pytest.mark.parametrize("name", ALL_PAYLOADS)
-def test_what_real_clients_send(name: str) -> None:
+def test_captured_pushes_of_real_clients(name: str) -> None:
     sent = MetricsData.FromString(payload(name))
     labelled, received = label(payload(name))
     wanted = [
@@ -67,18 +67,18 @@ def kind_of(metric: Metric) -> str:
     return str(kind)
 
 
-def test_java_sends_values_that_are_no_numbers() -> None:
+def test_java_sends_nan() -> None:
     assert label(payload("java44-producer-star-01"))[0].dropped_points == 4
     assert label(payload("java44-consumer-star-01"))[0].dropped_points == 15
 
 
-def test_a_java_push_shrinks_by_what_it_repeats() -> None:
+def test_merging_equal_resources_shrinks_a_java_push() -> None:
     sent = payload("java44-consumer-star-01")
     assert len(label(sent)[0].data) < len(sent) / 2
 
 
-def test_what_is_not_known_is_left_out_and_an_empty_client_id_is_not() -> None:
-    facts = label_facts("7wk08yJMQAOK9PUGl2Zmrg", connection(client_id=""), Broker(id=3))
+def test_unknown_values_have_no_label_but_an_empty_client_id_has() -> None:
+    facts = connection_labels("7wk08yJMQAOK9PUGl2Zmrg", connection(client_id=""), Broker(id=3))
     labelled = label_metrics(
         push(resource_metrics(gauge("a", 1.0))), label_bytes(facts), max_entries=MAX_ENTRIES
     )
@@ -90,7 +90,7 @@ def test_what_is_not_known_is_left_out_and_an_empty_client_id_is_not() -> None:
 
 def test_labels_of_any_length_and_character() -> None:
     for length in (1, 126, 127, 128, 200, 16_383, 16_384, 40_000):
-        facts = label_facts("x", connection(client_id="ö" * (length // 2) + "\ud800"), Broker(id=1))
+        facts = connection_labels("x", connection(client_id="ö" * (length // 2) + "\ud800"), Broker(id=1))
         labelled = label_metrics(
             push(resource_metrics(gauge("a", 1.0))), label_bytes(facts), max_entries=MAX_ENTRIES
         )
@@ -106,11 +106,11 @@ def test_labels_of_any_length_and_character() -> None:
         b"garbage that is no protobuf",
         push(resource_metrics(gauge("a", 1.0)))[:-1],
         b"\x0a\x02\x0a\xff",
-        # A name that is no UTF-8.
+        # A name that is not UTF-8.
         length_delimited(b"\x0a", length_delimited(b"\x12", length_delimited(b"\x12", b"\x0a\x01\xff"))),
     ],
 )
-def test_what_is_no_protobuf(data: bytes) -> None:
+def test_bytes_that_are_not_protobuf_are_refused(data: bytes) -> None:
     with pytest.raises(InvalidMetricsError, match="no OTLP MetricsData"):
         label_metrics(data, LABELS, max_entries=MAX_ENTRIES)
 
@@ -126,7 +126,7 @@ def test_what_is_no_protobuf(data: bytes) -> None:
         push(ResourceMetrics(schema_url="s")),
     ],
 )
-def test_protobuf_without_a_metric(data: bytes) -> None:
+def test_a_push_without_a_metric_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidMetricsError, match="no metrics message"):
         label_metrics(data, LABELS, max_entries=MAX_ENTRIES)
 
@@ -213,7 +213,7 @@ def test_a_resource_in_pieces_is_one_resource() -> None:
     labelled, received = label(data)
     assert labels_of(received) == [{"group_id": "v", "client_rack": "v"} | EXPECTED]
     assert labelled.removed_labels == 1
-    # Two pieces in one and none in the other are not one each.
+    # Two pieces in one message and none in the other are not one in each.
     both = length_delimited(b"\x0a", pieces[0] + pieces[0] + scope_metrics) + length_delimited(
         b"\x0a", scope_metrics
     )
@@ -221,7 +221,7 @@ def test_a_resource_in_pieces_is_one_resource() -> None:
     assert len(received.resource_metrics) == 2
 
 
-def test_lengths_and_tags_in_more_bytes_than_they_need() -> None:
+def test_overlong_lengths_and_tags() -> None:
     canonical = push(
         resource_metrics(gauge("a", 1.0), group_id="x"), resource_metrics(gauge("b", 1.0), group_id="x")
     )
@@ -233,7 +233,7 @@ def test_lengths_and_tags_in_more_bytes_than_they_need() -> None:
     )
 
 
-def test_very_many_different_resources_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_different_resources_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(otlp, "MAX_RESOURCES", 5)
     parts = [resource_metrics(gauge("a", 1.0), group_id=str(number)) for number in range(6)]
     assert len(label(push(*parts[:5]))[1].resource_metrics) == 5
@@ -259,15 +259,15 @@ EMPTY_POINTS = b"\x0a\x00" * (1 << 20)
     ],
     ids=["one metric in the last", "no metric", "one value in the last", "all values", "all different"],
 )
-def test_very_many_small_messages_take_little_time(data: bytes) -> None:
+def test_many_small_messages_take_little_time(data: bytes) -> None:
     started = time.process_time()
     with contextlib.suppress(TooLargeError, InvalidMetricsError):
         label_metrics(data, LABELS, max_entries=MAX_ENTRIES)
-    # Python alone would need several seconds to look at each.
+    # Parsing each in Python would take several seconds.
     assert time.process_time() - started < 1.5
 
 
-def test_deep_nesting_is_refused_and_not_followed() -> None:
+def test_deep_nesting_is_refused() -> None:
     for depth in (30, 50, 10_000):
         value = b""
         for _ in range(depth):

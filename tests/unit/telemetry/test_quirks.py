@@ -1,4 +1,4 @@
-"""Which clients are treated in their own way, and how."""
+"""Quirks: the built-in rules and the operator's."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ QUIRKS = Quirks(compression=OFFERED)
         ("unknown", "unknown", OFFERED),
     ],
 )
-def test_java_that_dies_without_a_library_is_offered_gzip_first(
+def test_java_versions_that_need_gzip_are_offered_it_first(
     name: str, version: str, compression: tuple[int, ...]
 ) -> None:
     assert QUIRKS.treatment(name, version).compression == compression
@@ -51,7 +51,7 @@ def test_java_that_dies_without_a_library_is_offered_gzip_first(
         ((), ()),
         (ALL, ALL),
         (KAFKA, KAFKA),
-        # A consumer would abort over this, and a producer looks the same.
+        # A consumer would abort, and a producer looks the same.
         (PRODUCER, ()),
         (CONSUMER, ()),
         ((*CONSUMER, *PRODUCER), KAFKA),
@@ -61,7 +61,7 @@ def test_java_that_dies_without_a_library_is_offered_gzip_first(
         (("my.app.", *KAFKA), ALL),
     ],
 )
-def test_librdkafka_2_5_is_asked_only_for_what_it_has(
+def test_librdkafka_2_5_is_asked_only_for_its_own_metrics(
     version: str, wanted: tuple[str, ...], requested: tuple[str, ...]
 ) -> None:
     assert QUIRKS.treatment("librdkafka", version).requested(wanted) == requested
@@ -82,7 +82,7 @@ def test_librdkafka_2_5_is_asked_only_for_what_it_has(
         ("kgo", "2.6.1", False),
     ],
 )
-def test_librdkafka_that_misreads_prefixes_is_asked_for_one(
+def test_librdkafka_that_misreads_prefixes_is_asked_for_one_prefix(
     name: str, version: str, one_prefix: bool
 ) -> None:
     requested = QUIRKS.treatment(name, version).requested((*CONSUMER, *PRODUCER))
@@ -90,7 +90,7 @@ def test_librdkafka_that_misreads_prefixes_is_asked_for_one(
     assert QUIRKS.treatment(name, version).requested(PRODUCER) == PRODUCER
 
 
-def test_the_library_inside_is_what_counts() -> None:
+def test_rules_apply_to_the_embedded_librdkafka() -> None:
     assert software_identities("confluent-kafka-python", "2.16.1-rdkafka-2.16.0") == (
         ("confluent-kafka-python", "2.16.1-rdkafka-2.16.0"),
         ("librdkafka", "2.16.0"),
@@ -110,7 +110,7 @@ def test_the_library_inside_is_what_counts() -> None:
         (("",), ("a.",), ("a.",)),
     ],
 )
-def test_an_operator_may_name_what_a_client_has(
+def test_an_operator_may_list_the_metrics_of_a_client(
     has: tuple[str, ...], wanted: tuple[str, ...], requested: tuple[str, ...]
 ) -> None:
     quirks = Quirks(
@@ -122,7 +122,7 @@ def test_an_operator_may_name_what_a_client_has(
     assert quirks.treatment("mine-too", "1").requested(wanted) == wanted
 
 
-def test_the_operators_rules_come_first_and_each_thing_is_decided_once() -> None:
+def test_operator_rules_come_first_for_each_property() -> None:
     quirks = Quirks(
         [
             QuirkSettings(
@@ -159,7 +159,7 @@ def test_the_operators_rules_come_first_and_each_thing_is_decided_once() -> None
         ),
     ],
 )
-def test_a_wrong_rule_is_named(rule: dict[str, Any], field: str) -> None:
+def test_an_invalid_rule_is_named(rule: dict[str, Any], field: str) -> None:
     unchecked = QuirkSettings.model_construct(**rule, compression=None, metrics=None, reason="")
     with pytest.raises(QuirkError) as caught:
         Quirks([QuirkSettings(client_software_name="ok"), unchecked], compression=OFFERED)
@@ -167,7 +167,7 @@ def test_a_wrong_rule_is_named(rule: dict[str, Any], field: str) -> None:
     assert str(caught.value).startswith(field)
 
 
-def test_every_built_in_rule_says_why_and_can_apply() -> None:
+def test_every_built_in_rule_has_a_reason_and_can_apply() -> None:
     for quirk in BUILT_IN_QUIRKS:
         assert quirk.reason
         assert (
@@ -175,7 +175,7 @@ def test_every_built_in_rule_says_why_and_can_apply() -> None:
         )
 
 
-def test_made_up_names_do_not_pile_up() -> None:
+def test_the_cache_of_treatments_is_bounded() -> None:
     quirks = Quirks(compression=OFFERED)
     for number in range(2000):
         assert quirks.treatment(f"made-up-{number}\ud800", "1\ud800").compression == OFFERED
@@ -191,11 +191,11 @@ def test_made_up_names_do_not_pile_up() -> None:
         ("apache-kafka-java", "4.4.0", 3_600_000, 3_600_000),
     ],
 )
-def test_an_interval_that_overflows_in_librdkafka_is_never_asked_for(
+def test_librdkafka_never_gets_an_interval_that_overflows(
     name: str, version: str, wanted: int, given: int
 ) -> None:
     treatment = Quirks(compression=(4,)).treatment(name, version)
-    # It jitters an interval by up to one and a half, in microseconds, in 32 bits.
+    # librdkafka multiplies the interval by up to 1.5, in microseconds, in 32 bits.
     assert treatment.interval_ms(wanted) == given
     assert treatment.max_interval_ms is None or treatment.max_interval_ms * 1500 < 2**31
 
@@ -204,13 +204,13 @@ def test_an_interval_that_overflows_in_librdkafka_is_never_asked_for(
     ("version", "wrong"),
     [("v1.21.3", True), ("v1.19.0", True), ("v1.21.4", False), ("v1.22.2", False), ("unknown", False)],
 )
-def test_franz_go_got_its_rates_and_averages_wrong(version: str, wrong: bool) -> None:
+def test_rates_and_averages_of_old_franz_go_are_known_bad(version: str, wrong: bool) -> None:
     treatment = Quirks(compression=OFFERED).treatment("kgo", version)
     assert bool(treatment.bad_metrics) is wrong
     assert any("averages" in reason for reason in treatment.reasons) is wrong
 
 
-def test_wrong_metrics_of_all_rules_count() -> None:
+def test_known_bad_metrics_of_all_rules_add_up() -> None:
     rules = [
         QuirkSettings(client_software_name="kgo", bad_metrics=("mine", "also")),
         QuirkSettings(client_software_name=".*", bad_metrics=("mine",), reason="why not"),

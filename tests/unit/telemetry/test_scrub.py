@@ -1,4 +1,4 @@
-"""What is taken out of a push: values that are no numbers, and labels that are the receiver's."""
+"""Scrubbing: NaN and infinite values, and labels that the receiver owns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.unit.telemetry.parts import all_metrics, labels_of
 
 
 @pytest.mark.parametrize("bad", [math.nan, -math.nan, math.inf, -math.inf])
-def test_values_that_are_no_numbers_are_dropped_and_counted(bad: float) -> None:
+def test_nan_and_infinity_are_dropped_and_counted(bad: float) -> None:
     total = Metric(name="sum")
     total.sum.data_points.add(as_double=bad)
     total.sum.data_points.add(as_double=2.0)
@@ -51,7 +51,7 @@ def test_values_that_are_no_numbers_are_dropped_and_counted(bad: float) -> None:
     assert kept["sum"].sum.is_monotonic
 
 
-def test_nothing_is_left_where_nothing_was_a_number() -> None:
+def test_a_push_of_only_nan_becomes_empty() -> None:
     labelled = label_metrics(
         push(resource_metrics(gauge("a", math.nan)), resource_metrics(gauge("b", math.inf))),
         LABELS,
@@ -67,7 +67,7 @@ def test_nothing_is_left_where_nothing_was_a_number() -> None:
 @pytest.mark.parametrize(
     "value", [0.0, -0.0, 5e-324, 1.7976931348623157e308, -1.7976931348623157e308, 33554432.0]
 )
-def test_every_number_stays(value: float) -> None:
+def test_finite_values_stay(value: float) -> None:
     labelled, received = label(push(resource_metrics(gauge("a", value))))
     assert labelled.dropped_points == 0
     (metric,) = all_metrics(received)
@@ -80,7 +80,7 @@ def test_a_metric_that_was_empty_before_stays() -> None:
     assert [metric.name for metric in all_metrics(received)] == ["a", "b", "c"]
 
 
-def test_histograms_are_not_looked_at() -> None:
+def test_histograms_are_unchanged() -> None:
     metric = Metric(name="h")
     metric.histogram.data_points.add(sum=math.nan, count=3, explicit_bounds=[1.0], bucket_counts=[1, 2])
     labelled, received = label(push(resource_metrics(metric, gauge("a", math.nan))))
@@ -89,12 +89,12 @@ def test_histograms_are_not_looked_at() -> None:
     assert kept.histogram.data_points[0].count == 3
 
 
-# NaN as as_double, whose tag is written in every number of bytes that a parser takes.
+# NaN as as_double, with its tag in every number of bytes that a parser accepts.
 @pytest.mark.parametrize(
     "tag", [b"\x21", b"\xa1\x00", b"\xa1\x80\x00", b"\xa1\x80\x80\x00", b"\xa1\x80\x80\x80\x00"]
 )
 @pytest.mark.parametrize("scope", [b"", b"\x0a\x03\x0a\x01s"])
-def test_no_way_of_writing_the_tag_gets_nan_through(tag: bytes, scope: bytes) -> None:
+def test_every_encoding_of_the_tag_is_found(tag: bytes, scope: bytes) -> None:
     point = tag + b"\x00\x00\x00\x00\x00\x00\xf8\x7f"
     assert math.isnan(NumberDataPoint.FromString(point).as_double)
     metric = length_delimited(b"\x2a", length_delimited(b"\x0a", point)) + b"\x0a\x01m"
@@ -104,8 +104,9 @@ def test_no_way_of_writing_the_tag_gets_nan_through(tag: bytes, scope: bytes) ->
     )
 
 
-def test_a_hit_that_hides_another_is_no_way_out() -> None:
-    # The time's last byte looks like a value's tag, and the real tag lies inside what would be its bytes.
+def test_overlapping_hits_are_found() -> None:
+    # The time's last byte looks like a value's tag, and the real tag is inside that tag's eight
+    # bytes.
     point = NumberDataPoint(as_double=math.nan, time_unix_nano=0x21 << 56)
     hidden = point.SerializeToString()
     assert hidden.index(b"\x21") < hidden.rindex(b"\x21") < hidden.index(b"\x21") + 9
@@ -118,7 +119,7 @@ OWNED = pytest.mark.parametrize("key", OWNED_LABELS)
 
 @OWNED
 @pytest.mark.parametrize("scope", [None, "s"])
-def test_a_clients_own_value_is_never_believed(key: str, scope: str | None) -> None:
+def test_a_client_value_of_an_owned_label_is_removed(key: str, scope: str | None) -> None:
     parts = [
         resource_metrics(
             gauge("a", 1.0, attributes=("topic", key)),
@@ -168,7 +169,7 @@ PLACES: dict[str, Callable[[str], ResourceMetrics]] = {
 
 @OWNED
 @pytest.mark.parametrize("place", PLACES)
-def test_there_is_no_place_to_hide_an_owned_label(key: str, place: str) -> None:
+def test_owned_labels_are_removed_everywhere(key: str, place: str) -> None:
     labelled, received = label(push(PLACES[place](key)))
     assert labelled.removed_labels == 1
     assert b"forged" not in labelled.data
@@ -178,26 +179,26 @@ def test_there_is_no_place_to_hide_an_owned_label(key: str, place: str) -> None:
 @pytest.mark.parametrize(
     "key", ["client_rack", "client_idx", "Client_id", "the_listener", "principals", "node_id"]
 )
-def test_other_attributes_are_the_clients_own(key: str) -> None:
+def test_other_attributes_stay(key: str) -> None:
     labelled, received = label(push(resource_metrics(gauge("a", 1.0, attributes=(key,)), **{key: "mine"})))
     assert labelled.removed_labels == 0
     assert labels_of(received) == [{key: "mine"} | EXPECTED]
 
 
 @pytest.mark.parametrize("scope", [None, "s"])
-def test_very_much_to_look_at_is_too_much(monkeypatch: pytest.MonkeyPatch, scope: str | None) -> None:
+def test_too_many_suspicious_messages_are_refused(monkeypatch: pytest.MonkeyPatch, scope: str | None) -> None:
     monkeypatch.setattr(scrub, "MAX_SCRUBBED", 10 if scope is None else 12)
 
     def many(points: int) -> bytes:
         return push(resource_metrics(gauge("a", *[math.nan] * points), scope=scope))
 
     assert label(many(9))[0].dropped_points == 9
-    with pytest.raises(TooLargeError, match="messages to look at"):
+    with pytest.raises(TooLargeError, match="messages to parse one by one"):
         label_metrics(many(10), LABELS, max_entries=MAX_ENTRIES)
 
 
 @pytest.mark.parametrize("where", ["resource", "point"])
-def test_very_many_attributes_are_too_much(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+def test_too_many_suspicious_attributes_are_refused(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     monkeypatch.setattr(scrub, "MAX_ATTRIBUTES", 100)
 
     def many(attributes: int) -> bytes:
@@ -208,20 +209,20 @@ def test_very_many_attributes_are_too_much(monkeypatch: pytest.MonkeyPatch, wher
         return push(pushed)
 
     assert label(many(100))[0].removed_labels == 100
-    with pytest.raises(TooLargeError, match="to look at"):
+    with pytest.raises(TooLargeError, match=r"attributes to parse|suspicious places"):
         label_metrics(many(101), LABELS, max_entries=MAX_ENTRIES)
 
 
-def test_very_many_exemplars_are_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_suspicious_exemplars_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scrub, "MAX_SCRUBBED", 100)
     pushed = resource_metrics(gauge("a", 1.0, attributes=("client_id",)))
     for _ in range(100):
         pushed.scope_metrics[0].metrics[0].gauge.data_points[0].exemplars.add()
-    with pytest.raises(TooLargeError, match="messages to look at"):
+    with pytest.raises(TooLargeError, match="messages to parse one by one"):
         label_metrics(push(pushed), LABELS, max_entries=MAX_ENTRIES)
 
 
-def test_dropping_very_many_takes_little_time() -> None:
+def test_dropping_many_metrics_takes_little_time() -> None:
     parts = [
         resource_metrics(gauge(f"m{number}", math.nan if number % 2 else 1.0)) for number in range(10_000)
     ]

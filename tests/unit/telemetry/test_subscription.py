@@ -1,4 +1,4 @@
-"""Subscriptions: what is valid, which clients match, what they are asked, under which id."""
+"""Subscriptions: validation, matching, the union for a client, the subscription id."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GOOD: dict[str, Any] = {"name": "a", "metrics": ("*",), "interval_ms": 1000, "ma
     ("changes", "field", "says"),
     [
         ({"name": ""}, "name", "one character or more"),
-        ({"name": None}, "name", "is no name"),
+        ({"name": None}, "name", "is not a name"),
         ({"name": "n" * 256}, "name", "has 256 characters"),
         ({"name": "a\nb"}, "name", "control character"),
         ({"name": "a\ud800"}, "name", "control character"),
@@ -53,7 +53,7 @@ GOOD: dict[str, Any] = {"name": "a", "metrics": ("*",), "interval_ms": 1000, "ma
         ({"match": {"client_id": 5}}, "match.client_id", "is not a text"),
     ],
 )
-def test_what_is_wrong_is_named_with_field_and_fix(changes: dict[str, Any], field: str, says: str) -> None:
+def test_an_error_names_the_field_and_the_fix(changes: dict[str, Any], field: str, says: str) -> None:
     with pytest.raises(SubscriptionError) as caught:
         Subscription(**(GOOD | changes))
     error = caught.value
@@ -81,7 +81,7 @@ def test_bounds_are_valid(changes: dict[str, Any]) -> None:
     Subscription(**(GOOD | changes))
 
 
-def test_a_subscription_does_not_change_with_what_it_was_made_from() -> None:
+def test_a_subscription_copies_its_arguments() -> None:
     match, metrics = {"client_id": "a"}, ["x."]
     one = Subscription("a", metrics, 1000, match)  # type: ignore[arg-type]
     match["client_id"] = "b"
@@ -109,7 +109,11 @@ def test_a_subscription_does_not_change_with_what_it_was_made_from() -> None:
         ({"client_id": ".+"}, {"client_id": ""}, False),
         ({"client_id": "j.va.*"}, {"client_id": "jäva\ud800"}, True),
         ({"client_instance_id": "7wk08yJMQAOK9PUGl2Zmrg"}, {}, True),
-        ({"client_instance_id": "7wk08.*"}, {"client_instance_id": "8wk08yJMQAOK9PUGl2Zmrg"}, False),
+        (
+            {"client_instance_id": "7wk08.*"},
+            {"client_instance_id": uuid_from_text("8wk08yJMQAOK9PUGl2Zmrg")},
+            False,
+        ),
         ({"client_source_address": r"10\..*"}, {}, True),
         ({"client_source_address": r"10.0.0"}, {}, False),
         ({"client_source_port": "51234"}, {}, True),
@@ -119,7 +123,7 @@ def test_a_subscription_does_not_change_with_what_it_was_made_from() -> None:
     ],
 )
 def test_every_selector_must_match_the_whole_value(
-    match: dict[str, str], changes: dict[str, str], matches: bool
+    match: dict[str, str], changes: dict[str, Any], matches: bool
 ) -> None:
     assert subscription(match=match).matches(client(**changes)) is matches
 
@@ -147,7 +151,7 @@ def test_every_selector_must_match_the_whole_value(
         ),
     ],
 )
-def test_a_client_is_asked_the_union_at_the_smallest_interval(
+def test_a_client_gets_the_union_at_the_smallest_interval(
     subscriptions: list[Subscription],
     prefixes: tuple[str, ...],
     interval_ms: int,
@@ -161,7 +165,7 @@ def test_a_client_is_asked_the_union_at_the_smallest_interval(
     )
 
 
-def test_the_default_interval_is_the_operators() -> None:
+def test_the_operator_sets_the_default_interval() -> None:
     assert SubscriptionSet().assignment(client(), default_interval_ms=60_000).interval_ms == 60_000
 
 
@@ -176,13 +180,14 @@ KAFKA_SAID = [
 
 
 @pytest.mark.parametrize(("instance", "prefixes", "interval_ms", "expected"), KAFKA_SAID)
-def test_the_subscription_id_is_the_one_that_kafka_gives(
+def test_the_subscription_id_equals_that_of_kafka(
     instance: str, prefixes: tuple[str, ...], interval_ms: int, expected: int
 ) -> None:
     assert subscription_id(uuid_from_text(instance), prefixes, interval_ms) == expected
 
 
-# Computed once: another value would make clients of a mixed fleet of sidecars start over at each failover.
+# Recorded values: with others, clients of a mixed fleet of sidecars would start over at each
+# failover.
 @pytest.mark.parametrize(
     ("prefixes", "interval_ms", "expected"),
     [
@@ -227,13 +232,13 @@ def test_the_order_of_subscriptions_changes_nothing() -> None:
         subscription(match={"client_id": "a"}),
     ],
 )
-def test_the_version_tells_contents_apart(changed: Subscription) -> None:
+def test_different_content_has_a_different_version(changed: Subscription) -> None:
     assert SubscriptionSet([changed]).version != SubscriptionSet([subscription()]).version
     assert SubscriptionSet([subscription()]).version == SubscriptionSet([subscription()]).version
 
 
-def test_a_set_is_bounded_and_has_each_name_once() -> None:
-    with pytest.raises(SubscriptionError, match="'a' is there twice"):
+def test_a_set_is_bounded_and_names_are_unique() -> None:
+    with pytest.raises(SubscriptionError, match="'a' is a duplicate"):
         SubscriptionSet([subscription("a"), subscription("b"), subscription("a", ("x.",))])
     many = [subscription(str(n)) for n in range(MAX_SUBSCRIPTIONS + 1)]
     with pytest.raises(SubscriptionError, match="keep at most 1000"):

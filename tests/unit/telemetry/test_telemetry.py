@@ -1,4 +1,4 @@
-"""The two RPCs, end to end within the core: the ladder of checks, and what plugins are handed."""
+"""Both telemetry RPCs in the whole core: the order of checks, and the life of a client."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import QuirkSettings, TelemetrySettings
 from receiver.telemetry.connection import Broker
+from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.errors import QuirkError
-from receiver.telemetry.limits import Limits
 from receiver.telemetry.subscription import SubscriptionSet, subscription_id
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire import k71_get_telemetry_subscriptions
@@ -33,7 +33,8 @@ E = ErrorCode
 SMALL = payload("ck-producer-star-01")
 
 
-# -- GetTelemetrySubscriptions ------------------------------------------------------------------------
+# -- GetTelemetrySubscriptions
+# ------------------------------------------------------------------------
 
 
 def test_a_client_without_an_id_gets_one() -> None:
@@ -53,12 +54,12 @@ def test_a_client_without_an_id_gets_one() -> None:
         delta_temporality=True,
         requested_metrics=("a.", "b."),
     )
-    # Another client without an id is another instance, also on the same connection.
+    # Another request without an id creates another instance, even on the same connection.
     client.id = ZERO_UUID
     assert client.get(0).client_instance_id != outcome.client_instance_id
 
 
-def test_an_id_that_is_taken_is_not_given_again() -> None:
+def test_an_id_in_use_is_not_assigned_again() -> None:
     drawn = [bytes(range(16)), bytes(range(16)), bytes(range(1, 17))]
     telemetry = ClientTelemetry(
         settings=TelemetrySettings(),
@@ -76,7 +77,7 @@ def test_an_id_that_is_taken_is_not_given_again() -> None:
 
 
 @pytest.mark.parametrize("given", [INSTANCE, ONE_UUID, Uuid(b"\xff" * 16)])
-def test_a_given_id_is_kept_and_created_where_it_is_not_known(given: Uuid) -> None:
+def test_an_unknown_id_of_a_client_creates_an_instance(given: Uuid) -> None:
     client = Client()
     client.id = given
     outcome = client.get(0)
@@ -87,11 +88,11 @@ def test_a_given_id_is_kept_and_created_where_it_is_not_known(given: Uuid) -> No
     assert not client.get(300).created
 
 
-def test_every_metric_is_asked_for_by_an_empty_prefix() -> None:
+def test_every_metric_is_requested_by_an_empty_prefix() -> None:
     assert ready().get(100).response.requested_metrics == ("",)
 
 
-def test_a_get_that_is_too_early_says_nothing_but_the_error() -> None:
+def test_the_answer_to_an_early_get_has_only_the_error() -> None:
     client = ready()
     outcome = client.get(9)
     assert outcome.response == k71_get_telemetry_subscriptions.GetTelemetrySubscriptionsResponse(
@@ -100,7 +101,7 @@ def test_a_get_that_is_too_early_says_nothing_but_the_error() -> None:
     assert not outcome.created
 
 
-def test_the_operators_settings_are_answered() -> None:
+def test_the_answer_has_the_operators_settings() -> None:
     client = Client(
         settings=TelemetrySettings(
             max_bytes=4096, compression=("gzip",), default_interval_ms=1000, delta_temporality=False
@@ -113,7 +114,7 @@ def test_the_operators_settings_are_answered() -> None:
     assert response.delta_temporality is False
 
 
-def test_quirks_shape_what_is_asked_and_its_id() -> None:
+def test_quirks_change_the_subscription_and_its_id() -> None:
     old = connection(
         client_software_name="confluent-kafka-python", client_software_version="2.5.0-rdkafka-2.5.0"
     )
@@ -127,7 +128,7 @@ def test_quirks_shape_what_is_asked_and_its_id() -> None:
     assert instance.assignment.matched == ("all",)
 
 
-def test_a_wrong_rule_stops_the_start() -> None:
+def test_an_invalid_quirk_stops_the_start() -> None:
     rule = QuirkSettings.model_construct(
         client_software_name="(", client_software_version=".*", compression=None, metrics=None, reason=""
     )
@@ -135,7 +136,8 @@ def test_a_wrong_rule_stops_the_start() -> None:
         Client(settings=TelemetrySettings.model_construct(**dict(TelemetrySettings()) | {"quirks": (rule,)}))
 
 
-# -- PushTelemetry: the ladder ------------------------------------------------------------------------
+# -- PushTelemetry: the order of checks
+# ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("reserved", sorted(RESERVED_UUIDS))
@@ -148,7 +150,7 @@ def test_a_push_without_an_id_is_invalid(reserved: Uuid) -> None:
     assert client.connection.client_instance_id == client.id
 
 
-# Each of these is refused for everything from its own rung on: the first rung that holds is the answer.
+# Each push fails its own check and all later ones: the first failed check is the answer.
 LADDER: list[tuple[ErrorCode, dict[str, Any]]] = [
     (E.UNKNOWN_SUBSCRIPTION_ID, {"subscription_id": 1}),
     (E.UNSUPPORTED_COMPRESSION_TYPE, {"compression_type": 9}),
@@ -158,7 +160,7 @@ LADDER: list[tuple[ErrorCode, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("first", range(len(LADDER)))
-def test_the_first_rung_that_holds_is_the_answer(first: int) -> None:
+def test_the_first_failed_check_is_the_answer(first: int) -> None:
     client = ready(max_bytes=4096)
     changes: dict[str, Any] = {}
     for _, wrong in reversed(LADDER[first:]):
@@ -168,13 +170,13 @@ def test_the_first_rung_that_holds_is_the_answer(first: int) -> None:
     assert outcome.response.throttle_time_ms == 0
     assert outcome.push is None
     assert outcome.problem
-    # The rungs above all of these: too early, then terminated.
+    # The checks before all of these: too early, then terminated.
     assert client.push(2, **changes).response.error_code == E.THROTTLING_QUOTA_EXCEEDED
     assert client.push(3, SMALL, terminating=True).response.error_code == E.NONE
     assert client.push(4, **changes).response.error_code == E.INVALID_REQUEST
 
 
-def test_an_unknown_instance_that_pushes_under_the_right_id_is_welcome() -> None:
+def test_an_unknown_instance_may_push_with_the_right_subscription_id() -> None:
     client = ready()
     elsewhere = Client(subscription(), connected=connection(id="another broker"))
     elsewhere.id, elsewhere.subscription_id = client.id, client.subscription_id
@@ -192,15 +194,15 @@ def test_a_push_may_come_over_another_connection_than_the_get() -> None:
     assert outcome.push is not None
     assert outcome.push.context.connection_id == "c2"
     assert outcome.push.context.source_port == 4
-    client.telemetry.disconnected(got_over)
+    client.telemetry.instances.disconnected(got_over)
     assert client.push(11, SMALL).response.error_code == E.NONE
-    client.telemetry.disconnected(client.connection)
+    client.telemetry.instances.disconnected(client.connection)
     assert len(client.telemetry.instances) == 0
 
 
 @pytest.mark.parametrize("metrics", [None, b"", memoryview(b"")])
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
-def test_empty_is_empty_whatever_the_codec_says(metrics: Any, codec: int) -> None:
+def test_an_empty_push_is_valid_with_any_codec(metrics: Any, codec: int) -> None:
     client = ready()
     outcome = client.push(1, metrics, compression_type=codec, terminating=True)
     assert outcome.response.error_code == E.NONE
@@ -209,7 +211,7 @@ def test_empty_is_empty_whatever_the_codec_says(metrics: Any, codec: int) -> Non
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_compressed_nothing_is_empty_as_java_sends_it(codec: int) -> None:
+def test_a_push_that_inflates_to_nothing_is_empty(codec: int) -> None:
     outcome = ready().push(1, COMPRESSED[codec](b""), compression_type=codec)
     assert outcome.response.error_code == E.NONE
     assert outcome.push is None
@@ -217,7 +219,7 @@ def test_compressed_nothing_is_empty_as_java_sends_it(codec: int) -> None:
     assert outcome.inflated_bytes == 0
 
 
-def test_the_header_of_xerial_alone_is_empty() -> None:
+def test_a_lone_xerial_header_is_an_empty_push() -> None:
     header = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
     assert ready().push(1, header, compression_type=2).response.error_code == E.NONE
 
@@ -244,7 +246,7 @@ def test_the_limit_on_the_wire() -> None:
     assert client.get(2).response.error_code == E.THROTTLING_QUOTA_EXCEEDED
 
 
-def test_a_bomb_is_too_large_and_not_invalid() -> None:
+def test_a_bomb_is_refused_as_too_large() -> None:
     outcome = ready().push(1, rle_frame(10 << 30), compression_type=4)
     assert outcome.response.error_code == E.TELEMETRY_TOO_LARGE
 
@@ -255,7 +257,7 @@ def test_a_bomb_is_too_large_and_not_invalid() -> None:
         (b"garbage", 0, "the bytes are no OTLP MetricsData"),
         (b"\x7a\x02hi", 0, "there is no metrics message in the bytes"),
         (b"garbage", 1, "the bytes are no gzip data"),
-        (gzip.compress(SMALL, mtime=0)[:-1], 1, "the gzip data is cut off"),
+        (gzip.compress(SMALL, mtime=0)[:-1], 1, "the gzip data is truncated"),
         (b"garbage", 2, "the bytes are no snappy data"),
         (b"garbage", 3, "the bytes are no lz4 data"),
         (b"garbage", 4, "the bytes are no zstd data"),
@@ -263,7 +265,7 @@ def test_a_bomb_is_too_large_and_not_invalid() -> None:
         (gzip.compress(b"secret", mtime=0), 1, "the bytes are no OTLP MetricsData"),
     ],
 )
-def test_what_is_no_record_is_said_without_its_bytes(metrics: bytes, codec: int, problem: str) -> None:
+def test_an_invalid_record_is_described_without_its_bytes(metrics: bytes, codec: int, problem: str) -> None:
     outcome = ready().push(1, metrics, compression_type=codec)
     assert outcome.response.error_code == E.INVALID_RECORD
     assert outcome.problem == problem
@@ -271,7 +273,7 @@ def test_what_is_no_record_is_said_without_its_bytes(metrics: bytes, codec: int,
 
 
 @pytest.mark.parametrize("codec", [5, 127, -1, -128])
-def test_an_unknown_codec_sends_the_client_to_ask_again(codec: int) -> None:
+def test_after_an_unknown_codec_the_client_may_get_at_once(codec: int) -> None:
     client = ready()
     outcome = client.push(1, SMALL, compression_type=codec)
     assert outcome.response.error_code == E.UNSUPPORTED_COMPRESSION_TYPE
@@ -280,7 +282,8 @@ def test_an_unknown_codec_sends_the_client_to_ask_again(codec: int) -> None:
     assert client.push(3, SMALL).response.error_code == E.NONE
 
 
-# -- the life of a client -----------------------------------------------------------------------------
+# -- the life of a client
+# -----------------------------------------------------------------------------
 
 
 def test_a_client_from_start_to_end() -> None:
@@ -300,7 +303,7 @@ def test_a_client_from_start_to_end() -> None:
     assert instance.last_push_received_at_ns == RECEIVED_AT_NS
 
 
-def test_other_subscriptions_reach_a_client_with_its_next_request() -> None:
+def test_changed_subscriptions_reach_a_client_with_its_next_request() -> None:
     client = ready()
     assert client.push(5, SMALL).response.error_code == E.NONE
     old = client.telemetry.subscriptions
@@ -315,7 +318,7 @@ def test_other_subscriptions_reach_a_client_with_its_next_request() -> None:
     assert client.push(7.5, SMALL).response.error_code == E.NONE
 
 
-def test_subscriptions_of_others_do_not_disturb_a_client() -> None:
+def test_subscriptions_of_other_clients_do_not_affect_a_client() -> None:
     client = ready()
     assert client.push(5, SMALL).response.error_code == E.NONE
     both = SubscriptionSet([subscription(), subscription("else", ("a.",), 100, {"client_id": "else"})])
@@ -324,14 +327,14 @@ def test_subscriptions_of_others_do_not_disturb_a_client() -> None:
     assert client.push(16, SMALL).response.error_code == E.THROTTLING_QUOTA_EXCEEDED
 
 
-def test_a_client_that_told_its_name_late_is_matched_by_it_at_its_next_get() -> None:
+def test_a_late_software_name_is_matched_at_the_next_get() -> None:
     client = Client(
         subscription(match={"client_software_name": "apache-kafka-java"}),
         connected=connection(client_software_name="unknown"),
     )
     assert client.get(0).response.requested_metrics == ()
     client.connection.client_software_name = "apache-kafka-java"
-    # At a push its old id is still right: it could not know of another.
+    # A push with the old id is still valid, because the client cannot know another.
     assert client.push(1, SMALL).response.error_code == E.NONE
     assert client.get(2).response.error_code == E.THROTTLING_QUOTA_EXCEEDED
     response = client.get(301).response
@@ -349,9 +352,9 @@ def test_instances_are_bounded_and_forgotten() -> None:
     instances = client.telemetry.instances
     assert len(instances) == 3
     assert (instances.statistics.created, instances.statistics.evicted) == (5, 2)
-    assert client.telemetry.forget_expired(59, 10) == 0
-    assert client.telemetry.forget_expired(60, 10) == 3
-    # It comes back, and is created anew.
+    assert client.telemetry.instances.forget_expired(59, 10) == 0
+    assert client.telemetry.instances.forget_expired(60, 10) == 3
+    # It comes back and gets a new instance.
     assert client.get(61).created
 
 
@@ -364,12 +367,12 @@ def test_settings_may_change_while_clients_are_there() -> None:
     assert client.push(3, SMALL).response.error_code == E.TELEMETRY_TOO_LARGE
 
 
-def test_a_codec_that_is_not_offered_is_refused_unless_nothing_is_compressed() -> None:
+def test_a_codec_that_was_not_offered_is_refused_unless_the_push_is_empty() -> None:
     client = ready(compression=("gzip",))
     refused = client.push(1, COMPRESSED[4](SMALL), compression_type=4)
     assert refused.response.error_code == E.UNSUPPORTED_COMPRESSION_TYPE
     assert refused.push is None
-    # It asks again at once, and pushes with what is offered.
+    # It gets its subscription at once, and pushes with an offered codec.
     assert client.get(1).response.accepted_compression_types == (1,)
     assert client.push(2, COMPRESSED[1](SMALL), compression_type=1).push is not None
     for now, codec in enumerate((0, 4), start=2):

@@ -1,4 +1,4 @@
-"""Versions and ranges of versions."""
+"""Software versions and version ranges."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from receiver.telemetry.versions import VersionRange, parse_version
         ("1." * 5000, (1, 1, 1, 1, 1, 1, 1, 1)),
     ],
 )
-def test_the_numbers_that_a_version_begins_with(text: str, version: tuple[int, ...] | None) -> None:
+def test_the_leading_numbers_of_a_version(text: str, version: tuple[int, ...] | None) -> None:
     assert parse_version(text) == version
 
 
@@ -45,7 +45,7 @@ def test_ranges_compare_number_by_number(bounds: str, inside: list[str], outside
 
 
 @pytest.mark.parametrize("bounds", [">=", ">=a", ">=1,", ">=1 <2", "=>1", ">=1.x"])
-def test_what_is_no_range(bounds: str) -> None:
+def test_an_invalid_range_is_refused(bounds: str) -> None:
     with pytest.raises(ValueError, match="is no bound such as"):
         VersionRange(bounds)
 

@@ -1,4 +1,4 @@
-"""A zstd frame that stands for any number of zeros, four bytes for 128 KiB (RFC 8878, section 3.1.1.2)."""
+"""A zstd frame of any number of zeros, four bytes for 128 KiB (RFC 8878, section 3.1.1.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The normal form of attributes, as real clients need it."""
+"""The normal form of attributes of all clients."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def value(of: Any) -> AnyValue:
         ("1", ("1", "broker")),
         ("node-0", ("0", "broker")),
         ("node-01", ("1", "broker")),
-        # Java to its bootstrap servers, whose ids it does not know; librdkafka too.
+        # Connections of Java and librdkafka to bootstrap servers, whose ids are unknown.
         ("node--1", ("-1", "bootstrap")),
         ("node--3", ("-3", "bootstrap")),
         (-1, ("-1", "bootstrap")),
-        # Java to the group's coordinator: 2^31 - 1 - ID before 4.4, and +ID since.
+        # Java's connection to the group's coordinator: 2^31 - 1 - ID before 4.4, +ID since.
         ("node-2147483646", ("1", "coordinator")),
         ("node-2147483647", ("0", "coordinator")),
         (2_147_483_646, ("1", "coordinator")),
         ("node-+1", ("1", "coordinator")),
         ("node-1073741823", ("1073741823", "broker")),
         ("node-1073741824", ("1073741823", "coordinator")),
-        # No node's id.
+        # Not a node id.
         ("node-", None),
         ("node-one", None),
         ("", None),
@@ -51,7 +51,7 @@ def test_a_node_id_of_any_client(sent: int | str, expected: tuple[str, str] | No
 
 
 @pytest.mark.parametrize("sent", [AnyValue(), AnyValue(double_value=1.0), AnyValue(bool_value=True)])
-def test_a_node_id_of_another_type_is_none(sent: AnyValue) -> None:
+def test_a_node_id_of_another_type_is_ignored(sent: AnyValue) -> None:
     assert node(sent) is None
 
 
@@ -77,7 +77,7 @@ def normalized(**sent: int | str) -> list[tuple[str, str]]:
         ),
         ({"member_id": "m"}, [("group_member_id", "m")]),
         ({"node__id": "what"}, [("node__id".replace("__", "."), "what")]),
-        # Nothing is given a name that something else has.
+        # An attribute is not renamed to an existing key.
         ({"node__id": 1, "node_id": 2}, [("node.id", "1"), ("node_id", "2"), ("node_role", "broker")]),
         ({"node_id": 1, "node_role": "mine"}, [("node_id", "1"), ("node_role", "mine")]),
         ({"member_id": "m", "group_member_id": "g"}, [("member_id", "m"), ("group_member_id", "g")]),
@@ -89,6 +89,6 @@ def test_attributes_get_one_name_and_form(
     assert normalized(**sent) == expected
 
 
-def test_what_is_normal_stays_as_it_is() -> None:
+def test_normal_attributes_are_unchanged() -> None:
     point = NumberDataPoint(attributes=[KeyValue(key="topic", value=value("t"))])
     assert not rewrite(point.attributes, normalize=True, privacy=None, counts=AttributeCounts())

@@ -1,4 +1,4 @@
-"""The steps on a push: what is dropped, marked, left out for a budget, and what is passed over."""
+"""The steps on a push: known-bad values, budgets, units, and the bound of work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def steps(
         NormalizationSettings.model_validate(normalization),
         PrivacySettings.model_validate({"key_file": "key"} | (privacy or {})),
         KEY,
-    ).of(bad)
+    ).for_client(bad)
 
 
 def apply(data: bytes, *args: Any, max_series: int | None = None, **kwargs: Any) -> LabelledMetrics:
@@ -59,7 +59,7 @@ def test_every_metric_of_a_real_client_has_its_unit(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in ALL_PAYLOADS if "consumer" in name])
-def test_nodes_of_real_clients_are_told_alike(name: str) -> None:
+def test_node_ids_of_real_clients_have_one_form(name: str) -> None:
     data = MetricsData.FromString(apply(payload(name)).data)
     nodes = {
         tuple((attribute.key, attribute.value.string_value) for attribute in point.attributes)
@@ -94,14 +94,14 @@ def test_known_bad_values_are_dropped_marked_or_kept(scope: str | None) -> None:
 
 
 @pytest.mark.parametrize("scope", [None, "s"])
-def test_where_every_metric_is_dropped_nothing_is_left(scope: str | None) -> None:
+def test_a_push_whose_metrics_are_all_dropped_is_empty(scope: str | None) -> None:
     data = push(resource_metrics(gauge("x.rate", 1.0), scope=scope))
     labelled = apply(data, {"rules": [{"metric": ".*", "action": "drop"}]})
     assert labelled.data == b""
     assert (labelled.series, labelled.steps.private_points) == (0, 1)
 
 
-def test_a_scope_or_resource_that_is_emptied_goes_too() -> None:
+def test_an_emptied_scope_or_resource_is_removed() -> None:
     data = push(
         resource_metrics(gauge("gone", 1.0), scope="s", a="1"),
         resource_metrics(gauge("stays", 1.0), scope="s", a="2"),
@@ -111,7 +111,7 @@ def test_a_scope_or_resource_that_is_emptied_goes_too() -> None:
     assert left.resource.attributes[0].value.string_value == "2"
 
 
-def test_resources_that_a_rule_makes_equal_are_merged() -> None:
+def test_resources_made_equal_by_a_rule_are_merged() -> None:
     data = push(resource_metrics(gauge("m", 1.0), a="1"), resource_metrics(gauge("n", 1.0), a="2"))
     labelled = apply(data, {"rules": [{"attribute": "a", "action": "drop"}]})
     assert len(MetricsData.FromString(labelled.data).resource_metrics) == 1
@@ -119,7 +119,7 @@ def test_resources_that_a_rule_makes_equal_are_merged() -> None:
 
 
 @pytest.mark.parametrize("scope", [None, "s"])
-def test_over_a_budget_the_required_metrics_stay_first(scope: str | None) -> None:
+def test_required_metrics_stay_first_over_a_budget(scope: str | None) -> None:
     data = push(resource_metrics(gauge("a", 1.0, 2.0), gauge(REQUIRED, 0.5), gauge("b", 3.0), scope=scope))
     for max_series, expected in (
         (4, [("a", 2), (REQUIRED, 1), ("b", 1)]),
@@ -142,7 +142,7 @@ def test_over_a_budget_the_required_metrics_stay_first(scope: str | None) -> Non
         assert labelled.series == max_series
 
 
-def test_the_overflow_series_has_the_time_of_what_it_stands_for() -> None:
+def test_the_overflow_series_has_the_time_of_a_dropped_point() -> None:
     metric = gauge("a", 1.0)
     metric.gauge.data_points[0].time_unix_nano = 1234
     (overflow,) = all_metrics(
@@ -152,10 +152,10 @@ def test_the_overflow_series_has_the_time_of_what_it_stands_for() -> None:
 
 
 @pytest.mark.parametrize("scope", [None, "s"])
-def test_too_much_to_normalise_is_passed_on_as_it_is(
+def test_a_push_over_the_bound_of_work_is_not_normalised(
     monkeypatch: pytest.MonkeyPatch, scope: str | None
 ) -> None:
-    # The metric, the list of its metadata, each point, the list of its attributes, each of these.
+    # Counted: the metric, its metadata list, each point, its attribute list, each attribute.
     monkeypatch.setattr(scrub, "MAX_SCRUBBED", 2 + 3 * 9)
     data = push(resource_metrics(gauge("a", *[1.0] * 9, attributes=("node_id",)), scope=scope))
     assert not apply(data, bad=("a",), known_bad_values="mark").steps.unnormalized
@@ -167,7 +167,7 @@ def test_too_much_to_normalise_is_passed_on_as_it_is(
     assert labelled.data == label_metrics(data, LABELS, max_entries=MAX_ENTRIES).data
 
 
-def test_a_budget_is_kept_where_there_is_too_much_to_normalise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_budget_applies_over_the_bound_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scrub, "MAX_SCRUBBED", 10)
     metrics = [gauge(f"m{number}", 1.0, attributes=("node_id",)) for number in range(10)]
     labelled = apply(push(resource_metrics(*metrics)), max_series=8)
@@ -178,7 +178,7 @@ def test_a_budget_is_kept_where_there_is_too_much_to_normalise(monkeypatch: pyte
     assert overflow.gauge.data_points[0].as_int == 2
 
 
-def test_very_many_scopes_are_passed_on_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_scopes_are_not_normalised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("receiver.telemetry.steps.scopes.MAX_SCRUBBED", 4)
     data = push(*[resource_metrics(gauge(LATENCY, 1.0), scope="s") for _ in range(3)])
     labelled = apply(data)
@@ -188,7 +188,7 @@ def test_very_many_scopes_are_passed_on_as_they_are(monkeypatch: pytest.MonkeyPa
         apply(data, max_series=2)
 
 
-def test_a_resource_of_very_many_attributes_is_passed_on_as_it_is(
+def test_a_resource_of_too_many_attributes_is_not_normalised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("receiver.telemetry.steps.rewriting.MAX_KEYS", 2)
@@ -198,16 +198,16 @@ def test_a_resource_of_very_many_attributes_is_passed_on_as_it_is(
         apply(data, {"rules": [{"attribute": "b", "action": "drop"}]})
 
 
-def test_what_may_not_be_forwarded_never_is_however_much_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_privacy_refuses_a_push_over_the_bound_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("receiver.telemetry.steps.rewriting._MAX_PRIVATE", 10)
     data = push(resource_metrics(gauge("a", *[1.0] * 10, attributes=("secret",))))
-    with pytest.raises(TooLargeError, match="to look at"):
+    with pytest.raises(TooLargeError, match="messages to parse one by one"):
         apply(data, {"rules": [{"attribute": "secret", "action": "drop"}]})
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("receiver.telemetry.steps.rewriting._REMEMBERED", 3)
-    monkeypatch.setattr("receiver.telemetry.steps.names._REMEMBERED", 3)
+def test_the_caches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("receiver.telemetry.steps.rewriting._CACHE_SIZE", 3)
+    monkeypatch.setattr("receiver.telemetry.steps.names._CACHE_SIZE", 3)
     chosen = steps()
     for number in range(20):
         metric = gauge(f"m{number}", 1.0)
@@ -219,7 +219,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         (received,) = all_metrics(MetricsData.FromString(labelled.data))
         assert received.gauge.data_points[0].attributes[0].value.string_value == str(number)
-    rewriter, remembered = chosen._rewriter, chosen._names
+    rewriter, remembered = chosen.rewriter, chosen._names
     assert 0 < len(rewriter._entries) <= 3
     assert 0 < len(remembered._known) <= 3
     assert chosen._units is not None

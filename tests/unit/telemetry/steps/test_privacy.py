@@ -1,4 +1,4 @@
-"""What is dropped or hashed by rule, of attributes, labels and metrics."""
+"""Privacy rules: dropped and hashed attributes, labels and metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue
 from receiver.settings.metric_processing import PrivacySettings
 from receiver.telemetry.connection import Broker
 from receiver.telemetry.errors import PrivacyError
-from receiver.telemetry.labels import LabelFacts, label_facts
+from receiver.telemetry.labels import Labels, connection_labels
 from receiver.telemetry.steps.privacy import Privacy
 from tests.unit.telemetry.parts import connection
 
@@ -28,16 +28,16 @@ def hashed(text: str, key: bytes = KEY) -> str:
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()[:16]
 
 
-def facts(**changes: Any) -> LabelFacts:
-    return label_facts("id", connection(**changes), Broker(id=3))
+def labels(**changes: Any) -> Labels:
+    return connection_labels("id", connection(**changes), Broker(id=3))
 
 
-def test_the_first_rule_that_matches_counts() -> None:
+def test_the_first_matching_rule_decides() -> None:
     rules = privacy({"attribute": "top.*", "action": "hash"}, {"attribute": "topic|x", "action": "drop"})
     assert rules.attribute("topic", "topic") == "hash"
     assert rules.attribute("x", "x") == "drop"
     assert rules.attribute("atopic", "atopic") is None
-    # The key that it had counts as much as the key that it has.
+    # A rule applies to the old key and to the new one.
     assert rules.attribute("x", "y") == "drop"
     assert rules.attribute("x", "topic") == "hash"
 
@@ -50,7 +50,7 @@ def test_metrics_are_dropped_by_their_whole_name() -> None:
     assert not rules.metric("x.org.apache.x")
 
 
-def test_a_newline_in_a_name_is_no_way_around_a_rule() -> None:
+def test_a_rule_matches_names_with_newlines() -> None:
     rules = privacy(
         {"attribute": "user.*", "action": "drop"}, {"metric": r"secret\..*|other\..*", "action": "drop"}
     )
@@ -68,11 +68,11 @@ def test_a_newline_in_a_name_is_no_way_around_a_rule() -> None:
         (AnyValue(double_value=1.5), "1.5"),
     ],
 )
-def test_a_hash_is_of_the_values_text(value: AnyValue, text: str) -> None:
+def test_a_hash_covers_the_text_of_a_value(value: AnyValue, text: str) -> None:
     assert privacy().hashed(value) == hashed(text)
 
 
-def test_a_hash_of_anything_else_is_of_its_bytes() -> None:
+def test_a_hash_of_other_values_covers_their_bytes() -> None:
     rules = privacy()
     one, other = (AnyValue(array_value=ArrayValue(values=[AnyValue(int_value=number)])) for number in (1, 2))
     assert rules.hashed(one) == rules.hashed(one) != rules.hashed(other)
@@ -82,57 +82,57 @@ def test_another_key_gives_other_hashes() -> None:
     assert privacy().hash_of("a") != privacy(key=b"x" * 16).hash_of("a")
 
 
-def test_nothing_is_done_without_rules() -> None:
+def test_without_rules_nothing_changes() -> None:
     rules = Privacy(PrivacySettings(), None)
     assert not rules.on
-    assert rules.facts(facts()) == facts()
+    assert rules.labels(labels()) == labels()
 
 
 def test_labels_are_dropped_and_hashed_by_rule() -> None:
     rules = privacy(
         {"attribute": "client_source_.*", "action": "drop"}, {"attribute": "client_id", "action": "hash"}
     )
-    assert rules.facts(facts()) == facts()._replace(
+    assert rules.labels(labels()) == labels()._replace(
         client_source_address=None, client_source_port=None, client_id=hashed("java-producer")
     )
 
 
 def test_pseudonyms_are_hashes_that_keep_a_principals_type() -> None:
     rules = privacy(pseudonymize=("principal", "client_source_address", "client_id"))
-    assert rules.facts(facts(principal="User:alice")) == facts()._replace(
+    assert rules.labels(labels(principal="User:alice")) == labels()._replace(
         principal=f"User:{hashed('alice')}",
         client_source_address=hashed("10.0.0.7"),
         client_id=hashed("java-producer"),
     )
-    assert rules.facts(facts(principal="alice")).principal == hashed("alice")
-    assert rules.facts(facts(principal="User:CN=a:b")).principal == f"User:{hashed('CN=a:b')}"
+    assert rules.labels(labels(principal="alice")).principal == hashed("alice")
+    assert rules.labels(labels(principal="User:CN=a:b")).principal == f"User:{hashed('CN=a:b')}"
 
 
 @pytest.mark.parametrize("nobody", ["User:ANONYMOUS", "User:unknown"])
-def test_nobody_in_particular_needs_no_pseudonym(nobody: str) -> None:
+def test_shared_principals_are_not_hashed(nobody: str) -> None:
     rules = privacy(pseudonymize=("principal", "client_id"))
-    assert rules.facts(facts(principal=nobody, client_id="")) == facts(principal=nobody, client_id="")
+    assert rules.labels(labels(principal=nobody, client_id="")) == labels(principal=nobody, client_id="")
 
 
-def test_a_rule_goes_before_a_pseudonym() -> None:
+def test_a_rule_precedes_a_pseudonym() -> None:
     rules = privacy({"attribute": "principal", "action": "drop"}, pseudonymize=("principal",))
-    assert rules.facts(facts()).principal is None
+    assert rules.labels(labels()).principal is None
 
 
 @pytest.mark.parametrize(
     "key", ["member_id", "group_member_id", "thread_id", "thread-id", "client.id", "messaging.client.id"]
 )
-def test_what_is_made_of_a_hidden_client_id_is_hashed_too(key: str) -> None:
+def test_attributes_that_contain_a_hidden_client_id_are_hashed(key: str) -> None:
     assert privacy(pseudonymize=("client_id",)).attribute(key, key) == "hash"
     assert privacy(pseudonymize=("principal",)).attribute(key, key) is None
-    # Unless a rule of the operator's says something else.
+    # An operator's rule takes precedence.
     dropped = privacy(
         {"attribute": ".*member_id|.*(thread|client).id", "action": "drop"}, pseudonymize=("client_id",)
     )
     assert dropped.attribute(key, key) == "drop"
 
 
-def test_librdkafkas_scope_says_the_client_id_too() -> None:
+def test_the_client_id_in_a_librdkafka_scope_is_hashed() -> None:
     rules = privacy(pseudonymize=("client_id",))
     assert rules.scope_name("my#app#producer-1") == f"{hashed('my#app')}#producer-1"
     assert rules.scope_name("kgo") == "kgo"
@@ -150,7 +150,7 @@ def test_a_short_key_is_refused_and_not_shown(key: bytes | None) -> None:
     )
 
 
-def test_long_texts_are_not_remembered() -> None:
+def test_long_texts_are_not_cached() -> None:
     rules = privacy({"attribute": "a*", "action": "drop"})
     for length in (300, 400, 300):
         assert rules.attribute("a" * length, "a" * length) == "drop"

@@ -1,4 +1,4 @@
-"""The control loop, whatever destinations do: it follows its rule, one step at a time."""
+"""Back-pressure follows its rule for any sequence of lags."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.settings.backpressure import BackPressureSettings
-from receiver.telemetry.backpressure import BackPressure
+from receiver.telemetry.control.backpressure import BackPressure
 
 BEHIND_S, STEP_S = 60.0, 30.0
 
@@ -21,7 +21,9 @@ _LOOKS = st.lists(
 
 
 @given(looks=_LOOKS, most=st.integers(2, 64))
-def test_a_step_needs_all_of_its_time_on_one_side(looks: list[tuple[float, float, float]], most: int) -> None:
+def test_a_step_needs_the_whole_time_above_or_below_the_threshold(
+    looks: list[tuple[float, float, float]], most: int
+) -> None:
     pressure = BackPressure(
         BackPressureSettings(enabled=True, max_factor=most, behind_s=BEHIND_S, step_s=STEP_S)
     )

@@ -1,4 +1,4 @@
-"""Clients that are asked for less: because a destination is behind, or because they push too much."""
+"""Back-pressure and offenders in the whole core: longer intervals, narrowed subscriptions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from receiver.settings.model import TelemetrySettings
-from receiver.telemetry.offenders import STANDARD_METRICS, Demand
+from receiver.telemetry.control.offenders import STANDARD_METRICS, Demand
 from receiver.telemetry.subscription import MAX_INTERVAL_MS
 from receiver.wire.error_codes import ErrorCode
 from tests.unit.telemetry.parts import COMPRESSED, Client, connection, payload, ready, subscription
@@ -26,7 +26,7 @@ def pressed(**changes: Any) -> TelemetrySettings:
 
 
 def waiting(client: Client, *, lag_s: float = 1000.0, looks: int = 2) -> int:
-    """Have a destination be so far behind for so many looks, ten seconds each."""
+    """Report a destination that is behind for some observations, ten seconds apart."""
     factor = 0
     for look in range(looks):
         factor = client.telemetry.backpressure.observe({"otlp": lag_s}, 10_000.0 * lag_s + 10 * look)
@@ -48,7 +48,7 @@ def test_a_client_learns_of_a_longer_interval_with_its_next_push() -> None:
     assert code(client.push(5, METRICS)) is NONE
     asked_before = client.subscription_id
     assert waiting(client) == 2
-    # Nothing was done to the instance yet.
+    # The instance is unchanged so far.
     assert client.telemetry.instances.find(client.id).push_interval_ms == 10_000  # type: ignore[union-attr]
     assert code(client.push(15, METRICS)) is UNKNOWN_ID
     again = client.get(15).response
@@ -57,14 +57,14 @@ def test_a_client_learns_of_a_longer_interval_with_its_next_push() -> None:
     assert code(client.push(25, METRICS)) is NONE
     assert code(client.push(35, METRICS)) is THROTTLED
     assert code(client.push(45, METRICS)) is NONE
-    # And of the shorter one.
+    # The same for the shorter interval.
     assert waiting(client, lag_s=0.0) == 1
     assert code(client.push(65, METRICS)) is UNKNOWN_ID
     again = client.get(65).response
     assert (again.push_interval_ms, again.subscription_id) == (10_000, asked_before)
 
 
-def test_a_client_that_was_silent_meanwhile_never_hears_of_it() -> None:
+def test_a_silent_client_never_sees_a_temporary_factor() -> None:
     client = subscribed(pressed())
     assert code(client.push(5, METRICS)) is NONE
     waiting(client)
@@ -72,7 +72,7 @@ def test_a_client_that_was_silent_meanwhile_never_hears_of_it() -> None:
     assert code(client.push(15, METRICS)) is NONE
 
 
-def test_a_new_client_begins_with_the_longer_interval() -> None:
+def test_a_new_client_starts_with_the_longer_interval() -> None:
     client = Client(subscription(), settings=pressed())
     waiting(client)
     response = client.get(100).response
@@ -80,7 +80,7 @@ def test_a_new_client_begins_with_the_longer_interval() -> None:
     assert code(client.push(110, METRICS)) is NONE
 
 
-def test_no_interval_is_longer_than_the_protocol_or_the_client_can_have() -> None:
+def test_the_interval_stays_within_protocol_and_client_bounds() -> None:
     client = subscribed(pressed(max_factor=64), interval_ms=3_000_000)
     assert waiting(client, looks=7) == 64
     assert client.get(3000).response.push_interval_ms == MAX_INTERVAL_MS
@@ -94,7 +94,7 @@ def test_no_interval_is_longer_than_the_protocol_or_the_client_can_have() -> Non
     assert librdkafka.get(1000).response.push_interval_ms == 1_431_000
 
 
-def test_an_instance_lives_as_long_as_its_longer_interval_needs() -> None:
+def test_the_lifetime_follows_the_longer_interval() -> None:
     client = subscribed(pressed(), interval_ms=30_000)
     waiting(client, looks=4)
     client.get(30)
@@ -103,7 +103,7 @@ def test_an_instance_lives_as_long_as_its_longer_interval_needs() -> None:
     assert (instance.push_interval_ms, instance.lifetime_s) == (240_000, 720.0)
 
 
-def test_switched_off_a_client_is_asked_as_before() -> None:
+def test_disabling_restores_the_interval() -> None:
     client = subscribed(pressed())
     asked_before = client.subscription_id
     waiting(client)
@@ -115,7 +115,7 @@ def test_switched_off_a_client_is_asked_as_before() -> None:
     assert (again.push_interval_ms, again.subscription_id) == (10_000, asked_before)
 
 
-def test_a_client_that_repeats_what_is_too_large_is_asked_for_the_standard_metrics() -> None:
+def test_repeated_too_large_pushes_narrow_to_the_standard_metrics() -> None:
     client = subscribed(pressed(offenders={"max_too_large": 2, "relax_after_s": 25}))
     too_large = METRICS * 20
     for now in (10, 20):
@@ -129,14 +129,14 @@ def test_a_client_that_repeats_what_is_too_large_is_asked_for_the_standard_metri
     explained = client.telemetry.offenders.explain(client.id, 60)
     assert explained is not None
     assert (explained.demand, explained.relaxes_in_s) == (Demand.NOTHING, 40.0)
-    # It asks on, and is asked for more one step after the other.
+    # It continues with gets, and its demand is restored step by step.
     assert client.get(99).response.requested_metrics == ()
     assert client.get(109).response.requested_metrics == STANDARD_METRICS
     assert client.get(149).response.requested_metrics == STANDARD_METRICS
     assert client.get(159).response.requested_metrics == ("",)
 
 
-def test_a_client_that_pushes_what_fits_is_not_narrowed() -> None:
+def test_a_client_within_the_limits_is_not_narrowed() -> None:
     client = subscribed(pressed(offenders={"max_too_large": 2}))
     for now in range(10, 200, 20):
         assert code(client.push(now, METRICS * 20)) is TOO_LARGE
@@ -153,7 +153,7 @@ def test_a_bomb_counts_as_too_large() -> None:
     assert client.telemetry.offenders.demand(client.id, 10) is Demand.STANDARD_METRICS
 
 
-def test_inflated_bytes_of_pushes_that_are_taken_count() -> None:
+def test_inflated_bytes_of_accepted_pushes_count() -> None:
     client = ready(backpressure={"enabled": True, "offenders": {"max_bytes_per_minute": 1024}})
     assert 3 * len(METRICS) < 1024 < 6 * len(METRICS)
     assert code(client.push(10, METRICS * 3)) is NONE
@@ -163,10 +163,10 @@ def test_inflated_bytes_of_pushes_that_are_taken_count() -> None:
 
 
 @pytest.mark.parametrize("enabled", [False, True])
-def test_what_is_remembered_of_an_instance_goes_with_it(enabled: bool) -> None:
+def test_offences_are_forgotten_with_the_instance(enabled: bool) -> None:
     client = subscribed(pressed(enabled=enabled, offenders={"max_too_large": 1}))
     client.push(10, METRICS * 20)
     assert client.telemetry.offenders.narrowed[Demand.STANDARD_METRICS] == enabled
-    client.telemetry.disconnected(client.connection)
+    client.telemetry.instances.disconnected(client.connection)
     assert client.telemetry.offenders.narrowed[Demand.STANDARD_METRICS] == 0
     assert client.get(20).response.requested_metrics == ("",)

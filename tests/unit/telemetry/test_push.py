@@ -1,4 +1,4 @@
-"""What plugins are handed of a push that is taken."""
+"""The push that plugins get: context, labels, identity."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from receiver.plugin import OTLP_CONTENT_TYPE
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.connection import Broker
-from receiver.telemetry.limits import Limits
+from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire import k72_push_telemetry
@@ -66,7 +66,7 @@ def test_captured_payloads_arrive_with_all_labels(name: str, codec: int) -> None
     ]
 
 
-def test_the_context_says_who_pushed() -> None:
+def test_the_context_describes_the_client() -> None:
     client = ready()
     outcome = client.push(1, SMALL)
     assert outcome.push is not None
@@ -90,7 +90,7 @@ def test_the_context_says_who_pushed() -> None:
     assert not load_.terminating
 
 
-def test_labels_follow_what_the_connection_and_the_broker_become() -> None:
+def test_labels_follow_changes_of_connection_and_broker() -> None:
     client = ready()
     client.broker.cluster_id = None
     before = client.push(1, SMALL).push
@@ -104,7 +104,7 @@ def test_labels_follow_what_the_connection_and_the_broker_become() -> None:
     assert labels_of(after.payload.metrics)[0]["principal"] == "User:alice"
 
 
-def test_what_was_dropped_and_removed_is_counted() -> None:
+def test_dropped_points_and_removed_labels_are_counted() -> None:
     outcome = ready().push(1, payload("java44-consumer-star-01"))
     assert (outcome.dropped_points, outcome.removed_labels) == (15, 0)
     data = MetricsData()
@@ -119,7 +119,7 @@ PUSHES = [frame for frame in load() if frame.key == 72 and frame.is_request]
 
 
 @pytest.mark.parametrize("frame", PUSHES, ids=lambda frame: frame.file)
-def test_captured_requests_are_taken_as_kafka_took_them(frame: Captured) -> None:
+def test_captured_requests_are_accepted_as_by_kafka(frame: Captured) -> None:
     reader = Reader(frame.data)
     header = decode_header(reader, frame)
     request = k72_push_telemetry.decode_request(reader, frame.version)
@@ -135,7 +135,7 @@ def test_captured_requests_are_taken_as_kafka_took_them(frame: Captured) -> None
     assert outcome.response.error_code == E.NONE
     assert connected.client_instance_id == request.client_instance_id
     if frame.label.startswith("franz"):
-        # It was asked for "*", which franz-go matches nothing with.
+        # The subscription was "*", which matches nothing in franz-go.
         assert outcome.push is None
     else:
         assert outcome.push is not None

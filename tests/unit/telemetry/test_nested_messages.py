@@ -1,4 +1,4 @@
-"""A push of very many tiny messages is refused by their number, wherever they are nested."""
+"""The bound on nested messages (``telemetry.max_entries``), wherever they are nested."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.telemetry.parts import ALL_PAYLOADS, payload, ready
 
 MANY = 4000
 
-#: Where tiny messages may be: the fields to go down by, and one tiny message with its tag.
+#: Places of tiny messages: the path of fields, and one tiny message with its tag.
 SHAPES = {
     "ResourceMetrics": ((), b"\x0a\x00"),
     "ResourceMetrics with a metric": ((), b"\x0a\x04\x12\x02\x12\x00"),
@@ -58,7 +58,7 @@ def nested(fields: tuple[int, ...], content: bytes) -> bytes:
     return content
 
 
-def test_shapes_are_of_messages() -> None:
+def test_shapes_are_valid_messages() -> None:
     for fields, tiny in SHAPES.values():
         at: Any = MetricsData.DESCRIPTOR
         for number in (*fields, (tiny[0] & 0x7F) >> 3):
@@ -67,12 +67,12 @@ def test_shapes_are_of_messages() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_very_many_messages_are_too_much(shape: str) -> None:
+def test_too_many_nested_messages_are_refused(shape: str) -> None:
     fields, tiny = SHAPES[shape]
     data = nested(fields, tiny * MANY) + push(resource_metrics(gauge("a", 1.0)))
     with pytest.raises(TooLargeError, match=r"more than 1000 nested messages \(telemetry.max_entries\)"):
         label_metrics(data, LABELS, max_entries=1000)
-    # Enough of them are still allowed, and then cost what they cost.
+    # The maximum number is still accepted.
     assert label_metrics(data, LABELS, max_entries=4 * MANY).data
 
 
@@ -105,7 +105,7 @@ def entries(message: Any) -> int:
 
 
 @pytest.mark.parametrize("name", [name for name in ALL_PAYLOADS if len(payload(name)) > 5000])
-def test_what_java_clients_send_is_counted_within_a_tenth(name: str) -> None:
+def test_the_estimate_for_java_clients_is_within_a_tenth(name: str) -> None:
     data = payload(name)
     exact = entries(MetricsData.FromString(data))
     assert label_metrics(data, LABELS, max_entries=exact * 11 // 10).data
@@ -126,7 +126,7 @@ def data_points(data: bytes) -> int:
 @pytest.mark.parametrize(
     ("name", "points"), [("java44-consumer-star-01", 8_900), ("java44-producer-star-01", 15_000)]
 )
-def test_as_many_data_points_of_a_java_client_as_its_text_says_are_taken(name: str, points: int) -> None:
+def test_the_documented_number_of_java_data_points_is_accepted(name: str, points: int) -> None:
     one = payload(name)
     of_one = data_points(one)
     data = one * (points // of_one)
@@ -136,7 +136,7 @@ def test_as_many_data_points_of_a_java_client_as_its_text_says_are_taken(name: s
         label_metrics(2 * data, LABELS, max_entries=TelemetrySettings().max_entries)
 
 
-def test_a_client_that_pushes_too_many_messages_is_told_so_and_goes_on() -> None:
+def test_a_client_with_too_many_messages_gets_an_error_and_continues() -> None:
     client = ready(max_entries=1000)
     outcome = client.push(1, nested((1, 2), b"\x12\x00" * MANY))
     assert outcome.response.error_code == ErrorCode.TELEMETRY_TOO_LARGE

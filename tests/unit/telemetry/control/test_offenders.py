@@ -1,9 +1,9 @@
-"""Instances that push too much are asked for less, step by step, and for as much as before afterwards."""
+"""Offenders: instances that push too much are narrowed and restored step by step."""
 
 from __future__ import annotations
 
 from receiver.settings.backpressure import BackPressureSettings
-from receiver.telemetry.offenders import STANDARD_METRICS, Demand, Narrowed, Offence, Offenders
+from receiver.telemetry.control.offenders import STANDARD_METRICS, Demand, Narrowed, Offence, Offenders
 from receiver.wire.uuid import Uuid
 from tests.unit.telemetry.parts import INSTANCE
 
@@ -24,16 +24,16 @@ def settings(*, enabled: bool = True, **changes: object) -> BackPressureSettings
 def too_large(known: Offenders, *times: float) -> Demand:
     for now in times:
         known.demand(INSTANCE, now)
-        known.pushed(INSTANCE, 0, now, too_large=True)
+        known.record_push(INSTANCE, 0, now, too_large=True)
     return known.demand(INSTANCE, times[-1])
 
 
-def test_what_kip_714_requires_is_there() -> None:
+def test_the_standard_metrics_are_those_of_kip_714() -> None:
     assert len(set(STANDARD_METRICS)) == 21
     assert list(STANDARD_METRICS) == sorted(STANDARD_METRICS)
 
 
-def test_only_what_subscriptions_want_is_asked_for() -> None:
+def test_a_narrowed_demand_stays_within_the_subscriptions() -> None:
     assert Demand.EVERYTHING.prefixes(("org.apache.",)) == ("org.apache.",)
     assert Demand.STANDARD_METRICS.prefixes(("",)) == STANDARD_METRICS
     assert Demand.STANDARD_METRICS.prefixes(("org.apache.kafka.consumer.fetch.", "org.apache.kafka.x")) == (
@@ -46,7 +46,7 @@ def test_only_what_subscriptions_want_is_asked_for() -> None:
     assert Demand.NOTHING.prefixes(("",)) == ()
 
 
-def test_pushes_in_a_row_that_are_too_large_narrow_twice() -> None:
+def test_consecutive_too_large_pushes_narrow_in_two_steps() -> None:
     known = offenders()
     assert too_large(known, 1, 2) is Demand.EVERYTHING
     assert too_large(known, 3) is Demand.STANDARD_METRICS
@@ -62,15 +62,15 @@ def test_pushes_in_a_row_that_are_too_large_narrow_twice() -> None:
     assert known.explain(ANOTHER, 9) is None
 
 
-def test_a_push_in_between_breaks_the_row() -> None:
+def test_a_smaller_push_resets_the_count() -> None:
     known = offenders()
     for now in range(0, 30, 3):
         too_large(known, now, now + 1)
-        known.pushed(INSTANCE, 100, now + 2, too_large=False)
+        known.record_push(INSTANCE, 100, now + 2, too_large=False)
     assert known.demand(INSTANCE, 30) is Demand.EVERYTHING
 
 
-def test_each_step_is_taken_back_after_its_time() -> None:
+def test_a_step_is_taken_back_after_its_time() -> None:
     known = offenders()
     too_large(known, 0, 0, 0)
     assert known.demand(INSTANCE, HOUR - 1) is Demand.STANDARD_METRICS
@@ -79,7 +79,7 @@ def test_each_step_is_taken_back_after_its_time() -> None:
     assert known.relaxations == 1
 
 
-def test_a_repeat_doubles_the_time_up_to_a_bound() -> None:
+def test_a_repeated_offence_doubles_the_time_up_to_a_bound() -> None:
     known = offenders()
     now, waits = 0.0, []
     for _ in range(8):
@@ -91,27 +91,27 @@ def test_a_repeat_doubles_the_time_up_to_a_bound() -> None:
     assert waits == [1, 2, 4, 8, 16, 16, 16, 16]
 
 
-def test_without_offence_for_long_it_begins_anew() -> None:
+def test_a_long_time_without_offence_resets_the_time() -> None:
     known = offenders()
     too_large(known, 0, 0, 0)
-    # An hour narrowed, and another that could have been a repeat.
+    # An hour narrowed, and another hour in which an offence would count as repeated.
     too_large(known, 2 * HOUR, 2 * HOUR, 2 * HOUR)
     explained = known.explain(INSTANCE, 2 * HOUR)
     assert explained is not None
     assert explained.relaxes_in_s == HOUR
 
 
-def test_both_steps_are_taken_back_one_after_the_other() -> None:
+def test_steps_are_taken_back_one_by_one() -> None:
     known = offenders()
     too_large(known, 0, 0, 0, 0, 0, 0)
     assert known.demand(INSTANCE, 2 * HOUR) is Demand.STANDARD_METRICS
     assert known.demand(INSTANCE, 4 * HOUR) is Demand.EVERYTHING
     too_large(known, 4 * HOUR, 4 * HOUR, 4 * HOUR, 4 * HOUR, 4 * HOUR, 4 * HOUR)
-    # Also where it was silent all the time.
+    # Even when it was silent all the time.
     assert known.demand(INSTANCE, 100 * HOUR) is Demand.EVERYTHING
 
 
-def test_what_is_too_large_still_puts_off_relaxation() -> None:
+def test_another_too_large_push_delays_relaxation() -> None:
     known = offenders()
     too_large(known, 0, 0, 0)
     too_large(known, HOUR - 1)
@@ -121,33 +121,33 @@ def test_what_is_too_large_still_puts_off_relaxation() -> None:
 def test_more_bytes_in_a_minute_than_allowed_are_an_offence() -> None:
     known = offenders(max_bytes_per_minute=2000)
     for now in (0, 20, 60, 80, 120):
-        known.pushed(INSTANCE, 1000, now, too_large=False)
+        known.record_push(INSTANCE, 1000, now, too_large=False)
     assert known.demand(INSTANCE, 120) is Demand.EVERYTHING
-    known.pushed(INSTANCE, 1001, 179, too_large=False)
+    known.record_push(INSTANCE, 1001, 179, too_large=False)
     assert known.demand(INSTANCE, 179) is Demand.STANDARD_METRICS
     explained = known.explain(INSTANCE, 179)
     assert explained is not None
     assert explained.offence is Offence.BYTES_PER_MINUTE
-    # What was an offence already does not count for the next.
-    known.pushed(INSTANCE, 2000, 180, too_large=False)
+    # The bytes of an offence do not count for the next.
+    known.record_push(INSTANCE, 2000, 180, too_large=False)
     assert known.demand(INSTANCE, 180) is Demand.STANDARD_METRICS
-    known.pushed(INSTANCE, 1, 181, too_large=False)
+    known.record_push(INSTANCE, 1, 181, too_large=False)
     assert known.demand(INSTANCE, 181) is Demand.NOTHING
 
 
-def test_without_a_budget_bytes_are_not_counted() -> None:
+def test_without_a_byte_limit_bytes_are_not_counted() -> None:
     known = offenders()
-    known.pushed(INSTANCE, 1 << 40, 0, too_large=False)
+    known.record_push(INSTANCE, 1 << 40, 0, too_large=False)
     assert known.demand(INSTANCE, 0) is Demand.EVERYTHING
 
 
-def test_nobody_is_narrowed_unless_enabled() -> None:
+def test_no_instance_is_narrowed_while_disabled() -> None:
     known = offenders(enabled=False, max_bytes_per_minute=1024)
-    known.pushed(INSTANCE, 5000, 0, too_large=False)
+    known.record_push(INSTANCE, 5000, 0, too_large=False)
     assert too_large(known, 1, 2, 3, 4) is Demand.EVERYTHING
 
 
-def test_switched_off_everybody_is_asked_for_everything_at_once() -> None:
+def test_disabling_restores_every_demand_at_once() -> None:
     known = offenders()
     too_large(known, 1, 2, 3)
     known.replace_settings(settings(enabled=False))
@@ -155,7 +155,7 @@ def test_switched_off_everybody_is_asked_for_everything_at_once() -> None:
     assert known.narrowed == {Demand.STANDARD_METRICS: 0, Demand.NOTHING: 0}
 
 
-def test_who_is_forgotten_is_as_new() -> None:
+def test_a_forgotten_instance_starts_without_offences() -> None:
     known = offenders()
     too_large(known, 1, 2, 3)
     known.forget(INSTANCE)

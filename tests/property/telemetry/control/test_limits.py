@@ -1,4 +1,4 @@
-"""Limits against a model that remembers every connection and drains every bucket at every step."""
+"""Limits against a model that drains every bucket at every step, in exact fractions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings, PrincipalLimitsSettings
 from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL, Connection
-from receiver.telemetry.limits import Exceeded, LimitName, Limits, Scope
+from receiver.telemetry.control.limits import Exceeded, LimitName, Limits, Scope
 from tests.unit.telemetry.parts import connection
 
 MAX_PEERS = 16
-NOBODY = (ANONYMOUS, UNKNOWN_PRINCIPAL)
+SHARED_PRINCIPALS = (ANONYMOUS, UNKNOWN_PRINCIPAL)
 NAMES = (
     LimitName.NEW_CONNECTIONS,
     LimitName.NEW_INSTANCES,
@@ -33,7 +33,7 @@ PERIODS = (1, 60, 1, 1, 60)
 BURSTS = (10, 60, 10, 4, 60)
 DEBTS = (0, 0, 0, 60, 60)
 
-# By the minute and by the second: one unit fills a bucket for a time that a float tells exactly.
+# One unit fills a bucket for a time that a float represents exactly.
 rarely = st.sampled_from([None, 15, 30, 60, 240])
 often = st.sampled_from([None, 1, 2, 4])
 peer_limits = st.builds(
@@ -49,11 +49,11 @@ settings = st.builds(
     LimitsSettings, source_address=peer_limits, principal=peer_limits, max_peers=st.just(MAX_PEERS)
 )
 sources = st.integers(0, MAX_PEERS + 3).map(lambda number: f"10.0.0.{number}")
-principals = st.sampled_from([*NOBODY, *(f"User:{number}" for number in range(MAX_PEERS + 3))])
+principals = st.sampled_from([*SHARED_PRINCIPALS, *(f"User:{number}" for number in range(MAX_PEERS + 3))])
 
 
 class Model:
-    """One kind of peer: what each bucket holds, in seconds that it takes to drain."""
+    """One kind of peer: the content of each bucket, in seconds that it takes to drain."""
 
     def __init__(self) -> None:
         self.limits = PeerLimitsSettings()
@@ -89,7 +89,7 @@ class Model:
 
 
 class LimitsRules(RuleBasedStateMachine):
-    """Peers that take what they may, and more."""
+    """Peers within and over their limits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ class LimitsRules(RuleBasedStateMachine):
         expected = None
         if self.counted.get(one) != principal:
             self.counted.pop(one, None)
-            if principal not in NOBODY:
+            if principal not in SHARED_PRINCIPALS:
                 already = sum(name == principal for name in self.counted.values())
                 expected = self.expect_open("principal", principal, already)
                 if expected is None:
@@ -195,14 +195,14 @@ class LimitsRules(RuleBasedStateMachine):
     def push(self, source: str, principal: str, size: int) -> None:
         one = connection(source_address=source, principal=principal)
         expected = self.expect(REJECTED_BYTES, one)
-        assert self.limits.rejecting(one, float(self.now)) == expected
+        assert self.limits.over_rejected_bytes(one, float(self.now)) == expected
         if expected is None:
-            self.limits.rejected(one, size, float(self.now))
+            self.limits.count_rejected(one, size, float(self.now))
             self.fill(REJECTED_BYTES, one, Fraction(size))
 
     def peers(self, one: Connection) -> list[tuple[Scope, str]]:
         peers: list[tuple[Scope, str]] = [("source_address", one.source_address)]
-        if one.principal not in NOBODY:
+        if one.principal not in SHARED_PRINCIPALS:
             peers.append(("principal", one.principal))
         return peers
 

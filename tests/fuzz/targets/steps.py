@@ -1,7 +1,7 @@
 """The steps on a push's metrics: real pushes, changed in protobuf's terms and byte by byte.
 
-An input's first byte says which steps are on, its second how many series there may be. What comes out is
-compared with the plainest way to do the same.
+An input's first byte says which steps are on, its second how many series there may be. What comes
+out is compared with the plainest way to do the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RULES = (
 )
 _ON = {"descriptions": True}
 
-#: What is configured.
+#: The configurations.
 _SETTINGS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
     (_ON, {"rules": _RULES, "pseudonymize": ("client_id",), "key_file": "key"}),
     (
@@ -56,10 +56,10 @@ def _configuration(
 ) -> tuple[NormalizationSettings, PrivacySettings, MetricSteps]:
     normalized = NormalizationSettings.model_validate(normalization)
     private = PrivacySettings.model_validate(privacy)
-    return normalized, private, Steps(normalized, private, KEY).of(_BAD)
+    return normalized, private, Steps(normalized, private, KEY).for_client(_BAD)
 
 
-#: Built once, so that what they remember of one push is there for the next.
+#: Built once, so that their caches are used across inputs.
 _CONFIGURATIONS = [_configuration(*settings) for settings in _SETTINGS]
 
 
@@ -73,29 +73,29 @@ def _run(data: bytes) -> None:
         label_metrics(metrics, b"", max_entries=_MAX_ENTRIES)
     except PushError:
         return
-    # In so few bytes there is not too much to look at.
+    # So few bytes never reach the bound of work.
     labelled = label_metrics(metrics, b"", max_entries=_MAX_ENTRIES, steps=steps, max_series=max_series)
     if _has_replaced_data(metrics):
         return
     push = MetricsData.FromString(metrics)
     if not any(scope.metrics for resource in push.resource_metrics for scope in resource.scope_metrics):
-        require(not labelled.data, "out of no metrics came something")
+        require(not labelled.data, "metrics came out of an empty push")
         return
-    # What it takes out is the otlp target's.
+    # Scrubbing itself is tested by the otlp target.
     Scrubber().scrub(push)
     oracle = Oracle(normalization=normalization, privacy=privacy, bad_metrics=_BAD, max_series=max_series)
     expected = _apart(oracle.apply(push))
     require(_apart(MetricsData.FromString(labelled.data)) == expected, "other metrics came out")
     counts, counted = oracle.counts, _counts(labelled)
     if labelled.dropped_points:
-        # Whether the Resources of what was taken out are counted depends on how the push is written.
+        # The encoding decides whether Resources of dropped points are counted.
         for count in ("dropped", "hashed"):
             del counts[count], counted[count]
     require(counted == counts, f"counted {counted}, not {counts}")
 
 
 def _has_replaced_data(data: bytes) -> bool:
-    """Say whether a metric has data of two kinds: all points are counted, and only those of the last seen."""
+    """Return whether a metric has two kinds of data: both are counted, the last is parsed."""
     metrics = OneScope.FromString(data).resource_metrics.scope_metrics.metrics
     seen = (
         Counted.FromString(MetricList(metrics=[metric]).SerializeToString()).metrics for metric in metrics
@@ -104,7 +104,7 @@ def _has_replaced_data(data: bytes) -> bool:
 
 
 def _apart(push: MetricsData) -> Counter[tuple[bytes, ...]]:
-    """Count metrics, each with where it is from."""
+    """Count the metrics by origin and content."""
     return Counter(
         (
             _text(resource_metrics.resource),
@@ -189,7 +189,7 @@ def _reshape(data: bytes, random: Random) -> bytes:
 
 
 TARGET = Target(
-    name="meaning",
+    name="steps",
     run=_run,
     seeds=_seeds,
     tokens=_TOKENS,

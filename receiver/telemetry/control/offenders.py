@@ -1,15 +1,15 @@
-"""Client instances that push too much, and are asked for less until they don't.
+"""Narrows the subscriptions of client instances that push too much.
 
-Owns who is narrowed, how far, why and for how long. It must not know what was pushed nor what is answered: an
-instance learns of it as of any change of what it is asked, by its subscription id.
+Owns which instances are narrowed, how far, why and for how long. An instance learns of it as of any
+change of its subscription, by a new subscription id.
 
-The rule, with the settings' names: ``max_too_large`` pushes in a row that were refused as too large are an
-offence, and so are more than ``max_bytes_per_minute`` inflated bytes in a minute. Each offence narrows one
-step further: to the standard metrics, then to nothing. Each step is taken back when the instance was without
-offence for ``relax_after_s``; for twice as long after the next offence, and so on up to sixteen times.
-Without offence for that long while asked for everything, it begins anew.
+The rule, by settings: an offence is ``max_too_large`` pushes in a row that were too large, or more
+than ``max_bytes_per_minute`` inflated bytes in a minute. Each offence narrows the instance by one
+step: to the standard metrics, then to nothing. After ``relax_after_s`` without an offence, one step
+is taken back. Each new offence doubles that time, up to sixteen times. It is reset after an
+instance that is no longer narrowed had no offence for as long.
 
-It is needed because a Java client ignores TelemetryMaxBytes and repeats a push that is too large for ever.
+It exists because a Java client ignores TelemetryMaxBytes and repeats a too large push for ever.
 """
 
 from __future__ import annotations
@@ -27,29 +27,31 @@ from receiver.wire.uuid import Uuid
 
 __all__ = ["STANDARD_METRICS", "Demand", "Narrowed", "Offence", "Offenders"]
 
-#: What KIP-714 requires of every client ("Standard producer metrics", "Standard consumer metrics"), sorted.
+#: Metrics that KIP-714 requires ("Standard producer metrics", "Standard consumer metrics"), sorted.
 STANDARD_METRICS: Final = tuple(sorted(metric.name for metric in CATALOGUE if metric.required))
 
 _MINUTE_S: Final = 60.0
-_MOST_TIMES_AS_LONG: Final = 16
+_MAX_RELAX_MULTIPLIER: Final = 16
 
 
 class Demand(IntEnum):
-    """How much of what subscriptions want an instance is asked for."""
+    """The part of its subscriptions that an instance is asked for."""
 
     EVERYTHING = 0
     STANDARD_METRICS = 1
     NOTHING = 2
 
     def prefixes(self, wanted: tuple[str, ...]) -> tuple[str, ...]:
-        """Say what to ask for in place of these prefixes of metric names, sorted."""
+        """Narrow the prefixes of metric names; the result is sorted."""
         if self is Demand.EVERYTHING:
             return wanted
-        return tuple(sorted(common_prefixes(wanted, STANDARD_METRICS))) if self is not Demand.NOTHING else ()
+        if self is Demand.NOTHING:
+            return ()
+        return tuple(sorted(common_prefixes(wanted, STANDARD_METRICS)))
 
 
 class Offence(StrEnum):
-    """What an instance is narrowed for."""
+    """The reason why an instance is narrowed."""
 
     TOO_LARGE = "too_large"
     BYTES_PER_MINUTE = "bytes_per_minute"
@@ -57,12 +59,12 @@ class Offence(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Narrowed:
-    """What an instance is asked for less than its subscriptions say, and why.
+    """The state of a narrowed instance.
 
     Attributes:
-        demand: What it is asked for.
+        demand: The part of its subscriptions that it is asked for.
         offence: Its last offence.
-        relaxes_in_s: In how many seconds it is asked for more, if it is without offence until then.
+        relaxes_in_s: Seconds until one step is taken back, if there is no other offence.
     """
 
     demand: Demand
@@ -71,12 +73,10 @@ class Narrowed:
 
 
 class Offenders:
-    """The instances that have offended, or may.
+    """Counts offences of client instances. Not thread-safe.
 
-    To be used by one thread at a time. Where back-pressure is not enabled, nobody is narrowed.
-
-    Args:
-        settings: The rule's numbers, until :meth:`replace_settings`.
+    No instance is narrowed while ``telemetry.backpressure`` is disabled. In all methods, ``now`` is
+    monotonic seconds.
     """
 
     __slots__ = ("_narrowings", "_offenders", "_relaxations", "_settings")
@@ -89,33 +89,28 @@ class Offenders:
 
     @property
     def narrowed(self) -> Mapping[Demand, int]:
-        """How many instances are asked for less now, by what they are asked for."""
+        """How many instances are narrowed now, by demand."""
         narrowed = Counter(offender.demand for offender in self._offenders.values())
         return {demand: narrowed[demand] for demand in Demand if demand}
 
     @property
     def narrowings(self) -> Mapping[Offence, int]:
-        """How many offences there were, by kind."""
+        """How many offences there were since the start, by kind."""
         return {offence: self._narrowings[offence] for offence in Offence}
 
     @property
     def relaxations(self) -> int:
-        """How many steps were taken back because an instance was long enough without offence."""
+        """How many steps were taken back since the start."""
         return self._relaxations
 
     def replace_settings(self, settings: BackPressureSettings) -> None:
-        """Work with other numbers from now on; where it is no longer enabled, every offence is forgotten."""
+        """Replace the settings; disabling back-pressure forgets every offence."""
         self._settings = settings
         if not settings.enabled:
             self._offenders.clear()
 
     def demand(self, client_instance_id: Uuid, now: float) -> Demand:
-        """Say how much to ask an instance for.
-
-        Args:
-            client_instance_id: The instance.
-            now: The time in seconds of a monotonic clock.
-        """
+        """Return the demand of an instance, after the steps that are due are taken back."""
         offender = self._offenders.get(client_instance_id)
         if offender is None:
             return Demand.EVERYTHING
@@ -125,14 +120,16 @@ class Offenders:
             offender.relaxes_at += offender.relax_after_s
         return offender.demand
 
-    def pushed(self, client_instance_id: Uuid, inflated_bytes: int, now: float, *, too_large: bool) -> None:
-        """Count a push that was looked into.
+    def record_push(
+        self, client_instance_id: Uuid, inflated_bytes: int, now: float, *, too_large: bool
+    ) -> None:
+        """Count a push that was inflated.
 
         Args:
-            client_instance_id: The instance; :meth:`forget` has to be called when it is forgotten.
-            inflated_bytes: As far as it was inflated.
-            now: The time in seconds of the monotonic clock.
-            too_large: Whether it was refused as too large.
+            client_instance_id: The instance; call :meth:`forget` when the core forgets it.
+            inflated_bytes: The bytes that were inflated.
+            now: Monotonic seconds.
+            too_large: Whether the push was refused as too large.
         """
         settings = self._settings.offenders
         offender = self._offenders.get(client_instance_id)
@@ -141,7 +138,7 @@ class Offenders:
         ):
             return
         if offender is None:
-            offender = self._offenders[client_instance_id] = _Offender(now)
+            offender = self._offenders[client_instance_id] = _Offender(now, now)
         offender.too_large = offender.too_large + 1 if too_large else 0
         if now - offender.minute_began_at >= _MINUTE_S:
             offender.minute_began_at = now
@@ -158,16 +155,11 @@ class Offenders:
             offender.relaxes_at = now + offender.relax_after_s
 
     def forget(self, client_instance_id: Uuid) -> None:
-        """Remember nothing of an instance any more."""
+        """Forget an instance."""
         self._offenders.pop(client_instance_id, None)
 
     def explain(self, client_instance_id: Uuid, now: float) -> Narrowed | None:
-        """Say why an instance is asked for less; None where it is not.
-
-        Args:
-            client_instance_id: The instance.
-            now: The time in seconds of the monotonic clock.
-        """
+        """Return why an instance is narrowed; None when it is not."""
         offender = self._offenders.get(client_instance_id)
         if offender is None or offender.offence is None or not offender.demand:
             return None
@@ -179,9 +171,9 @@ class Offenders:
 
     def _narrow(self, offender: _Offender, offence: Offence, now: float) -> None:
         first_s = self._settings.offenders.relax_after_s
-        again = offender.offence is not None and (offender.demand or now < offender.relaxes_at)
-        relax_after_s = 2 * offender.relax_after_s if again else first_s
-        offender.relax_after_s = min(relax_after_s, _MOST_TIMES_AS_LONG * first_s)
+        repeated = offender.offence is not None and (offender.demand or now < offender.relaxes_at)
+        relax_after_s = 2 * offender.relax_after_s if repeated else first_s
+        offender.relax_after_s = min(relax_after_s, _MAX_RELAX_MULTIPLIER * first_s)
         offender.relaxes_at = now + offender.relax_after_s
         offender.offence = offence
         offender.too_large = offender.bytes_in_minute = 0
@@ -190,24 +182,14 @@ class Offenders:
         offender.demand = Demand(min(offender.demand + 1, Demand.NOTHING))
 
 
+@dataclass(slots=True)
 class _Offender:
-    """One instance; while it is asked for everything, ``relaxes_at`` is when its offences are forgotten."""
+    """One instance. At full demand, its offences are forgotten at ``relaxes_at``."""
 
-    __slots__ = (
-        "bytes_in_minute",
-        "demand",
-        "minute_began_at",
-        "offence",
-        "relax_after_s",
-        "relaxes_at",
-        "too_large",
-    )
-
-    def __init__(self, now: float) -> None:
-        self.demand = Demand.EVERYTHING
-        self.offence: Offence | None = None
-        self.too_large = 0
-        self.minute_began_at = now
-        self.bytes_in_minute = 0
-        self.relax_after_s = 0.0
-        self.relaxes_at = now
+    minute_began_at: float
+    relaxes_at: float
+    demand: Demand = Demand.EVERYTHING
+    offence: Offence | None = None
+    too_large: int = 0
+    bytes_in_minute: int = 0
+    relax_after_s: float = 0.0

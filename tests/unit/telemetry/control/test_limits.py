@@ -1,4 +1,4 @@
-"""What a peer is, and what it may take."""
+"""Limits of peers: sources, sites and principals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings, PrincipalLimitsSettings
 from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL, Connection
-from receiver.telemetry.limits import Exceeded, LimitName, Limits
+from receiver.telemetry.control.limits import Exceeded, LimitName, Limits
 from tests.unit.telemetry.parts import connection
 
 UNLIMITED = PrincipalLimitsSettings(
@@ -43,7 +43,7 @@ def by_principal(**limits: int) -> Limits:
         ("", ""),
     ],
 )
-def test_a_source_is_an_address_or_what_one_host_has_of_them(source_address: str, peer: str) -> None:
+def test_a_source_is_an_ipv4_address_or_an_ipv6_network(source_address: str, peer: str) -> None:
     limits = by_source(connections=1)
     assert limits.connection_opened(source_address, 0) is None
     exceeded = limits.connection_opened(source_address, 0)
@@ -54,7 +54,7 @@ def test_a_source_is_an_address_or_what_one_host_has_of_them(source_address: str
 
 
 @pytest.mark.parametrize("limit", LimitName)
-def test_a_limit_names_the_key_in_the_settings(limit: LimitName) -> None:
+def test_a_limit_names_its_settings_key(limit: LimitName) -> None:
     exceeded = Exceeded(limit=limit, scope="principal", peer="User:alice", allowed=7, retry_after_s=1.0)
     limits, scope, key = exceeded.setting.split(".")
     assert (limits, scope) == ("limits", "principal")
@@ -62,7 +62,7 @@ def test_a_limit_names_the_key_in_the_settings(limit: LimitName) -> None:
     assert str(exceeded) == f"User:alice is over {exceeded.setting} (7)"
 
 
-def test_addresses_of_one_network_share_their_limits_and_others_do_not() -> None:
+def test_addresses_of_one_network_share_limits() -> None:
     limits = by_source(connections=1, new_instances_per_minute=1)
     assert limits.connection_opened("2001:db8::1", 0) is None
     assert limits.connection_opened("2001:db8::2", 0) is not None
@@ -75,7 +75,7 @@ def test_addresses_of_one_network_share_their_limits_and_others_do_not() -> None
 
 
 @pytest.mark.parametrize("principal", [ANONYMOUS, UNKNOWN_PRINCIPAL])
-def test_who_may_be_anybody_has_no_limits(principal: str) -> None:
+def test_shared_principals_have_no_limits(principal: str) -> None:
     limits = by_principal(
         connections=1,
         new_connections_per_second=1,
@@ -89,14 +89,14 @@ def test_who_may_be_anybody_has_no_limits(principal: str) -> None:
         assert limits.authenticated(one, 0) is None
         assert limits.new_instance(one, 0) is None
         assert limits.telemetry_request(one, 0) is None
-        limits.rejected(one, 1000, 0)
+        limits.count_rejected(one, 1000, 0)
         limits.spent(one, 1.0, 0)
-        assert limits.rejecting(one, 0) is None
+        assert limits.over_rejected_bytes(one, 0) is None
         limits.connection_opened(one.source_address, 0)
         limits.connection_closed(one)
 
 
-def test_a_login_under_another_name_counts_for_that_alone() -> None:
+def test_a_connection_counts_for_its_latest_principal_only() -> None:
     limits = by_principal(connections=1)
     alice, bob = connection(principal="User:alice"), connection(principal="User:bob")
     for one in (alice, bob):
@@ -108,21 +108,21 @@ def test_a_login_under_another_name_counts_for_that_alone() -> None:
     again = connection(principal="User:alice")
     assert limits.connection_opened(again.source_address, 0) is None
     assert limits.authenticated(again, 0) is None
-    # Whoever was refused is counted nowhere.
+    # A refused connection counts for no principal.
     limits.connection_closed(alice)
     assert limits.authenticated(connection(principal="User:bob"), 0) is not None
     limits.connection_closed(bob)
     assert limits.authenticated(connection(principal="User:bob"), 0) is None
 
 
-def test_requests_come_in_bursts_and_then_by_the_second() -> None:
+def test_requests_have_a_burst_and_a_rate() -> None:
     limits = by_source(telemetry_requests_per_second=2)
     one = connection()
     assert [limits.telemetry_request(one, 5.0) for _ in range(20)] == [None] * 20
     exceeded = limits.telemetry_request(one, 5.0)
     assert exceeded is not None
     assert (exceeded.limit, exceeded.retry_after_s) == (LimitName.TELEMETRY_REQUESTS, 0.5)
-    # Those that were refused do not count: in a second there is room for two.
+    # Refused requests do not count: after a second there is room for two.
     assert [limits.telemetry_request(one, 6.0) is None for _ in range(3)] == [True, True, False]
     assert limits.telemetry_request(connection(source_address="10.0.0.8"), 6.0) is None
 
@@ -145,10 +145,10 @@ def alice() -> Connection:
         (by_principal(new_connections_per_second=2), lambda limits, now: limits.authenticated(alice(), now)),
     ],
 )
-def test_many_who_try_again_and_again_are_let_in_one_after_the_other(
+def test_clients_that_retry_are_admitted_one_after_the_other(
     limits: Limits, ask: Callable[[Limits, float], Exceeded | None]
 ) -> None:
-    """A hundred clients behind one address, each of which tries once a second until it is let in."""
+    """A hundred clients behind one address retry once a second until they are admitted."""
     waiting, let_in_at = 100, [0]
     for second in range(41):
         let_in = sum(ask(limits, float(second)) is None for _ in range(waiting))
@@ -158,7 +158,7 @@ def test_many_who_try_again_and_again_are_let_in_one_after_the_other(
     assert waiting == 0
 
 
-def test_a_flood_of_one_host_takes_nothing_from_a_principal_that_others_use() -> None:
+def test_a_flood_of_one_host_does_not_use_up_a_shared_principal() -> None:
     limits = Limits(
         LimitsSettings(
             source_address=UNLIMITED.model_copy(update={"telemetry_requests_per_second": 1}),
@@ -170,7 +170,7 @@ def test_a_flood_of_one_host_takes_nothing_from_a_principal_that_others_use() ->
     other = alice()
     other.source_address = "10.0.0.8"
     assert [limits.telemetry_request(other, 0) for _ in range(10)] == [None] * 10
-    # Nor do those of a principal from the hosts it is on.
+    # A flood of a principal does not use up its hosts either.
     other.source_address = "10.0.0.9"
     refused = [limits.telemetry_request(other, 0) for _ in range(1000)]
     assert {exceeded and exceeded.scope for exceeded in refused} == {"principal"}
@@ -178,10 +178,10 @@ def test_a_flood_of_one_host_takes_nothing_from_a_principal_that_others_use() ->
     assert limits.telemetry_request(bob, 0) is None
 
 
-def test_who_took_too_much_of_the_core_waits_until_that_is_paid_for() -> None:
+def test_a_peer_over_its_cpu_time_waits_until_the_bucket_drains() -> None:
     limits = by_source(core_ms_per_second=50)
     one = connection()
-    # One dear push is within the burst of four seconds' worth, and so is another; then there is a debt.
+    # Two expensive pushes are within the burst of four seconds; then there is a debt.
     for _ in range(2):
         assert limits.telemetry_request(one, 0) is None
         limits.spent(one, 0.08, 0)
@@ -191,13 +191,13 @@ def test_who_took_too_much_of_the_core_waits_until_that_is_paid_for() -> None:
     assert exceeded is not None
     assert (exceeded.limit, exceeded.scope, exceeded.allowed) == (LimitName.CORE_TIME, "source_address", 50)
     assert exceeded.retry_after_s == pytest.approx(10.02)
-    # Being refused costs nothing more.
+    # A refusal costs nothing.
     assert limits.telemetry_request(one, 10.0) is not None
     assert limits.telemetry_request(one, 10.03) is None
     assert limits.telemetry_request(connection(source_address="10.0.0.8"), 0) is None
 
 
-def test_a_peer_pays_for_the_core_for_a_minute_at_most() -> None:
+def test_cpu_debt_is_at_most_a_minute() -> None:
     limits = by_principal(core_ms_per_second=200)
     one = alice()
     limits.spent(one, 3600.0, 0)
@@ -208,7 +208,7 @@ def test_a_peer_pays_for_the_core_for_a_minute_at_most() -> None:
     assert limits.telemetry_request(one, 60.01) is None
 
 
-def test_requests_that_are_refused_for_the_time_they_took_count_as_requests() -> None:
+def test_requests_refused_for_cpu_time_count_as_requests() -> None:
     limits = by_source(core_ms_per_second=50, telemetry_requests_per_second=2)
     one = connection()
     limits.spent(one, 60.0, 0)
@@ -218,7 +218,7 @@ def test_requests_that_are_refused_for_the_time_they_took_count_as_requests() ->
     assert names == [LimitName.CORE_TIME] * 20 + [LimitName.TELEMETRY_REQUESTS] * 2
 
 
-def test_connections_that_come_too_fast_are_not_counted_as_open() -> None:
+def test_connections_over_the_rate_are_not_counted_as_open() -> None:
     limits = by_source(connections=15, new_connections_per_second=1)
     assert [limits.connection_opened("10.0.0.7", 0) for _ in range(10)] == [None] * 10
     exceeded = limits.connection_opened("10.0.0.7", 0)
@@ -236,7 +236,7 @@ def test_connections_that_come_too_fast_are_not_counted_as_open() -> None:
     assert exceeded.limit is LimitName.CONNECTIONS
 
 
-def test_who_logs_in_again_has_no_new_connection() -> None:
+def test_reauthentication_is_not_a_new_connection() -> None:
     limits = by_principal(new_connections_per_second=1)
     one = alice()
     assert [limits.authenticated(one, 0) for _ in range(100)] == [None] * 100
@@ -247,7 +247,7 @@ def test_who_logs_in_again_has_no_new_connection() -> None:
     assert [limits.authenticated(one, 0) is None for _ in range(2)] == [True, True]
 
 
-def test_nothing_is_taken_from_one_peer_where_the_other_is_over() -> None:
+def test_a_refusal_counts_for_no_peer() -> None:
     limits = Limits(
         LimitsSettings(
             source_address=UNLIMITED.model_copy(update={"new_instances_per_minute": 3}),
@@ -271,22 +271,22 @@ def test_nothing_is_taken_from_one_peer_where_the_other_is_over() -> None:
     assert limits.new_instance(dave, 0) is None
 
 
-def test_one_push_of_any_size_costs_two_minutes_at_most() -> None:
+def test_one_refused_push_blocks_for_at_most_two_minutes() -> None:
     limits = by_source(rejected_bytes_per_minute=1000)
     one = connection()
-    limits.rejected(one, 999, 0)
-    assert limits.rejecting(one, 0) is None
-    limits.rejected(one, 10**9, 0)
-    exceeded = limits.rejecting(one, 0)
+    limits.count_rejected(one, 999, 0)
+    assert limits.over_rejected_bytes(one, 0) is None
+    limits.count_rejected(one, 10**9, 0)
+    exceeded = limits.over_rejected_bytes(one, 0)
     assert exceeded is not None
     assert exceeded.limit is LimitName.REJECTED_BYTES
     assert exceeded.retry_after_s == pytest.approx(60.06)
-    assert limits.rejecting(one, 60.0) is not None
-    assert limits.rejecting(one, 60.06) is None
+    assert limits.over_rejected_bytes(one, 60.0) is not None
+    assert limits.over_rejected_bytes(one, 60.06) is None
     assert limits.telemetry_request(one, 0) is None
 
 
-def test_a_peer_that_is_refused_is_not_forgotten_for_others() -> None:
+def test_a_refused_peer_is_not_forgotten_first() -> None:
     limits = Limits(
         LimitsSettings(
             source_address=UNLIMITED.model_copy(update={"new_instances_per_minute": 1}),
@@ -302,7 +302,7 @@ def test_a_peer_that_is_refused_is_not_forgotten_for_others() -> None:
     assert limits.peers == {"source_address": 16, "source_site": 0, "principal": 0}
 
 
-def test_open_connections_stay_counted_however_many_peers_there_are() -> None:
+def test_open_connections_are_never_forgotten() -> None:
     limits = Limits(LimitsSettings(source_address=PeerLimitsSettings(connections=1), max_peers=16))
     assert limits.connection_opened("10.9.9.9", 0) is None
     for number in range(100):
@@ -312,7 +312,7 @@ def test_open_connections_stay_counted_however_many_peers_there_are() -> None:
     assert limits.connection_opened("10.9.9.9", 0) is not None
 
 
-def test_other_settings_keep_what_was_counted() -> None:
+def test_replaced_settings_keep_the_counters() -> None:
     limits = by_source(connections=5, new_instances_per_minute=60)
     one = connection()
     for _ in range(3):
@@ -333,7 +333,7 @@ def test_other_settings_keep_what_was_counted() -> None:
     assert limits.connection_opened(one.source_address, 0) is None
 
 
-def test_fewer_peers_from_now_on() -> None:
+def test_a_smaller_number_of_peers_applies_at_once() -> None:
     limits = Limits(LimitsSettings(max_peers=64))
     for number in range(64):
         assert limits.telemetry_request(connection(source_address=f"10.0.0.{number}"), 0) is None
@@ -341,19 +341,19 @@ def test_fewer_peers_from_now_on() -> None:
     assert limits.peers == {"source_address": 16, "source_site": 0, "principal": 0}
 
 
-def test_a_connection_that_is_closed_for_a_flood_counts_as_many() -> None:
+def test_a_connection_closed_for_a_flood_counts_as_many() -> None:
     limits = by_source(new_connections_per_second=10)
     one = connection(source_address="10.0.0.7")
     for _ in range(5):
         assert limits.connection_opened("10.0.0.7", 0) is None
         limits.flooded(one, 0)
     assert limits.connection_opened("10.0.0.7", 0) is not None
-    # It is overdrawn by nothing: as soon as there is room for one, one is let in.
+    # It has no debt: as soon as there is room for one, one is admitted.
     assert limits.connection_opened("10.0.0.7", 0.1) is None
     assert limits.connection_opened("10.0.0.8", 0) is None
 
 
-def test_an_ipv6_site_may_take_a_multiple_of_what_one_of_its_networks_may() -> None:
+def test_an_ipv6_site_has_a_multiple_of_the_limits() -> None:
     limits = Limits(
         LimitsSettings(
             source_address=UNLIMITED.model_copy(
@@ -384,6 +384,6 @@ def test_an_ipv6_site_may_take_a_multiple_of_what_one_of_its_networks_may() -> N
     assert limits.connection_opened("2001:db8:6:ffff::2", 0) is not None
     networks = [connection(source_address=f"2001:db8:6:{network:x}::1") for network in range(100)]
     for one in networks:
-        limits.accepted(one, 999, 0)
-    assert all(limits.accepting(one, 0) is not None for one in networks)
-    assert limits.accepting(connection(source_address="2001:db8:7::1"), 0) is None
+        limits.count_accepted(one, 999, 0)
+    assert all(limits.over_accepted_bytes(one, 0) is not None for one in networks)
+    assert limits.over_accepted_bytes(connection(source_address="2001:db8:7::1"), 0) is None

@@ -1,4 +1,4 @@
-"""How many series clients may have, and who has the most."""
+"""Series budgets and the report of the largest users."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from receiver.settings.metric_processing import SeriesSettings
 from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL
-from receiver.telemetry.series import SeriesBudgets
+from receiver.telemetry.control.series import SeriesBudgets
 from receiver.wire.uuid import Uuid
 
 ALICE, BOB = "User:alice", "User:bob"
@@ -35,10 +35,10 @@ def push(
     now: float = 0.0,
     site: str = "10.0.0.1",
 ) -> int:
-    """Push so many points, and return how many of them there was room for."""
+    """Push some points, and return how many fit."""
     allowed = series.allowed(instance(number), principal, site)
     kept = points if allowed is None else min(points, allowed)
-    series.used(
+    series.record_push(
         instance(number),
         principal=principal,
         client_id=client_id,
@@ -56,7 +56,7 @@ def test_without_budgets_anything_is_allowed() -> None:
     assert push(series, 1, 1_000_000) == 1_000_000
 
 
-def test_one_client_has_a_budget_of_its_own() -> None:
+def test_each_client_has_a_budget() -> None:
     series = budgets(per_client=10)
     assert push(series, 1, 15) == 10
     assert push(series, 2, 10) == 10
@@ -64,19 +64,19 @@ def test_one_client_has_a_budget_of_its_own() -> None:
     assert (series.series, series.overflowed_points) == (20, 10)
 
 
-def test_who_has_series_keeps_them_and_a_new_one_gets_what_is_left() -> None:
+def test_a_new_instance_gets_the_series_that_are_free() -> None:
     series = budgets(total=25)
     assert push(series, 1, 20) == 20
     assert push(series, 2, 10, BOB) == 5
     assert push(series, 3, 10) == 0
     assert push(series, 1, 25) == 20
-    # What one needs no more, the next may have.
+    # Series that one instance frees, the next may use.
     assert push(series, 1, 12) == 12
     assert push(series, 3, 10) == 8
     assert series.series == 25
 
 
-def test_what_is_forgotten_may_be_had_by_others() -> None:
+def test_series_of_a_forgotten_instance_are_free() -> None:
     series = budgets(total=10)
     push(series, 1, 10)
     series.forget(instance(1))
@@ -94,14 +94,14 @@ def test_a_principal_has_a_budget_over_all_its_instances() -> None:
 
 
 @pytest.mark.parametrize("nobody", [ANONYMOUS, UNKNOWN_PRINCIPAL])
-def test_nobody_in_particular_has_no_budget(nobody: str) -> None:
+def test_shared_principals_have_no_budget(nobody: str) -> None:
     series = budgets(per_principal=5)
     assert series.allowed(instance(1), nobody, "10.0.0.1") is None
     assert push(series, 1, 10, nobody) == 10
     assert push(series, 2, 10, nobody) == 10
 
 
-def test_an_instance_that_is_another_principals_now_counts_for_that_one() -> None:
+def test_an_instance_counts_for_its_present_principal() -> None:
     series = budgets(per_principal=10)
     push(series, 1, 8, ALICE)
     push(series, 2, 8, BOB)
@@ -110,7 +110,7 @@ def test_an_instance_that_is_another_principals_now_counts_for_that_one() -> Non
     assert series.series == 20
 
 
-def test_a_smaller_budget_is_reached_as_instances_push() -> None:
+def test_a_smaller_budget_applies_as_instances_push() -> None:
     series = budgets(total=100)
     for number in range(10):
         push(series, number, 10)
@@ -120,7 +120,7 @@ def test_a_smaller_budget_is_reached_as_instances_push() -> None:
     assert series.series == 55
 
 
-def test_the_worst_are_named_by_instance_client_id_and_principal() -> None:
+def test_the_report_names_the_largest_users() -> None:
     series = budgets(per_client=10)
     push(series, 1, 9, ALICE, "steady", now=1.0)
     push(series, 2, 12, BOB, "orders", now=2.0)
@@ -140,7 +140,7 @@ def test_the_worst_are_named_by_instance_client_id_and_principal() -> None:
     assert report.budgets.max_per_client == 10
 
 
-def test_who_is_within_budgets_again_is_over_no_more() -> None:
+def test_an_instance_within_budget_again_is_not_over() -> None:
     series = budgets(per_client=10)
     push(series, 1, 12, now=1.0)
     push(series, 1, 10, now=2.0)
@@ -151,36 +151,36 @@ def test_who_is_within_budgets_again_is_over_no_more() -> None:
     report = series.report(1, now=6.0)
     assert (report.clients, report.client_ids, report.principals) == ((), (), ())
     assert report.total.over_for_s is None
-    # Since the start, whatever was forgotten.
+    # Counted since the start, even for forgotten instances.
     assert series.overflowed_points == 4
 
 
-def test_one_address_that_takes_all_leaves_every_other_its_share() -> None:
+def test_one_address_cannot_use_up_the_share_of_others() -> None:
     series = budgets(per_client=100, total=1_000)
     for number in range(100):
         push(series, number, 100, ANONYMOUS, site="10.6.6.6")
     assert series.series == 1_000
-    # Two sites: the innocent one may have half, at once and although the other never pushes again.
+    # Two sites: the other one gets half at once, though the hostile one never pushes again.
     for number in range(1_000, 1_005):
         assert push(series, number, 100, ANONYMOUS, site="10.0.0.2") == 100
     assert push(series, 1_005, 100, ANONYMOUS, site="10.0.0.2") == 0
     assert series.series == 1_000
-    # A third: each may have a third.
+    # A third site: each gets a third.
     for number in range(2_000, 2_003):
         assert push(series, number, 100, ANONYMOUS, site="10.0.0.3") == 100
     assert push(series, 2_003, 100, ANONYMOUS, site="10.0.0.3") == 33
-    # Whoever gave up series gets no more of them than its share, whatever it pushes.
+    # A site that ceded series gets no more than its share, whatever it pushes.
     kept = sum(push(series, number, 100, ANONYMOUS, site="10.6.6.6") for number in range(100))
     assert kept <= 334
     assert series.series <= 1_000
 
 
-def test_one_push_takes_from_a_bounded_number_of_sites() -> None:
+def test_one_push_takes_series_from_a_bounded_number_of_sites() -> None:
     series = budgets(total=10_000)
     for number in range(100):
         push(series, number, 100, site=f"10.0.1.{number}")
     assert push(series, 1_000, 10_000, site="10.0.0.2") == 10_000 // 101
-    # The sites had one series more than their share each, and 64 of them gave it up.
+    # Each site had one series more than its share, and 64 of them ceded it.
     assert series.series == 10_000 + 99 - 64
     assert push(series, 1_000, 10_000, site="10.0.0.2") == 99
     assert series.series == 10_000

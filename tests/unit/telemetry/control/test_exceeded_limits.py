@@ -1,4 +1,4 @@
-"""What the core does with clients that are over a limit, and what counts against them."""
+"""The core's answers to peers over a limit, and the requests that count."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
 from receiver.settings.model import TelemetrySettings
-from receiver.telemetry.limits import Exceeded, LimitName
+from receiver.telemetry.control.limits import Exceeded, LimitName
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.uuid import ONE_UUID, ZERO_UUID, Uuid
@@ -51,14 +51,14 @@ def over(limit: LimitName, allowed: int, retry_after_s: float) -> Exceeded:
 
 
 @pytest.mark.parametrize("given", [ZERO_UUID, INSTANCE])
-def test_a_get_for_one_instance_too_many_is_asked_to_come_again_and_not_remembered(given: Uuid) -> None:
+def test_a_get_over_the_instance_limit_is_told_to_retry(given: Uuid) -> None:
     client = limited(new_instances=2)
     known = [client.get(0, client_instance_id=ZERO_UUID).client_instance_id for _ in range(2)]
     assert len(client.telemetry.instances) == 2
     outcome = client.get(0, client_instance_id=given)
     assert outcome.exceeded == over(LimitName.NEW_INSTANCES, 2, 30.0)
     assert not outcome.created
-    # No error: a Java client that has no subscription yet would wait for five minutes.
+    # No error, because a Java client without a subscription would wait for five minutes.
     response = outcome.response
     assert (response.error_code, response.requested_metrics, response.throttle_time_ms) == (E.NONE, (), 0)
     assert 30_000 <= response.push_interval_ms <= 60_000
@@ -67,12 +67,12 @@ def test_a_get_for_one_instance_too_many_is_asked_to_come_again_and_not_remember
     assert response.client_instance_id != ZERO_UUID
     assert [instance.id for instance in client.telemetry.instances] == known
     assert client.connection.client_instance_id == known[1]
-    # Whoever is known goes on, and there is room again later.
+    # Known instances continue, and there is room again later.
     assert client.get(1, client_instance_id=known[0]).exceeded is None
     assert client.get(30, client_instance_id=given).created
 
 
-def test_a_push_of_one_instance_too_many_is_told_to_wait_and_not_remembered() -> None:
+def test_a_push_over_the_instance_limit_is_throttled() -> None:
     client = limited(new_instances=1)
     client.get(0)
     outcome = client.push(1, SMALL, client_instance_id=INSTANCE)
@@ -81,7 +81,7 @@ def test_a_push_of_one_instance_too_many_is_told_to_wait_and_not_remembered() ->
     assert outcome.problem == "10.0.0.7 is over limits.source_address.new_instances_per_minute (1)"
     assert (outcome.client_instance_id, outcome.wire_bytes, outcome.push) == (INSTANCE, len(SMALL), None)
     assert client.telemetry.instances.find(INSTANCE) is None
-    # Not refused for that, as a client that failed over from another broker isn't.
+    # Later it is accepted, like a client that failed over from another broker.
     outcome = client.push(60, SMALL, client_instance_id=INSTANCE)
     assert (outcome.response.error_code, outcome.exceeded) == (E.UNKNOWN_SUBSCRIPTION_ID, None)
 
@@ -97,7 +97,7 @@ CUT_OFF = COMPRESSED[1](bytes(MAX_INFLATED // 2))[:-1]
         (bytes(40_001), 0, E.TELEMETRY_TOO_LARGE, 40_001),
         (b"\xff" * 3000, 0, E.INVALID_RECORD, 3000),
         (b"\xff" * 3000, 1, E.INVALID_RECORD, 3000),
-        # What they were inflated to counts where it is more.
+        # The inflated size counts when it is larger.
         (gzip.compress(bytes(100_000), mtime=0), 1, E.INVALID_RECORD, 100_000),
         (BOMB, 1, E.TELEMETRY_TOO_LARGE, MAX_INFLATED + 1),
         (CUT_OFF, 1, E.INVALID_RECORD, MAX_INFLATED // 2),
@@ -106,32 +106,32 @@ CUT_OFF = COMPRESSED[1](bytes(MAX_INFLATED // 2))[:-1]
         (COMPRESSED[3](bytes(MAX_INFLATED + (1 << 17))), 3, E.TELEMETRY_TOO_LARGE, MAX_INFLATED + 1),
     ],
 )
-def test_what_is_refused_counts_as_much_as_it_was_work(
+def test_a_refused_push_counts_its_larger_size(
     metrics: bytes, codec: int, error: ErrorCode, counted: int
 ) -> None:
     for allowed, answer in ((counted, E.THROTTLING_QUOTA_EXCEEDED), (counted + 1, E.NONE)):
         client = limited(rejected_bytes=allowed, max_bytes=40_000)
         client.get(0)
         assert client.push(1, metrics, compression_type=codec).response.error_code == error
-        # Another of the same host, at the same moment.
+        # Another client of the same host, at the same time.
         client.get(1, client_instance_id=INSTANCE)
         assert client.push(1).response.error_code == answer
 
 
-def test_who_was_refused_too_much_is_not_looked_into() -> None:
+def test_a_peer_over_its_rejected_bytes_is_throttled_without_inflating() -> None:
     client = limited(rejected_bytes=3000)
     client.get(0)
     for now in (1, 2, 3):
         outcome = client.push(now, b"\xff" * 1100)
         assert (outcome.response.error_code, outcome.exceeded) == (E.INVALID_RECORD, None)
-    # It would be refused for another reason, and is no longer.
+    # It would be refused for its content, but is throttled first.
     outcome = client.push(4, b"\xff" * 1100)
     assert outcome.response.error_code == E.THROTTLING_QUOTA_EXCEEDED
     assert outcome.exceeded is not None
     assert (outcome.exceeded.limit, outcome.exceeded.allowed) == (LimitName.REJECTED_BYTES, 3000)
     assert outcome.problem == "10.0.0.7 is over limits.source_address.rejected_bytes_per_minute (3000)"
     assert outcome.inflated_bytes == 0
-    # What is told to wait does not count, so that waiting helps; then it is taken.
+    # A throttled push does not count, so waiting helps; then it is accepted.
     later = 4 + outcome.exceeded.retry_after_s
     assert client.push(later - 0.2, SMALL).response.error_code == E.THROTTLING_QUOTA_EXCEEDED
     outcome = client.push(later, SMALL)
@@ -139,7 +139,7 @@ def test_who_was_refused_too_much_is_not_looked_into() -> None:
     assert outcome.push is not None
 
 
-def test_what_is_only_too_early_or_outdated_is_not_counted() -> None:
+def test_early_and_outdated_pushes_are_not_counted() -> None:
     client = limited(rejected_bytes=1)
     client.get(0)
     assert client.push(1, SMALL).response.error_code == E.NONE
@@ -149,7 +149,7 @@ def test_what_is_only_too_early_or_outdated_is_not_counted() -> None:
 
 
 @pytest.mark.parametrize("reserved", [ZERO_UUID, ONE_UUID])
-def test_a_reserved_id_counts_and_is_still_told_what_is_true(reserved: Uuid) -> None:
+def test_a_push_with_a_reserved_id_counts_and_is_invalid(reserved: Uuid) -> None:
     client = limited(rejected_bytes=3000)
     client.get(0)
     for _ in range(3):
@@ -159,7 +159,7 @@ def test_a_reserved_id_counts_and_is_still_told_what_is_true(reserved: Uuid) -> 
 
 
 @pytest.mark.parametrize("wait_s", [0.0, 10_000.0])
-def test_a_client_is_asked_to_come_again_within_a_minute_or_two(wait_s: float) -> None:
+def test_the_retry_interval_is_one_to_two_minutes_at_most(wait_s: float) -> None:
     client = limited()
     exceeded = over(LimitName.TELEMETRY_REQUESTS, 1, wait_s)
     outcome = client.telemetry.ask_again(GetTelemetrySubscriptionsRequest(), exceeded)
@@ -167,14 +167,14 @@ def test_a_client_is_asked_to_come_again_within_a_minute_or_two(wait_s: float) -
     assert len(client.telemetry.instances) == 0
 
 
-def test_a_source_puts_no_more_bytes_into_plugins_than_it_may_and_others_go_on() -> None:
+def test_accepted_bytes_are_limited_for_each_source() -> None:
     metrics = payload("ck-producer-star-01")
     client = limited(accepted_bytes=60_000)
     client.get(0)
     outcomes = [client.push(float(second), metrics) for second in range(1, 101)]
     taken = [outcome.push for outcome in outcomes if outcome.push is not None]
     largest = max(len(push.payload.data) for push in taken)
-    # A minute's worth at once, what came back meanwhile, and one push that was let in with the last room.
+    # The burst of a minute, what drained meanwhile, and one push that overfills the bucket.
     assert sum(len(push.payload.data) for push in taken) <= 60_000 * (1 + 100 / 60) + largest
     refused = [outcome for outcome in outcomes if outcome.push is None]
     assert refused

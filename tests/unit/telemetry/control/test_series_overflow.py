@@ -1,4 +1,4 @@
-"""Clients that push more series than there may be: what is left of them, who keeps theirs, who is named."""
+"""Series budgets in the whole core: overflow, priority and the report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def core(**series: Any) -> ClientTelemetry:
 def push(
     telemetry: ClientTelemetry, instance: Uuid, now: float, metrics: bytes = METRICS, principal: str = ALICE
 ) -> PushOutcome:
-    """Ask and push as a client does that just came."""
+    """Get and push as a new client."""
     connected = connection(principal=principal, client_id="orders-5d9c7b4f6d-x2k8p")
     told = telemetry.get_telemetry_subscriptions(
         connected, GetTelemetrySubscriptionsRequest(client_instance_id=instance), now=now
@@ -47,7 +47,7 @@ def push(
 
 
 def points(outcome: PushOutcome) -> int:
-    """The data points that plugins get."""
+    """Count the data points that plugins get."""
     if outcome.push is None:
         return 0
     data = MetricsData.FromString(outcome.push.payload.data)
@@ -62,27 +62,27 @@ def points(outcome: PushOutcome) -> int:
 ALL = points(push(core(), INSTANCE, 0))
 
 
-def test_within_budgets_nothing_is_left_out() -> None:
+def test_within_budgets_every_point_stays() -> None:
     telemetry = core(max_per_client=ALL, max_per_principal=ALL, max_total=ALL)
     assert points(push(telemetry, INSTANCE, 0)) == ALL
     assert (telemetry.series.series, telemetry.series.overflowed_points) == (ALL, 0)
 
 
-def test_what_is_over_becomes_one_series() -> None:
+def test_points_over_the_budget_become_one_series() -> None:
     telemetry = core(max_per_client=ALL - 10)
     assert points(push(telemetry, INSTANCE, 0)) == ALL - 10 + 1
     assert (telemetry.series.series, telemetry.series.overflowed_points) == (ALL - 10, 10)
 
 
-def test_who_came_first_keeps_all_and_who_came_later_gets_the_rest() -> None:
+def test_a_later_client_gets_the_rest_of_the_budget() -> None:
     telemetry = core(max_per_principal=ALL + 20)
     for now in (0, 20, 40):
         assert points(push(telemetry, INSTANCE, now)) == ALL
         assert points(push(telemetry, ANOTHER, now + 1)) == 20 + 1
-    # Whose metrics are gone, or who is itself, leaves room.
+    # Fewer series of a client, or a forgotten client, leave room.
     push(telemetry, INSTANCE, 60, metrics=b"")
     assert points(push(telemetry, ANOTHER, 61)) == ALL
-    telemetry.forget_expired(10_000, 10)
+    telemetry.instances.forget_expired(10_000, 10)
     assert telemetry.series.series == 0
     assert telemetry.series.overflowed_points == 3 * (ALL - 20)
 

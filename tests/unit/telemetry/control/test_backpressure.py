@@ -1,11 +1,11 @@
-"""The control loop: intervals are longer while a destination stays behind."""
+"""Back-pressure: the factor on push intervals while a destination is behind."""
 
 from __future__ import annotations
 
 import pytest
 
 from receiver.settings.backpressure import BackPressureSettings
-from receiver.telemetry.backpressure import BackPressure
+from receiver.telemetry.control.backpressure import BackPressure
 
 EVERY_S = 5
 
@@ -17,14 +17,14 @@ def settings(**changes: object) -> BackPressureSettings:
 
 
 class Loop:
-    """Looks every few seconds, as the application does."""
+    """Observes every few seconds, as the application does."""
 
     def __init__(self, configured: BackPressureSettings) -> None:
         self.pressure = BackPressure(configured)
         self.now = 1000.0
 
     def run(self, seconds: int, **lags: float) -> list[int]:
-        """Return the factor after each look."""
+        """Return the factor after each observation."""
         factors = []
         for _ in range(seconds // EVERY_S):
             self.now += EVERY_S
@@ -32,7 +32,7 @@ class Loop:
         return factors
 
 
-def test_nothing_is_longer_where_nothing_is_behind() -> None:
+def test_the_factor_stays_while_no_destination_is_behind() -> None:
     loop = Loop(settings())
     assert set(loop.run(600, otlp=59.0)) == {1}
     assert set(loop.run(600, otlp=60.0)) == {1}
@@ -40,7 +40,7 @@ def test_nothing_is_longer_where_nothing_is_behind() -> None:
     assert (loop.pressure.lengthened, loop.pressure.shortened, loop.pressure.plugin) == (0, 0, None)
 
 
-def test_intervals_are_doubled_after_each_step_up_to_the_most() -> None:
+def test_the_factor_doubles_after_each_step_up_to_the_maximum() -> None:
     loop = Loop(settings())
     assert loop.run(35, otlp=61.0, console=0.0) == [1, 1, 1, 1, 1, 1, 2]
     assert loop.run(30, otlp=90.0, console=0.0) == [2, 2, 2, 2, 2, 4]
@@ -49,7 +49,7 @@ def test_intervals_are_doubled_after_each_step_up_to_the_most() -> None:
     assert (loop.pressure.lengthened, loop.pressure.plugin) == (3, "otlp")
 
 
-def test_they_are_halved_again_when_little_waits() -> None:
+def test_the_factor_halves_when_few_pushes_wait() -> None:
     loop = Loop(settings())
     loop.run(35, otlp=61.0)
     assert loop.pressure.factor == 2
@@ -57,13 +57,13 @@ def test_they_are_halved_again_when_little_waits() -> None:
     assert (loop.pressure.shortened, loop.pressure.plugin) == (1, None)
 
 
-def test_in_between_nothing_moves() -> None:
+def test_between_the_thresholds_the_factor_stays() -> None:
     loop = Loop(settings())
     loop.run(35, otlp=61.0)
     assert set(loop.run(600, otlp=45.0)) == {2}
 
 
-def test_a_break_begins_the_time_anew() -> None:
+def test_a_break_restarts_the_time() -> None:
     loop = Loop(settings())
     for _ in range(10):
         assert set(loop.run(25, otlp=61.0)) == {1}
@@ -82,21 +82,21 @@ def test_the_plugin_that_is_furthest_behind_is_the_reason() -> None:
     assert loop.pressure.plugin == "otlp"
 
 
-def test_one_that_is_behind_keeps_intervals_long_whatever_the_others_do() -> None:
+def test_one_plugin_behind_keeps_the_factor() -> None:
     loop = Loop(settings())
     loop.run(35, otlp=61.0)
     assert set(loop.run(300, otlp=45.0, console=0.0)) == {2}
 
 
 @pytest.mark.parametrize(("most", "factors"), [(2, {2}), (3, {2, 3}), (6, {2, 4, 6}), (64, {2, 4, 8, 16})])
-def test_the_most_need_not_be_a_power_of_two(most: int, factors: set[int]) -> None:
+def test_the_maximum_need_not_be_a_power_of_two(most: int, factors: set[int]) -> None:
     loop = Loop(settings(max_factor=most))
     assert set(loop.run(125, otlp=61.0)) - {1} == factors
     assert set(loop.run(125, otlp=0.0)) >= factors
     assert loop.pressure.factor == 1
 
 
-def test_switched_off_intervals_are_as_asked_at_once() -> None:
+def test_disabling_resets_the_factor_at_once() -> None:
     loop = Loop(settings())
     loop.run(95, otlp=61.0)
     loop.pressure.replace_settings(settings(enabled=False))
@@ -106,7 +106,7 @@ def test_switched_off_intervals_are_as_asked_at_once() -> None:
     assert loop.run(35, otlp=61.0) == [1, 1, 1, 1, 1, 1, 2]
 
 
-def test_a_smaller_most_counts_at_once() -> None:
+def test_a_smaller_maximum_applies_at_once() -> None:
     loop = Loop(settings())
     loop.run(95, otlp=61.0)
     assert loop.pressure.factor == 8

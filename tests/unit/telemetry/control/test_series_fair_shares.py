@@ -1,4 +1,4 @@
-"""One hostile peer takes its own share of instances and series, and no one else's."""
+"""Fair shares: a hostile peer cannot use the share of others in instances and series."""
 
 from __future__ import annotations
 
@@ -38,35 +38,35 @@ def core(**settings: object) -> Client:
 
 
 def use(client: Client, over: Connection, instance: Uuid, now: float) -> int:
-    """Get and push as an instance; how many of the points had no room."""
+    """Get and push as an instance; return how many points did not fit."""
     client.connection, client.id = over, instance
     client.get(now)
     outcome = client.push(now, SMALL)
     return outcome.overflowed_points
 
 
-def test_a_connection_that_ends_takes_all_its_instances_with_it() -> None:
+def test_a_closed_connection_forgets_all_its_instances() -> None:
     client = core(series={"max_total": 100})
     hostile = connection(source_address="10.6.6.6")
     for number in range(50):
         use(client, hostile, uuid(number), 0.0)
     assert len(client.telemetry.instances) == 50
     assert client.telemetry.series.series == 100
-    client.telemetry.disconnected(hostile)
+    client.telemetry.instances.disconnected(hostile)
     assert len(client.telemetry.instances) == 0
     assert client.telemetry.series.series == 0
     assert client.telemetry.instances.statistics.disconnected == 50
 
 
-def test_an_instance_that_another_connection_took_over_outlives_the_first() -> None:
+def test_an_instance_used_by_another_connection_outlives_the_first() -> None:
     client = core()
     first, second = connection(id="c1"), connection(id="c2")
     use(client, first, uuid(1), 0.0)
     use(client, first, uuid(2), 0.0)
     use(client, second, uuid(1), 1.0)
-    client.telemetry.disconnected(first)
+    client.telemetry.instances.disconnected(first)
     assert [instance.id for instance in client.telemetry.instances] == [uuid(1)]
-    client.telemetry.disconnected(second)
+    client.telemetry.instances.disconnected(second)
     assert len(client.telemetry.instances) == 0
 
 
@@ -79,7 +79,7 @@ def test_a_connection_has_a_bounded_number_of_instances() -> None:
     assert client.telemetry.instances.statistics.evicted == 2 * MAX_PER_CONNECTION
 
 
-def test_at_the_bound_the_site_with_most_instances_loses_one() -> None:
+def test_at_the_bound_the_largest_site_loses_an_instance() -> None:
     client = core(max_instances=100)
     innocent = connection(source_address="10.0.0.7")
     for number in range(10):
@@ -97,7 +97,7 @@ def test_dead_instances_of_one_address_do_not_starve_a_new_client() -> None:
     for number in range(100):
         use(client, connection(id=f"h{number}", source_address="10.6.6.6"), uuid(number), 0.0)
     assert client.telemetry.series.series == 200
-    # The hostile connections stay open, and none of its instances pushes again.
+    # The hostile connections stay open, and their instances never push again.
     assert use(client, connection(source_address="10.0.0.7"), uuid(1_000), 1.0) == 0
 
 
@@ -105,9 +105,7 @@ def test_dead_instances_of_one_address_do_not_starve_a_new_client() -> None:
     steps=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3), st.booleans()), max_size=60),
     most=st.integers(8, 20),
 )
-def test_an_innocent_site_within_its_share_loses_no_instance(
-    steps: list[tuple[int, int, bool]], most: int
-) -> None:
+def test_a_site_within_its_share_loses_no_instance(steps: list[tuple[int, int, bool]], most: int) -> None:
     client = core(max_instances=most)
     innocent = connection(id="innocent", source_address="10.0.0.7")
     hostile = [connection(id=f"h{site}", source_address=f"10.6.6.{site}") for site in range(3)]
@@ -116,7 +114,7 @@ def test_an_innocent_site_within_its_share_loses_no_instance(
         use(client, innocent, instance, 0.0)
     for number, site, disconnects in steps:
         if disconnects:
-            client.telemetry.disconnected(hostile[site % 3])
+            client.telemetry.instances.disconnected(hostile[site % 3])
         else:
             client.connection, client.id = hostile[site % 3], uuid(number)
             client.get(1.0)

@@ -1,4 +1,4 @@
-"""A rule of privacy holds wherever an attribute stands and however it is written."""
+"""Privacy rules apply to an attribute in every place and encoding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PRIVATE = attribute("user", "alice")
 def with_rule(data: bytes, action: str, key: str = "user.*") -> LabelledMetrics:
     settings = {"rules": [{"attribute": key, "action": action}], "key_file": "key"}
     steps = Steps(NormalizationSettings(), PrivacySettings.model_validate(settings), b"0123456789abcdef")
-    return label_metrics(data, LABELS, max_entries=MAX_ENTRIES, steps=steps.of(()))
+    return label_metrics(data, LABELS, max_entries=MAX_ENTRIES, steps=steps.for_client(()))
 
 
 def of_point(item: KeyValue) -> ResourceMetrics:
@@ -79,7 +79,7 @@ def itself(item: KeyValue) -> KeyValue:
     "place", [of_point, of_exemplar, of_metadata, of_metadata_without_data, of_resource, of_scope]
 )
 @pytest.mark.parametrize("wrapped", [itself, in_a_list, in_an_array])
-def test_a_rule_holds_in_every_place(
+def test_a_rule_applies_in_every_place(
     place: Callable[[KeyValue], ResourceMetrics], wrapped: Callable[[KeyValue], KeyValue], action: str
 ) -> None:
     harmless = resource_metrics(gauge("n", 2.0, attributes=("topic",)))
@@ -92,7 +92,8 @@ def test_a_rule_holds_in_every_place(
 
 
 def test_a_key_that_overlaps_the_metric_before_it_is_found() -> None:
-    # The end of the first metric, what is in front of the second's key, and that key's beginning are the key.
+    # The key is found across the end of the first metric, the bytes before the second's key, and
+    # the start of that key.
     end = b"user_"
 
     def second(key: bytes) -> bytes:
@@ -112,14 +113,14 @@ def test_a_key_that_overlaps_the_metric_before_it_is_found() -> None:
     assert labelled.steps.dropped_attributes == 1
 
 
-def test_a_rule_for_a_members_id_holds_for_both_its_names() -> None:
+def test_a_rule_for_a_member_id_applies_to_both_keys() -> None:
     metric = gauge("m", 1.0, attributes=("member_id", "group_member_id"))
     labelled = with_rule(push(resource_metrics(metric)), "drop", "group_member_id")
     assert labelled.steps.dropped_attributes == 2
 
 
 @pytest.mark.parametrize("keys", [MAX_KEYS, MAX_KEYS + 1])
-def test_a_push_with_too_many_keys_to_try_rules_on_is_refused(keys: int) -> None:
+def test_a_push_with_too_many_keys_is_refused(keys: int) -> None:
     item: Any = push(of_exemplar(PRIVATE))
     metric = gauge("m", 1.0, attributes=tuple(f"key{number}" for number in range(keys)))
     data = push(resource_metrics(metric))

@@ -1,33 +1,34 @@
-"""Limits on what one peer may take: how much each source address and each principal has used.
+"""Limits of each peer: connections, requests, CPU time and bytes by source address and principal.
 
-Owns the counts and the decision. It must not know what is done about it: whoever asks answers, closes or
-waits.
+Owns the counters and the decision; the caller answers, closes or waits.
 
-Open connections are counted exactly. What is allowed for a time is a bucket that drains at the limit's rate,
-kept as the one number that never has to be recalculated: the time at which it will be empty. A bucket has
-room for ``burst`` seconds of its rate, and nobody is let in without room; what is known afterwards only makes
-it overflow, by ``debt`` seconds at most:
+Open connections are counted exactly. A limit over time is a bucket that drains at the limit's rate,
+stored as the time at which it will be empty, which needs no update while it drains. A bucket holds
+``burst`` seconds of its rate. A full bucket admits nothing. Costs that are known only afterwards
+may overfill it by up to ``debt`` seconds:
 
-====================  ===========  ======  ======  ===================================================
-limit                 setting      burst   debt    what fills it
-====================  ===========  ======  ======  ===================================================
-new_connections       by second    10 s            a connection; one closed for a flood, as twenty
-new_instances         by minute    60 s            a client instance that was not known
-telemetry_requests    by second    10 s            a telemetry request
-core_time             by second    4 s     60 s    the CPU time that a peer's requests and pushes took
-rejected_bytes        by minute    60 s    60 s    a push that was refused for what it held
-accepted_bytes        by minute    60 s    60 s    a push that was taken, in bytes as plugins get it
-====================  ===========  ======  ======  ===================================================
+====================  ==========  ======  ======  ==================================================
+limit                 unit of     burst   debt    filled by
+                      setting
+====================  ==========  ======  ======  ==================================================
+new_connections       per second  10 s            a connection; one closed for a flood counts as 20
+new_instances         per minute  60 s            a client instance that was unknown
+telemetry_requests    per second  10 s            a telemetry request
+core_time             per second  4 s     60 s    CPU time of the peer's requests and pushes
+rejected_bytes        per minute  60 s    60 s    a push that was refused for its content
+accepted_bytes        per minute  60 s    60 s    an accepted push, in bytes that plugins get
+====================  ==========  ======  ======  ==================================================
 
-Ten seconds of connections and requests, because all clients of a host come back at once when a broker was
-restarted, and who is told to wait then waits for its whole push interval. What was refused does not count:
-clients try again, and many of them behind one address would keep each other out for ever.
+Connections and requests have a burst of ten seconds because all clients of a host return at once
+when a broker restarts, and a throttled client waits for its whole push interval. A refused request
+does not count, because clients retry, and many of them behind one address would lock each other
+out.
 
-An IPv6 source is counted twice: as its network of 64 bits, and as its site, the network of 48 bits around
-it, which may take ``ipv6_site_factor`` times as much. A site could pass for 65,536 sources otherwise.
+An IPv6 source is counted twice: as its network of 64 bits, and as its site, the network of 48 bits.
+A site may use ``ipv6_site_factor`` times as much. Otherwise a site could act as 65,536 sources.
 
-Buckets are kept for so many peers of each kind, and the least recently seen goes first; a bucket that is
-forgotten is empty. A peer that has open connections keeps its number of them whatever else is forgotten.
+Buckets are kept for a bounded number of peers of each kind; the least recently seen is forgotten
+first. A forgotten bucket is empty. The number of open connections is never forgotten.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ from typing import Final, Literal, NamedTuple
 
 from receiver.plugin.sources import site_of, source_of
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
-from receiver.telemetry.connection import NOBODY, Connection
+from receiver.telemetry.connection import SHARED_PRINCIPALS, Connection
 
 __all__ = ["Exceeded", "LimitName", "Limits", "Scope", "source_of"]
 
-#: By what peers are told apart.
+#: The kinds of peers.
 Scope = Literal["source_address", "source_site", "principal"]
 
 
 class LimitName(StrEnum):
-    """What is limited."""
+    """The limits of a peer."""
 
     CONNECTIONS = "connections"
     NEW_CONNECTIONS = "new_connections"
@@ -65,12 +66,12 @@ class Exceeded:
     """A limit that a peer is over.
 
     Attributes:
-        limit: Which one.
-        scope: Whether it is the source address', the IPv6 site's or the principal's.
+        limit: The limit.
+        scope: The kind of peer.
         peer: The IPv4 address, the IPv6 network of 64 or of 48 bits, or the principal.
-        allowed: The limit as configured, of a site times ``limits.ipv6_site_factor``.
-        retry_after_s: In how many seconds there is room for one more; 0 for connections, where only another's
-            end makes room.
+        allowed: The configured limit; for a site, times ``limits.ipv6_site_factor``.
+        retry_after_s: Seconds until one more is admitted; 0 for open connections, because only the
+            end of another connection makes room.
     """
 
     limit: LimitName
@@ -81,7 +82,7 @@ class Exceeded:
 
     @property
     def setting(self) -> str:
-        """The key of the limit in the settings, such as ``limits.principal.core_ms_per_second``."""
+        """The key in the settings, such as ``limits.principal.core_ms_per_second``."""
         scope = "source_address" if self.scope == "source_site" else self.scope
         return f"limits.{scope}.{_SETTINGS[self.limit]}"
 
@@ -91,14 +92,12 @@ class Exceeded:
 
 
 class Limits:
-    """What every peer has used of what it may.
+    """Counts what each peer uses, and decides whether it is over a limit. Not thread-safe.
 
-    To be used by one thread at a time. Every call takes a few microseconds, however many peers there are.
-    A principal that stands for nobody in particular (``User:ANONYMOUS``, ``User:unknown``) has no limits:
-    those are many people.
+    Every call takes a few microseconds, however many peers there are. The principals
+    ``User:ANONYMOUS`` and ``User:unknown`` have no limits, because many clients share them.
 
-    Args:
-        settings: The limits, until :meth:`replace_settings`.
+    In all methods, ``now`` is monotonic seconds.
     """
 
     def __init__(self, settings: LimitsSettings) -> None:
@@ -110,24 +109,20 @@ class Limits:
 
     @property
     def peers(self) -> Mapping[Scope, int]:
-        """How many peers of each kind are remembered."""
+        """How many peers of each kind have buckets."""
         return {peers.scope: len(peers) for peers in (self._sources, self._sites, self._principals)}
 
     def replace_settings(self, settings: LimitsSettings) -> None:
-        """Work with other limits from now on; what was counted stays counted."""
+        """Replace the limits; the counters stay."""
         self._sources.replace(settings.source_address, settings.max_peers)
         self._sites.replace(settings.source_address, settings.max_peers, settings.ipv6_site_factor)
         self._principals.replace(settings.principal, settings.max_peers)
 
     def connection_opened(self, source_address: str, now: float) -> Exceeded | None:
-        """Count a connection for its source address, unless that has too many or opens them too fast.
-
-        Args:
-            source_address: The client's address as text.
-            now: The time in seconds of a monotonic clock.
+        """Count a new connection for its source address, unless the source is over a limit.
 
         Returns:
-            None when it is counted as open; then :meth:`connection_closed` must be called once for it.
+            None when it is counted; then :meth:`connection_closed` must be called once.
         """
         source = source_of(source_address)
         exceeded = self._sources.open(source, now)
@@ -138,16 +133,14 @@ class Limits:
         return exceeded
 
     def authenticated(self, connection: Connection, now: float) -> Exceeded | None:
-        """Count a connection for its principal, unless that has too many or opens them too fast.
-
-        A connection is counted for one principal only, the latest.
+        """Count a connection for its latest principal, unless the principal is over a limit.
 
         Args:
-            connection: A counted connection whose principal is known now.
-            now: The time in seconds of a monotonic clock.
+            connection: A counted connection that has authenticated.
+            now: Monotonic seconds.
 
         Returns:
-            None when it is counted, or has no principal that is limited.
+            None when it is counted, or when its principal has no limits.
         """
         principal = _principal(connection)
         counted = self._principal_of.get(connection)
@@ -164,11 +157,7 @@ class Limits:
         return exceeded
 
     def connection_closed(self, connection: Connection) -> None:
-        """Count a connection no longer, neither for its source address nor for its principal.
-
-        Args:
-            connection: One that :meth:`connection_opened` has counted.
-        """
+        """Remove a counted connection from its source address and its principal."""
         source = source_of(connection.source_address)
         self._sources.close(source)
         if ":" in source:
@@ -178,98 +167,50 @@ class Limits:
             self._principals.close(principal)
 
     def telemetry_request(self, connection: Connection, now: float) -> Exceeded | None:
-        """Count a telemetry request, and say whether it is one too many or those before took too long.
-
-        Args:
-            connection: The connection that it came over.
-            now: The time in seconds of a monotonic clock.
+        """Count a telemetry request, unless the peer is over its requests or its CPU time.
 
         Returns:
-            None when it may be decided; :meth:`spent` should be called then.
+            None when the request may be handled; then :meth:`spent` should be called.
         """
         exceeded = self._count(_TELEMETRY_REQUESTS, connection, now)
         return exceeded or self._full(_CORE_TIME, connection, now)
 
     def flooded(self, connection: Connection, now: float) -> None:
-        """Count a connection that is closed for a flood as many: its client would just open another.
-
-        Args:
-            connection: The connection.
-            now: The time in seconds of a monotonic clock.
-        """
+        """Count a connection that is closed for a flood as many, because its client reconnects."""
         source = source_of(connection.source_address)
-        self._sources.fill(_NEW_CONNECTIONS, source, _FLOODING, now)
+        self._sources.fill(_NEW_CONNECTIONS, source, _FLOOD_UNITS, now)
         if ":" in source:
-            self._sites.fill(_NEW_CONNECTIONS, site_of(connection.source_address), _FLOODING, now)
+            self._sites.fill(_NEW_CONNECTIONS, site_of(connection.source_address), _FLOOD_UNITS, now)
 
     def spent(self, connection: Connection, seconds: float, now: float) -> None:
-        """Count CPU time that was used for a peer: by its requests, or by its pushes in plugins.
+        """Count CPU seconds of a peer's requests, or of its pushes in plugins.
 
-        Args:
-            connection: The connection that they came over.
-            seconds: The CPU time in seconds. The time on the clock would charge a peer for what other
-                processes did.
-            now: The time in seconds of a monotonic clock.
+        CPU time, because elapsed time would charge a peer for the work of other processes.
         """
         self._fill(_CORE_TIME, connection, seconds * 1000, now)
 
     def overspent(self, connection: Connection, now: float) -> Exceeded | None:
-        """Say whether a peer has used more CPU time than it may.
-
-        Args:
-            connection: One of its connections.
-            now: The time in seconds of a monotonic clock.
-        """
+        """Return the limit if the peer is over its CPU time."""
         return self._full(_CORE_TIME, connection, now)
 
     def new_instance(self, connection: Connection, now: float) -> Exceeded | None:
-        """Count a client instance that was not known, unless it is one too many.
-
-        Args:
-            connection: The connection that named it.
-            now: The time in seconds of a monotonic clock.
-
-        Returns:
-            None when it is counted; otherwise nothing is, for neither peer.
-        """
+        """Count a new client instance for all peers of a connection, or for none if one is over."""
         return self._count(_NEW_INSTANCES, connection, now)
 
-    def rejected(self, connection: Connection, size: int, now: float) -> None:
-        """Count a push that was refused for what it held.
-
-        Args:
-            connection: The connection that it came over.
-            size: Its bytes, as they came or as far as they were inflated, whatever is more.
-            now: The time in seconds of a monotonic clock.
-        """
+    def count_rejected(self, connection: Connection, size: int, now: float) -> None:
+        """Count the bytes of a push that was refused for its content, inflated if that is more."""
         self._fill(_REJECTED_BYTES, connection, size, now)
 
-    def rejecting(self, connection: Connection, now: float) -> Exceeded | None:
-        """Say whether so much of a peer's pushes was refused that no more are to be looked into.
-
-        Args:
-            connection: The connection that a push came over.
-            now: The time in seconds of a monotonic clock.
-        """
+    def over_rejected_bytes(self, connection: Connection, now: float) -> Exceeded | None:
+        """Return the limit if too many bytes of a peer were refused to read another push."""
         return self._full(_REJECTED_BYTES, connection, now)
 
-    def accepted(self, connection: Connection, size: int, now: float) -> None:
-        """Count a push that was taken.
-
-        Args:
-            connection: The connection that it came over.
-            size: Its bytes as plugins get it: inflated and labelled.
-            now: The time in seconds of a monotonic clock.
-        """
+    def count_accepted(self, connection: Connection, size: int, now: float) -> None:
+        """Count the bytes of an accepted push, inflated and labelled."""
         self._fill(_ACCEPTED_BYTES, connection, size, now)
 
-    def accepting(self, connection: Connection, now: float) -> Exceeded | None:
-        """Say whether so much of a peer's pushes was taken that no more are to be taken now.
-
-        Args:
-            connection: The connection that a push came over.
-            now: The time in seconds of a monotonic clock.
-        """
+    def over_accepted_bytes(self, connection: Connection, now: float) -> Exceeded | None:
+        """Return the limit if too many bytes of a peer were accepted to accept another push."""
         return self._full(_ACCEPTED_BYTES, connection, now)
 
     def _count(self, bucket: int, connection: Connection, now: float) -> Exceeded | None:
@@ -297,7 +238,7 @@ class Limits:
 
 
 class _Bucket(NamedTuple):
-    """What is limited over time; ``period_s`` is what its setting says it for."""
+    """A limit over time; its setting is a number per ``period_s``."""
 
     limit: LimitName
     setting: str
@@ -328,16 +269,16 @@ _SETTINGS: Final = {bucket.limit: bucket.setting for bucket in _BUCKETS} | {
     LimitName.CONNECTIONS: "connections"
 }
 
-#: As how many new connections one counts that is closed for a flood.
-_FLOODING: Final = 20
+# A connection that is closed for a flood counts as so many new connections.
+_FLOOD_UNITS: Final = 20
 
-# Times are floats: what has room in less than this has room.
+# Times are floats: a bucket may be full this much early.
 _TOLERANCE_S: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class _Rate:
-    """A limit over time, as configured, and for how many seconds one unit fills its bucket."""
+    """A configured limit over time; one unit fills its bucket for ``unit_s``."""
 
     bucket: _Bucket
     allowed: int
@@ -345,7 +286,7 @@ class _Rate:
 
 
 class _Peers:
-    """The peers of one kind."""
+    """Counters of all peers of one kind."""
 
     __slots__ = ("_connections", "_empty_at", "_max_connections", "_max_peers", "_rates", "scope")
 
@@ -431,4 +372,4 @@ def _rate(bucket: _Bucket, setting: int | None, factor: int) -> _Rate | None:
 
 def _principal(connection: Connection) -> str | None:
     principal = connection.principal
-    return None if principal in NOBODY else principal
+    return None if principal in SHARED_PRINCIPALS else principal

@@ -1,4 +1,4 @@
-"""Series budgets keep their accounts, whatever instances do."""
+"""Series budgets for any sequence of pushes: sums, bounds and fair shares."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from receiver.settings.metric_processing import SeriesSettings
 from receiver.telemetry.connection import ANONYMOUS
-from receiver.telemetry.series import SeriesBudgets, SeriesUse
+from receiver.telemetry.control.series import SeriesBudgets, SeriesUse
 from receiver.wire.uuid import Uuid
 
 PRINCIPALS = ("User:alice", "User:bob", ANONYMOUS)
@@ -29,7 +29,7 @@ _STEPS = st.lists(_PUSHES | st.sampled_from(IDS), max_size=60)
 
 
 @given(settings=_BUDGETS, steps=_STEPS)
-def test_the_sums_are_those_of_the_instances_and_within_budgets(
+def test_sums_equal_the_instances_and_stay_within_budgets(
     settings: SeriesSettings, steps: list[tuple[Uuid, str, str, int] | Uuid]
 ) -> None:
     budgets = SeriesBudgets(settings)
@@ -47,7 +47,7 @@ def test_the_sums_are_those_of_the_instances_and_within_budgets(
             before = known.get(instance)
             if before is not None and before[0] == principal:
                 assert kept >= min(points, before[2]), "it keeps what it had"
-            budgets.used(
+            budgets.record_push(
                 instance,
                 principal=principal,
                 client_id=client_id,
@@ -112,7 +112,7 @@ def test_a_site_within_its_share_is_never_refused(
     def push(instance: Uuid, site: str, points: int) -> int:
         allowed = budgets.allowed(instance, ANONYMOUS, site)
         assert allowed is not None
-        budgets.used(
+        budgets.record_push(
             instance,
             principal=ANONYMOUS,
             client_id="c",

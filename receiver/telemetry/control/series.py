@@ -1,13 +1,13 @@
-"""Series budgets: how many series clients may have, each, by principal, by site and in all.
+"""Series budgets of each client instance, principal and site, and of all together.
 
-Owns the count of who has how many, and who is over. A data point of a push is a series, and what an instance
-has are the points of its last push that was taken. It must not look into a push, nor leave anything out.
+Owns the counts. Each data point of an instance's last accepted push counts as a series. The steps
+on metrics drop what is over a budget (:mod:`receiver.telemetry.steps.overflow`).
 
-Only what nobody has is given to an instance that wants more, with one exception, which keeps one peer from
-taking the total from all others. A site (an IPv4 address, or an IPv6 network of 48 bits) may always have the
-total divided by the number of sites. Where all is taken, the site that has most gives up series for it:
-these are counted no longer, and its next pushes give them back. Where a budget was made smaller, those who
-push first give back.
+An instance that wants more gets only series that are free, with one exception, which keeps one peer
+from using up the total. A site (an IPv4 address, or an IPv6 network of 48 bits) is entitled to the
+total divided by the number of sites. When the total is used up, the largest site cedes series to
+it: they no longer count for the largest site, and its next pushes pay them back. When a budget is
+reduced, the instances that push first lose series first.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from typing import Final, Generic, TypeVar
 
 from receiver.plugin.shares import Holdings
 from receiver.settings.metric_processing import SeriesSettings
-from receiver.telemetry.connection import NOBODY
+from receiver.telemetry.connection import SHARED_PRINCIPALS
 from receiver.wire.uuid import Uuid
 
 __all__ = ["SeriesBudgets", "SeriesReport", "SeriesUse"]
 
 _Name = TypeVar("_Name")
 
-#: One push takes series from so many sites at most, so that no push pays for many.
-_GIVING_AT_A_TIME: Final = 64
+# One push takes series from at most so many sites, which bounds its cost.
+_MAX_CEDING_SITES: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesUse(Generic[_Name]):
-    """How many series somebody has.
+    """The series of a client instance, client id or principal.
 
     Attributes:
-        name: Who: a client instance's id, a client id, a principal.
-        instances: The client instances that are counted.
-        series: The data points of their last pushes that were within budgets.
-        overflowed: Those that were not.
-        over_for_s: For how many seconds there were some of these; None where there are none.
+        name: The client instance id, client id or principal.
+        instances: Client instances.
+        series: Data points of their last pushes that were within budgets.
+        overflowed: Data points that were over a budget.
+        over_for_s: Seconds since there are data points over a budget; None when there are none.
     """
 
     name: _Name
@@ -51,14 +51,14 @@ class SeriesUse(Generic[_Name]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesReport:
-    """Who has the most series.
+    """The largest users of series, sorted by points over budget, then by series.
 
     Attributes:
-        budgets: What is allowed.
+        budgets: The settings.
         total: All client instances together.
-        clients: The worst instances, those with the most points over budget first, then the most series.
-        client_ids: The same by client id, folded.
-        principals: The same by principal.
+        clients: The largest client instances.
+        client_ids: The largest folded client ids.
+        principals: The largest principals.
     """
 
     budgets: SeriesSettings
@@ -69,24 +69,10 @@ class SeriesReport:
 
 
 class SeriesBudgets:
-    """What each client instance has of the series that there may be.
+    """Counts the series of each client instance against the budgets. Not thread-safe.
 
-    To be used by one thread at a time. A push costs the same however many instances there are.
-
-    Args:
-        settings: The budgets, until :meth:`replace_settings`.
+    The cost of a push does not depend on the number of instances.
     """
-
-    __slots__ = (
-        "_client_ids",
-        "_held",
-        "_instances",
-        "_overflowed_points",
-        "_principals",
-        "_settings",
-        "_sites",
-        "_total",
-    )
 
     def __init__(self, settings: SeriesSettings) -> None:
         self._settings = settings
@@ -95,13 +81,13 @@ class SeriesBudgets:
         self._principals: dict[str, _Count[str]] = {}
         self._client_ids: dict[str, _Count[str]] = {}
         self._sites: dict[str, _Site] = {}
-        # What sites have and have not given up; the total budget is for this.
+        # The series of each site without those that it ceded. The total budget applies to these.
         self._held: Holdings[str] = Holdings()
         self._overflowed_points = 0
 
     @property
     def series(self) -> int:
-        """The series of all instances, without those that sites gave up."""
+        """The series of all instances, without those that sites ceded."""
         return self._held.total
 
     @property
@@ -110,39 +96,35 @@ class SeriesBudgets:
         return self._overflowed_points
 
     def replace_settings(self, settings: SeriesSettings) -> None:
-        """Work with other budgets from the next push of each instance on."""
+        """Replace the budgets; they apply from each instance's next push."""
         self._settings = settings
 
     def allowed(self, client_instance_id: Uuid, principal: str, site: str) -> int | None:
-        """Say how many series an instance may have now.
+        """Return how many series the next push of an instance may have; None for no limit.
 
         Args:
-            client_instance_id: The instance; what it has already is not held against it.
-            principal: Whose it is.
-            site: Where it is (:func:`receiver.plugin.sources.site_of`).
-
-        Returns:
-            As many as all budgets leave it; None where there is no budget.
+            client_instance_id: The instance; its present series do not count against it.
+            principal: Its principal.
+            site: Its site (:func:`receiver.plugin.sources.site_of`).
         """
         settings = self._settings
         own = self._instances.get(client_instance_id)
-        held = 0 if own is None else own.count.series
-        least = settings.max_per_client
+        allowed = settings.max_per_client
         if settings.max_total is not None:
             left = settings.max_total - self._held.total + (0 if own is None else own.held)
             left = max(left, self._fair_share(site) - self._held_by_others_at(site, own))
-            least = left if least is None else min(least, left)
-        if settings.max_per_principal is not None and principal not in NOBODY:
+            allowed = left if allowed is None else min(allowed, left)
+        if settings.max_per_principal is not None and principal not in SHARED_PRINCIPALS:
             left = settings.max_per_principal
-            theirs = self._principals.get(principal)
-            if theirs is not None:
-                left -= theirs.series
-                if own is not None and own.principal is theirs:
-                    left += held
-            least = left if least is None else min(least, left)
-        return None if least is None else max(0, least)
+            count = self._principals.get(principal)
+            if count is not None:
+                left -= count.series
+                if own is not None and own.principal is count:
+                    left += own.count.series
+            allowed = left if allowed is None else min(allowed, left)
+        return None if allowed is None else max(0, allowed)
 
-    def used(
+    def record_push(
         self,
         client_instance_id: Uuid,
         *,
@@ -153,16 +135,16 @@ class SeriesBudgets:
         overflowed: int,
         now: float,
     ) -> None:
-        """Count the series of a push that was taken, in place of those of the instance's push before.
+        """Replace the series of an instance's previous push by those of an accepted push.
 
         Args:
-            client_instance_id: The instance; :meth:`forget` has to be called when it is forgotten.
-            principal: Whose it is.
-            client_id: Its client id, folded.
-            site: Where it is (:func:`receiver.plugin.sources.site_of`).
-            series: Its data points, as many as were allowed at most.
-            overflowed: Its data points that were not.
-            now: The time in seconds of a monotonic clock.
+            client_instance_id: The instance; call :meth:`forget` when the core forgets it.
+            principal: Its principal.
+            client_id: Its folded client id.
+            site: Its site (:func:`receiver.plugin.sources.site_of`).
+            series: The data points within the budgets.
+            overflowed: The data points over a budget.
+            now: Monotonic seconds.
         """
         self._overflowed_points += overflowed
         own = self._instances.get(client_instance_id)
@@ -188,7 +170,7 @@ class SeriesBudgets:
         self._take_from_largest()
 
     def forget(self, client_instance_id: Uuid) -> None:
-        """Count an instance no longer, if it is counted; others may have its series."""
+        """Free the series of an instance, if it has any."""
         own = self._instances.pop(client_instance_id, None)
         if own is None:
             return
@@ -210,71 +192,64 @@ class SeriesBudgets:
         return self._settings.max_total // (len(self._sites) + (site not in self._sites))
 
     def _held_by_others_at(self, site: str, own: _Instance | None) -> int:
-        """What the other instances of a site have and have not given up."""
-        return self._held.of(site) - (own.held if own is not None and own.site.name == site else 0)
+        """Return the series of the site's other instances, without those that it ceded."""
+        return self._held.held_by(site) - (own.held if own is not None and own.site.name == site else 0)
 
     def _replace(self, own: _Instance, series: int) -> None:
-        """Count the series of an instance in place of those before, and what it gives back with them."""
+        """Replace the series of an instance; series that its site ceded are paid back first."""
         site = own.site
         held = own.held
-        site.given_up -= own.count.series - held
+        site.ceded -= own.count.series - held
         self._held.add(site.name, series - held)
 
     def _take_from_largest(self) -> None:
         if self._settings.max_total is None:
             return
-        for _ in range(_GIVING_AT_A_TIME):
+        for _ in range(_MAX_CEDING_SITES):
             surplus = self._held.total - self._settings.max_total
             largest = self._held.largest() if surplus > 0 else None
             if largest is None:
                 return
-            given = min(surplus, self._held.of(largest) - self._fair_share(largest))
-            if given <= 0:
+            ceded = min(surplus, self._held.held_by(largest) - self._fair_share(largest))
+            if ceded <= 0:
                 return
-            self._sites[largest].given_up += given
-            self._held.add(largest, -given)
+            self._sites[largest].ceded += ceded
+            self._held.add(largest, -ceded)
 
     def report(self, most: int, now: float) -> SeriesReport:
-        """Say who has the most.
-
-        Args:
-            most: How many of each kind are named.
-            now: The time in seconds of the monotonic clock.
-        """
+        """Report the ``most`` largest users of each kind."""
         return SeriesReport(
             budgets=self._settings,
             total=self._total.use(now),
-            clients=_worst((own.count for own in self._instances.values()), most, now),
-            client_ids=_worst(self._client_ids.values(), most, now),
-            principals=_worst(self._principals.values(), most, now),
+            clients=_largest((own.count for own in self._instances.values()), most, now),
+            client_ids=_largest(self._client_ids.values(), most, now),
+            principals=_largest(self._principals.values(), most, now),
         )
 
 
+@dataclass(slots=True)
 class _Count(Generic[_Name]):
-    """The series of an instance, or of several together."""
+    """The series of a client instance, or of several together."""
 
-    __slots__ = ("_over_since", "instances", "name", "overflowed", "series")
-
-    def __init__(self, name: _Name) -> None:
-        self.name: Final = name
-        self.instances = 0
-        self.series = 0
-        self.overflowed = 0
-        self._over_since: float | None = None
+    name: _Name
+    instances: int = 0
+    series: int = 0
+    overflowed: int = 0
+    over_since: float | None = None
 
     def add(self, series: int, overflowed: int, now: float) -> None:
         self.series += series
         self.overflowed += overflowed
         if not self.overflowed:
-            self._over_since = None
-        elif self._over_since is None:
-            self._over_since = now
+            self.over_since = None
+        elif self.over_since is None:
+            self.over_since = now
 
     def remove(self, other: _Count[Uuid]) -> None:
         self.series -= other.series
         self.overflowed -= other.overflowed
         if not self.overflowed:
-            self._over_since = None
+            self.over_since = None
 
     def use(self, now: float) -> SeriesUse[_Name]:
         return SeriesUse(
@@ -282,22 +257,22 @@ class _Count(Generic[_Name]):
             instances=self.instances,
             series=self.series,
             overflowed=self.overflowed,
-            over_for_s=None if self._over_since is None else now - self._over_since,
+            over_for_s=None if self.over_since is None else now - self.over_since,
         )
 
 
 @dataclass(slots=True)
 class _Site:
-    """The instances of a site, and how many of their series it gave up and has not given back."""
+    """The number of a site's instances, and the series that it ceded and has not paid back."""
 
     name: str
     instances: int = 0
-    given_up: int = 0
+    ceded: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Instance:
-    """What is counted of an instance, and with whom."""
+    """The counts that an instance is part of."""
 
     count: _Count[Uuid]
     principal: _Count[str]
@@ -310,10 +285,10 @@ class _Instance:
 
     @property
     def held(self) -> int:
-        """Its series that count: its site's next push gives back first what the site gave up."""
-        return max(0, self.count.series - self.site.given_up)
+        """Its series without those that its site ceded; a push pays these back."""
+        return max(0, self.count.series - self.site.ceded)
 
 
-def _worst(counts: Iterable[_Count[_Name]], most: int, now: float) -> tuple[SeriesUse[_Name], ...]:
-    worst = heapq.nlargest(most, counts, key=lambda count: (count.overflowed, count.series))
-    return tuple(count.use(now) for count in worst)
+def _largest(counts: Iterable[_Count[_Name]], most: int, now: float) -> tuple[SeriesUse[_Name], ...]:
+    largest = heapq.nlargest(most, counts, key=lambda count: (count.overflowed, count.series))
+    return tuple(count.use(now) for count in largest)

@@ -1,4 +1,4 @@
-"""Steps, privacy and folding as a push meets them in the telemetry core."""
+"""Normalisation, privacy and folding in the whole telemetry core."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def client(key: bytes | None = None, *, connected: dict[str, Any] | None = None,
     return made
 
 
-def test_a_push_is_normalised_without_being_asked() -> None:
+def test_a_push_is_normalised_by_default() -> None:
     outcome = client().push(1, payload("ck-producer-star-02"))
     assert outcome.push is not None
     units = {metric.unit for metric in all_metrics(outcome.push.payload.metrics)}
     assert units == {"1/s", "{connection}", "ms"}
 
 
-def test_values_that_a_client_gets_wrong_are_dropped_by_its_version() -> None:
+def test_known_bad_values_are_dropped_by_client_version() -> None:
     metrics = push(resource_metrics(gauge(RATE, 1.0), gauge("a", 1.0)))
     old = client(connected={"client_software_name": "kgo", "client_software_version": "v1.21.3"})
     outcome = old.push(1, metrics)
@@ -47,7 +47,7 @@ def test_values_that_a_client_gets_wrong_are_dropped_by_its_version() -> None:
     assert outcome.steps.bad_points == 0
 
 
-def test_plugins_are_told_no_more_than_the_labels_say() -> None:
+def test_the_context_shows_no_more_than_the_labels() -> None:
     pseudonyms = Privacy(
         settings(privacy={"pseudonymize": ["principal"], "key_file": "key"}).privacy, KEY
     ).hash_of
@@ -91,7 +91,7 @@ def test_a_client_id_is_folded_before_it_is_hashed() -> None:
     assert labels_of(outcome.push.payload.metrics)[0]["client_id"] == hashed("java")
 
 
-def test_other_settings_are_for_the_next_push() -> None:
+def test_replaced_settings_apply_to_the_next_push() -> None:
     one = client()
     one.push(1, payload("ck-producer-star-02"))
     one.telemetry.replace_settings(

@@ -1,0 +1,8 @@
+"""Control of clients: how much each peer may use, and which clients are asked to push less.
+
+* ``limits``: connections, requests, CPU time and bytes of each peer.
+* ``plugin_time``: charges the CPU time of plugins to the peers whose pushes used it.
+* ``series``: budgets of series for each client, principal and site.
+* ``backpressure``: lengthens push intervals while a destination is behind.
+* ``offenders``: narrows the subscriptions of clients that push too much.
+"""
