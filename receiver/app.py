@@ -32,9 +32,9 @@ from receiver.gateway.event_loop import run as run_event_loop
 from receiver.gateway.event_loop import running_loop
 from receiver.gateway.events import GatewayEvents
 from receiver.gateway.gateway import Gateway
-from receiver.gateway.held import HeldRequests
 from receiver.gateway.listener import Listener, ListenerError
 from receiver.gateway.registry import ConnectionRegistry
+from receiver.gateway.request_memory import RequestMemory
 from receiver.host import PluginHost, load_plugins
 from receiver.log import configure as configure_log
 from receiver.metrics import ListenerBytes, ReceiverMetrics, Sources
@@ -115,7 +115,7 @@ class Application:
         self._limits = Limits(settings.limits)
         self._plugin_time = PluginTime(self._limits)
         self._delegation_tokens = DelegationTokens()
-        self._held = HeldRequests(settings.limits)
+        self._held = RequestMemory(settings.limits)
         self._hash_key = hash_key(settings.telemetry.privacy)
         self._telemetry = ClientTelemetry(
             settings=settings.telemetry,

@@ -12,7 +12,7 @@ from typing import Annotated, Protocol, cast
 
 from fastapi import Depends, Request
 
-from receiver.host.statistics import PluginStatistics
+from receiver.host.delivery.statistics import PluginStatistics
 from receiver.store.subscriptions import Condition
 from receiver.telemetry.connection import Connection
 from receiver.telemetry.offenders import Narrowed

@@ -18,14 +18,14 @@ from typing import Final
 import structlog
 
 from receiver.gateway.admission import Admission, RefusalReason, RefusedError
-from receiver.gateway.connecting import UpstreamAddress, reason_of
 from receiver.gateway.event_loop import running_loop
 from receiver.gateway.events import connection_fields
 from receiver.gateway.handshake import HandshakeTurns
-from receiver.gateway.held import HeldRequests
 from receiver.gateway.proxy_protocol import plain_address
 from receiver.gateway.registry import ConnectionRegistry
 from receiver.gateway.relay import CloseReason, Relay, close_with_reset
+from receiver.gateway.request_memory import RequestMemory
+from receiver.gateway.upstream_address import UpstreamAddress, describe_error
 from receiver.gateway.upstream_watch import UpstreamWatch
 from receiver.log import RateLimitedLog
 from receiver.metrics import ReceiverMetrics
@@ -90,7 +90,7 @@ class Listener:
         registry: ConnectionRegistry,
         metrics: ReceiverMetrics,
         limits: Limits,
-        held: HeldRequests,
+        held: RequestMemory,
         make_session: SessionFactory,
         on_disconnect: Callable[[Connection], None],
     ) -> None:
@@ -205,7 +205,7 @@ class Listener:
         if listening is None:
             return
         loop.remove_reader(listening)
-        self._refuse(RefusalReason.OUT_OF_FILES, reason_of(error))
+        self._refuse(RefusalReason.OUT_OF_FILES, describe_error(error))
 
         def resume() -> None:
             if self._socket is not None:
@@ -236,7 +236,7 @@ class Listener:
             since=time.time(),
         )
         started = time.perf_counter()
-        if self._admission.is_over_at_once and (broker := self._address.connect_at_once()) is not None:
+        if self._admission.needs_no_bytes and (broker := self._address.connect_at_once()) is not None:
             self._metrics.upstream_connected(self.settings.name, time.perf_counter() - started)
             self._join(client, broker, connection)
             return
@@ -275,7 +275,7 @@ class Listener:
             client.close()
             broker.close()
             self._limits.connection_closed(connection)
-            self._refuse(RefusalReason.GONE, reason_of(error))
+            self._refuse(RefusalReason.GONE, describe_error(error))
             return
         session = self._make_session(connection, self._upstream)
         loop = running_loop()
@@ -306,9 +306,9 @@ class Listener:
 
     def _refuse_for_upstream(self, error: OSError) -> None:
         if error.errno in _OUT_OF_FILES:
-            self._refuse(RefusalReason.OUT_OF_FILES, reason_of(error))
+            self._refuse(RefusalReason.OUT_OF_FILES, describe_error(error))
             return
-        reason = "no answer in time" if isinstance(error, TimeoutError) else reason_of(error)
+        reason = "no answer in time" if isinstance(error, TimeoutError) else describe_error(error)
         self._refuse(RefusalReason.UPSTREAM, f"{self.settings.upstream}: {reason}")
         if self._socket is not None:
             self._watch.failed(reason)
@@ -333,7 +333,7 @@ class Listener:
                 "closed for malformed bytes",
                 kind=reason,
                 reason=reason,
-                problem=reason_of(error) if isinstance(error, OSError) else str(error),
+                problem=describe_error(error) if isinstance(error, OSError) else str(error),
                 **connection_fields(connection),
             )
         elif reason in _LIMITS:
@@ -368,6 +368,6 @@ async def _bind(settings: ListenerSettings) -> socket.socket:
             raise
     except OSError as error:
         raise ListenerError(
-            f"listener {settings.name}: can't listen on {settings.bind}: {reason_of(error)}"
+            f"listener {settings.name}: can't listen on {settings.bind}: {describe_error(error)}"
         ) from error
     return listening

@@ -11,7 +11,7 @@ import socket
 from struct import Struct
 from typing import Final
 
-from receiver.gateway.connecting import WANTS_CERTIFICATE, UpstreamAddress, reason_of
+from receiver.gateway.upstream_address import WANTS_CERTIFICATE, UpstreamAddress, describe_error
 from receiver.gateway.waiting import readable, writable
 from receiver.session.upstream import Upstream
 from receiver.wire import api_keys, k03_metadata, k18_api_versions
@@ -66,14 +66,14 @@ async def probe(
             try:
                 return await _ask(broker, upstream, ask_cluster_id=ask_cluster_id)
             except (EOFError, ConnectionResetError) as error:
-                what = reason_of(error) if isinstance(error, OSError) else _CLOSED
+                what = describe_error(error) if isinstance(error, OSError) else _CLOSED
                 raise ProbeError(what + (WANTS_CERTIFICATE if address.tls else _SPEAKS_TLS)) from None
             finally:
                 broker.close()
     except TimeoutError:
         raise ProbeError(f"no answer within {timeout_s:g} s") from None
     except OSError as error:
-        raise ProbeError(reason_of(error)) from None
+        raise ProbeError(describe_error(error)) from None
     except WireError as error:
         raise ProbeError(f"the answer is not Kafka's: {error}") from None
 

@@ -5,7 +5,7 @@ connection. What the bytes become is the session's.
 
 Back-pressure: what one side can't take is kept (at most one buffer), and the other side is not read from
 until it is gone. So a slow reader slows its peer and nobody else. What is kept counts in
-:mod:`receiver.gateway.held`.
+:mod:`receiver.gateway.request_memory`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 
 from receiver.gateway.direction import Direction
 from receiver.gateway.event_loop import DirectEventLoop, Share
-from receiver.gateway.held import HeldRequests
+from receiver.gateway.request_memory import RequestMemory
 from receiver.gateway.tls_direction import TlsDirection
 from receiver.gateway.tls_socket import TlsSocket
 from receiver.session.session import Session
@@ -120,7 +120,7 @@ class Relay:
         client: socket.socket,
         broker: socket.socket,
         session: Session,
-        held: HeldRequests,
+        held: RequestMemory,
         share: Share,
         buffer_bytes: int,
         on_close: Callable[[Relay, CloseReason, Exception | None], None],

@@ -12,8 +12,8 @@ from typing import Final
 
 import structlog
 
-from receiver.gateway.connecting import UpstreamAddress
 from receiver.gateway.probe import ProbeError, probe
+from receiver.gateway.upstream_address import UpstreamAddress
 from receiver.log import RateLimitedLog
 from receiver.session.upstream import Upstream
 from receiver.settings.listeners import ListenerSettings

@@ -14,10 +14,10 @@ and ``spooled_log`` (their order, and the account of every push); ``retry``, ``o
 wording of settings errors.
 """
 
+from receiver.host.delivery.statistics import DropReason, PluginState, PluginStatistics
 from receiver.host.discovery import HostedPlugin, PluginConfigError, installed_types, load_plugins
 from receiver.host.host import PluginHost
 from receiver.host.settings import BatchSettings, HostSettings, QueueSettings, RetrySettings
-from receiver.host.statistics import DropReason, PluginState, PluginStatistics
 
 __all__ = [
     "BatchSettings",

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from receiver.host.failure_log import Redaction
-from receiver.host.process_plugin import ProcessPlugin
+from receiver.host.delivery.failure_log import Redaction
+from receiver.host.isolation.proxy import PluginProxy
 from receiver.host.settings import Delivery, HostSettings, Isolation
 from receiver.plugin import ClientTelemetryReceiver, PluginConfig
 from receiver.settings.errors import SettingsError, key_text, problem_of
@@ -145,7 +145,7 @@ def _load(
             index, ("type",), f"the plugin cannot be constructed: {said}", json.dumps(type_)
         ) from None
     if settings.isolation is Isolation.PROCESS:
-        plugin = ProcessPlugin(plugin, type_=type_, own=own, settings=settings.process)
+        plugin = PluginProxy(plugin, type_=type_, own=own, settings=settings.process)
     return type_, settings, plugin
 
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from receiver.host.cpu_account import CpuAccount
-from receiver.host.delivery import PluginDelivery
+from receiver.host.delivery.cpu_account import CpuAccount
+from receiver.host.delivery.plugin_delivery import PluginDelivery
+from receiver.host.delivery.statistics import PluginStatistics
 from receiver.host.discovery import HostedPlugin
-from receiver.host.left_spools import left_spools
-from receiver.host.statistics import PluginStatistics
+from receiver.host.spool.leftover import left_spools
 from receiver.plugin import Push
 
 __all__ = ["PluginHost"]

@@ -11,7 +11,7 @@ import socket
 import struct
 from random import Random
 
-from receiver.host.plugin_channel import (
+from receiver.host.isolation.channel import (
     MAX_ANSWER_BYTES,
     Answer,
     ChannelError,

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from receiver.gateway.event_loop import Share, run, running_loop
 from receiver.gateway.events import GatewayEvents
-from receiver.gateway.held import HeldRequests
 from receiver.gateway.listener import Listener
 from receiver.gateway.registry import ConnectionRegistry
 from receiver.gateway.relay import CloseReason, Relay
+from receiver.gateway.request_memory import RequestMemory
 from receiver.metrics import ReceiverMetrics
 from receiver.plugin import Push
 from receiver.session.delegation_tokens import DelegationTokens
@@ -79,7 +79,7 @@ class Gate:
     def __init__(self, *, max_push_bytes: int = 4096, limits: LimitsSettings | None = None) -> None:
         self.broker = Broker(id=NODE_ID)
         self.limits = Limits(limits or LimitsSettings())
-        self.held = HeldRequests(limits or LimitsSettings())
+        self.held = RequestMemory(limits or LimitsSettings())
         self.registry = ConnectionRegistry()
         self.metrics = ReceiverMetrics(version="0")
         self.pushed: list[Push] = []

@@ -119,7 +119,7 @@ def test_a_broker_of_another_authority_is_not_trusted(certificates: Certificates
                 broker,
                 certificates.upstream_settings(ca=other),
                 "TLS: certificate verify failed: unable to get local issuer certificate; "
-                "listeners[].upstream_tls.ca has to name the CA of the broker's certificate",
+                "set listeners[].upstream_tls.ca to the CA of the broker's certificate",
             )
 
     on_loop(main())

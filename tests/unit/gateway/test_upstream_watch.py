@@ -11,9 +11,9 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.gateway.connecting import UpstreamAddress
 from receiver.gateway.handshake import HandshakeTurns
 from receiver.gateway.probe import ProbeError, probe
+from receiver.gateway.upstream_address import UpstreamAddress
 from receiver.gateway.upstream_watch import UpstreamWatch
 from receiver.session.upstream import Upstream
 from receiver.telemetry.connection import Broker

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from receiver.host.statistics import DropReason, PluginState, PluginStatistics
+from receiver.host.delivery.statistics import DropReason, PluginState, PluginStatistics
 from receiver.metrics import OTHER, ListenerBytes, ReceiverMetrics, SoftwareLabels, Sources
 from receiver.telemetry.connection import Connection
 from receiver.telemetry.instance import ClientInstances

@@ -17,7 +17,7 @@ import pytest
 
 from receiver import dumps
 from receiver.host import DropReason, PluginConfigError, PluginHost, load_plugins
-from receiver.host.process_plugin import PluginCrashError, ProcessPlugin
+from receiver.host.isolation.proxy import PluginCrashError, PluginProxy
 from receiver.plugin import (
     BatchRefusedError,
     ExportError,
@@ -34,7 +34,7 @@ HERE = Path(__file__).parent
 TREE = HERE.parents[2]
 MEMORY = 134_217_728
 
-Load = Callable[..., ProcessPlugin]
+Load = Callable[..., PluginProxy]
 
 
 def asking(what: str, number: int = 0, *, size: int = 10) -> Push:
@@ -62,14 +62,12 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def load(installed: Path) -> Iterator[Load]:
     """Load the plugin for a process of its own; what is started ends with the test."""
-    loaded: list[ProcessPlugin] = []
+    loaded: list[PluginProxy] = []
 
-    def one(
-        type_: str = "misbehaving", *, process: dict[str, Any] | None = None, **own: Any
-    ) -> ProcessPlugin:
+    def one(type_: str = "misbehaving", *, process: dict[str, Any] | None = None, **own: Any) -> PluginProxy:
         config = {"type": type_, "isolation": "process", "process": process or {}, **own}
         (hosted,) = load_plugins([{"journal": str(installed / "journal"), **config}])
-        assert isinstance(hosted.plugin, ProcessPlugin)
+        assert isinstance(hosted.plugin, PluginProxy)
         loaded.append(hosted.plugin)
         return hosted.plugin
 
@@ -79,7 +77,7 @@ def load(installed: Path) -> Iterator[Load]:
             plugin._process.end(within_s=0)
 
 
-def pid(plugin: ProcessPlugin) -> int:
+def pid(plugin: PluginProxy) -> int:
     assert plugin._process is not None
     return plugin._process._popen.pid
 
@@ -141,7 +139,7 @@ def test_a_batch_of_many_megabytes_arrives(load: Load, installed: Path) -> None:
         ("refused", BatchRefusedError, "too much", {"rejected_points": 2}),
         ("crash", PluginCrashError, r"LookupError at misbehaving\.py:\d+: no \*{10}", {}),
         ("system exit", PluginCrashError, r"SystemExit at misbehaving\.py:\d+: 4", {}),
-        ("wrong type", PluginCrashError, "ValueError at plugin_process.py.*'soon'", {}),
+        ("wrong type", PluginCrashError, "ValueError at child.py.*'soon'", {}),
     ],
 )
 def test_what_it_raises_is_raised_here(
@@ -369,7 +367,7 @@ def receiver_with(what: str, folder: Path) -> Iterator[tuple[subprocess.Popen[st
         "from pathlib import Path\n"
         "sys.path[:0] = sys.argv[1:3]\n"
         "from receiver.host import load_plugins\n"
-        "from tests.unit.host.test_process_plugin import asking\n"
+        "from tests.unit.host.isolation.test_proxy import asking\n"
         f"journal = {str(folder / 'journal')!r}\n"
         "config = {'type': 'misbehaving', 'isolation': 'process', 'journal': journal}\n"
         "plugin = load_plugins([config])[0].plugin\n"
@@ -403,9 +401,9 @@ def test_it_ends_when_the_receiver_is_killed(installed: Path, what: str) -> None
 
 
 @contextmanager
-def started(**config: Any) -> Iterator[ProcessPlugin]:
+def started(**config: Any) -> Iterator[PluginProxy]:
     (hosted,) = load_plugins([{"isolation": "process", **config}])
-    assert isinstance(hosted.plugin, ProcessPlugin)
+    assert isinstance(hosted.plugin, PluginProxy)
     hosted.plugin.start()
     try:
         yield hosted.plugin

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["DropReason", "LogStatistics", "PluginState", "PluginStatistics", "Tally", "TallySnapshot"]
+__all__ = ["DropReason", "PluginState", "PluginStatistics", "QueueStatistics", "Tally", "TallySnapshot"]
 
 
 class DropReason(StrEnum):
@@ -115,7 +115,7 @@ class PluginStatistics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogStatistics:
+class QueueStatistics:
     """One consistent look at a delivery log: at any moment every push is in one of its places.
 
     ``offered + recovered`` is the sum of ``memory``, ``disk``, ``in_flight``, ``exported`` and what is

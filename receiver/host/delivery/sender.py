@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from receiver.host.cpu_account import CpuAccount
-from receiver.host.delivery_log import DeliveryLog
-from receiver.host.failure_log import FailureLog, Redaction
-from receiver.host.lifecycle import PluginLifecycle
-from receiver.host.observe import Again, BatchRefused, Crashed, ObservedExport, Refused, Took
-from receiver.host.pause import Pause
-from receiver.host.retry import MAX_RETRY_AFTER_S, RetryPolicy
+from receiver.host.delivery.cpu_account import CpuAccount
+from receiver.host.delivery.failure_log import FailureLog, Redaction
+from receiver.host.delivery.lifecycle import PluginLifecycle
+from receiver.host.delivery.memory_queue import MemoryQueue
+from receiver.host.delivery.observed_export import Again, BatchRefused, Crashed, ObservedExport, Refused, Took
+from receiver.host.delivery.pause import Pause
+from receiver.host.delivery.retry import MAX_RETRY_AFTER_S, RetryPolicy
+from receiver.host.delivery.statistics import DropReason, PluginState, Tally
 from receiver.host.settings import HostSettings
-from receiver.host.statistics import DropReason, PluginState, Tally
 from receiver.plugin import ClientTelemetryReceiver, Push
 from receiver.plugin.breaker import CircuitBreaker, CircuitState
 
@@ -81,7 +81,7 @@ class Sender:
     def __init__(
         self,
         plugin: ClientTelemetryReceiver,
-        pushes: DeliveryLog,
+        pushes: MemoryQueue,
         settings: HostSettings,
         *,
         policy: RetryPolicy,

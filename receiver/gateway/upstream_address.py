@@ -1,7 +1,6 @@
-"""The way to the broker: a socket, and TLS over it where the broker's listener speaks that.
+"""Connects to a listener's broker: name lookup, TCP, and TLS if it is configured.
 
-Owns how a connection to the upstream is made and, where it can't be, the words for an operator: what is wrong
-and what to do about it.
+Owns the error texts for a failed connection: what is wrong, and which setting to change.
 """
 
 from __future__ import annotations
@@ -22,30 +21,30 @@ from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import ListenerSettings
 from receiver.tls import tls_problem
 
-__all__ = ["WANTS_CERTIFICATE", "UpstreamAddress", "reason_of"]
+__all__ = ["WANTS_CERTIFICATE", "UpstreamAddress", "describe_error"]
 
-#: How often a host's name is looked up, in seconds; only while connections are made.
-_LOOK_UP_EVERY_S: Final = 3.0
+#: Seconds for which a resolved host name is used again.
+_LOOKUP_TTL_S: Final = 3.0
 
-_UNDER_WAY: Final = frozenset({errno.EINPROGRESS, errno.EALREADY})
+_IN_PROGRESS: Final = frozenset({errno.EINPROGRESS, errno.EALREADY})
 
 _SocketAddress: TypeAlias = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 _Address: TypeAlias = tuple[socket.AddressFamily, socket.SocketKind, int, str, _SocketAddress]
 
-# X509_V_ERR_*: what openssl-verify(1) lists.
+# X509_V_ERR_* codes, which openssl-verify(1) lists.
 _UNTRUSTED: Final = frozenset({2, 18, 19, 20, 21})
 _WRONG_NAME: Final = frozenset({62, 64})
 
-#: What to do where a broker ends a TLS connection for no reason that it tells.
+#: Advice for a broker that ends a TLS connection without giving a reason.
 WANTS_CERTIFICATE: Final = (
-    "; the broker may want a client certificate: listeners[].upstream_tls.certificate and key, "
-    "signed by who is in the broker's trust store"
+    "; the broker may require a client certificate: set listeners[].upstream_tls.certificate and key, "
+    "signed by a CA in the broker's trust store"
 )
-_NO_TLS: Final = "; does the broker's listener speak TLS? Without it, leave listeners[].upstream_tls out"
+_NO_TLS: Final = "; if the broker's listener does not speak TLS, remove listeners[].upstream_tls"
 
 
-def reason_of(error: OSError) -> str:
-    """Say in the system's words why a connection can't be made, without the address: that is known."""
+def describe_error(error: OSError) -> str:
+    """Describe a failed connection in the system's words, without the address."""
     if isinstance(error, ssl.SSLError):
         return f"TLS: {tls_problem(error)}{_fix(error)}"
     if error.errno is None or isinstance(error, socket.gaierror):
@@ -54,12 +53,12 @@ def reason_of(error: OSError) -> str:
 
 
 def _fix(error: ssl.SSLError) -> str:
-    """Say which setting is probably wrong, where one is."""
+    """Return advice on the setting that is probably wrong, or an empty text."""
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in _UNTRUSTED:
-            return "; listeners[].upstream_tls.ca has to name the CA of the broker's certificate"
+            return "; set listeners[].upstream_tls.ca to the CA of the broker's certificate"
         if error.verify_code in _WRONG_NAME:
-            return "; set listeners[].upstream_tls.server_name to a name that the broker's certificate has"
+            return "; set listeners[].upstream_tls.server_name to a name in the broker's certificate"
         return ""
     reason = error.reason or ""
     if "CERTIFICATE_REQUIRED" in reason or "BAD_CERTIFICATE" in reason or "HANDSHAKE_FAILURE" in reason:
@@ -70,19 +69,19 @@ def _fix(error: ssl.SSLError) -> str:
 
 
 class UpstreamAddress:
-    """Where a listener's broker is, and how to connect to it.
+    """The broker behind a listener, and how to connect to it.
 
     Args:
-        settings: The listener's.
-        turns: Who goes on with a TLS handshake.
+        settings: The listener's settings.
+        turns: Schedules the steps of TLS handshakes.
 
     Raises:
-        TlsFilesError: A file of the upstream's TLS can't be used.
+        TlsFilesError: A file of ``upstream_tls`` can't be used.
 
     Attributes:
-        address: Host and port.
+        address: The broker's host and port.
         server_name: The name that the broker's certificate must have; None without TLS.
-        tls: What is spoken to the broker; None without TLS.
+        tls: The TLS context for the broker; None without TLS.
     """
 
     def __init__(self, settings: ListenerSettings, turns: HandshakeTurns) -> None:
@@ -90,22 +89,22 @@ class UpstreamAddress:
         self.address = settings.upstream
         self.server_name = None if tls is None else tls.server_name or settings.upstream.host
         self._turns = turns
-        self._literal = _literal(settings.upstream)
-        self._looking_up: asyncio.Task[Sequence[_Address] | OSError] | None = None
-        self._look_up_at = 0.0
+        self._numeric = _resolve_numeric(settings.upstream)
+        self._lookup: asyncio.Task[Sequence[_Address] | OSError] | None = None
+        self._lookup_expires_at = 0.0
         self.tls = None if tls is None else client_context(settings.name, tls)
 
     async def connect(self, peer: str = "") -> socket.socket:
-        """Connect, and shake hands.
+        """Connect to the broker, with TLS if it is configured.
 
         Args:
-            peer: The peer that the connection is for; empty where it is the receiver's own.
+            peer: The client's site, for fair turns; empty for the receiver's own connections.
 
         Returns:
             The socket, non-blocking.
 
         Raises:
-            OSError: It can't be done; :func:`reason_of` says why.
+            OSError: The connection failed; :func:`describe_error` describes why.
         """
         plain = await self._connect()
         if self.tls is None:
@@ -115,54 +114,55 @@ class UpstreamAddress:
             await handshake(broker, self._turns, peer)
         except BaseException as error:
             broker.close()
-            if isinstance(error, ConnectionResetError):  # as Kafka does, to which TLS is too long a request
+            # A plaintext Kafka listener resets, because it reads the TLS record as an oversized request.
+            if isinstance(error, ConnectionResetError):
                 raise ConnectionResetError(f"TLS: the connection was reset{_NO_TLS}") from None
             raise
         return broker
 
     def connect_at_once(self) -> socket.socket | None:
-        """Connect without waiting, as can be done where the broker is on this machine and there is no TLS.
+        """Connect without waiting if the broker is on this machine and speaks no TLS.
 
         Returns:
-            The socket, non-blocking; None where there is something to wait for, or to say.
+            The socket, non-blocking; None if :meth:`connect` is needed, or would fail.
         """
-        if self.tls is not None or not self._literal or not self.address.is_loopback:
+        if self.tls is not None or not self._numeric or not self.address.is_loopback:
             return None
         try:
-            broker, problem = _begin(self._literal[0])
+            broker, error_number = _start_connect(self._numeric[0])
         except OSError:
             return None
-        if problem:
+        if error_number:
             broker.close()
             return None
         return broker
 
     async def _connect(self) -> socket.socket:
-        problem = 0
-        for address in self._literal or await self._looked_up():
-            broker, problem = _begin(address)
-            if problem in _UNDER_WAY:
+        error_number = 0
+        for address in self._numeric or await self._resolve():
+            broker, error_number = _start_connect(address)
+            if error_number in _IN_PROGRESS:
                 try:
                     await writable(broker)
                 except BaseException:
                     broker.close()
                     raise
-                problem = broker.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if not problem:
+                error_number = broker.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if not error_number:
                 return broker
             broker.close()
-        raise OSError(problem, os.strerror(problem))
+        raise OSError(error_number, os.strerror(error_number))
 
-    async def _looked_up(self) -> Sequence[_Address]:
-        """Look the host up, all that ask at once together: threads do it, and each time costs one a while."""
+    async def _resolve(self) -> Sequence[_Address]:
+        """Resolve the host name; concurrent callers share one lookup, because each occupies a thread."""
         now = asyncio.get_running_loop().time()
-        if self._looking_up is None or (self._looking_up.done() and now >= self._look_up_at):
-            self._look_up_at = now + _LOOK_UP_EVERY_S
-            self._looking_up = asyncio.create_task(self._look_up())
-        found = await asyncio.shield(self._looking_up)
-        if isinstance(found, OSError):
-            raise type(found)(*found.args)  # an error of one's own: it refers to who raised it
-        return found
+        if self._lookup is None or (self._lookup.done() and now >= self._lookup_expires_at):
+            self._lookup_expires_at = now + _LOOKUP_TTL_S
+            self._lookup = asyncio.create_task(self._look_up())
+        result = await asyncio.shield(self._lookup)
+        if isinstance(result, OSError):
+            raise type(result)(*result.args)  # a copy for each caller, because a traceback is attached to it
+        return result
 
     async def _look_up(self) -> Sequence[_Address] | OSError:
         try:
@@ -173,8 +173,8 @@ class UpstreamAddress:
             return error
 
 
-def _literal(address: HostPort) -> Sequence[_Address]:
-    """Return the address that is written there; nothing for a name."""
+def _resolve_numeric(address: HostPort) -> Sequence[_Address]:
+    """Return the socket addresses of a numeric host; nothing for a name."""
     try:
         return socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
@@ -183,12 +183,12 @@ def _literal(address: HostPort) -> Sequence[_Address]:
         return []
 
 
-def _begin(to: _Address) -> tuple[socket.socket, int]:
-    """Begin to connect; return the socket and what is wrong, 0 where the connection is made already."""
+def _start_connect(to: _Address) -> tuple[socket.socket, int]:
+    """Start to connect; return the socket and the error number, 0 if it is connected already."""
     family, kind, protocol, _, address = to
     broker = socket.socket(family, kind, protocol)
     broker.setblocking(False)  # noqa: FBT003 - the socket's own signature
-    problem = broker.connect_ex(address)
-    if problem == errno.EINPROGRESS:  # on one machine, nothing but that we have to ask again
-        problem = broker.connect_ex(address)
-    return broker, problem
+    error_number = broker.connect_ex(address)
+    if error_number == errno.EINPROGRESS:  # on loopback the connection is complete; ask for its result
+        error_number = broker.connect_ex(address)
+    return broker, error_number

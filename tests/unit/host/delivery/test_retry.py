@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.host.retry import MAX_RETRY_AFTER_S, RetryPolicy
+from receiver.host.delivery.retry import MAX_RETRY_AFTER_S, RetryPolicy
 from receiver.host.settings import RetrySettings
 
 POLICY = RetryPolicy(initial_s=1, max_s=30, max_elapsed_s=300)

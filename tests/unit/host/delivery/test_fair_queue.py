@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.host.queue import PushQueue, Queued
+from receiver.host.delivery.fair_queue import FairQueue, Queued
 from tests.unit.host.support import push
 
 
@@ -22,7 +22,7 @@ def told(pushes: object) -> list[int]:
 
 
 def test_pushes_come_out_in_order_and_batches_keep_both_limits() -> None:
-    queue = PushQueue(max_items=10, max_bytes=1000)
+    queue = FairQueue(max_items=10, max_bytes=1000)
     for n in range(6):
         assert queue.add(queued(n)) == ()
     assert told(queue.take(2, 1000)) == [0, 1]
@@ -33,7 +33,7 @@ def test_pushes_come_out_in_order_and_batches_keep_both_limits() -> None:
 
 
 def test_the_oldest_make_room_in_items_and_in_bytes() -> None:
-    queue = PushQueue(max_items=3, max_bytes=100)
+    queue = FairQueue(max_items=3, max_bytes=100)
     for n in range(3):
         queue.add(queued(n))
     assert told(queue.add(queued(3))) == [0]
@@ -42,14 +42,14 @@ def test_the_oldest_make_room_in_items_and_in_bytes() -> None:
 
 
 def test_a_push_over_the_bound_goes_alone() -> None:
-    queue = PushQueue(max_items=3, max_bytes=100)
+    queue = FairQueue(max_items=3, max_bytes=100)
     queue.add(queued(0))
     assert told(queue.add(queued(1, 101))) == [1]
     assert told(queue.add(queued(2, 100))) == [0]
 
 
 def test_what_is_reserved_still_counts() -> None:
-    queue = PushQueue(max_items=4, max_bytes=100)
+    queue = FairQueue(max_items=4, max_bytes=100)
     for n in range(3):
         queue.add(queued(n))
     taken = queue.take(2, 1000)
@@ -66,7 +66,7 @@ def test_what_is_reserved_still_counts() -> None:
 
 
 def test_half_full_is_by_items_or_by_bytes() -> None:
-    queue = PushQueue(max_items=4, max_bytes=100)
+    queue = FairQueue(max_items=4, max_bytes=100)
     seen = []
     for number, size in enumerate((10, 10, 10)):
         queue.add(queued(number, size))
@@ -90,7 +90,7 @@ operations = st.lists(
 
 @given(operations, st.integers(1, 6), st.integers(1, 60))
 def test_it_behaves_as_its_model(ops: list[tuple[str, int, int]], max_items: int, max_bytes: int) -> None:
-    queue = PushQueue(max_items=max_items, max_bytes=max_bytes)
+    queue = FairQueue(max_items=max_items, max_bytes=max_bytes)
     model: deque[Queued] = deque()
     for number, (name, one, other) in enumerate(ops):
         if name == "add":
@@ -118,7 +118,7 @@ def of(number: int, site: str, size: int = 10) -> Queued:
 
 
 def test_a_site_pushes_out_its_own_pushes_only() -> None:
-    queue = PushQueue(max_items=10, max_bytes=1_000)
+    queue = FairQueue(max_items=10, max_bytes=1_000)
     for n in range(4):
         assert queue.add(of(n, "10.0.0.7")) == ()
     gone = [one for n in range(100, 1_100) for one in queue.add(of(n, f"2001:db8:6:{n:x}::1", size=99))]
@@ -130,7 +130,7 @@ def test_a_site_pushes_out_its_own_pushes_only() -> None:
 
 
 def test_a_push_larger_than_what_any_other_site_has_goes_itself() -> None:
-    queue = PushQueue(max_items=10, max_bytes=100)
+    queue = FairQueue(max_items=10, max_bytes=100)
     for n in range(4):
         queue.add(of(n, "10.0.0.7"))
     assert told(queue.add(of(9, "10.6.6.6", size=90))) == [9]
@@ -142,7 +142,7 @@ def test_a_push_larger_than_what_any_other_site_has_goes_itself() -> None:
     taken=st.integers(0, 3),
 )
 def test_a_site_within_its_share_loses_nothing(pushes: list[tuple[str, int]], taken: int) -> None:
-    queue = PushQueue(max_items=30, max_bytes=1_200)
+    queue = FairQueue(max_items=30, max_bytes=1_200)
     mine = [of(n, "10.0.0.7", size=30) for n in range(5)]
     for one in mine:
         queue.add(one)

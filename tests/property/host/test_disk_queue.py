@@ -11,13 +11,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from receiver.host.spooled_log import SpooledLog
-from receiver.host.statistics import DropReason
-from tests.unit.host.disks import Clock, due, full_disk, killed, read, spooled_log
+from receiver.host.delivery.disk_queue import DiskQueue
+from receiver.host.delivery.statistics import DropReason
+from tests.unit.host.disks import Clock, disk_queue, due, full_disk, killed, read
 from tests.unit.host.support import push
 
 
-def places(log: SpooledLog) -> int:
+def places(log: DiskQueue) -> int:
     told = log.statistics()
     return told.memory + told.disk + told.in_flight + told.exported + sum(told.dropped.values())
 
@@ -40,7 +40,7 @@ class AnyLog(RuleBasedStateMachine):
         disk_bytes=st.sampled_from([1 << 13, 1 << 20]),
     )
     def begin(self, after_s: float | None, max_items: int, disk_bytes: int) -> None:
-        self.log = spooled_log(
+        self.log = disk_queue(
             Path(self.folder.name, "spool"),
             self.clock,
             after_s=after_s,
@@ -158,8 +158,8 @@ class SpoolAlways(RuleBasedStateMachine):
         self.killed = False
         self.log = self.new_log()
 
-    def new_log(self) -> SpooledLog:
-        return spooled_log(Path(self.folder.name), self.clock, max_items=10_000)
+    def new_log(self) -> DiskQueue:
+        return disk_queue(Path(self.folder.name), self.clock, max_items=10_000)
 
     @rule(count=st.integers(1, 20))
     def offer(self, count: int) -> None:

@@ -7,17 +7,17 @@ import time
 
 import pytest
 
-from receiver.host.delivery_log import DeliveryLog
-from receiver.host.queue import PushQueue
-from receiver.host.statistics import DropReason
+from receiver.host.delivery.fair_queue import FairQueue
+from receiver.host.delivery.memory_queue import MemoryQueue
+from receiver.host.delivery.statistics import DropReason
 from tests.unit.host.support import numbers, push, wait_for
 
 
-def log(max_items: int = 10, max_bytes: int = 1000) -> DeliveryLog:
-    return DeliveryLog(PushQueue(max_items=max_items, max_bytes=max_bytes))
+def log(max_items: int = 10, max_bytes: int = 1000) -> MemoryQueue:
+    return MemoryQueue(FairQueue(max_items=max_items, max_bytes=max_bytes))
 
 
-def read(one: DeliveryLog, max_items: int = 100, max_bytes: int = 10**9, linger_s: float = 0.0) -> list[int]:
+def read(one: MemoryQueue, max_items: int = 100, max_bytes: int = 10**9, linger_s: float = 0.0) -> list[int]:
     return numbers(one.read(max_items=max_items, max_bytes=max_bytes, linger_s=linger_s))
 
 

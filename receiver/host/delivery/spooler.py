@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 
-from receiver.host.failure_log import FailureLog, Redaction
-from receiver.host.spooled_log import SpooledLog
+from receiver.host.delivery.disk_queue import DiskQueue
+from receiver.host.delivery.failure_log import FailureLog, Redaction
 
 __all__ = ["Spooler"]
 
@@ -22,7 +22,7 @@ class Spooler:
         name: The plugin's name.
     """
 
-    def __init__(self, pushes: SpooledLog, *, log: FailureLog, name: str) -> None:
+    def __init__(self, pushes: DiskQueue, *, log: FailureLog, name: str) -> None:
         self._pushes = pushes
         self._log = log
         self._thread = threading.Thread(target=self._run, name=f"spool-{name}", daemon=True)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
-from receiver.host.cpu_account import CpuAccount
-from receiver.host.failure_log import FailureLog, Redaction
-from receiver.host.statistics import DropReason, Tally
+from receiver.host.delivery.cpu_account import CpuAccount
+from receiver.host.delivery.failure_log import FailureLog, Redaction
+from receiver.host.delivery.statistics import DropReason, Tally
 from receiver.plugin import (
     BatchRefusedError,
     ClientTelemetryReceiver,

@@ -2,7 +2,7 @@
 
 Owns the process: its start, its time-outs, its end, and its restart with the next call. When that comes is
 the sender's to decide, which paces calls after failures as with any plugin. What runs in the process is
-:mod:`receiver.host.plugin_process`.
+:mod:`receiver.host.isolation.child`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from receiver import dumps
-from receiver.host.plugin_channel import (
+from receiver.host.isolation.channel import (
     DUMPABLE,
     MAX_ANSWER_BYTES,
     OUT_OF_MEMORY_STATUS,
@@ -43,9 +43,9 @@ from receiver.plugin import (
 )
 from receiver.settings.environment import PREFIX
 
-__all__ = ["PluginCrashError", "ProcessPlugin"]
+__all__ = ["PluginCrashError", "PluginProxy"]
 
-_MODULE: Final = "receiver.host.plugin_process"
+_MODULE: Final = "receiver.host.isolation.child"
 
 #: For the interpreter, the receiver's modules and the plugin's, also on a busy machine; no call of it yet.
 _LOAD_WITHIN_S: Final = 60.0
@@ -73,7 +73,7 @@ class _ProcessGoneError(Exception):
         self.hung = hung
 
 
-class ProcessPlugin(ClientTelemetryReceiver):
+class PluginProxy(ClientTelemetryReceiver):
     """Runs a plugin in a process of its own.
 
     A call that hangs is killed and may be tried again, so may one in which the process dies; the next call

@@ -209,7 +209,7 @@ def test_a_full_disk_is_memory_alone_and_told_when_it_works_again(tmp_path: Path
 def test_a_disk_that_hangs_stops_neither_offers_nor_another_plugin_nor_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("receiver.host.delivery._LAST_WRITES_S", 0.2)
+    monkeypatch.setattr("receiver.host.delivery.plugin_delivery._LAST_WRITES_S", 0.2)
     monkeypatch.setattr("receiver.host.delivery._SLOW_WRITE_S", 0.05)
     disk = HangingDisk(monkeypatch)
     quick = Single(took)
@@ -243,7 +243,7 @@ def test_a_disk_that_hangs_stops_neither_offers_nor_another_plugin_nor_the_end(
 def test_disks_that_hang_have_their_last_time_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("receiver.host.delivery._LAST_WRITES_S", 1.0)
+    monkeypatch.setattr("receiver.host.delivery.plugin_delivery._LAST_WRITES_S", 1.0)
     disk = HangingDisk(monkeypatch)
     host = PluginHost([spooling(tmp_path / str(index), took, name=f"p{index}") for index in range(4)])
     host.start()

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from receiver.host.cpu_account import CpuAccount
-from receiver.host.failure_log import FailureLog, Redaction
-from receiver.host.observe import ObservedExport
-from receiver.host.statistics import Tally
+from receiver.host.delivery.cpu_account import CpuAccount
+from receiver.host.delivery.failure_log import FailureLog, Redaction
+from receiver.host.delivery.observed_export import ObservedExport
+from receiver.host.delivery.statistics import Tally
 from receiver.plugin import ExportResult, Push, RetryableError
 from receiver.settings.limits import LimitsSettings
 from receiver.telemetry.limits import LimitName, Limits

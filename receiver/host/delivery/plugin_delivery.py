@@ -9,19 +9,25 @@ import math
 import time
 from collections.abc import Callable
 
-from receiver.host.cpu_account import CpuAccount
-from receiver.host.delivery_log import DeliveryLog
+from receiver.host.delivery.cpu_account import CpuAccount
+from receiver.host.delivery.disk_queue import DiskQueue
+from receiver.host.delivery.failure_log import FailureLog
+from receiver.host.delivery.fair_queue import FairQueue
+from receiver.host.delivery.memory_queue import MemoryQueue
+from receiver.host.delivery.retry import RetryPolicy
+from receiver.host.delivery.sender import Sender
+from receiver.host.delivery.spooler import Spooler
+from receiver.host.delivery.statistics import (
+    DropReason,
+    PluginState,
+    PluginStatistics,
+    QueueStatistics,
+    Tally,
+)
 from receiver.host.discovery import HostedPlugin
-from receiver.host.disk import Disk
-from receiver.host.failure_log import FailureLog
-from receiver.host.process_plugin import ProcessPlugin
-from receiver.host.queue import PushQueue
-from receiver.host.retry import RetryPolicy
-from receiver.host.sender import Sender
+from receiver.host.isolation.proxy import PluginProxy
 from receiver.host.settings import Delivery
-from receiver.host.spooled_log import SpooledLog
-from receiver.host.spooler import Spooler
-from receiver.host.statistics import DropReason, LogStatistics, PluginState, PluginStatistics, Tally
+from receiver.host.spool.disk import Disk
 
 __all__ = ["PluginDelivery"]
 
@@ -50,7 +56,7 @@ class PluginDelivery:
 
     Attributes:
         hosted: As given.
-        offer: :meth:`DeliveryLog.offer` of its log.
+        offer: :meth:`MemoryQueue.offer` of its log.
     """
 
     def __init__(
@@ -69,18 +75,18 @@ class PluginDelivery:
         self._wall_ns = wall_ns
         self._log = FailureLog(hosted.name, clock=clock)
         self._tally = Tally()
-        self._queue = PushQueue(max_items=settings.queue.max_items, max_bytes=settings.queue.max_bytes)
+        self._queue = FairQueue(max_items=settings.queue.max_items, max_bytes=settings.queue.max_bytes)
         self._disk: Disk | None = None
         self._spooler: Spooler | None = None
-        self._pushes: DeliveryLog
+        self._pushes: MemoryQueue
         path = hosted.spool_path
         if path is None:
-            self._pushes = DeliveryLog(self._queue, clock=clock)
+            self._pushes = MemoryQueue(self._queue, clock=clock)
         else:
             self._disk = Disk(path, settings.spool, log=self._log, clock=clock)
             always = settings.delivery is Delivery.SPOOL_ALWAYS
             after_s = None if always else settings.spool.after_ms / 1000
-            spooled = SpooledLog(self._queue, self._disk, after_s=after_s, clock=clock, cpu=cpu)
+            spooled = DiskQueue(self._queue, self._disk, after_s=after_s, clock=clock, cpu=cpu)
             self._pushes = spooled
             self._spooler = Spooler(spooled, log=self._log, name=hosted.name)
         self.offer = self._pushes.offer
@@ -181,7 +187,7 @@ class PluginDelivery:
             rejected_points=tally.rejected_points,
             failures=tally.failures,
             retries=tally.retries,
-            restarts=plugin.restarts if isinstance(plugin, ProcessPlugin) else tally.restarts,
+            restarts=plugin.restarts if isinstance(plugin, PluginProxy) else tally.restarts,
             consecutive_failures=tally.consecutive_failures,
             last_error=tally.last_error,
             export_seconds=tally.export_seconds,
@@ -195,12 +201,12 @@ class PluginDelivery:
     def _hangs(self, began: float | None) -> bool:
         return self._since(began) >= self._hangs_after_s
 
-    def _lag_s(self, log: LogStatistics) -> float:
+    def _lag_s(self, log: QueueStatistics) -> float:
         if log.oldest_received_at_ns is None:
             return 0.0
         return max(0, self._wall_ns() - log.oldest_received_at_ns) / 1e9
 
-    def _spool_problem(self, log: LogStatistics) -> str | None:
+    def _spool_problem(self, log: QueueStatistics) -> str | None:
         if self._disk is None:
             return None
         lasts = self._since(log.writing_since)

@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 
+from receiver.host.delivery.disk_queue import DiskQueue
+from receiver.host.delivery.statistics import DropReason
 from receiver.host.spool import Spool
-from receiver.host.spooled_log import SpooledLog
-from receiver.host.statistics import DropReason
 from receiver.plugin import Push
 from tests.unit.host.disks import (
     Clock,
     HangingDisk,
+    disk_queue,
     due,
     full_disk,
     killed,
     no_more_memory,
     read,
     refused_file,
-    spooled_log,
 )
 from tests.unit.host.support import numbers, push, wait_for
 
@@ -40,12 +40,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "spool"
 
 
-def offer(log: SpooledLog, first: int, end: int, size: int = 10) -> None:
+def offer(log: DiskQueue, first: int, end: int, size: int = 10) -> None:
     for number in range(first, end):
         log.offer(push(number, size=size))
 
 
-def counts(log: SpooledLog) -> tuple[int, int, int, int]:
+def counts(log: DiskQueue) -> tuple[int, int, int, int]:
     """Pushes in memory, on disk, in flight, exported."""
     told = log.statistics()
     return told.memory, told.disk, told.in_flight, told.exported
@@ -55,7 +55,7 @@ class TestAlways:
     """Every push is written."""
 
     def test_a_push_is_stored_and_then_read(self, folder: Path, clock: Clock) -> None:
-        log = spooled_log(folder, clock)
+        log = disk_queue(folder, clock)
         assert folder.is_dir()
         stored: list[int] = []
         for number in range(3):
@@ -74,7 +74,7 @@ class TestAlways:
         assert read(log, 2) == [2]
 
     def test_what_waits_is_written_at_once(self, folder: Path, clock: Clock) -> None:
-        log = spooled_log(folder, clock)
+        log = disk_queue(folder, clock)
         offer(log, 0, 50)
         assert log.write()
         spool = Spool(folder / "copy", max_bytes=1 << 20, segment_bytes=1 << 16)
@@ -87,7 +87,7 @@ class TestAlways:
     def test_who_waits_is_told_when_the_disk_refuses_and_the_push_goes_out_of_memory(
         self, folder: Path, clock: Clock
     ) -> None:
-        log = spooled_log(folder, clock)
+        log = disk_queue(folder, clock)
         stored: list[int] = []
         for number in range(2):
             assert log.offer(push(number), partial(stored.append, number))
@@ -101,7 +101,7 @@ class TestAlways:
     def test_it_is_tried_again_with_back_off_and_goes_on_where_it_was(
         self, folder: Path, clock: Clock
     ) -> None:
-        log = spooled_log(folder, clock)
+        log = disk_queue(folder, clock)
         offer(log, 0, 3)
         for pause in (1.0, 2.0, 4.0):
             with full_disk():
@@ -121,7 +121,7 @@ class TestAlways:
         assert read(log) == [1, 2, 3]
 
     def test_memory_keeps_its_bound_and_tells_those_who_had_to_go(self, folder: Path, clock: Clock) -> None:
-        log = spooled_log(folder, clock, max_items=4)
+        log = disk_queue(folder, clock, max_items=4)
         stored: list[int] = []
         for number in range(6):
             assert log.offer(push(number), partial(stored.append, number))
@@ -136,7 +136,7 @@ class TestWhenBehind:
     def test_nothing_is_written_and_no_folder_made_while_pushes_are_young(
         self, folder: Path, clock: Clock
     ) -> None:
-        log = spooled_log(folder, clock, after_s=1.0)
+        log = disk_queue(folder, clock, after_s=1.0)
         assert not log.offer(push(0), pytest.fail)
         clock.now += 0.9
         assert not due(log, clock)
@@ -149,7 +149,7 @@ class TestWhenBehind:
 
     def test_a_folder_that_could_not_be_made_is_told_at_the_start(self, folder: Path, clock: Clock) -> None:
         folder.touch()
-        log = spooled_log(folder / "there" / "p", clock, after_s=1.0)
+        log = disk_queue(folder / "there" / "p", clock, after_s=1.0)
         assert "Not a directory" in (log._disk.problem or "")
         folder.unlink()
         clock.now += 2
@@ -158,7 +158,7 @@ class TestWhenBehind:
         assert log._disk.problem is None
 
     def test_a_push_that_waits_takes_all_behind_it_to_disk(self, folder: Path, clock: Clock) -> None:
-        log = spooled_log(folder, clock, after_s=1.0)
+        log = disk_queue(folder, clock, after_s=1.0)
         offer(log, 0, 1)
         clock.now += 0.9
         offer(log, 1, 3)
@@ -170,7 +170,7 @@ class TestWhenBehind:
         assert read(log) == [0, 1, 2]
 
     def test_so_does_memory_that_is_half_full(self, folder: Path, clock: Clock) -> None:
-        log = spooled_log(folder, clock, after_s=1.0, max_items=10)
+        log = disk_queue(folder, clock, after_s=1.0, max_items=10)
         offer(log, 0, 5)
         assert not due(log, clock)
         offer(log, 5, 6)
@@ -181,7 +181,7 @@ class TestWhenBehind:
     def test_what_is_in_flight_goes_to_disk_too_and_is_passed_over_when_it_is_delivered(
         self, folder: Path, clock: Clock
     ) -> None:
-        log = spooled_log(folder, clock, after_s=1.0)
+        log = disk_queue(folder, clock, after_s=1.0)
         offer(log, 0, 4)
         assert read(log, 2) == [0, 1]
         clock.now += 1.1
@@ -195,7 +195,7 @@ class TestWhenBehind:
         assert read(log) == [2, 3]
 
     def test_what_is_in_flight_alone_is_written_when_it_waits(self, folder: Path, clock: Clock) -> None:
-        log = spooled_log(folder, clock, after_s=1.0)
+        log = disk_queue(folder, clock, after_s=1.0)
         offer(log, 0, 2)
         assert read(log) == [0, 1]
         clock.now += 1.1
@@ -203,12 +203,12 @@ class TestWhenBehind:
         assert log.write()
         assert not due(log, clock), "once is enough"
         killed(log)
-        assert read(spooled_log(folder, clock, after_s=1.0)) == [0, 1]
+        assert read(disk_queue(folder, clock, after_s=1.0)) == [0, 1]
 
     def test_what_is_delivered_while_it_is_written_is_not_delivered_again(
         self, folder: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        log = spooled_log(folder, clock, after_s=1.0)
+        log = disk_queue(folder, clock, after_s=1.0)
         offer(log, 0, 3)
         assert read(log, 2) == [0, 1]
         disk = HangingDisk(monkeypatch)
@@ -225,7 +225,7 @@ class TestWhenBehind:
         assert read(log) == [2]
 
     def test_what_is_on_disk_goes_before_what_is_in_memory(self, folder: Path, clock: Clock) -> None:
-        log = spooled_log(folder, clock, after_s=1.0)
+        log = disk_queue(folder, clock, after_s=1.0)
         offer(log, 0, 2)
         clock.now += 1.1
         assert log.write()
@@ -237,7 +237,7 @@ class TestWhenBehind:
         assert counts(log) == (0, 0, 0, 4)
 
     def test_the_disks_bound_costs_the_oldest_but_nothing_in_flight(self, folder: Path, clock: Clock) -> None:
-        log = spooled_log(folder, clock, after_s=0.0, disk_bytes=8192, segment_bytes=2048)
+        log = disk_queue(folder, clock, after_s=0.0, disk_bytes=8192, segment_bytes=2048)
 
         def spool(first: int, end: int) -> None:
             for number in range(first, end):
@@ -259,13 +259,13 @@ class TestBefore:
 
     @pytest.mark.parametrize("after_s", [None, 1.0])
     def test_it_is_read_first(self, folder: Path, clock: Clock, after_s: float | None) -> None:
-        before = spooled_log(folder, clock)
+        before = disk_queue(folder, clock)
         offer(before, 0, 3)
         before.write()
         assert read(before, 1) == [0]
         before.acknowledge(1)
         assert before.end() == 0
-        log = spooled_log(folder, clock, after_s=after_s)
+        log = disk_queue(folder, clock, after_s=after_s)
         offer(log, 3, 4)
         told = log.statistics()
         assert (told.offered, told.recovered, told.disk, told.memory) == (1, 2, 2, 1)
@@ -273,7 +273,7 @@ class TestBefore:
         assert read(log) == [1, 2]
 
     def test_nobody_reads_before_it_is_known(self, folder: Path, clock: Clock) -> None:
-        log = spooled_log(folder, clock, after_s=1.0)
+        log = disk_queue(folder, clock, after_s=1.0)
         log._unknown = True
         offer(log, 0, 1)
         got: list[list[int]] = []
@@ -289,10 +289,10 @@ class TestBefore:
     def test_a_folder_that_is_in_use_is_a_problem_and_taken_over_later(
         self, folder: Path, clock: Clock
     ) -> None:
-        other = spooled_log(folder, clock)
+        other = disk_queue(folder, clock)
         offer(other, 0, 2)
         other.write()
-        log = spooled_log(folder, clock)
+        log = disk_queue(folder, clock)
         assert "another plugin or receiver has this folder" in (log._disk.problem or "")
         offer(log, 10, 13)
         assert read(log, 1) == [10], "memory takes over"
@@ -305,10 +305,10 @@ class TestBefore:
         assert log.statistics().recovered == 2
 
     def test_it_is_taken_over_though_nothing_is_to_be_written(self, folder: Path, clock: Clock) -> None:
-        other = spooled_log(folder, clock)
+        other = disk_queue(folder, clock)
         offer(other, 0, 2)
         other.write()
-        log = spooled_log(folder, clock, after_s=1.0)
+        log = disk_queue(folder, clock, after_s=1.0)
         assert not due(log, clock)
         assert other.end() == 0
         clock.now += 5
@@ -318,7 +318,7 @@ class TestBefore:
         assert read(log, 10) == [0, 1]
 
     def test_a_problem_is_over_only_when_the_disk_takes_something(self, folder: Path, clock: Clock) -> None:
-        log = spooled_log(folder, clock, after_s=1.0)
+        log = disk_queue(folder, clock, after_s=1.0)
         offer(log, 0, 1)
         with full_disk():
             assert not log.write()
@@ -335,7 +335,7 @@ class TestBefore:
     def test_nothing_is_lost_or_comes_twice_where_memory_is_short_for_a_while(
         self, folder: Path, clock: Clock
     ) -> None:
-        log = spooled_log(folder, clock, after_s=1.0)
+        log = disk_queue(folder, clock, after_s=1.0)
         for number in range(4):
             log.offer(push(number, data=random.Random(number).randbytes(40_000)))
         assert read(log) == [0, 1, 2, 3]
@@ -357,13 +357,13 @@ class TestBefore:
     def test_a_spool_that_can_not_be_opened_for_now_is_opened_later(
         self, folder: Path, clock: Clock, error: Exception
     ) -> None:
-        log = spooled_log(folder, clock)
+        log = disk_queue(folder, clock)
         offer(log, 0, 3)
         assert log.write()
         killed(log)
         (file,) = folder.glob("*.log")
         with refused_file(file, error):
-            log = spooled_log(folder, clock)
+            log = disk_queue(folder, clock)
         assert str(file) in str(log._disk.problem)
         assert not due(log, clock)
         clock.now += 2
@@ -373,8 +373,8 @@ class TestBefore:
         assert read(log) == [0, 1, 2]
 
     def test_the_sender_waits_then(self, folder: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("receiver.host.spooled_log._SHORTAGE_S", 0.05)
-        log = spooled_log(folder, clock, segment_bytes=1 << 10)
+        monkeypatch.setattr("receiver.host.delivery.disk_queue._SHORTAGE_S", 0.05)
+        log = disk_queue(folder, clock, segment_bytes=1 << 10)
         for number in range(2):
             offer(log, number, number + 1, size=10)
             log.offer(push(10 + number, data=random.Random(number).randbytes(2000)))
@@ -396,7 +396,7 @@ class TestEnd:
     """What is left goes to disk."""
 
     def test_also_what_is_in_flight(self, folder: Path, clock: Clock) -> None:
-        log = spooled_log(folder, clock, after_s=60.0)
+        log = disk_queue(folder, clock, after_s=60.0)
         offer(log, 0, 3)
         assert read(log, 1) == [0]
         assert log.end() == 0
@@ -404,25 +404,25 @@ class TestEnd:
         assert not log.acknowledge(1)
         log.offer(push(3))
         assert log.statistics().dropped[DropReason.SHUTDOWN] == 1
-        assert read(spooled_log(folder, clock, after_s=60.0)) == [0, 1, 2]
+        assert read(disk_queue(folder, clock, after_s=60.0)) == [0, 1, 2]
 
     def test_what_was_read_off_the_disk_stays_there(self, folder: Path, clock: Clock) -> None:
-        log = spooled_log(folder, clock)
+        log = disk_queue(folder, clock)
         offer(log, 0, 3)
         log.write()
         assert read(log, 2) == [0, 1]
         assert log.end() == 0
         assert counts(log) == (0, 3, 0, 0)
-        assert read(spooled_log(folder, clock)) == [0, 1, 2]
+        assert read(disk_queue(folder, clock)) == [0, 1, 2]
 
     def test_more_than_is_written_at_once(self, folder: Path, clock: Clock) -> None:
-        log = spooled_log(folder, clock, after_s=60.0, max_items=3000)
+        log = disk_queue(folder, clock, after_s=60.0, max_items=3000)
         offer(log, 0, 2500)
         assert log.end() == 0
         assert log.statistics().disk == 2500
 
     def test_what_the_disk_refuses_is_dropped_and_told(self, folder: Path, clock: Clock) -> None:
-        log = spooled_log(folder, clock)
+        log = disk_queue(folder, clock)
         stored: list[int] = []
         log.offer(push(0), partial(stored.append, 0))
         with full_disk():
@@ -431,12 +431,12 @@ class TestEnd:
         assert log.statistics().dropped[DropReason.SHUTDOWN] == 1
 
     def test_the_spooler_waits_for_the_sender_until_the_deadline(self, folder: Path, clock: Clock) -> None:
-        log = spooled_log(folder, clock, after_s=60.0)
+        log = disk_queue(folder, clock, after_s=60.0)
         offer(log, 0, 1)
         log.close(deadline=clock.now + 10)
         clock.now += 10
         assert not log.await_work()
-        other = spooled_log(folder, clock, after_s=60.0)
+        other = disk_queue(folder, clock, after_s=60.0)
         other.close(deadline=clock.now + 10)
         other.leave()
         assert not other.await_work()
@@ -445,7 +445,7 @@ class TestEnd:
 def test_a_disk_that_hangs_makes_neither_offers_nor_statistics_wait(
     folder: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = spooled_log(folder, clock, max_items=10)
+    log = disk_queue(folder, clock, max_items=10)
     offer(log, 0, 1)
     disk = HangingDisk(monkeypatch)
     writer = threading.Thread(target=log.write)
@@ -465,7 +465,7 @@ def test_a_disk_that_hangs_makes_neither_offers_nor_statistics_wait(
 
 
 def test_the_spooler_sleeps_until_something_is_to_be_written(folder: Path) -> None:
-    log = spooled_log(folder, time.monotonic, after_s=0.05)
+    log = disk_queue(folder, time.monotonic, after_s=0.05)
     woken: list[float] = []
 
     def sleep() -> None:
@@ -487,7 +487,7 @@ def of_site(number: int, site: str, size: int) -> Push:
 
 
 def test_at_the_bound_a_site_over_its_share_deletes_nothing_of_others(folder: Path, clock: Clock) -> None:
-    log = spooled_log(folder, clock, disk_bytes=1 << 18, segment_bytes=1 << 14)
+    log = disk_queue(folder, clock, disk_bytes=1 << 18, segment_bytes=1 << 14)
     for number in range(20):
         log.offer(of_site(number, "10.0.0.7", 1_000))
     log.write()

@@ -25,17 +25,17 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from receiver.host.cpu_account import CpuAccount
-from receiver.host.delivery_log import ALL, DeliveryLog
-from receiver.host.disk import Disk
-from receiver.host.disk_account import DiskAccount
-from receiver.host.queue import PushQueue, Queued
+from receiver.host.delivery.cpu_account import CpuAccount
+from receiver.host.delivery.fair_queue import FairQueue, Queued
+from receiver.host.delivery.memory_queue import ALL, MemoryQueue
+from receiver.host.delivery.statistics import DropReason, QueueStatistics
 from receiver.host.spool import Position, Spooled
-from receiver.host.statistics import DropReason, LogStatistics
+from receiver.host.spool.disk import Disk
+from receiver.host.spool.disk_account import DiskAccount
 from receiver.plugin import Push
 from receiver.plugin.shares import RecentShares
 
-__all__ = ["SpooledLog"]
+__all__ = ["DiskQueue"]
 
 #: Bounds of what is written at once.
 _WRITE_ITEMS = 1000
@@ -44,7 +44,7 @@ _WRITE_BYTES = 1_048_576
 _SHORTAGE_S = 1.0
 
 
-class SpooledLog(DeliveryLog):
+class DiskQueue(MemoryQueue):
     """The log; the module says who calls what.
 
     Args:
@@ -58,7 +58,7 @@ class SpooledLog(DeliveryLog):
 
     def __init__(
         self,
-        queue: PushQueue,
+        queue: FairQueue,
         disk: Disk,
         *,
         after_s: float | None,
@@ -87,7 +87,7 @@ class SpooledLog(DeliveryLog):
         self._shares: RecentShares[str] = RecentShares(disk.max_bytes)
 
     def offer(self, push: Push, stored: Callable[[], None] | None = None) -> bool:
-        """Add a push; see :meth:`DeliveryLog.offer`.
+        """Add a push; see :meth:`MemoryQueue.offer`.
 
         Returns:
             Whether ``stored`` will be called, once, by any thread: when the push is on disk, or can't be.
@@ -115,13 +115,13 @@ class SpooledLog(DeliveryLog):
         return waits
 
     def close(self, deadline: float) -> None:
-        """Take no more pushes; see :meth:`DeliveryLog.close`."""
+        """Take no more pushes; see :meth:`MemoryQueue.close`."""
         super().close(deadline)
         with self._lock:
             self._work.notify()
 
     def read(self, *, max_items: int, max_bytes: int, linger_s: float) -> list[Push]:
-        """Read a batch, off the disk or out of memory; see :meth:`DeliveryLog.read`."""
+        """Read a batch, off the disk or out of memory; see :meth:`MemoryQueue.read`."""
         while True:
             with self._lock:
                 if not self._await_pushes(max_items, max_bytes, linger_s):
@@ -136,7 +136,7 @@ class SpooledLog(DeliveryLog):
                     self._ready.wait(_SHORTAGE_S)
 
     def acknowledge(self, count: int, dropped: DropReason | None = None) -> bool:
-        """Have done with pushes, also on disk; see :meth:`DeliveryLog.acknowledge`."""
+        """Have done with pushes, also on disk; see :meth:`MemoryQueue.acknowledge`."""
         with self._lock:
             if self._ended:
                 return False
@@ -241,7 +241,7 @@ class SpooledLog(DeliveryLog):
         """Whether memory is to be emptied onto the disk, however young the pushes are."""
         return self.queue.more_than_half_full and self._disk.problem is None
 
-    def _statistics(self) -> LogStatistics:
+    def _statistics(self) -> QueueStatistics:
         account = self._account
         statistics = super()._statistics()
         return replace(

@@ -3,7 +3,7 @@
 Owns the child's end: its signals, its memory limit, its end when the receiver's comes. It outlives the
 receiver in no case, and decides nothing: what a call gave is told, and the receiver's sender does the rest.
 
-Started by :class:`receiver.host.process_plugin.ProcessPlugin`, with the plugin's type, the descriptor of the
+Started by :class:`receiver.host.isolation.proxy.PluginProxy`, with the plugin's type, the descriptor of the
 socket and whether its memory is private as arguments. Everything else, secrets above all, comes over the
 socket.
 """
@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Final
 
 from receiver import dumps
+from receiver.host.delivery.failure_log import Redaction
+from receiver.host.delivery.observed_export import call_export
 from receiver.host.discovery import PluginConfigError, load_plugins
-from receiver.host.failure_log import Redaction
-from receiver.host.observe import call_export
-from receiver.host.plugin_channel import (
+from receiver.host.isolation.channel import (
     OUT_OF_MEMORY_STATUS,
     PRIVATE,
     Answer,

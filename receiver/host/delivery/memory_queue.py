@@ -5,8 +5,8 @@
     offer ──▶ memory ──▶ read ──▶ acknowledge
 
 Owns the order, and the account of every push: it is in memory, in flight, acknowledged, or dropped.
-:class:`receiver.host.spooled_log.SpooledLog` puts a disk in between. Called by the event loop
-(:meth:`DeliveryLog.offer`), by the sender's thread (``read``, ``acknowledge``, ``leave``), and by whoever
+:class:`receiver.host.delivery.disk_queue.DiskQueue` puts a disk in between. Called by the event loop
+(:meth:`MemoryQueue.offer`), by the sender's thread (``read``, ``acknowledge``, ``leave``), and by whoever
 stops the plugin or asks for statistics. Knows nothing of plugins, retries or logs.
 """
 
@@ -18,17 +18,17 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from receiver.host.queue import PushQueue, Queued
-from receiver.host.statistics import DropReason, LogStatistics
+from receiver.host.delivery.fair_queue import FairQueue, Queued
+from receiver.host.delivery.statistics import DropReason, QueueStatistics
 from receiver.plugin import Push
 
-__all__ = ["ALL", "DeliveryLog"]
+__all__ = ["ALL", "MemoryQueue"]
 
 #: Greater than any number of pushes or bytes.
 ALL = 2**62
 
 
-class DeliveryLog:
+class MemoryQueue:
     """The log without a disk.
 
     Args:
@@ -36,7 +36,7 @@ class DeliveryLog:
         clock: Monotonic seconds.
     """
 
-    def __init__(self, queue: PushQueue, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, queue: FairQueue, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.queue = queue
         self._clock = clock
         self._lock = threading.Lock()
@@ -136,15 +136,15 @@ class DeliveryLog:
             self._dropped[DropReason.SHUTDOWN] += dropped
         return dropped
 
-    def statistics(self) -> LogStatistics:
+    def statistics(self) -> QueueStatistics:
         """One consistent look at the log; never waits for a disk."""
         with self._lock:
             return self._statistics()
 
     # -- under the lock -------------------------------------------------------------------------------
 
-    def _statistics(self) -> LogStatistics:
-        return LogStatistics(
+    def _statistics(self) -> QueueStatistics:
+        return QueueStatistics(
             offered=self._offered,
             memory=len(self.queue),
             memory_bytes=self.queue.bytes,

@@ -22,7 +22,7 @@ from receiver.plugin.sources import site_of
 from receiver.settings.limits import LimitsSettings
 from receiver.telemetry.connection import Connection
 
-__all__ = ["HeldRequests", "Holder"]
+__all__ = ["Holder", "RequestMemory"]
 
 #: The event loop may call a timer so much before its time, in seconds: the resolution of its clock.
 _EARLY_S: Final = 1e-3
@@ -32,7 +32,7 @@ _SHARE: Final = 4
 
 
 class Holder(Protocol):
-    """A connection that keeps something. It must call :meth:`HeldRequests.forget` when it is closed."""
+    """A connection that keeps something. It must call :meth:`RequestMemory.forget` when it is closed."""
 
     @property
     def connection(self) -> Connection:
@@ -63,7 +63,7 @@ class _Source:
         self.holders: OrderedDict[Holder, None] = OrderedDict()
 
 
-class HeldRequests:
+class RequestMemory:
     """The memory of all connections of the receiver, and the deadlines of the requests at hand.
 
     Args:

@@ -4,7 +4,7 @@ At the bound the site that has most in the queue loses its oldest push, so no si
 others have there.
 
 Owns the bound in items and in bytes, the policy at the bound and the high-water marks. Has no lock and waits
-for nothing: :class:`receiver.host.delivery_log.DeliveryLog` does.
+for nothing: :class:`receiver.host.delivery.memory_queue.MemoryQueue` does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from receiver.plugin import Push
 from receiver.plugin.shares import Holdings
 from receiver.plugin.sources import site_of
 
-__all__ = ["PushQueue", "Queued"]
+__all__ = ["FairQueue", "Queued"]
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class Queued:
         since: When it was offered, in monotonic seconds.
         stored: Called when it is on disk, or can't be; None when nobody waits for that.
         copied: Whether it is on disk, too.
-        number: Its place in the queue; set by :class:`PushQueue`.
+        number: Its place in the queue; set by :class:`FairQueue`.
     """
 
     push: Push
@@ -46,7 +46,7 @@ class Queued:
         return site_of(self.push.context.source_address)
 
 
-class PushQueue:
+class FairQueue:
     """What waits in memory, oldest first; for one thread at a time.
 
     Args:
