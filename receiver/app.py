@@ -115,7 +115,7 @@ class Application:
         self._limits = Limits(settings.limits)
         self._plugin_time = PluginTime(self._limits)
         self._delegation_tokens = DelegationTokens()
-        self._held = RequestMemory(settings.limits)
+        self._memory = RequestMemory(settings.limits)
         self._hash_key = hash_key(settings.telemetry.privacy)
         self._telemetry = ClientTelemetry(
             settings=settings.telemetry,
@@ -210,7 +210,7 @@ class Application:
             registry=self._registry,
             metrics=self._metrics,
             limits=self._limits,
-            held=self._held,
+            memory=self._memory,
             make_session=make_session,
             on_disconnect=self._disconnected,
         )
@@ -245,7 +245,7 @@ class Application:
             draining=lambda: self._draining,
             certificates=self._certificates,
             peers=lambda: self._limits.peers,
-            held_bytes=lambda: self._held.total,
+            held_bytes=lambda: self._memory.total,
             deferred_calls=lambda: self._loop.deferred if self._started else 0,
         )
 
@@ -337,7 +337,7 @@ class Application:
                 return
         self._hash_key = fresh_key
         self._limits.replace_settings(fresh.limits)
-        self._held.replace_settings(fresh.limits)
+        self._memory.replace_settings(fresh.limits)
         configure_log(fresh.log)
         self._events.log_requests = fresh.log.requests
         self._settings = old.model_copy(

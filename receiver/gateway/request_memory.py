@@ -1,13 +1,13 @@
-"""What connections keep in memory: how much they may keep together, and for how long a request may come.
+"""Bounds the memory of waiting requests over all connections, and the time in which a request must arrive.
 
-Owns the sum over all connections of what waits: requests that are not whole, requests that wait for the
-broker, and bytes that a slow reader does not take, with the system's buffers that are full because of it.
-Owns one timer, for the request that has been coming for the longest. There is no timer while every request
-is whole, because each of the event loop's waits would pay for it. Closing a connection is the relay's.
+Owns the total of what waits: incomplete requests, requests that wait for the broker, and bytes for a slow
+reader together with the kernel buffers that are full because of it. Owns one timer, for the oldest
+incomplete request. No timer runs while every request is complete, because each wait of the event loop would
+pay for it.
 
-At a bound, the source that keeps most loses the connection that has been keeping something for the longest.
-The requests of other clients are whole within moments, so a flood pushes out its own. No source may have more
-than its share of the sum.
+At the bound, the source that holds most loses the connection that has held memory for the longest. The
+requests of well-behaved clients are complete within moments, so a flood evicts its own connections. No
+source may hold more than its share of the total.
 """
 
 from __future__ import annotations
@@ -15,143 +15,131 @@ from __future__ import annotations
 from asyncio import TimerHandle
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from receiver.gateway.event_loop import running_loop
 from receiver.plugin.sources import site_of
 from receiver.settings.limits import LimitsSettings
-from receiver.telemetry.connection import Connection
 
-__all__ = ["Holder", "RequestMemory"]
+if TYPE_CHECKING:
+    from receiver.gateway.relay import Relay
 
-#: The event loop may call a timer so much before its time, in seconds: the resolution of its clock.
-_EARLY_S: Final = 1e-3
+__all__ = ["RequestMemory"]
 
-#: One source may keep this part of what all may keep: a quarter.
-_SHARE: Final = 4
+#: The event loop may call a timer this early, in seconds: the resolution of its clock.
+_TIMER_RESOLUTION_S: Final = 1e-3
 
-
-class Holder(Protocol):
-    """A connection that keeps something. It must call :meth:`RequestMemory.forget` when it is closed."""
-
-    @property
-    def connection(self) -> Connection:
-        """Its entry in the registry."""
-
-    def close_for_held_bytes(self) -> None:
-        """Close: all connections together keep too much."""
-
-    def close_for_request_timeout(self) -> None:
-        """Close: a request takes too long."""
+#: One source may hold the total bound divided by this number.
+_SOURCE_SHARE_DIVISOR: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class _Incomplete:
-    """A request that is not whole: its number on its connection, and the loop's time when it has to be."""
+    """An incomplete request: its number on its connection, and its deadline in loop time."""
 
     number: int
     deadline: float
 
 
 class _Source:
-    """What the connections of one source keep, and which, in the order in which they began to."""
+    """The memory of one source, and its connections in the order in which they began to hold it."""
 
-    __slots__ = ("held_bytes", "holders")
+    __slots__ = ("held_bytes", "relays")
 
     def __init__(self) -> None:
         self.held_bytes = 0
-        self.holders: OrderedDict[Holder, None] = OrderedDict()
+        self.relays: OrderedDict[Relay, None] = OrderedDict()
 
 
 class RequestMemory:
-    """The memory of all connections of the receiver, and the deadlines of the requests at hand.
+    """Memory held by all connections, and the deadlines of their incomplete requests.
 
     Args:
         settings: The bounds, until :meth:`replace_settings`.
 
     Attributes:
-        total: Bytes that all connections keep.
+        total: Bytes that all connections hold.
     """
 
     def __init__(self, settings: LimitsSettings) -> None:
-        self._bytes: dict[Holder, int] = {}
+        self._bytes: dict[Relay, int] = {}
         self._sources: dict[str, _Source] = {}
-        # In the order in which they have begun, which is that of their deadlines.
-        self._incomplete: dict[Holder, _Incomplete] = {}
+        # Ordered by start, and so by deadline.
+        self._incomplete: dict[Relay, _Incomplete] = {}
         self._timer: TimerHandle | None = None
         self.total = 0
         self.replace_settings(settings)
 
     def replace_settings(self, settings: LimitsSettings) -> None:
-        """Work with other bounds from now on; a request that has begun keeps its deadline."""
+        """Use other bounds from now on; a request that has begun keeps its deadline."""
         self._max_bytes = settings.max_held_bytes
-        self._max_source_bytes = settings.max_held_bytes // _SHARE
+        self._max_source_bytes = settings.max_held_bytes // _SOURCE_SHARE_DIVISOR
         self._timeout_s = settings.request_timeout_ms / 1000
 
-    def note(self, holder: Holder, held_bytes: int, incomplete: int | None) -> None:
-        """Take note of what a connection keeps now; it, or another one, may be closed for it.
+    def update(self, relay: Relay, held_bytes: int, incomplete: int | None) -> None:
+        """Record the memory of a connection; close connections while a bound is exceeded.
 
         Args:
-            holder: The connection.
-            held_bytes: Memory that it keeps.
-            incomplete: The number of its request that is not whole, None where there is none. Another
-                request has another number.
+            relay: The connection. It must call :meth:`release` when it closes.
+            held_bytes: Memory that it holds.
+            incomplete: The number of its incomplete request, None if it has none. Each request on a
+                connection has another number.
         """
         if not held_bytes:
-            self.forget(holder)
+            self.release(relay)
             return
-        source = self._sources.setdefault(site_of(holder.connection.source_address), _Source())
-        more = held_bytes - self._bytes.get(holder, 0)
+        source = self._sources.setdefault(site_of(relay.connection.source_address), _Source())
+        more = held_bytes - self._bytes.get(relay, 0)
         self.total += more
         source.held_bytes += more
-        self._bytes[holder] = held_bytes
-        source.holders.setdefault(holder)
+        self._bytes[relay] = held_bytes
+        source.relays.setdefault(relay)
         if incomplete is None:
-            self._complete(holder)
+            self._complete(relay)
         else:
-            self._begin(holder, incomplete, source)
-        while source.held_bytes > self._max_source_bytes and holder in self._bytes:
-            next(iter(source.holders)).close_for_held_bytes()
-        while self.total > self._max_bytes and holder in self._bytes:
+            self._begin(relay, incomplete, source)
+        while source.held_bytes > self._max_source_bytes and relay in self._bytes:
+            next(iter(source.relays)).close_for_held_bytes()
+        while self.total > self._max_bytes and relay in self._bytes:
             largest = max(self._sources.values(), key=lambda one: one.held_bytes)
-            next(iter(largest.holders)).close_for_held_bytes()
+            next(iter(largest.relays)).close_for_held_bytes()
 
-    def forget(self, holder: Holder) -> None:
-        """Count a connection no longer that is closed, or keeps nothing."""
-        held_bytes = self._bytes.pop(holder, None)
+    def release(self, relay: Relay) -> None:
+        """Stop counting a connection that is closed or holds nothing."""
+        held_bytes = self._bytes.pop(relay, None)
         if held_bytes is None:
             return
-        name = site_of(holder.connection.source_address)
+        name = site_of(relay.connection.source_address)
         source = self._sources[name]
         self.total -= held_bytes
         source.held_bytes -= held_bytes
-        del source.holders[holder]
-        self._complete(holder)
+        del source.relays[relay]
+        self._complete(relay)
         if not source.held_bytes:
             del self._sources[name]
 
-    def _begin(self, holder: Holder, number: int, source: _Source) -> None:
-        known = self._incomplete.get(holder)
+    def _begin(self, relay: Relay, number: int, source: _Source) -> None:
+        known = self._incomplete.get(relay)
         if known is not None:
             if known.number == number:
                 return
-            del self._incomplete[holder]  # so that the new one comes last
-            source.holders.move_to_end(holder)
+            del self._incomplete[relay]  # so that the new request comes last
+            source.relays.move_to_end(relay)
         deadline = running_loop().time() + self._timeout_s
-        self._incomplete[holder] = _Incomplete(number, deadline)
+        self._incomplete[relay] = _Incomplete(number, deadline)
         if self._timer is None:
             self._timer = running_loop().call_at(deadline, self._close_expired)
 
-    def _complete(self, holder: Holder) -> None:
-        self._incomplete.pop(holder, None)
+    def _complete(self, relay: Relay) -> None:
+        self._incomplete.pop(relay, None)
         if self._timer is not None and not self._incomplete:
             self._timer.cancel()
             self._timer = None
 
     def _close_expired(self) -> None:
         loop, self._timer = running_loop(), None
-        for holder, request in list(self._incomplete.items()):
-            if request.deadline > loop.time() + _EARLY_S:
+        for relay, request in list(self._incomplete.items()):
+            if request.deadline > loop.time() + _TIMER_RESOLUTION_S:
                 self._timer = loop.call_at(request.deadline, self._close_expired)
                 return
-            holder.close_for_request_timeout()
+            relay.close_for_request_timeout()

@@ -1,4 +1,4 @@
-"""Waiting for a socket, for tasks: what is rare enough not to need a direct callback."""
+"""Lets a task wait for a socket; for rare events that need no direct callback."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["readable", "writable"]
 
 
 async def readable(side: socket.socket) -> None:
-    """Wait until a socket can be read from, has ended or failed; nobody else may watch it meanwhile."""
+    """Wait until a socket is readable, has ended or failed; nothing else may watch it meanwhile."""
     loop = asyncio.get_running_loop()
     ready, fd = loop.create_future(), side.fileno()
     loop.add_reader(fd, _set, ready)
@@ -21,7 +21,7 @@ async def readable(side: socket.socket) -> None:
 
 
 async def writable(side: socket.socket) -> None:
-    """Wait until a socket can be written to or has failed; nobody else may watch it meanwhile."""
+    """Wait until a socket is writable or has failed; nothing else may watch it meanwhile."""
     loop = asyncio.get_running_loop()
     ready, fd = loop.create_future(), side.fileno()
     loop.add_writer(fd, _set, ready)

@@ -79,7 +79,7 @@ class Gate:
     def __init__(self, *, max_push_bytes: int = 4096, limits: LimitsSettings | None = None) -> None:
         self.broker = Broker(id=NODE_ID)
         self.limits = Limits(limits or LimitsSettings())
-        self.held = RequestMemory(limits or LimitsSettings())
+        self.memory = RequestMemory(limits or LimitsSettings())
         self.registry = ConnectionRegistry()
         self.metrics = ReceiverMetrics(version="0")
         self.pushed: list[Push] = []
@@ -137,7 +137,7 @@ class Gate:
             registry=self.registry,
             metrics=self.metrics,
             limits=self.limits,
-            held=self.held,
+            memory=self.memory,
             make_session=self.make_session,
             on_disconnect=self.disconnect,
         )
@@ -177,7 +177,7 @@ class Relayed:
             inner_client,
             inner_broker,
             self.session,
-            self.gate.held,
+            self.gate.memory,
             Share(),
             BUFFER_BYTES,
             self._on_close,

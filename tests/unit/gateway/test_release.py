@@ -92,7 +92,7 @@ async def request_takes_too_long(_: Relayed, __: End, ___: End) -> None:
 
 
 async def too_much_is_held(wire: Relayed, client: End, __: End) -> None:
-    wire.gate.held.replace_settings(LimitsSettings(max_held_bytes=1 << 20))
+    wire.gate.memory.replace_settings(LimitsSettings(max_held_bytes=1 << 20))
     await client.send(PUSH[300_000:300_100])
 
 
@@ -152,7 +152,7 @@ async def close_and_look(
         del wire.relay, wire, one, other  # the relay knows whom it tells of its end
         await asyncio.sleep(0)
         assert come() == []
-    assert gate.held.total == 0
+    assert gate.memory.total == 0
 
 
 @CLOSINGS

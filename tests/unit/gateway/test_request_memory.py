@@ -48,7 +48,7 @@ def gate(**settings: Any) -> Gate:
 
 
 def pending(gate_: Gate) -> asyncio.TimerHandle | None:
-    return gate_.held._timer
+    return gate_.memory._timer
 
 
 async def begin(wire: Relayed, size: int = 300_000) -> None:
@@ -85,18 +85,18 @@ def test_the_oldest_unfinished_request_goes_where_all_together_are_too_much() ->
             *first, last = wires
             for wire in first:
                 await begin(wire)
-            assert gate_.held.total == 1_200_000
+            assert gate_.memory.total == 1_200_000
             await begin(last)
             assert await first[0].reason() is CloseReason.HELD_BYTES
             assert await at_end(first[0].client)
             assert still_open(wires[1:])
-            assert gate_.held.total == 1_200_000
+            assert gate_.memory.total == 1_200_000
             await send(last.client, LONG_PUSH[300_000:])
             await receive_frame(last.broker)  # the marker: the request is whole
             assert still_open(wires[1:])
-        assert gate_.held.total == 0
-        assert not gate_.held._incomplete
-        assert not gate_.held._sources
+        assert gate_.memory.total == 0
+        assert not gate_.memory._incomplete
+        assert not gate_.memory._sources
 
     on_loop(main())
 
@@ -115,7 +115,7 @@ def test_a_source_with_more_than_its_share_loses_its_own_oldest_request(one: str
             await begin(second)
             assert await first.reason() is CloseReason.HELD_BYTES
             assert still_open((bystander, second, neighbour))
-            assert gate_.held.total == 900_000
+            assert gate_.memory.total == 900_000
 
     on_loop(main())
 
@@ -141,7 +141,7 @@ def test_a_request_that_is_too_much_by_itself_goes() -> None:
         async with relayed(gate_) as wire:
             await send(wire.client, push(INSTANCE, 1, bytes(2 * MIB))[: MIB + 1000])
             assert await wire.reason() is CloseReason.HELD_BYTES
-        assert gate_.held.total == 0
+        assert gate_.memory.total == 0
 
     on_loop(main())
 
@@ -154,7 +154,7 @@ def test_requests_that_wait_for_the_broker_count_too() -> None:
             for wire in first:
                 await send(wire.client, LONG_PUSH)
                 await receive_frame(wire.broker)
-            await eventually(lambda: gate_.held.total >= 1_200_000, "all")
+            await eventually(lambda: gate_.memory.total >= 1_200_000, "all")
             assert pending(gate_) is None, "no request is unfinished"
             await send(last.client, LONG_PUSH)
             assert await wires[0].reason() is CloseReason.HELD_BYTES
@@ -245,7 +245,7 @@ def test_bounds_may_be_replaced() -> None:
         gate_ = gate()
         async with relayed(gate_) as wire:
             await begin(wire, 1000)
-            gate_.held.replace_settings(
+            gate_.memory.replace_settings(
                 LimitsSettings(max_held_bytes=LEAST_BYTES, request_timeout_ms=LEAST_MS)
             )
             async with relayed(gate_) as later:
@@ -296,7 +296,7 @@ def test_what_a_slow_reader_does_not_take_counts() -> None:
                 await eventually(partial(backed_up, wire), "a backlog")
             assert await slow[0].reason() is CloseReason.HELD_BYTES
             assert still_open(slow[2:])
-            assert BUFFER_BYTES < gate_.held.total <= LEAST_BYTES // 4
+            assert BUFFER_BYTES < gate_.memory.total <= LEAST_BYTES // 4
             reader = asyncio.create_task(receive(slow[2].client, len(answer)))
             await senders[2]
             assert await reader == answer
@@ -304,6 +304,6 @@ def test_what_a_slow_reader_does_not_take_counts() -> None:
                 task.cancel()
             await asyncio.gather(*senders, return_exceptions=True)
             slow[1].relay.close(CloseReason.DRAINED)
-            await eventually(lambda: gate_.held.total == 0, "nothing is kept")
+            await eventually(lambda: gate_.memory.total == 0, "nothing is kept")
 
     on_loop(main())

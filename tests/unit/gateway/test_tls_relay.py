@@ -139,7 +139,7 @@ def test_what_openssl_holds_while_nobody_may_read_is_read_afterwards(certificate
             assert wire.relay.traffic[0] == len(request)
             tls = wire.inner[0]
             assert isinstance(tls, TlsSocket)
-            assert tls.holds
+            assert tls.has_unread
             wire.relay._up.limit = lambda: 1
             wire.relay._draining = False
             wire.relay.moved()

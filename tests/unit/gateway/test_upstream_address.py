@@ -58,7 +58,7 @@ def test_only_names_are_looked_up_and_once_for_all_who_connect(
 
 
 def test_a_name_is_looked_up_again_after_a_while(lookups: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("receiver.gateway.upstream_address._LOOK_UP_EVERY_S", 0.0)
+    monkeypatch.setattr("receiver.gateway.upstream_address._LOOKUP_TTL_S", 0.0)
 
     async def main() -> None:
         with socket.create_server((LOOPBACK, 0)) as listening:

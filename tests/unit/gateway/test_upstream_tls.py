@@ -39,7 +39,7 @@ from tests.unit.session.support import get_subscriptions, read_subscriptions
 
 async def problem_of(listener: Listener) -> str:
     """What the listener's watch finds wrong with its broker."""
-    await eventually(lambda: listener.upstream_problem not in (None, "not asked yet"), "a problem")
+    await eventually(lambda: listener.upstream_problem not in (None, "not probed yet"), "a problem")
     assert listener.upstream_problem is not None
     return listener.upstream_problem
 
@@ -161,7 +161,7 @@ def test_a_broker_that_wants_a_certificate_gets_the_configured_one(
             async with opened(
                 Gate().listener(broker.port, upstream_tls=certificates.upstream_settings())
             ) as listener:
-                assert "; the broker may want a client certificate: listeners[].upstream_tls." in (
+                assert "; the broker may require a client certificate: listeners[].upstream_tls." in (
                     await problem_of(listener)
                 )
             settings = certificates.upstream_settings(

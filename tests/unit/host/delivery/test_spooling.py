@@ -210,7 +210,7 @@ def test_a_disk_that_hangs_stops_neither_offers_nor_another_plugin_nor_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("receiver.host.delivery.plugin_delivery._LAST_WRITES_S", 0.2)
-    monkeypatch.setattr("receiver.host.delivery._SLOW_WRITE_S", 0.05)
+    monkeypatch.setattr("receiver.host.delivery.plugin_delivery._SLOW_WRITE_S", 0.05)
     disk = HangingDisk(monkeypatch)
     quick = Single(took)
     host = PluginHost(
