@@ -1,8 +1,8 @@
-"""Checks that a client must pass before the gateway connects to the broker for it.
+"""Checks a client before the gateway connects to the broker for it.
 
-Owns the order of the checks: the PROXY header, the limits on the source address, the TLS handshake, and the
-principal of the client certificate. A client that fails a check, or takes too long, costs no connection to
-the broker.
+Owns the order of the checks: the PROXY header, the limits on the source address, the TLS handshake,
+and the principal of the client certificate. A client that fails a check, or takes too long, costs
+no connection to the broker.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class RefusalReason(StrEnum):
     TLS_HANDSHAKE = "tls_handshake"
     HANDSHAKE_TIMEOUT = "handshake_timeout"
     PRINCIPAL = "principal"
-    #: The client left before it was admitted. Health checks that only open a connection do this all the time.
+    #: The client left before it was admitted. Health checks that only open a connection do this all
+    #: the time.
     GONE = "gone"
 
 
@@ -82,8 +83,10 @@ class Admission:
 
     Attributes:
         tls: The listener's TLS context; None without TLS.
-        needs_no_bytes: Whether :meth:`count` is the only check, because there is no PROXY header and no TLS.
-        knows_sources: Whether the socket's address is the client's, because there is no PROXY header.
+        needs_no_bytes: Whether :meth:`count` is the only check, because there is no PROXY header
+            and no TLS.
+        knows_sources: Whether the socket's address is the client's, because there is no PROXY
+            header.
     """
 
     def __init__(self, settings: ListenerSettings, limits: Limits, turns: HandshakeTurns) -> None:
@@ -110,13 +113,14 @@ class Admission:
         """Run all checks on a client.
 
         Args:
-            client: The client's socket, non-blocking. This method owns it, and closes it if a check fails.
+            client: The client's socket, non-blocking. This method owns it, and closes it if a check
+                fails.
             connection: The connection's entry; its source address and principal may be set here. If
                 :attr:`knows_sources` is true, the caller has counted it already.
 
         Returns:
-            The socket to read from: ``client``, or a TLS socket over it. The connection is counted, so
-            the caller must call :meth:`Limits.connection_closed` when it ends.
+            The socket to read from: ``client``, or a TLS socket over it. The connection is counted,
+            so the caller must call :meth:`Limits.connection_closed` when it ends.
 
         Raises:
             RefusedError: A check failed.
@@ -147,7 +151,7 @@ class Admission:
         return side
 
     async def _learn_source(self, client: socket.socket, connection: Connection) -> None:
-        """Read the client's address from a PROXY header, which only known load balancers may send."""
+        """Read the client's address from the PROXY header of a known load balancer."""
         peer = ip_address(connection.source_address)
         if not any(peer in network for network in self._load_balancers):
             if may_begin(await _peek(client, MAX_HEADER_BYTES)):
@@ -172,7 +176,10 @@ class Admission:
             connection.source_address, connection.source_port = header.source
 
     def _identify(self, tls: TlsSocket, connection: Connection) -> None:
-        """Set the principal from the client certificate, as Kafka's DefaultKafkaPrincipalBuilder does."""
+        """Set the principal from the client certificate, like Kafka does.
+
+        The rules are those of Kafka's DefaultKafkaPrincipalBuilder.
+        """
         certificate = tls.certificate()
         if certificate is None:
             return
@@ -191,7 +198,8 @@ class Admission:
         if isinstance(error, ssl.SSLError):
             return RefusedError(RefusalReason.TLS_HANDSHAKE, tls_problem(error))
         if isinstance(error, TimeoutError) and error.errno is None:
-            problem = f"no handshake within listeners[].handshake_timeout_ms ({self._settings.handshake_timeout_ms})"
+            timeout_ms = self._settings.handshake_timeout_ms
+            problem = f"no handshake within listeners[].handshake_timeout_ms ({timeout_ms})"
             return RefusedError(RefusalReason.HANDSHAKE_TIMEOUT, problem)
         reason = RefusalReason.TLS_HANDSHAKE if isinstance(side, TlsSocket) else RefusalReason.GONE
         return RefusedError(reason, error.strerror or str(error))

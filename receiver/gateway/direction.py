@@ -1,15 +1,16 @@
-"""Moves the bytes of one direction of a connection, client to broker or broker to client.
+"""Moves the bytes of one direction of a connection.
 
-Owns the flow of bytes and the backlog for a slow reader. The relay decides what an end of stream, an error
-or a local response means for the connection.
+Owns the flow of bytes and the backlog for a slow reader. The relay decides what an end of stream,
+an error or a local response means for the connection.
 
-One call moves at most one buffer, and no more than the session can take in a turn of the event loop; see
-:attr:`Direction.limit`.
+One call moves at most one buffer, and no more than the session can take in a turn of the event
+loop; see :attr:`Direction.limit`.
 
-A direction uses non-blocking sockets and direct callbacks of the event loop, not asyncio transports. It does
-one recv into a buffer that all connections share, one walk over it, and one send from the same buffer.
-Nothing is copied unless the sink can't take everything, and an idle connection owns no buffer. Pass-through
-therefore costs about as much as a TCP proxy (docs/benchmarks.md).
+A direction uses non-blocking sockets and direct callbacks of the event loop, not asyncio
+transports. It does one recv into a buffer that all connections share, one walk over it, and one
+send from the same buffer. Nothing is copied unless the sink can't take everything, and an idle
+connection owns no buffer. Pass-through therefore costs about as much as a TCP proxy
+(docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ BUFFER_BYTES: Final = 262_144
 #: The read size for a sink that stays slow, in bytes.
 _MIN_READ_BYTES: Final = 16_384
 
-# All directions share one buffer. There is one thread, and a callback is done with it before it returns.
+# All directions share one buffer. There is one thread, and a callback is done with it before it
+# returns.
 _buffer = bytearray(BUFFER_BYTES)
 _view = memoryview(_buffer)
 
 
 class Direction:
-    """Reads from ``source``, lets the session rewrite the bytes, and sends them to ``sink``.
+    """Reads from ``source``, has the session rewrite it, and sends it to ``sink``.
 
     Attributes:
         bytes_read: Bytes read from the source.
@@ -163,7 +165,7 @@ class Direction:
         self._relay.moved()
 
     def give(self, out: memoryview | bytes) -> None:
-        """Send to the sink; keep what it can't take, and stop reading from the source until it is sent."""
+        """Send to the sink; pause the source while bytes are left over."""
         if self._backlog or self.withheld:
             self._backlog = bytes(self._backlog) + out
             self.update()
@@ -179,7 +181,8 @@ class Direction:
             if self._room != BUFFER_BYTES:
                 self._room *= 2
             return
-        # Read less ahead for a slow sink. Each read that the sink takes whole doubles the size again.
+        # Read less ahead for a slow sink. Each read that the sink takes whole doubles the size
+        # again.
         self._room = max(self._room // 2, _MIN_READ_BYTES)
         self._backlog = bytes(out[sent:])
         self._loop.set_direct_writer(self._sink.fileno(), self._writable, self._share)

@@ -1,19 +1,22 @@
-"""asyncio's event loop with direct socket callbacks and a fair share of each turn for every peer.
+"""asyncio's event loop with direct socket callbacks and fair turns for peers.
 
-Owns the choice of loop, the polling, and the order of turns. The poll calls a *direct* callback itself,
-without a handle, a queue or another turn of the loop in between. Everything else (the REST API, timers,
-tasks, signals) is asyncio's. The poll returns to asyncio when asyncio has something due.
+Owns the choice of loop, the polling, and the order of turns. The poll calls a *direct* callback
+itself, without a handle, a queue or another turn of the loop in between. Everything else (the REST
+API, timers, tasks, signals) is asyncio's. The poll returns to asyncio when asyncio has something
+due.
 
-**Turns.** One poll and the callbacks that follow it are a turn. A callback does a bounded amount of work and
-returns whether it has more. The rest waits for the next turn, behind everything else that is ready. Each
-peer has a :class:`Share` of a turn. When the share is used up, the peer's other sockets wait too. So a peer
-slows down only itself, however many connections it opens and whatever it sends.
+**Turns.** One poll and the callbacks that follow it are a turn. A callback does a bounded amount of
+work and returns whether it has more. The rest waits for the next turn, behind everything else that
+is ready. Each peer has a :class:`Share` of a turn. When the share is used up, the peer's other
+sockets wait too. So a peer slows down only itself, however many connections it opens and whatever
+it sends.
 
-Direct sockets are polled edge-triggered, which spares the kernel a second look at each socket after its
-event. The loop therefore keeps its own queue of sockets that have more to do.
+Direct sockets are polled edge-triggered, which spares the kernel a second look at each socket after
+its event. The loop therefore keeps its own queue of sockets that have more to do.
 
-Why not uvloop: libuv stops watching a socket at its first error event. If data and a reset arrive together,
-they are one event; the data is read, the reset is never seen, and the other peer waits for ever.
+Why not uvloop: libuv stops watching a socket at its first error event. If data and a reset arrive
+together, they are one event; the data is read, the reset is never seen, and the other peer waits
+for ever.
 """
 
 from __future__ import annotations
@@ -44,25 +47,27 @@ _MAX_EVENTS: Final = 256
 _READABLE: Final = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
 _WRITABLE: Final = select.EPOLLOUT | select.EPOLLET
 
-#: Events after which a socket gives no further event, though one read may not see everything that is there.
+#: Events after which a socket gives no further event, though one read may not see everything that
+#: is there.
 _ENDING: Final = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
 
-#: Seconds that one peer's callbacks may take in a turn while others wait. A callback is not cut short, so a
-#: turn can be longer by one callback. The share is long enough for sixteen chunks of bulk data, and short
-#: enough that ten busy peers delay a request by at most a hundredth of a second.
+#: Seconds that one peer's callbacks may take in a turn while others wait. A callback is not cut
+#: short, so a turn can be longer by one callback. The share is long enough for sixteen chunks of
+#: bulk data, and short enough that ten busy peers delay a request by at most a hundredth of a
+#: second.
 SHARE_S: Final = 1e-3
 
 
 class Share:
-    """One peer's remaining time in the current turn, and its sockets that wait for the next turn.
+    """One peer's time left in the current turn, and its waiting sockets.
 
     Attributes:
         turn: The number of the turn that ``left_s`` refers to.
         left_s: Seconds left in that turn; negative if the last callback took longer.
-        waiting: The waiting sockets' descriptors, in the order of their next call. The value tells whether
-            the kernel has reported the socket's end. Such a socket is called once more after its callback
-            found nothing, so that the callback sees the end.
+        waiting: The waiting sockets' descriptors, in the order of their next call. The value tells
+            whether the kernel has reported the socket's end. Such a socket is called once more
+            after its callback found nothing, so that the callback sees the end.
     """
 
     __slots__ = ("__weakref__", "left_s", "turn", "waiting")
@@ -74,7 +79,7 @@ class Share:
 
 
 class _DirectSelector(selectors.EpollSelector):
-    """An epoll selector with direct callbacks beside the file objects that asyncio registers.
+    """An epoll selector with direct callbacks beside asyncio's file objects.
 
     Attributes:
         interrupted: Set when asyncio has something to do, so that the poll returns to it.
@@ -101,8 +106,9 @@ class _DirectSelector(selectors.EpollSelector):
         super().close()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Call direct callbacks as their sockets become ready, until asyncio has something due."""
-        # Rounded up to a millisecond, as epoll does. Rounded down, the loop would spin before a timer.
+        """Call direct callbacks of ready sockets until asyncio has something due."""
+        # Rounded up to a millisecond, as epoll does. Rounded down, the loop would spin before a
+        # timer.
         seconds = -1.0 if timeout is None else math.ceil(max(timeout, 0.0) * 1e3) * 1e-3
         poll, direct, waiting, clock = self._epoll.poll, self._direct.get, self._waiting, perf_counter
         self.interrupted = False
@@ -193,7 +199,7 @@ class _DirectSelector(selectors.EpollSelector):
     def set_direct(
         self, callbacks: dict[int, DirectCallback], fd: int, callback: DirectCallback | None, share: Share
     ) -> None:
-        """Set or remove one callback of a socket, and poll the socket for the remaining ones."""
+        """Set or remove one callback of a socket, and update its polling."""
         before = self._mask(fd)
         if before:
             share = self._direct[fd][1]
@@ -230,7 +236,7 @@ class _DirectSelector(selectors.EpollSelector):
 
 
 def _both(first: DirectCallback, second: DirectCallback) -> DirectCallback:
-    """Return a callback that calls both for either event; each finds out whether it has work."""
+    """Return a callback that calls both, since either may have work."""
 
     def both() -> bool:
         again = first()
@@ -242,9 +248,9 @@ def _both(first: DirectCallback, second: DirectCallback) -> DirectCallback:
 class DirectEventLoop(asyncio.SelectorEventLoop):
     """asyncio's event loop with direct callbacks for sockets.
 
-    A direct callback must neither block nor raise, and must do a bounded amount of work. It may be called
-    when there is nothing to do, or after it was removed. A socket with a direct callback must not be passed
-    to any other method of the loop.
+    A direct callback must neither block nor raise, and must do a bounded amount of work. It may be
+    called when there is nothing to do, or after it was removed. A socket with a direct callback
+    must not be passed to any other method of the loop.
     """
 
     def __init__(self) -> None:
@@ -255,7 +261,7 @@ class DirectEventLoop(asyncio.SelectorEventLoop):
 
     @property
     def deferred(self) -> int:
-        """Times that a socket waited for another turn because its peer's share was used up."""
+        """Times that a socket waited because its peer's share was used up."""
         return self._direct.deferred
 
     def share_of(self, peer: str) -> Share:
@@ -266,22 +272,22 @@ class DirectEventLoop(asyncio.SelectorEventLoop):
         return share
 
     def set_direct_reader(self, fd: int, callback: DirectCallback | None, share: Share | None = None) -> None:
-        """Call ``callback`` whenever ``fd`` is readable, has ended or failed; None removes it.
+        """Set the callback for when ``fd`` is readable, has ended or failed.
 
         Args:
             fd: The socket's descriptor.
             callback: The callback.
-            share: The share of the socket's peer; None for a share common to all sockets without a peer. A
-                socket keeps the share of its first callback.
+            share: The share of the socket's peer; None for a share common to all sockets without a
+                peer. A socket keeps the share of its first callback.
         """
         self._direct.set_reader(fd, callback, share or self._common_share)
 
     def set_direct_writer(self, fd: int, callback: DirectCallback | None, share: Share | None = None) -> None:
-        """Call ``callback`` whenever ``fd`` is writable or has failed; arguments as above."""
+        """Set the callback for when ``fd`` is writable or has failed."""
         self._direct.set_writer(fd, callback, share or self._common_share)
 
     def call_direct_again(self, fd: int) -> None:
-        """Call the callback of ``fd`` in the next turn, for work that the kernel does not report."""
+        """Call the callback of ``fd`` in the next turn, without a kernel event."""
         self._direct.call_again(fd)
 
     def call_soon(
@@ -322,6 +328,6 @@ def running_loop() -> DirectEventLoop:
 
 
 def run(main: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine on a :class:`DirectEventLoop` of its own, as ``asyncio.run`` does."""
+    """Run a coroutine like ``asyncio.run``, on a :class:`DirectEventLoop`."""
     with asyncio.Runner(loop_factory=DirectEventLoop) as runner:
         return runner.run(main)

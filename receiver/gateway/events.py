@@ -1,4 +1,4 @@
-"""Turns the events of sessions into metrics, log lines, and pushes for the plugins.
+"""Turns session events into metrics, log lines and pushes for the plugins.
 
 Owns the wording of the gateway's log; its only state is that of the log's rate limits.
 """
@@ -28,7 +28,7 @@ _log = structlog.get_logger("receiver.request")
 
 
 def connection_fields(connection: Connection) -> dict[str, Any]:
-    """Return the log fields of a connection: its source and KIP-511's client information."""
+    """Return the log fields of a connection."""
     instance = connection.client_instance_id
     return {
         "connection": connection.id,
@@ -49,9 +49,10 @@ class GatewayEvents:
 
     Args:
         metrics: The receiver's own metrics.
-        deliver: Offers an accepted push to the plugins; must neither block nor raise. Returns whether the
-            response waits until the callback beside the push is called.
-        log_requests: Whether to log each ApiVersions and telemetry request (KIP-511, "Request Log").
+        deliver: Offers an accepted push to the plugins; must neither block nor raise. Returns
+            whether the response waits until the callback beside the push is called.
+        log_requests: Whether to log each ApiVersions and telemetry request (KIP-511, "Request
+            Log").
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class GatewayEvents:
         seconds: float,
         stored: Callable[[], None],
     ) -> bool:
-        """Count and log a response to PushTelemetry, and offer an accepted push to the plugins.
+        """Count and log a PushTelemetry response; offer an accepted push to plugins.
 
         Returns:
             Whether the response waits until ``stored`` is called.
@@ -122,7 +123,7 @@ class GatewayEvents:
         self._warnings.warning("push answered before it is on disk", **connection_fields(connection))
 
     def unauthenticated_telemetry(self, connection: Connection, header: RequestHeader) -> None:
-        """Count and log a telemetry request on a connection that is not authenticated yet."""
+        """Count and log a telemetry request before the end of authentication."""
         self._metrics.protocol_error(connection.listener, "unauthenticated_telemetry")
         self._warnings.warning(
             "telemetry before authentication", api=api_name(header.api_key), **connection_fields(connection)
@@ -154,7 +155,7 @@ class GatewayEvents:
         )
 
     def client_instance_refused(self, connection: Connection, header: RequestHeader) -> None:
-        """Count and log a request whose client instance id differs from its connection's (KIP-1313)."""
+        """Count and log a request with a wrong client instance id (KIP-1313)."""
         self._metrics.protocol_error(connection.listener, "client_instance_id")
         self._warnings.warning(
             "client instance id differs from the connection's",

@@ -47,6 +47,6 @@ class Gateway:
             listener.stop_accepting()
 
     async def drain(self, timeout_s: float) -> None:
-        """Let responses in flight finish for up to ``timeout_s`` seconds, then close all connections."""
+        """Finish responses in flight for ``timeout_s`` seconds, then close all."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         await asyncio.gather(*(listener.drain(deadline) for listener in self.listeners))

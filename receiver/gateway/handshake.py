@@ -1,8 +1,8 @@
-"""Runs TLS handshakes, one step in each turn of the event loop, in fair turns between peers.
+"""Runs TLS handshakes, one step in each turn of the event loop.
 
-A step costs up to a few milliseconds, in which the event loop serves no other connection. So each turn of
-the loop runs one step, however many handshakes there are, and peers take turns: a flood of handshakes from
-one address delays only that address. A silent peer holds no turn.
+A step costs up to a few milliseconds, in which the event loop serves no other connection. So each
+turn of the loop runs one step, however many handshakes there are, and peers take turns: a flood of
+handshakes from one address delays only that address. A silent peer holds no turn.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["HandshakeTurns", "handshake"]
 
 
 class HandshakeTurns:
-    """Grants one handshake step at a time, round-robin between peers and in order within a peer."""
+    """Grants one handshake step at a time, round-robin between peers."""
 
     def __init__(self) -> None:
         self._queues: dict[str, deque[asyncio.Future[None]]] = {}
@@ -27,7 +27,7 @@ class HandshakeTurns:
 
     @asynccontextmanager
     async def take(self, peer: str) -> AsyncIterator[None]:
-        """Hold the turn until the end of the block, and for the rest of the event loop's turn.
+        """Hold the turn until the block and the event loop's turn are over.
 
         Args:
             peer: The peer that the step is for.

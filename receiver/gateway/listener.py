@@ -1,7 +1,7 @@
 """Accepts the clients of one listener and connects each to the broker.
 
-Owns the listening socket and its relays. A refused client, or one whose broker can't be reached, is reset
-at once, as by a broker that shuts down. The log gives the reason, at a limited rate.
+Owns the listening socket and its relays. A refused client, or one whose broker can't be reached, is
+reset at once, as by a broker that shuts down. The log gives the reason, at a limited rate.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _log = structlog.get_logger("receiver.gateway")
 
 
 class ListenerError(Exception):
-    """A listener can't be opened; the message names it, its address or file, and the reason."""
+    """A listener can't be opened; the message names it and the reason."""
 
 
 class Listener:
@@ -121,7 +121,7 @@ class Listener:
 
     @property
     def certificates(self) -> list[tuple[str, float]]:
-        """Pairs of ``client`` or ``upstream`` and the expiry of the certificate shown to that side."""
+        """The expiry of the certificates shown to ``client`` and ``upstream``."""
         contexts = (("client", self._admission.tls), ("upstream", self._address.tls))
         return [
             (side, expiry)
@@ -183,10 +183,11 @@ class Listener:
         for relay in tuple(self._relays):
             relay.close(CloseReason.DRAINED)
 
-    # -- accepting ------------------------------------------------------------------------------------
+    # -- accepting ---------------------------------------------------------------------------------
 
     def _accept(self) -> None:
-        # One client in each turn of the loop, so that a flood of them does not delay open connections.
+        # One client in each turn of the loop, so that a flood of them does not delay open
+        # connections.
         if self._socket is None:
             return
         try:

@@ -1,7 +1,7 @@
 """Probes a broker for its API versions and, if it may, for its cluster id.
 
-Owns one short connection at a time. By the probe the receiver knows that the broker is up before the first
-client connects, and that it is back after an outage.
+Owns one short connection at a time. By the probe the receiver knows that the broker is up before
+the first client connects, and that it is back after an outage.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TLS_ALERT: Final = b"\x15\x03"
 
 
 class ProbeError(Exception):
-    """The broker can't be reached, or is no Kafka broker; the message is for the operator."""
+    """The broker can't be reached, or is no Kafka broker."""
 
 
 async def probe(
@@ -51,7 +51,8 @@ async def probe(
     Args:
         address: The broker's address.
         upstream: Set to the version ranges in the response.
-        ask_cluster_id: Whether to ask for the cluster id, which only a listener without SASL tells us.
+        ask_cluster_id: Whether to ask for the cluster id, which only a listener without SASL tells
+            us.
         timeout_s: The time limit for the whole probe, in seconds.
 
     Returns:

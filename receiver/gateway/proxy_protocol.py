@@ -1,10 +1,11 @@
-"""Parses PROXY protocol headers, versions 1 and 2: the client address behind a load balancer.
+"""Parses PROXY protocol headers (versions 1 and 2) of load balancers.
 
-Owns the header's form (HAProxy's "The PROXY protocol", sections 2.1 and 2.2): bytes in; a header, None for
-"need more", or an error out. Admission reads the bytes and decides which peers may send a header.
+Owns the header's form (HAProxy's "The PROXY protocol", sections 2.1 and 2.2): bytes in; a header,
+None for "need more", or an error out. Admission reads the bytes and decides which peers may send a
+header.
 
-While :func:`parse` returns None, all bytes that it was given belong to the header. So the reader can never
-consume bytes behind the header.
+While :func:`parse` returns None, all bytes that it was given belong to the header. So the reader
+can never consume bytes behind the header.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _STARTS: Final = (_V1_START, _V2_START)
 #: Section 2.1: the longest line, including CRLF.
 _MAX_LINE: Final = 107
 
-#: Section 2.2 allows 65,535 bytes behind the first 16, for addresses and TLVs. Addresses take at most 216;
-#: the TLVs of load balancers (a VPC endpoint, a TLS client's name) take a few hundred.
+#: Section 2.2 allows 65,535 bytes behind the first 16, for addresses and TLVs. Addresses take at
+#: most 216; the TLVs of load balancers (a VPC endpoint, a TLS client's name) take a few hundred.
 _MAX_V2_LENGTH: Final = 4096
 
 _V2_HEAD = Struct(">12sBBH")
@@ -58,8 +59,8 @@ class ProxyHeader:
 
     Attributes:
         size: The header's length in bytes.
-        source: The client's address and port. None if the header names none (LOCAL, UNKNOWN, or a family
-            other than TCP); the connection's own address then counts.
+        source: The client's address and port. None if the header names none (LOCAL, UNKNOWN, or a
+            family other than TCP); the connection's own address then counts.
     """
 
     size: int
@@ -67,10 +68,10 @@ class ProxyHeader:
 
 
 def may_begin(data: bytes) -> bool:
-    """Return whether a header may begin with these bytes, of which there is at least one.
+    """Return whether a header may begin with these bytes (at least one).
 
-    No Kafka request and no TLS record begins like a header. As a request's length the first bytes would mean
-    218 MB or 1.3 GB.
+    No Kafka request and no TLS record begins like a header. As a request's length the first bytes
+    would mean 218 MB or 1.3 GB.
     """
     return any(data[: len(start)] == start[: len(data)] for start in _STARTS)
 
@@ -97,7 +98,7 @@ def parse(data: bytes) -> ProxyHeader | None:
 
 
 def plain_address(text: str) -> str:
-    """Return a socket's address, with IPv4-mapped IPv6 (RFC 4291, section 2.5.5.2) as plain IPv4."""
+    """Return an address, IPv4-mapped IPv6 (RFC 4291, 2.5.5.2) as plain IPv4."""
     return text.removeprefix("::ffff:") if "." in text else text
 
 
@@ -106,7 +107,7 @@ def _text(address: IPv4Address | IPv6Address) -> str:
     return str(mapped or address)
 
 
-# -- version 1 ----------------------------------------------------------------------------------------
+# -- version 1 -------------------------------------------------------------------------------------
 
 
 def _parse_line(data: bytes) -> ProxyHeader | None:
@@ -140,7 +141,7 @@ def _port(text: str) -> int:
     return int(text)
 
 
-# -- version 2 ----------------------------------------------------------------------------------------
+# -- version 2 -------------------------------------------------------------------------------------
 
 
 def _parse_v2(data: bytes) -> ProxyHeader | None:

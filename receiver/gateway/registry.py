@@ -28,5 +28,5 @@ class ConnectionRegistry:
         self._connections.pop(connection.id, None)
 
     def snapshot(self) -> list[Connection]:
-        """Return the open connections, oldest first; their sessions go on changing the entries."""
+        """Return the open connections, oldest first; the entries are live."""
         return list(self._connections.values())

@@ -1,10 +1,10 @@
-"""Relays the bytes of one connection between the client's socket and the broker's.
+"""Relays the bytes of one connection between client and broker.
 
-Owns how the two directions affect each other: back-pressure, half-close, drain and close. The session
-decides what to do with the bytes.
+Owns how the two directions affect each other: back-pressure, half-close, drain and close. The
+session decides what to do with the bytes.
 
-Back-pressure: the relay keeps what one side can't take (at most one buffer), and does not read from the
-other side until that is sent. So a slow reader slows only its own peer. The kept bytes count in
+Back-pressure: the relay keeps what one side can't take (at most one buffer), and does not read from
+the other side until that is sent. So a slow reader slows only its own peer. The kept bytes count in
 :mod:`receiver.gateway.request_memory`.
 """
 
@@ -29,19 +29,19 @@ from receiver.wire.framing import END_OF_REQUESTS, BrokenStreamError, FrameRewri
 
 __all__ = ["CloseReason", "Relay", "close_with_reset"]
 
-#: Seconds for which one direction may stay open after the other has ended. Kafka clients and brokers close
-#: both directions; only a peer that disappeared leaves a connection half-open.
+#: Seconds for which one direction may stay open after the other has ended. Kafka clients and
+#: brokers close both directions; only a peer that disappeared leaves a connection half-open.
 _HALF_CLOSED_S: Final = 60.0
 
 #: Seconds that a broker has to answer the requests in front of malformed bytes.
 _REFUSED_S: Final = 5.0
 
-#: Seconds of silence after which a draining connection no longer waits for a response that may be due.
-#: Longer than a consumer's fetch.max.wait.ms, which is 500 ms by default.
+#: Seconds of silence after which a draining connection no longer waits for a response that may be
+#: due. Longer than a consumer's fetch.max.wait.ms, which is 500 ms by default.
 _QUIET_S: Final = 3.0
 
-#: Seconds for which the response to a push, and all later responses, wait until the push is on disk. A slower
-#: disk must not hold up the client.
+#: Seconds for which the response to a push, and all later responses, wait until the push is on
+#: disk. A slower disk must not hold up the client.
 _STORED_S: Final = 1.0
 
 #: The SO_LINGER value with which close() sends a reset.
@@ -191,8 +191,8 @@ class Relay:
     def is_drained(self, now: float) -> bool:
         """Return whether no response is due any more.
 
-        A request in flight may be a Produce with acks=0, which gets no response. So a connection with
-        requests in flight counts as drained after :data:`_QUIET_S` seconds of silence.
+        A request in flight may be a Produce with acks=0, which gets no response. So a connection
+        with requests in flight counts as drained after :data:`_QUIET_S` seconds of silence.
 
         Args:
             now: The loop's time.
@@ -202,7 +202,7 @@ class Relay:
             return False
         return not session.in_flight or now - self._last_moved >= _QUIET_S
 
-    # -- called by the directions, also after they have caused the relay to close ---------------------
+    # -- called by the directions, also after they have caused the relay to close ------------------
 
     def opposite(self, direction: Direction) -> Direction:
         """Return the other direction."""
@@ -246,9 +246,9 @@ class Relay:
         self._memory.update(self, held_bytes, requests.frames if requests.held else None)
 
     def _pause_as_needed(self) -> None:
-        # A draining relay stops reading at the end of a request, so that it cuts none. If it had paused in
-        # the middle of a request, it reads the rest once the due responses are sent. Otherwise, the relay
-        # does not read from a client that does not read its responses.
+        # A draining relay stops reading at the end of a request, so that it cuts none. If it had
+        # paused in the middle of a request, it reads the rest once the due responses are sent.
+        # Otherwise, the relay does not read from a client that does not read its responses.
         waits = not self._session.due if self._draining else not self._down.flushed
         self._up.paused = waits or self._muted is not None or self._session.congested
         self._up.update()
@@ -280,7 +280,7 @@ class Relay:
         self._down.release()
 
     def ended(self, direction: Direction) -> None:
-        """Handle the end of one direction; the other one has :data:`_HALF_CLOSED_S` to end."""
+        """Handle the end of one direction; the other one must end soon."""
         if self._closed:
             return
         if self._ended_first is None:
@@ -326,8 +326,9 @@ class Relay:
     def refuse(self, direction: Direction, error: BrokenStreamError) -> None:
         """Handle malformed bytes from the source of a direction.
 
-        A broker answers the requests in front of malformed bytes and then closes. So the relay sends it
-        malformed bytes too: its responses still reach the client in order, and then the broker closes.
+        A broker answers the requests in front of malformed bytes and then closes. So the relay
+        sends it malformed bytes too: its responses still reach the client in order, and then the
+        broker closes.
         """
         if direction is self._down:
             self._down.give(error.before)

@@ -1,13 +1,13 @@
-"""Bounds the memory of waiting requests over all connections, and the time in which a request must arrive.
+"""Bounds the memory of waiting requests, and the time that one may take.
 
-Owns the total of what waits: incomplete requests, requests that wait for the broker, and bytes for a slow
-reader together with the kernel buffers that are full because of it. Owns one timer, for the oldest
-incomplete request. No timer runs while every request is complete, because each wait of the event loop would
-pay for it.
+Owns the total of what waits: incomplete requests, requests that wait for the broker, and bytes for
+a slow reader together with the kernel buffers that are full because of it. Owns one timer, for the
+oldest incomplete request. No timer runs while every request is complete, because each wait of the
+event loop would pay for it.
 
-At the bound, the source that holds most loses the connection that has held memory for the longest. The
-requests of well-behaved clients are complete within moments, so a flood evicts its own connections. No
-source may hold more than its share of the total.
+At the bound, the source that holds most loses the connection that has held memory for the longest.
+The requests of well-behaved clients are complete within moments, so a flood evicts its own
+connections. No source may hold more than its share of the total.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _SOURCE_SHARE_DIVISOR: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class _Incomplete:
-    """An incomplete request: its number on its connection, and its deadline in loop time."""
+    """An incomplete request's number on its connection, and its deadline."""
 
     number: int
     deadline: float
 
 
 class _Source:
-    """The memory of one source, and its connections in the order in which they began to hold it."""
+    """The memory of one source, and its connections that hold it, oldest first."""
 
     __slots__ = ("held_bytes", "relays")
 

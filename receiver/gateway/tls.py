@@ -30,5 +30,6 @@ def client_context(listener: str, settings: UpstreamTlsSettings) -> TlsContext:
 
 
 def _prepare(context: ssl.SSLContext) -> None:
-    # Distinguishes an end of stream without close_notify from a reset; see receiver.gateway.tls_socket.
+    # Distinguishes an end of stream without close_notify from a reset; see
+    # receiver.gateway.tls_socket.
     context.options |= ssl.OP_IGNORE_UNEXPECTED_EOF

@@ -1,8 +1,8 @@
 """Moves the bytes of one direction whose source is a TLS connection.
 
-Owns the one difference from plaintext. The TLS socket may hold bytes, or an end of stream, for which epoll
-gives no further event because they have left the kernel. So this direction asks for another turn while there
-are any.
+Owns the one difference from plaintext. The TLS socket may hold bytes, or an end of stream, for
+which epoll gives no further event because they have left the kernel. So this direction asks for
+another turn while there are any.
 """
 
 from __future__ import annotations

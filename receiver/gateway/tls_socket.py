@@ -1,16 +1,17 @@
 """TLS connection with the interface of a plain non-blocking socket.
 
-Owns the difference between the two: a wish of OpenSSL for bytes becomes :class:`BlockingIOError`, the peer's
-end of stream an empty read, and our own end a close_notify. It must not know what the bytes mean.
+Owns the difference between the two: a wish of OpenSSL for bytes becomes :class:`BlockingIOError`,
+the peer's end of stream an empty read, and our own end a close_notify. It must not know what the
+bytes mean.
 
-**Why OpenSSL does not read from the socket itself.** ``SSL_read`` returns only when it has application data
-or when there is nothing left to read. A KeyUpdate (RFC 8446, section 4.6.3) costs tens of microseconds and
-brings no data, so a peer that sends only KeyUpdates could keep ``SSL_read`` busy without end. Here OpenSSL
-gets one record at a time. One call handles a bounded number of records, and each record without data is
-counted.
+**Why OpenSSL does not read from the socket itself.** ``SSL_read`` returns only when it has
+application data or when there is nothing left to read. A KeyUpdate (RFC 8446, section 4.6.3) costs
+tens of microseconds and brings no data, so a peer that sends only KeyUpdates could keep
+``SSL_read`` busy without end. Here OpenSSL gets one record at a time. One call handles a bounded
+number of records, and each record without data is counted.
 
-A peer that closes its socket without close_notify has ended its stream too. Kafka's frames have lengths, so
-their reader notices a truncated stream.
+A peer that closes its socket without close_notify has ended its stream too. Kafka's frames have
+lengths, so their reader notices a truncated stream.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_RECORDS_IN_A_READ", "MAX_RECORDS_WITHOUT_DATA", "Missing", "TlsSocket", "wrap"]
 
-#: Records that one read, or one step of a handshake, gives to OpenSSL. Sixteen full records fill the relay's
-#: buffer. Records of a few bytes cost two microseconds each.
+#: Records that one read, or one step of a handshake, gives to OpenSSL. Sixteen full records fill
+#: the relay's buffer. Records of a few bytes cost two microseconds each.
 MAX_RECORDS_IN_A_READ: Final = 64
 
-#: Records without application data that a peer may send after the handshake before the connection is closed,
-#: and the seconds after which one of them no longer counts. Java's TLS sends a KeyUpdate every 128 GiB, and a
-#: server sends two session tickets. Go's TLS gives up after 16 such records in a row.
+#: Records without application data that a peer may send after the handshake before the connection
+#: is closed, and the seconds after which one of them no longer counts. Java's TLS sends a KeyUpdate
+#: every 128 GiB, and a server sends two session tickets. Go's TLS gives up after 16 such records in
+#: a row.
 MAX_RECORDS_WITHOUT_DATA: Final = 32
 _FORGIVEN_AFTER_S: Final = 60.0
 
@@ -52,8 +54,8 @@ _MAX_RECORD_BYTES: Final = _RECORD_HEADER_BYTES + 16_384 + 2_048
 #: The exceptions after a reset; OpenSSL does not keep the system's error.
 _RESET = (ssl.SSLEOFError, ssl.SSLSyscallError)
 
-#: All connections share one buffer. There is one thread, and a call is done with it before it returns. It
-#: holds four full records, and the start of a record from an earlier call.
+#: All connections share one buffer. There is one thread, and a call is done with it before it
+#: returns. It holds four full records, and the start of a record from an earlier call.
 _buffer = bytearray(4 * _MAX_RECORD_BYTES + _MAX_RECORD_BYTES)
 _view = memoryview(_buffer)
 _NOTHING = memoryview(b"")
@@ -63,7 +65,7 @@ _send = socket.socket.send
 
 
 class Missing(Enum):
-    """What a handshake waits for: bytes from the peer, room in the send buffer, or its next turn."""
+    """What a handshake waits for."""
 
     BYTES = "bytes"
     ROOM = "room"
@@ -77,8 +79,8 @@ def _os_error(number: int) -> OSError:
 class TlsSocket(socket.socket):
     """A non-blocking TLS connection; made by :func:`wrap`.
 
-    A read goes across record bounds, because the socket is polled edge-triggered: bytes that stay in memory
-    give no further event. :attr:`has_unread` shows that some had to stay.
+    A read goes across record bounds, because the socket is polled edge-triggered: bytes that stay
+    in memory give no further event. :attr:`has_unread` shows that some had to stay.
 
     Args:
         context: The TLS context.
@@ -157,7 +159,7 @@ class TlsSocket(socket.socket):
             self._keep_ciphertext()
 
     def recv_into(self, buffer: WriteableBuffer, nbytes: int | None = None, flags: int = 0) -> int:
-        """Read at most a buffer or :data:`MAX_RECORDS_IN_A_READ` records; return 0 at the end.
+        """Read at most :data:`MAX_RECORDS_IN_A_READ` records; return 0 at the end.
 
         Raises:
             BlockingIOError: There is nothing to read now, or in this turn; see :attr:`has_unread`.
@@ -208,7 +210,7 @@ class TlsSocket(socket.socket):
         return count
 
     def _next_record(self) -> memoryview | None:
-        """Return the next encrypted record; None if it is incomplete and no more bytes are there now."""
+        """Return the next encrypted record; None if it has not arrived."""
         while True:
             ciphertext = self._ciphertext
             size = _record_size(ciphertext)
@@ -245,7 +247,8 @@ class TlsSocket(socket.socket):
             )
 
     def _take_error(self) -> OSError:
-        # A raised error refers to its frames, and those to this socket; so the socket must not refer to it.
+        # A raised error refers to its frames, and those to this socket; so the socket must not
+        # refer to it.
         error, self._error, self._ended = self._error, None, True
         return cast("OSError", error)
 
@@ -253,8 +256,8 @@ class TlsSocket(socket.socket):
         """Send as much as the kernel takes now.
 
         Raises:
-            BlockingIOError: The kernel takes nothing more now. A part of this data may be encrypted already,
-                so the next call must begin with the same data.
+            BlockingIOError: The kernel takes nothing more now. A part of this data may be encrypted
+                already, so the next call must begin with the same data.
             OSError: The connection is lost; ``ssl.SSLError`` after a TLS error.
         """
         view = memoryview(data)
@@ -335,7 +338,7 @@ def _record_size(ciphertext: memoryview) -> int:
 def wrap(
     context: ssl.SSLContext, plain: socket.socket, *, server_side: bool, server_name: str | None = None
 ) -> TlsSocket:
-    """Put TLS on a non-blocking socket, before its handshake; arguments as for :class:`TlsSocket`.
+    """Put TLS on a non-blocking socket; the handshake is still to be done.
 
     Raises:
         OSError: The socket is closed.

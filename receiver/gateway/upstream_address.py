@@ -114,7 +114,8 @@ class UpstreamAddress:
             await handshake(broker, self._turns, peer)
         except BaseException as error:
             broker.close()
-            # A plaintext Kafka listener resets, because it reads the TLS record as an oversized request.
+            # A plaintext Kafka listener resets, because it reads the TLS record as an oversized
+            # request.
             if isinstance(error, ConnectionResetError):
                 raise ConnectionResetError(f"TLS: the connection was reset{_NO_TLS}") from None
             raise
@@ -154,7 +155,7 @@ class UpstreamAddress:
         raise OSError(error_number, os.strerror(error_number))
 
     async def _resolve(self) -> Sequence[_Address]:
-        """Resolve the host name; concurrent callers share one lookup, because each occupies a thread."""
+        """Resolve the host name, in one thread for all concurrent callers."""
         now = asyncio.get_running_loop().time()
         if self._lookup is None or (self._lookup.done() and now >= self._lookup_expires_at):
             self._lookup_expires_at = now + _LOOKUP_TTL_S
@@ -184,7 +185,7 @@ def _resolve_numeric(address: HostPort) -> Sequence[_Address]:
 
 
 def _start_connect(to: _Address) -> tuple[socket.socket, int]:
-    """Start to connect; return the socket and the error number, 0 if it is connected already."""
+    """Start to connect; return the socket and an error number, 0 if connected."""
     family, kind, protocol, _, address = to
     broker = socket.socket(family, kind, protocol)
     broker.setblocking(False)  # noqa: FBT003 - the socket's own signature

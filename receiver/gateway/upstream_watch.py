@@ -1,7 +1,8 @@
 """Watches one broker: whether it answers, its API versions, its cluster id.
 
-Owns the loop that probes until the broker answers. It runs at the start, after each failure to connect, and
-after the broker has ended a connection, which may be the first sign that the broker is going down.
+Owns the loop that probes until the broker answers. It runs at the start, after each failure to
+connect, and after the broker has ended a connection, which may be the first sign that the broker is
+going down.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ __all__ = ["UpstreamWatch"]
 #: Seconds to wait before each next probe; the last value repeats.
 _RETRY_AFTER_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 
-#: Seconds to wait before probing a broker that ended a connection. It bounds the probes that a client can
-#: cause if a healthy broker keeps ending its connections.
+#: Seconds to wait before probing a broker that ended a connection. It bounds the probes that a
+#: client can cause if a healthy broker keeps ending its connections.
 _CHECK_AFTER_S: Final = 1.0
 
 

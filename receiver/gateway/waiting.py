@@ -10,7 +10,10 @@ __all__ = ["readable", "writable"]
 
 
 async def readable(side: socket.socket) -> None:
-    """Wait until a socket is readable, has ended or failed; nothing else may watch it meanwhile."""
+    """Wait until a socket is readable, has ended or failed.
+
+    Nothing else may watch the socket meanwhile.
+    """
     loop = asyncio.get_running_loop()
     ready, fd = loop.create_future(), side.fileno()
     loop.add_reader(fd, _set, ready)
@@ -21,7 +24,10 @@ async def readable(side: socket.socket) -> None:
 
 
 async def writable(side: socket.socket) -> None:
-    """Wait until a socket is writable or has failed; nothing else may watch it meanwhile."""
+    """Wait until a socket is writable or has failed.
+
+    Nothing else may watch the socket meanwhile.
+    """
     loop = asyncio.get_running_loop()
     ready, fd = loop.create_future(), side.fileno()
     loop.add_writer(fd, _set, ready)

@@ -180,7 +180,7 @@ class DiskQueue(MemoryQueue):
         _tell(told)
         return dropped
 
-    # -- the spooler ----------------------------------------------------------------------------------
+    # -- the spooler -------------------------------------------------------------------------------
 
     def open(self) -> None:
         """Find out what is on disk from before; makes no folder unless every push is written.
@@ -229,7 +229,7 @@ class DiskQueue(MemoryQueue):
             self._disk.close()
         return dropped
 
-    # -- under the lock -------------------------------------------------------------------------------
+    # -- under the lock ----------------------------------------------------------------------------
 
     @property
     def _direct(self) -> bool:
@@ -296,7 +296,7 @@ class DiskQueue(MemoryQueue):
             oldest.append(on_disk)
         return oldest
 
-    # -- under the disk's lock ------------------------------------------------------------------------
+    # -- under the disk's lock ---------------------------------------------------------------------
 
     def _open(self) -> bool:
         if self._disk.opened:

@@ -141,7 +141,7 @@ class MemoryQueue:
         with self._lock:
             return self._statistics()
 
-    # -- under the lock -------------------------------------------------------------------------------
+    # -- under the lock ----------------------------------------------------------------------------
 
     def _statistics(self) -> QueueStatistics:
         return QueueStatistics(

@@ -104,7 +104,7 @@ def test_a_push_that_is_too_large_is_said_to_be(gateway: GatewaySidecar) -> None
     assert gateway.resident_bytes() - before < 12 * MIB
 
 
-# -- a real broker ------------------------------------------------------------------------------------
+# -- a real broker ---------------------------------------------------------------------------------
 
 
 def test_telemetry_before_authentication_is_cut_off_by_the_broker(broker: KafkaBroker) -> None:

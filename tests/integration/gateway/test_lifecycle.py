@@ -53,7 +53,7 @@ def codecs_of(answer: bytes) -> tuple[int, ...]:
     return tuple(answer[32 : 32 + answer[31] - 1])
 
 
-# -- SIGTERM ------------------------------------------------------------------------------------------
+# -- SIGTERM ---------------------------------------------------------------------------------------
 
 
 def test_sigterm_lets_an_answer_of_ours_arrive(broker: ScriptedBroker) -> None:
@@ -150,7 +150,7 @@ def test_subscriptions_survive_the_end(broker: ScriptedBroker) -> None:
             assert b"org.apache.kafka.producer." in raw.exchange(get_subscriptions())
 
 
-# -- SIGHUP -------------------------------------------------------------------------------------------
+# -- SIGHUP ----------------------------------------------------------------------------------------
 
 
 def test_sighup_takes_over_what_it_can_and_names_the_rest(broker: ScriptedBroker) -> None:
@@ -222,7 +222,7 @@ def test_a_wrong_file_at_sighup_changes_nothing_and_is_named(broker: ScriptedBro
         assert sidecar.logged("request answered"), "the old settings are in force"
 
 
-# -- starts that fail ---------------------------------------------------------------------------------
+# -- starts that fail ------------------------------------------------------------------------------
 
 
 def test_an_address_that_is_taken_is_named_and_ends_the_start(broker: ScriptedBroker) -> None:

@@ -107,7 +107,7 @@ def telemetry(known: tuple[bytes, int]) -> Telemetry:
     return asks(), pushes(*known)
 
 
-# -- who is refused -----------------------------------------------------------------------------------
+# -- who is refused --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
@@ -137,7 +137,7 @@ def test_nobody_pushes_either_who_waits_for_each_answer_after(
     assert watch.counted() == case.counted
 
 
-# -- who is let in ------------------------------------------------------------------------------------
+# -- who is let in ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("listener", ["SASL", "OPEN_BEFORE_SASL"])
@@ -203,7 +203,7 @@ def test_the_same_correlation_id_everywhere(
     assert watch.counted() == {FAILED: 1, SUCCEEDED: 1, ACCEPTED: 1}
 
 
-# -- again --------------------------------------------------------------------------------------------
+# -- again -----------------------------------------------------------------------------------------
 
 
 def test_a_login_that_was_overheard(sidecar: GatewaySidecar, telemetry: Telemetry) -> None:
@@ -284,7 +284,7 @@ def test_telemetry_in_the_midst_of_logging_in_again(sidecar: GatewaySidecar, tel
     assert watch.counted() == {SUCCEEDED: 1, TOO_EARLY: 1, ACCEPTED: 1}
 
 
-# -- delegation tokens (KIP-48) -----------------------------------------------------------------------
+# -- delegation tokens (KIP-48) --------------------------------------------------------------------
 
 
 def with_token(watch: Watch, token: tuple[str, str], telemetry: Telemetry) -> str | None:
@@ -338,7 +338,7 @@ def test_a_token_is_its_owners_whoever_asked_for_it(
     assert with_token(watch, token, telemetry) == BOB
 
 
-# -- what is left of it all ---------------------------------------------------------------------------
+# -- what is left of it all ------------------------------------------------------------------------
 
 
 def test_nothing_came_out_but_what_was_let_in(sidecar: GatewaySidecar, telemetry: Telemetry) -> None:

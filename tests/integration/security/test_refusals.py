@@ -206,7 +206,7 @@ def test_a_listener_in_plaintext_before_one_with_sasl_believes_the_broker(
     assert {export.resource["principal"] for export in exports_of(exports, client_id)} == {"User:alice"}
 
 
-# -- TLS ----------------------------------------------------------------------------------------------
+# -- TLS -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

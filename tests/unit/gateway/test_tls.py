@@ -168,7 +168,7 @@ def test_the_certificate_is_chosen_by_the_name_that_is_asked_for(
     }
 
 
-# -- files that change --------------------------------------------------------------------------------
+# -- files that change -----------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -148,7 +148,7 @@ def test_what_openssl_holds_while_nobody_may_read_is_read_afterwards(certificate
     on_loop(main())
 
 
-# -- ends ---------------------------------------------------------------------------------------------
+# -- ends ------------------------------------------------------------------------------------------
 
 
 @VERSIONS
@@ -277,7 +277,7 @@ def test_the_end_after_a_slow_reader_comes_behind_the_last_byte(certificates: Ce
     on_loop(main())
 
 
-# -- what TLS can't make sense of ---------------------------------------------------------------------
+# -- what TLS can't make sense of ------------------------------------------------------------------
 
 
 @VERSIONS

@@ -151,7 +151,7 @@ def test_a_long_callback_of_one_peer_is_followed_by_the_others(monkeypatch: pyte
     assert set(Counter(calls[:30]).values()) <= {9, 10, 11}
 
 
-# -- TLS records --------------------------------------------------------------------------------------
+# -- TLS records -----------------------------------------------------------------------------------
 
 
 @contextlib.asynccontextmanager
@@ -250,7 +250,7 @@ def test_one_read_takes_a_bounded_number_of_records(
     assert max(taken) <= 3 * MAX_RECORDS_IN_A_READ
 
 
-# -- headers ------------------------------------------------------------------------------------------
+# -- headers ---------------------------------------------------------------------------------------
 
 
 class Headers:
@@ -334,7 +334,7 @@ def test_a_read_stops_behind_a_bounded_number_of_headers(monkeypatch: pytest.Mon
     assert max(headers.in_a_call) <= 2 * HEADER_BYTES_IN_A_TURN // len(UNKNOWN_KEY)
 
 
-# -- handshakes, buffers ------------------------------------------------------------------------------
+# -- handshakes, buffers ---------------------------------------------------------------------------
 
 
 def test_a_peer_with_many_handshakes_waits_for_itself() -> None:

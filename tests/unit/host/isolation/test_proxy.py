@@ -94,7 +94,7 @@ def gone(process: int) -> bool:
         return True
 
 
-# -- what the plugin says comes back ------------------------------------------------------------------
+# -- what the plugin says comes back ---------------------------------------------------------------
 
 
 def test_a_life(load: Load, installed: Path) -> None:
@@ -157,7 +157,7 @@ def test_what_it_raises_is_raised_here(
     assert (pid(plugin), plugin.restarts) == (process, 0), "the process goes on"
 
 
-# -- crashes, hangs, hunger ---------------------------------------------------------------------------
+# -- crashes, hangs, hunger ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_deaths_of_other_pushes_are_not_held_against_these(load: Load) -> None:
     assert dies(1) is RetryableError
 
 
-# -- start and stop -----------------------------------------------------------------------------------
+# -- start and stop --------------------------------------------------------------------------------
 
 
 def test_a_start_that_fails_is_told_and_may_succeed_later(load: Load, installed: Path) -> None:
@@ -304,7 +304,7 @@ def test_settings_are_checked_before_anything_starts(load: Load) -> None:
         load(tokn="hunter2")
 
 
-# -- what it shares with the receiver -----------------------------------------------------------------
+# -- what it shares with the receiver --------------------------------------------------------------
 
 
 def test_secrets_are_in_neither_its_arguments_nor_its_environment(
@@ -397,7 +397,7 @@ def test_it_ends_when_the_receiver_is_killed(installed: Path, what: str) -> None
         wait_for(lambda: gone(process))
 
 
-# -- our own plugins ----------------------------------------------------------------------------------
+# -- our own plugins -------------------------------------------------------------------------------
 
 
 @contextmanager
