@@ -1,7 +1,7 @@
 """From the operator's ``plugins:`` to plugins that are constructed and not started.
 
-Owns the entry-point group, the split between the host's keys and a plugin's own, and the wording of what is
-wrong. Starts nothing and opens nothing.
+Owns the entry-point group, the split between the host's keys and a plugin's own, and the wording of
+what is wrong. Starts nothing and opens nothing.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ SPOOLS = Path("spool")
 _Settings = TypeVar("_Settings", bound=BaseModel)
 
 _HOST_KEYS = frozenset(HostSettings.model_fields)
-# An address may carry a user and a password, wherever a plugin takes one, and a password any character: in a
-# value all of it up to the last @, in a plugin's own words what begins as a URL does.
+# An address may carry a user and a password, wherever a plugin takes one, and a password any
+# character: in a value all of it up to the last @, in a plugin's own words what begins as a URL
+# does.
 _USERINFO_OF_VALUE = re.compile(r'("?(?:[A-Za-z][A-Za-z0-9+.-]*://)?).*@')
 _USERINFO_IN_WORDS = re.compile(r"//\S*@")
 
@@ -50,7 +51,8 @@ _USERINFO_IN_WORDS = re.compile(r"//\S*@")
 class PluginConfigError(SettingsError):
     """An entry of ``plugins:`` is wrong: the operator must correct it, or install the plugin.
 
-    ``str()`` is one line: the key as ``plugins[0].endpoint``, the value unless it may be a secret, the fix.
+    ``str()`` is one line: the key as ``plugins[0].endpoint``, the value unless it may be a secret,
+    the fix.
     """
 
 
@@ -101,8 +103,8 @@ def load_plugins(configs: Sequence[Mapping[str, Any]]) -> list[HostedPlugin]:
     """Validate the operator's ``plugins:`` and construct the plugins.
 
     Args:
-        configs: One mapping for each plugin: ``type``, the host's keys (:class:`HostSettings`) and the
-            plugin's own (its ``Config``).
+        configs: One mapping for each plugin: ``type``, the host's keys (:class:`HostSettings`) and
+            the plugin's own (its ``Config``).
 
     Returns:
         The plugins in the same order, constructed and not started.

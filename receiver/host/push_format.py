@@ -2,10 +2,11 @@
 
 Owns the format and its version. Knows nothing of files or pipes.
 
-A push is a byte with the version, four bytes (little-endian) with the length of a JSON text, that text, and
-then the OTLP bytes up to the end. The text is two arrays, of the context and of the payload, whose values are
-told by their places: a field is only ever added at the end, so that a text without it is an older receiver's,
-and one with more is a newer one's. The version changes only when that is not enough.
+A push is a byte with the version, four bytes (little-endian) with the length of a JSON text, that
+text, and then the OTLP bytes up to the end. The text is two arrays, of the context and of the
+payload, whose values are told by their places: a field is only ever added at the end, so that a
+text without it is an older receiver's, and one with more is a newer one's. The version changes only
+when that is not enough.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What an operator may set for any plugin, whatever its type: its name, queue, batches and retries.
 
-Owns the host's own keys of an entry of ``plugins:`` with their defaults and bounds. A plugin's own keys are
-its ``Config``'s, never known here.
+Owns the host's own keys of an entry of ``plugins:`` with their defaults and bounds. A plugin's own
+keys are its ``Config``'s, never known here.
 """
 
 from __future__ import annotations

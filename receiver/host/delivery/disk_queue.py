@@ -1,19 +1,21 @@
-"""The delivery log with a disk: the oldest part of a plugin's pushes is there, the newest in memory.
+"""Queue of one plugin's pushes: the oldest part on disk, the newest in memory.
 
 ::
 
     offer ──▶ memory ──────────────▶ read ──▶ acknowledge
                 └──▶ write ──▶ disk ──┘
 
-Owns what goes to disk and when, and the order. What is in flight stays in the log until it is acknowledged,
-so that it can still go to disk. To the callers of a log without a disk comes the spooler's thread (``open``,
-``await_work``, ``write``, ``end``). No lock that the event loop takes is held during I/O.
+Owns the order, and which pushes go to disk and when. Pushes in flight stay in the queue until they
+are acknowledged, so that they can still go to disk. Besides the callers of a :class:`MemoryQueue`,
+the spooler's thread calls ``open``, ``await_work``, ``write`` and ``finish``. No lock that the
+event loop takes is held during I/O.
 
-What is on disk is always older than what is in memory. Two things could break that, and are kept from it:
+Pushes on disk are always older than pushes in memory. Two rules ensure that:
 
-* The sender takes nothing out of memory while a part of it is being written, or something unread is on disk.
-* Pushes that go to disk while they are in flight come to lie at the disk's head, as nothing else is unread
-  then. They are *copies*: passed over once they are acknowledged, and never read for the sender.
+* The sender takes nothing out of memory while a part of it is being written, or unread pushes are
+on disk. * Pushes that are written while they are in flight lie at the head of the disk, because
+nothing else on it is
+  unread then. They are *copies*: skipped once they are acknowledged, and never read for the sender.
 """
 
 from __future__ import annotations
@@ -37,51 +39,51 @@ from receiver.plugin.shares import RecentShares
 
 __all__ = ["DiskQueue"]
 
-#: Bounds of what is written at once.
+#: The most pushes and bytes of one write.
 _WRITE_ITEMS = 1000
 _WRITE_BYTES = 1_048_576
-#: How long the sender waits when there is something on disk and the system has nothing to read it with.
+#: Seconds that the sender waits if the system lacks files or memory to read the disk.
 _SHORTAGE_S = 1.0
 
 
 class DiskQueue(MemoryQueue):
-    """The log; the module says who calls what.
+    """Queue of one plugin's pushes, in memory and on disk.
 
     Args:
-        queue: Its memory part, empty.
-        disk: Its disk part, not open.
-        after_s: How long a push is in memory before it is written, in seconds. None: every push is written,
-            and nothing is read that was not.
+        memory: The bounded memory, empty.
+        disk: The disk, not open.
+        after_s: Seconds that a push stays in memory before it is written. None: every push is
+            written before it is read.
         clock: Monotonic seconds.
-        cpu: Where the CPU time of writing is charged.
+        cpu: Charged with the CPU time of writing.
     """
 
     def __init__(
         self,
-        queue: FairQueue,
+        memory: FairQueue,
         disk: Disk,
         *,
         after_s: float | None,
         clock: Callable[[], float] = time.monotonic,
         cpu: CpuAccount | None = None,
     ) -> None:
-        super().__init__(queue, clock=clock)
+        super().__init__(memory, clock=clock)
         self._disk = disk
         self._always = after_s is None
         self._after_s = after_s or 0.0
         self._work = threading.Condition(self._lock)
-        # In flight off the disk; never at once with what is in flight out of memory.
+        # In flight from the disk; never at the same time as pushes in flight from memory.
         self._spooled: deque[Spooled] = deque()
         self._account = DiskAccount()
-        self._passed_to: Position | None = None
-        # Before the disk was looked at nobody knows whether something older is there.
-        self._unknown = True
+        self._commit_position: Position | None = None
+        # Until the disk is examined it may hold older pushes.
+        self._unexamined = True
         self._writing_since: float | None = None
-        # The spooler sleeps for any push where it is idle, else for a time or until memory is half full.
+        # An idle spooler waits for any push; otherwise it waits for a time or for half-full memory.
         self._idle = False
-        self._left = False
+        self._sender_left = False
         self._abandoned = False
-        # Pushes that were not written at the disk's bound, and who wrote how much lately.
+        # Pushes that were not written at the disk's bound.
         self._refused = 0
         self._cpu = CpuAccount() if cpu is None else cpu
         self._shares: RecentShares[str] = RecentShares(disk.max_bytes)
@@ -90,8 +92,8 @@ class DiskQueue(MemoryQueue):
         """Add a push; see :meth:`MemoryQueue.offer`.
 
         Returns:
-            Whether ``stored`` will be called, once, by any thread: when the push is on disk, or can't be.
-            Only where every push goes there, and the disk does what it is asked.
+            Whether ``stored`` will be called, once, by any thread: when the push is on disk or
+            can't be written. True only if every push is written and the disk works.
         """
         now = self._clock()
         with self._lock:
@@ -99,36 +101,36 @@ class DiskQueue(MemoryQueue):
             if self._closed:
                 self._dropped[DropReason.SHUTDOWN] += 1
                 return False
-            waits = stored is not None and not self._direct
+            waits = stored is not None and not self._readable_unwritten
             queued = Queued(push, len(push.payload.data), now, stored if waits else None)
-            gone = self.queue.add(queued)
-            self._dropped[DropReason.QUEUE_FULL] += len(gone)
-            if gone and gone[-1] is queued:
+            dropped = self.memory.add(queued)
+            self._dropped[DropReason.QUEUE_FULL] += len(dropped)
+            if dropped and dropped[-1] is queued:
                 queued.stored, waits = None, False
-            told = _waiting(gone)
+            callbacks = _take_callbacks(dropped)
             if self._awaited_items:
                 self._wake_sender()
-            if self._idle or self._hurries:
+            if self._idle or self._writes_early:
                 self._idle = False
                 self._work.notify()
-        _tell(told)
+        _call_all(callbacks)
         return waits
 
     def close(self, deadline: float) -> None:
-        """Take no more pushes; see :meth:`MemoryQueue.close`."""
+        """Accept no more pushes; see :meth:`MemoryQueue.close`."""
         super().close(deadline)
         with self._lock:
             self._work.notify()
 
     def read(self, *, max_items: int, max_bytes: int, linger_s: float) -> list[Push]:
-        """Read a batch, off the disk or out of memory; see :meth:`MemoryQueue.read`."""
+        """Return a batch from the disk or from memory; see :meth:`MemoryQueue.read`."""
         while True:
             with self._lock:
                 if not self._await_pushes(max_items, max_bytes, linger_s):
                     return []
                 if not self._account.unread:
-                    self._taken.extend(self.queue.take(max_items, max_bytes))
-                    return [queued.push for queued in self._taken]
+                    self._in_flight.extend(self.memory.take(max_items, max_bytes))
+                    return [queued.push for queued in self._in_flight]
             if pushes := self._read_disk(max_items, max_bytes):
                 return pushes
             with self._lock:
@@ -136,7 +138,7 @@ class DiskQueue(MemoryQueue):
                     self._ready.wait(_SHORTAGE_S)
 
     def acknowledge(self, count: int, dropped: DropReason | None = None) -> bool:
-        """Have done with pushes, also on disk; see :meth:`MemoryQueue.acknowledge`."""
+        """Finish with pushes, also on disk; see :meth:`MemoryQueue.acknowledge`."""
         with self._lock:
             if self._ended:
                 return False
@@ -146,60 +148,61 @@ class DiskQueue(MemoryQueue):
                 if self._spooled:
                     position = self._spooled.popleft().position
                     self._account.acknowledged(1)
-                elif self._taken.popleft().copied:
+                elif self._in_flight.popleft().copied:
                     self._account.acknowledged(1)
-            passed = self._account.passed
-            self._passed_to = position if passed else None
-        if passed:
+            uncommitted = self._account.uncommitted
+            self._commit_position = position if uncommitted else None
+        if uncommitted:
             with self._disk.lock:
-                self._pass_over()
+                self._commit()
         return True
 
     def leave(self) -> int:
-        """Read no more, and leave to the spooler what is left."""
+        """End reading by the sender; the spooler writes the rest."""
         with self._lock:
-            self._left = True
+            self._sender_left = True
             self._work.notify()
         return 0
 
     def abandon(self) -> int:
-        """Drop what is left in memory, and have nothing to do with the disk any more.
+        """End the queue and drop its memory, without another use of the disk.
 
         Returns:
-            How many pushes are dropped.
+            The number of dropped pushes.
         """
         with self._lock:
-            self._retire()
+            self._end()
             self._abandoned = True
-            left = self.queue.take(ALL, ALL)
-            dropped = len(left) + self.queue.reserved_items
-            self.queue.reserve(())
+            rest = self.memory.take(ALL, ALL)
+            dropped = len(rest) + self.memory.reserved_items
+            self.memory.reserve(())
             self._dropped[DropReason.SHUTDOWN] += dropped
             self._work.notify()
-            told = _waiting(left)
-        _tell(told)
+            callbacks = _take_callbacks(rest)
+        _call_all(callbacks)
         return dropped
 
     # -- the spooler -------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Find out what is on disk from before; makes no folder unless every push is written.
+        """Find the pushes of an earlier run on disk.
 
-        One that could not be made later is told now: then the destination is away.
+        It creates the folder only if every push is written. It reports a folder that can't be
+        created, because otherwise the operator would learn of it only when the destination fails.
         """
         with self._disk.lock:
-            if self._always or self._disk.has_news():
+            if self._always or self._disk.exists_or_fails():
                 self._open()
             with self._lock:
-                self._unknown = False
+                self._unexamined = False
                 self._wake_sender()
 
     def await_work(self) -> bool:
-        """Wait until something is to be written; False when the log is to be ended."""
+        """Wait until there is something to write; return False when the queue must end."""
         with self._lock:
             while True:
                 now = self._clock()
-                if self._closed and (self._left or now >= self._deadline):
+                if self._closed and (self._sender_left or now >= self._deadline):
                     return False
                 due_at = self._due_at()
                 if due_at <= now:
@@ -210,36 +213,36 @@ class DiskQueue(MemoryQueue):
                 self._idle = False
 
     def write(self) -> bool:
-        """Write what is in memory to disk, up to a bound; False when the disk refuses."""
+        """Write one chunk of memory to disk; return False if the disk fails."""
         with self._disk.lock:
             return self._open() and self._write()
 
-    def end(self) -> int:
-        """Write what is left to disk, and have nothing more to do with it.
+    def finish(self) -> int:
+        """Write the rest of memory to disk, and close the disk.
 
         Returns:
-            How many pushes are dropped, because the disk refuses.
+            The number of pushes dropped because the disk failed.
         """
         with self._lock:
-            self._retire()
+            self._end()
         with self._disk.lock:
-            while len(self.queue) and self._open() and self._write():
+            while len(self.memory) and self._open() and self._write():
                 pass
             dropped = self.abandon()
-            self._disk.close()
+            self._disk.spool.close()
         return dropped
 
     # -- under the lock ----------------------------------------------------------------------------
 
     @property
-    def _direct(self) -> bool:
-        """Whether pushes may be read out of memory: where not every push is written, or none can be."""
+    def _readable_unwritten(self) -> bool:
+        """Whether pushes may be read from memory before they are written."""
         return not self._always or self._disk.problem is not None
 
     @property
-    def _hurries(self) -> bool:
-        """Whether memory is to be emptied onto the disk, however young the pushes are."""
-        return self.queue.more_than_half_full and self._disk.problem is None
+    def _writes_early(self) -> bool:
+        """Whether to write pushes before ``after_s``, because memory is more than half full."""
+        return self.memory.more_than_half_full and self._disk.problem is None
 
     def _statistics(self) -> QueueStatistics:
         account = self._account
@@ -247,8 +250,8 @@ class DiskQueue(MemoryQueue):
         return replace(
             statistics,
             recovered=account.recovered,
-            memory=statistics.memory + self.queue.reserved_items,
-            memory_bytes=statistics.memory_bytes + self.queue.reserved_bytes,
+            memory=statistics.memory + self.memory.reserved_items,
+            memory_bytes=statistics.memory_bytes + self.memory.reserved_bytes,
             in_flight=statistics.in_flight + len(self._spooled),
             disk=account.unread,
             dropped={
@@ -260,32 +263,33 @@ class DiskQueue(MemoryQueue):
         )
 
     def _readable(self) -> int:
-        if self._unknown:
+        if self._unexamined:
             return 0
         if unread := self._account.unread:
             return unread
-        return len(self.queue) if self._writing_since is None and self._direct else 0
+        return len(self.memory) if self._writing_since is None and self._readable_unwritten else 0
 
-    def _coming(self) -> bool:
-        return self._unknown or self._writing_since is not None or len(self.queue) > 0
+    def _becomes_readable(self) -> bool:
+        return self._unexamined or self._writing_since is not None or len(self.memory) > 0
 
     def _due_at(self) -> float:
-        """When something is to be written, in monotonic seconds."""
+        """Return the time of the next write, in monotonic seconds."""
         if self._disk.problem is not None:
-            # With nothing to be written as well: pushes from before may be there, and somebody is alarmed.
+            # Retry even with nothing to write: the disk may hold old pushes, and its problem is
+            # alerted on.
             return self._disk.retry_at
-        oldest = self.queue.oldest
-        if self._taken and not self._taken[0].copied and not self._account.unread:
-            oldest = self._taken[0]
+        oldest = self.memory.oldest
+        if self._in_flight and not self._in_flight[0].copied and not self._account.unread:
+            oldest = self._in_flight[0]
         if oldest is None:
             return math.inf
-        return -math.inf if self._always or self._hurries else oldest.since + self._after_s
+        return -math.inf if self._always or self._writes_early else oldest.since + self._after_s
 
-    def _retire(self) -> None:
-        self._taken = deque(queued for queued in self._taken if not queued.copied)
+    def _end(self) -> None:
+        self._in_flight = deque(queued for queued in self._in_flight if not queued.copied)
         self._spooled.clear()
-        self._account.retired()
-        super()._retire()
+        self._account.ended()
+        super()._end()
 
     def _received_at_ns(self) -> list[int]:
         oldest = super()._received_at_ns()
@@ -305,19 +309,19 @@ class DiskQueue(MemoryQueue):
         with self._lock:
             if opened:
                 self._account.opened(self._disk.statistics)
-            told = [] if opened else _waiting(self.queue)
+            callbacks = [] if opened else _take_callbacks(self.memory)
             self._wake_sender()
-        _tell(told)
+        _call_all(callbacks)
         return opened
 
     def _write(self) -> bool:
-        queue = self.queue
+        memory = self.memory
         with self._lock:
-            copies = [] if self._account.unread else [one for one in self._taken if not one.copied]
-            chunk = queue.take(
-                min(_WRITE_ITEMS, (queue.max_items + 1) // 2), min(_WRITE_BYTES, queue.max_bytes // 2)
+            copies = [] if self._account.unread else [one for one in self._in_flight if not one.copied]
+            chunk = memory.take(
+                min(_WRITE_ITEMS, (memory.max_items + 1) // 2), min(_WRITE_BYTES, memory.max_bytes // 2)
             )
-            queue.reserve(chunk)
+            memory.reserve(chunk)
             self._writing_since = self._clock()
         kept, refused = self._share_disk(chunk)
         pushes_written = [queued.push for queued in (*copies, *kept)]
@@ -327,31 +331,32 @@ class DiskQueue(MemoryQueue):
             self._cpu.add(pushes_written, time.thread_time() - cpu_began)
         with self._lock:
             self._writing_since = None
-            told = _waiting(chunk)
+            callbacks = _take_callbacks(chunk)
             if not self._abandoned:
-                queue.reserve(())
+                memory.reserve(())
                 if written:
                     for queued in copies:
                         queued.copied = True
-                    # The sender read nothing new meanwhile.
-                    acknowledged = len(copies) - len(self._taken) if copies else 0
+                    # The sender has read nothing new meanwhile.
+                    acknowledged = len(copies) - len(self._in_flight) if copies else 0
                     pushes = len(copies) + len(kept)
                     self._refused += len(refused)
                     for queued in kept:
                         self._shares.wrote(queued.site, queued.size)
                     self._account.wrote(pushes, len(copies), acknowledged, self._disk.statistics)
                 else:
-                    queue.put_back(chunk)
-                    told += _waiting(self.queue)
+                    memory.put_back(chunk)
+                    callbacks += _take_callbacks(memory)
             self._wake_sender()
-        _tell(told)
-        self._pass_over()
+        _call_all(callbacks)
+        self._commit()
         return written
 
     def _share_disk(self, chunk: Sequence[Queued]) -> tuple[list[Queued], list[Queued]]:
-        """Say what is written and what is not: at the bound a write deletes what others have on disk.
+        """Split a chunk into pushes to write and pushes to refuse.
 
-        Then a site that wrote more than its share lately (:class:`RecentShares`) writes no more, so that it
+        At the disk's bound a write deletes the oldest pushes, which may be another site's. Then a
+        site that recently wrote more than its share (:class:`RecentShares`) writes no more. So it
         deletes no more than its share of the others' pushes.
         """
         disk = self._disk.statistics
@@ -365,10 +370,10 @@ class DiskQueue(MemoryQueue):
 
     def _read_disk(self, max_items: int, max_bytes: int) -> list[Push]:
         with self._disk.lock:
-            self._pass_over()
-            if self._account.passed:
-                return []  # what is acknowledged can't be read now, and would come again
-            spooled = self._disk.read(max_items, max_bytes)
+            self._commit()
+            if self._account.uncommitted:
+                return []  # acknowledged copies can't be skipped now, and would be delivered again
+            spooled = self._disk.spool.read(max_items, max_bytes)
             with self._lock:
                 if self._ended:
                     return []
@@ -376,39 +381,39 @@ class DiskQueue(MemoryQueue):
                 self._spooled.extend(spooled)
         return [one.push for one in spooled]
 
-    def _pass_over(self) -> None:
-        """Commit on disk what is acknowledged."""
+    def _commit(self) -> None:
+        """Commit the acknowledged pushes on disk."""
         with self._lock:
-            passed = self._account.passed
-            position, self._passed_to = self._passed_to, None
-        if not passed:
+            count = self._account.uncommitted
+            position, self._commit_position = self._commit_position, None
+        if not count:
             return
         if position is None:
-            # Copies of what was in flight out of memory: they were never read.
-            copies = self._disk.read(passed, ALL)
+            # They are copies of pushes in flight from memory, which were never read from the disk.
+            copies = self._disk.spool.read(count, ALL)
             with self._lock:
-                self._account.looked(self._disk.statistics)
-                passed = min(len(copies), self._account.passed)
-            if passed < len(copies):
-                self._disk.rewind()
-            if not passed:
+                self._account.reconcile(self._disk.statistics)
+                count = min(len(copies), self._account.uncommitted)
+            if count < len(copies):
+                self._disk.spool.rewind()
+            if not count:
                 return
-            position = copies[passed - 1].position
-        self._disk.commit(position)
+            position = copies[count - 1].position
+        self._disk.spool.commit(position)
         with self._lock:
-            self._account.committed(passed, self._disk.statistics)
+            self._account.committed(count, self._disk.statistics)
 
 
-def _waiting(pushes: Iterable[Queued]) -> list[Callable[[], None]]:
-    """Take from pushes what is to be called when they are stored, or can't be."""
-    told = []
+def _take_callbacks(pushes: Iterable[Queued]) -> list[Callable[[], None]]:
+    """Remove and return the callbacks that wait for pushes to be stored."""
+    callbacks = []
     for queued in pushes:
         if queued.stored is not None:
-            told.append(queued.stored)
+            callbacks.append(queued.stored)
             queued.stored = None
-    return told
+    return callbacks
 
 
-def _tell(told: Iterable[Callable[[], None]]) -> None:
-    for stored in told:
+def _call_all(callbacks: Iterable[Callable[[], None]]) -> None:
+    for stored in callbacks:
         stored()

@@ -1,10 +1,10 @@
-"""The memory part of a plugin's delivery log: a bounded queue, shared fairly among sites.
+"""Bounded memory for a plugin's pushes, shared fairly among sites.
 
-At the bound the site that has most in the queue loses its oldest push, so no site can push out what the
-others have there.
+At the bound the site with the most in memory loses its oldest push. So no site can evict the pushes
+of the others.
 
-Owns the bound in items and in bytes, the policy at the bound and the high-water marks. Has no lock and waits
-for nothing: :class:`receiver.host.delivery.memory_queue.MemoryQueue` does.
+Owns the bounds in items and bytes, the policy at the bound, and the high-water marks. It has no
+lock and never waits; :class:`receiver.host.delivery.memory_queue.MemoryQueue` does both.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Queued:
     Attributes:
         push: The push.
         size: Its OTLP bytes.
-        since: When it was offered, in monotonic seconds.
-        stored: Called when it is on disk, or can't be; None when nobody waits for that.
+        since: The time of its offer, in monotonic seconds.
+        stored: Called when it is on disk or can't be written; None if nothing waits for that.
         copied: Whether it is on disk, too.
-        number: Its place in the queue; set by :class:`FairQueue`.
+        number: Its position in the queue; set by :class:`FairQueue`.
     """
 
     push: Push
@@ -42,22 +42,22 @@ class Queued:
 
     @property
     def site(self) -> str:
-        """The site that it counts for."""
+        """The site whose share it counts against."""
         return site_of(self.push.context.source_address)
 
 
 class FairQueue:
-    """What waits in memory, oldest first; for one thread at a time.
+    """Pushes in memory, oldest first; for one thread at a time.
 
     Args:
-        max_items: Most pushes held.
-        max_bytes: Most OTLP bytes held.
+        max_items: The most pushes.
+        max_bytes: The most OTLP bytes.
 
     Attributes:
-        bytes: OTLP bytes held.
-        high_water_items: Most pushes ever held.
-        high_water_bytes: Most OTLP bytes ever held.
-        reserved_items: Pushes taken out that still count as held.
+        bytes: OTLP bytes in the queue.
+        high_water_items: The most pushes ever in the queue.
+        high_water_bytes: The most OTLP bytes ever in the queue.
+        reserved_items: Pushes taken out that still count against the bounds.
         reserved_bytes: Their OTLP bytes.
     """
 
@@ -69,12 +69,12 @@ class FairQueue:
         self.high_water_bytes = 0
         self.reserved_items = 0
         self.reserved_bytes = 0
-        # By number, in order: all of them, and those of each site.
+        # All pushes and those of each site, ordered by number.
         self._pushes: OrderedDict[int, Queued] = OrderedDict()
         self._by_site: dict[str, OrderedDict[int, Queued]] = {}
         self._shares: Holdings[str] = Holdings()
         self._first = self._next = 0
-        # A push takes of both bounds. In bytes, so that one number tells who has most.
+        # The byte equivalent of one item, so that one number compares the use of both bounds.
         self._item_bytes = max(1, max_bytes // max_items)
 
     def __len__(self) -> int:
@@ -85,65 +85,65 @@ class FairQueue:
 
     @property
     def oldest(self) -> Queued | None:
-        """What would be taken first; None when there is nothing."""
+        """The oldest push; None if the queue is empty."""
         return next(iter(self._pushes.values()), None)
 
     @property
     def more_than_half_full(self) -> bool:
-        """Whether more than half of either bound is taken."""
+        """Whether more than half of either bound is used."""
         return len(self._pushes) * 2 > self.max_items or self.bytes * 2 > self.max_bytes
 
-    def add(self, queued: Queued) -> Sequence[Queued]:
-        """Add a push; what doesn't fit goes.
+    def add(self, queued: Queued) -> list[Queued]:
+        """Add a push, and drop pushes over the bounds.
 
-        The site that has most in the queue, with this push, loses its oldest: a later push of the same client
-        is worth more than an earlier one. A push that alone doesn't fit, or alone is more than any other site
-        has, goes itself.
+        The site with the most in the queue, including this push, loses its oldest push, because a
+        client's later push is worth more than an earlier one. The new push itself is dropped if it
+        alone exceeds the bound, or alone is more than any other site has.
 
         Returns:
-            What went, oldest first; this push last.
+            The dropped pushes, oldest first; the new push last if it is one of them.
         """
         items = len(self._pushes) + self.reserved_items + 1
         held = self.bytes + self.reserved_bytes + queued.size
         if queued.size + self.reserved_bytes > self.max_bytes or self.reserved_items >= self.max_items:
-            return (queued,)
+            return [queued]
         queued.number, self._next = self._next, self._next + 1
         self._put(queued)
-        gone: list[Queued] = []
+        dropped: list[Queued] = []
         while items > self.max_items or held > self.max_bytes:
             largest = self._shares.largest()
             if largest is None:
                 break
             oldest = next(iter(self._by_site[largest].values()))
             self._remove(oldest)
-            gone.append(oldest)
+            dropped.append(oldest)
             items -= 1
             held -= oldest.size
             if oldest is queued:
                 break
         self.high_water_items = max(self.high_water_items, len(self._pushes))
         self.high_water_bytes = max(self.high_water_bytes, self.bytes)
-        return tuple(gone)
+        return dropped
 
     def take(self, max_items: int, max_bytes: int) -> list[Queued]:
-        """Take the oldest pushes.
+        """Remove and return the oldest pushes.
 
         Args:
-            max_items: Most pushes.
-            max_bytes: Most OTLP bytes; a single push may be larger.
+            max_items: The most pushes.
+            max_bytes: The most OTLP bytes; a single push may be larger.
         """
         batch: list[Queued] = []
-        taken = 0
+        size = 0
         while len(batch) < max_items and (queued := self.oldest) is not None:
-            if batch and taken + queued.size > max_bytes:
+            if batch and size + queued.size > max_bytes:
                 break
             self._remove(queued)
             batch.append(queued)
-            taken += queued.size
+            size += queued.size
         return batch
 
     def put_back(self, batch: Sequence[Queued]) -> None:
-        """Put what was taken last back to where it was; it still has its room if that was reserved."""
+        """Put the pushes that were taken last back at the front, without a check of the bounds."""
         for queued in reversed(batch):
             self._first -= 1
             queued.number = self._first
@@ -152,7 +152,7 @@ class FairQueue:
             self._by_site[queued.site].move_to_end(queued.number, last=False)
 
     def reserve(self, batch: Sequence[Queued]) -> None:
-        """Count what was taken as held, until the next call: it is in memory until it is written."""
+        """Count taken pushes against the bounds until the next call, because a write needs them."""
         self.reserved_items = len(batch)
         self.reserved_bytes = sum(queued.size for queued in batch)
 
@@ -165,9 +165,9 @@ class FairQueue:
 
     def _remove(self, queued: Queued) -> None:
         site = queued.site
-        of_site = self._by_site[site]
-        del self._pushes[queued.number], of_site[queued.number]
-        if not of_site:
+        site_pushes = self._by_site[site]
+        del self._pushes[queued.number], site_pushes[queued.number]
+        if not site_pushes:
             del self._by_site[site]
         self._shares.add(site, -queued.size - self._item_bytes)
         self.bytes -= queued.size

@@ -1,6 +1,6 @@
-"""A plugin's start and stop, as often as it takes, on the plugin's own thread.
+"""Starts, restarts and stops a plugin on the sender's thread.
 
-Owns the containment of both and the back-off between starts. What is exported meanwhile is the sender's.
+Owns the handling of their exceptions and the back-off between starts.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ __all__ = ["PluginLifecycle"]
 
 
 class PluginLifecycle:
-    """Starts, restarts and stops a plugin; whatever it raises ends here.
+    """Starts, restarts and stops a plugin, and handles all its exceptions.
 
     Args:
         plugin: The plugin.
-        tally: Where calls and failures are counted.
-        log: Where they are told.
-        redaction: Takes secrets out of what the plugin says.
+        tally: The plugin's counters.
+        log: The plugin's log.
+        redaction: Removes secrets from the plugin's error texts.
         policy: The back-off between starts.
-        pause: Waits.
+        pause: Waits for the back-off or the request to stop.
         clock: Monotonic seconds.
         rng: Uniform numbers in [0, 1), for the jitter.
     """
@@ -55,7 +55,7 @@ class PluginLifecycle:
         self._crashes = 0
 
     def start(self) -> bool:
-        """Start the plugin, again after a back-off until it succeeds; False when the deadline comes first."""
+        """Start the plugin, and retry until it succeeds; return False at the deadline."""
         failures = 0
         while True:
             try:
@@ -63,9 +63,9 @@ class PluginLifecycle:
                 self._plugin.start()
             except BaseException as error:  # the contract: a failed start is tried again
                 failures += 1
-                said = self._redaction.exception(error)
-                self._tally.failed(said)
-                self._log.limited("plugin failed to start, will be tried again", error=said)
+                text = self._redaction.exception(error)
+                self._tally.failed(text)
+                self._log.limited("plugin failed to start, will be retried", error=text)
             else:
                 self._log.info("plugin started", failures=self._tally.succeeded())
                 self._tally.entered(PluginState.RUNNING)
@@ -76,10 +76,9 @@ class PluginLifecycle:
                 return False
 
     def restart(self) -> bool:
-        """Stop a plugin that crashed and start it after a back-off, which grows with crashes in a row.
+        """Restart a crashed plugin after a back-off; return False at the deadline.
 
-        Returns:
-            False when the deadline comes first.
+        The back-off grows with each crash in a row.
         """
         self._crashes += 1
         self._tally.entered(PluginState.RESTARTING)
@@ -90,7 +89,7 @@ class PluginLifecycle:
         return self.start()
 
     def worked(self) -> None:
-        """The plugin exported something: the next crash is the first again."""
+        """Reset the count of crashes in a row."""
         self._crashes = 0
 
     def stop(self) -> None:
@@ -98,9 +97,9 @@ class PluginLifecycle:
         try:
             self._tally.call_began(self._clock())
             self._plugin.stop()
-        except BaseException as error:  # it is over anyhow
-            said = self._redaction.exception(error)
-            self._tally.failed(said)
-            self._log.error("plugin failed to stop", error=said)
+        except BaseException as error:  # the plugin is not used further
+            text = self._redaction.exception(error)
+            self._tally.failed(text)
+            self._log.error("plugin failed to stop", error=text)
         finally:
             self._tally.call_ended()

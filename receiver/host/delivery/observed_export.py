@@ -1,7 +1,6 @@
-"""One call of a plugin's export: timed, counted, and every outcome turned into a value.
+"""Calls a plugin's export, times and counts it, and turns its result into a value.
 
-Owns the containment: whatever a plugin raises, SystemExit included, ends here. Decides nothing about what
-comes next (the sender does).
+Handles every exception of a plugin, including SystemExit. The sender decides what comes next.
 """
 
 from __future__ import annotations
@@ -9,11 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 from receiver.host.delivery.cpu_account import CpuAccount
 from receiver.host.delivery.failure_log import FailureLog, Redaction
 from receiver.host.delivery.statistics import DropReason, Tally
+from receiver.host.isolation.proxy import PluginProxy
 from receiver.plugin import (
     BatchRefusedError,
     ClientTelemetryReceiver,
@@ -24,27 +24,27 @@ from receiver.plugin import (
 )
 
 __all__ = [
-    "Again",
+    "Accepted",
     "BatchRefused",
     "Crashed",
     "ObservedExport",
     "Outcome",
     "Refused",
-    "Took",
+    "Retry",
     "call_export",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Took:
-    """The destination took the pushes, but for so many data points."""
+class Accepted:
+    """The destination accepted the pushes, except for some data points."""
 
     rejected_points: int
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
-    """The same export may succeed later; the destination asked for so many seconds, or for nothing."""
+class Retry:
+    """The same export may succeed later, perhaps after a delay that the destination asked for."""
 
     retry_after_s: float | None
 
@@ -56,7 +56,7 @@ class BatchRefused:
 
 @dataclass(frozen=True, slots=True)
 class Crashed:
-    """The plugin raised what the contract doesn't know: nobody can tell what state it is in."""
+    """The plugin raised an exception outside the contract, so its state is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,28 +67,19 @@ class Refused:
     rejected_points: int
 
 
-@runtime_checkable
-class HasOwnCpu(Protocol):
-    """A plugin whose work is done in another process."""
-
-    @property
-    def cpu_s(self) -> float:
-        """CPU seconds that its exports took there."""
+Outcome = Accepted | Retry | BatchRefused | Crashed | Refused
 
 
-Outcome = Took | Again | BatchRefused | Crashed | Refused
-
-
-#: More points are not counted in one export: the sum has to be a number that metrics can show.
-_MOST_POINTS: Final = 1 << 53
+#: The most rejected points counted for one export, so that the sum fits a metric's float.
+_MAX_POINTS: Final = 1 << 53
 
 
 def call_export(plugin: ClientTelemetryReceiver, pushes: Sequence[Push]) -> ExportResult | None:
-    """Have a plugin export pushes by the method that it has for that; raises what the plugin raises.
+    """Call a plugin's ``export`` or ``export_batch``; raises what the plugin raises.
 
     Args:
         plugin: The plugin.
-        pushes: At least one, and no more than its ``max_batch_items``.
+        pushes: At least one, and no more than the plugin's ``max_batch_items``.
     """
     if plugin.max_batch_items > 1:
         return plugin.export_batch(pushes)
@@ -97,16 +88,16 @@ def call_export(plugin: ClientTelemetryReceiver, pushes: Sequence[Push]) -> Expo
 
 
 class ObservedExport:
-    """Calls a plugin's ``export`` or ``export_batch`` and says how it went.
+    """Calls a plugin's export and returns its outcome.
 
     Args:
         plugin: The plugin.
-        tally: Where calls and failures are counted.
-        log: Where they are told.
-        redaction: Takes secrets out of what the plugin says.
+        tally: The plugin's counters.
+        log: The plugin's log.
+        redaction: Removes secrets from the plugin's texts.
         clock: Monotonic seconds.
-        cpu: Where the CPU time of exports is charged; of one that the destination could not take now it is
-            not, because clients are not the cause.
+        cpu: Charged with the CPU time of exports, except retryable failures, which clients do not
+            cause.
     """
 
     def __init__(
@@ -127,7 +118,7 @@ class ObservedExport:
         self._clock = clock
 
     def __call__(self, pushes: Sequence[Push]) -> Outcome:
-        """Export pushes, at least one; never raises."""
+        """Export at least one push; never raises."""
         began = self._clock()
         self._tally.call_began(began)
         cpu_began = self._cpu_s()
@@ -135,49 +126,49 @@ class ObservedExport:
             outcome = self._export(pushes)
         finally:
             self._tally.export_ended(self._clock() - began)
-        if not isinstance(outcome, Again):
+        if not isinstance(outcome, Retry):
             self._cpu.add(pushes, self._cpu_s() - cpu_began)
-        if isinstance(outcome, Took) and (failures := self._tally.succeeded()):
+        if isinstance(outcome, Accepted) and (failures := self._tally.succeeded()):
             self._log.info("plugin works again", failures=failures)
         return outcome
 
     def _cpu_s(self) -> float:
-        """CPU seconds of this thread, and of the plugin's process where it has one of its own."""
-        elsewhere = self._plugin.cpu_s if isinstance(self._plugin, HasOwnCpu) else 0.0
-        return time.thread_time() + elsewhere
+        """Return the CPU seconds of this thread and, if it has one, of the plugin's process."""
+        child_s = self._plugin.cpu_s if isinstance(self._plugin, PluginProxy) else 0.0
+        return time.thread_time() + child_s
 
     def _export(self, pushes: Sequence[Push]) -> Outcome:
-        # Reading what the plugin gave us is inside: a reason or a delay of a wrong type is a crash too.
+        # The conversions are inside, because a text or delay of the wrong type counts as a crash
+        # too.
         try:
             try:
-                result = call_export(self._plugin, pushes)
-                return self._took(result)
+                return self._accepted(call_export(self._plugin, pushes))
             except RetryableError as error:
-                after = None if error.retry_after_s is None else float(error.retry_after_s)
-                self._failed("export failed, will be tried again", str(error), pushes)
-                return Again(after)
+                retry_after_s = None if error.retry_after_s is None else float(error.retry_after_s)
+                self._failed("export failed, will be retried", str(error), pushes)
+                return Retry(retry_after_s)
             except PermanentError as error:
                 points = _points(error.rejected_points)
                 if isinstance(error, BatchRefusedError) and len(pushes) > 1:
-                    self._failed("export refused as a whole, will be tried in halves", str(error), pushes)
+                    self._failed("export refused as a whole, halves will be tried", str(error), pushes)
                     return BatchRefused()
                 self._failed("export refused, pushes dropped", str(error), pushes)
                 return Refused(DropReason.PERMANENT, points)
         except BaseException as error:  # the contract: any other exception, SystemExit too, is a crash
-            self._failed("plugin crashed, will be started anew", self._redaction.exception(error), pushes)
+            self._failed("plugin crashed, will be restarted", self._redaction.exception(error), pushes)
             return Crashed()
 
-    def _took(self, result: ExportResult | None) -> Took:
+    def _accepted(self, result: ExportResult | None) -> Accepted:
         if result is None:
-            return Took(0)
+            return Accepted(0)
         points = _points(result.rejected_points)
         if points or result.message:
             self._log.limited(
-                "destination took an export in part or with a warning",
+                "destination accepted an export in part or with a warning",
                 rejected_points=points,
                 message=self._redaction.text(str(result.message)),
             )
-        return Took(points)
+        return Accepted(points)
 
     def _failed(self, event: str, error: str, pushes: Sequence[Push]) -> None:
         error = self._redaction.text(error)
@@ -185,6 +176,6 @@ class ObservedExport:
         self._log.limited(event, error=error, pushes=len(pushes))
 
 
-def _points(said: int) -> int:
-    """Read what a plugin says, which may be of any type and size."""
-    return min(max(0, int(said)), _MOST_POINTS)
+def _points(value: int) -> int:
+    """Return a plugin's count of points within bounds, because it may be of any type and size."""
+    return min(max(0, int(value)), _MAX_POINTS)

@@ -1,7 +1,4 @@
-"""Waiting between two attempts, which a request to stop cuts short and a deadline ends.
-
-Owns the request to stop, as the plugin's thread sees it.
-"""
+"""Waits between two attempts; a request to stop ends the wait."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ __all__ = ["Pause"]
 
 
 class Pause:
-    """Call it to wait.
+    """A wait that a request to stop cuts short.
 
     Args:
         clock: Monotonic seconds.
@@ -31,18 +28,18 @@ class Pause:
         return self._stopping.is_set()
 
     def request_stop(self, deadline: float) -> None:
-        """End the wait that is under way, and have none go beyond a time (on the clock)."""
+        """End the current wait, and let none go beyond a deadline on the clock."""
         self._deadline = deadline
         self._stopping.set()
 
     def __call__(self, delay_s: float) -> bool:
-        """Wait; the request to stop ends the wait early, for one more attempt at once.
+        """Wait; a request to stop ends the wait early, for one more attempt at once.
 
         Args:
             delay_s: Seconds.
 
         Returns:
-            False when the deadline is there, or would pass meanwhile.
+            False if the deadline has passed or would pass during the wait.
         """
         if not self._stopping.is_set():
             if delay_s > 0:

@@ -1,6 +1,6 @@
-"""One plugin with everything that belongs to it: its delivery log, its sender, its spooler.
+"""Delivers pushes to one plugin: assembles its queue, sender and spooler.
 
-Owns the putting together, the common end, and the look at the whole.
+Owns their assembly, their common shutdown, and the plugin's statistics.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from receiver.host.spool.disk import Disk
 
 __all__ = ["PluginDelivery"]
 
-#: How long the disk may take at the end, beyond the drain time, in seconds.
+#: Seconds that the disk may take at shutdown beyond the drain time.
 _LAST_WRITES_S = 5.0
-#: How long a write to disk lasts before it is a problem to be shown, in seconds.
+#: Seconds after which a write to disk is reported as a problem.
 _SLOW_WRITE_S = 5.0
 _MEMORY_ELAPSED_S = 300.0
-#: What happens to pushes where no thread of the plugin's own can be relied on to tell of it.
-_BOUNDS = {
+#: The log events of drops. The host's watch thread logs them, because the plugin's threads may
+#: hang.
+_DROP_EVENTS = {
     DropReason.QUEUE_FULL: "queue full, oldest pushes dropped",
     DropReason.SPOOL_FULL: "spool full, oldest pushes dropped",
     DropReason.SPOOL_DAMAGED: "spool damaged, pushes lost",
@@ -49,14 +50,14 @@ class PluginDelivery:
 
     Args:
         hosted: The plugin with the operator's settings.
-        hangs_after_s: How long a call of the plugin lasts before it is said to hang, in seconds.
+        hangs_after_s: Seconds that a call of the plugin lasts before the plugin counts as hanging.
         clock: Monotonic seconds.
         wall_ns: Nanoseconds since the epoch.
-        cpu: Where the CPU time of exports and of the spool is charged.
+        cpu: Charged with the CPU time of exports and of the spool.
 
     Attributes:
-        hosted: As given.
-        offer: :meth:`MemoryQueue.offer` of its log.
+        hosted: The plugin with the operator's settings.
+        offer: :meth:`MemoryQueue.offer` of the plugin's queue.
     """
 
     def __init__(
@@ -75,26 +76,26 @@ class PluginDelivery:
         self._wall_ns = wall_ns
         self._log = FailureLog(hosted.name, clock=clock)
         self._tally = Tally()
-        self._queue = FairQueue(max_items=settings.queue.max_items, max_bytes=settings.queue.max_bytes)
+        memory = FairQueue(max_items=settings.queue.max_items, max_bytes=settings.queue.max_bytes)
         self._disk: Disk | None = None
         self._spooler: Spooler | None = None
-        self._pushes: MemoryQueue
+        self._queue: MemoryQueue
         path = hosted.spool_path
         if path is None:
-            self._pushes = MemoryQueue(self._queue, clock=clock)
+            self._queue = MemoryQueue(memory, clock=clock)
         else:
             self._disk = Disk(path, settings.spool, log=self._log, clock=clock)
             always = settings.delivery is Delivery.SPOOL_ALWAYS
             after_s = None if always else settings.spool.after_ms / 1000
-            spooled = DiskQueue(self._queue, self._disk, after_s=after_s, clock=clock, cpu=cpu)
-            self._pushes = spooled
-            self._spooler = Spooler(spooled, log=self._log, name=hosted.name)
-        self.offer = self._pushes.offer
+            queue = DiskQueue(memory, self._disk, after_s=after_s, clock=clock, cpu=cpu)
+            self._queue = queue
+            self._spooler = Spooler(queue, log=self._log, name=hosted.name)
+        self.offer = self._queue.offer
         self._sender = Sender(
             hosted.plugin,
-            self._pushes,
+            self._queue,
             settings,
-            policy=RetryPolicy.of(
+            policy=RetryPolicy.from_settings(
                 settings.retry, default_elapsed_s=_MEMORY_ELAPSED_S if self._disk is None else math.inf
             ),
             tally=self._tally,
@@ -103,36 +104,37 @@ class PluginDelivery:
             clock=clock,
             cpu=cpu,
         )
-        self._told = dict.fromkeys(_BOUNDS, 0)
-        self._told_of_call: float | None = None
+        self._logged_drops = dict.fromkeys(_DROP_EVENTS, 0)
+        self._logged_call: float | None = None
 
     def start(self) -> None:
-        """Start the threads, and on one of them the plugin; returns at once."""
+        """Start the threads, and on one of them the plugin, without waiting."""
         if self._spooler is not None:
             self._spooler.start()
         self._sender.start()
 
-    def request_stop(self, deadline: float, last_moments_s: float) -> None:
-        """Take no more pushes, and export what is left; returns at once.
+    def request_stop(self, deadline: float, closing_s: float) -> None:
+        """Accept no more pushes, and export the queued ones, without waiting.
 
         Args:
-            deadline: When everything should have ended (on the clock).
-            last_moments_s: No export begins so many seconds before that. One that is still under way after
-                half of them is waited for no more: its pushes go to disk where there is one.
+            deadline: The time at which everything should have ended, on the clock.
+            closing_s: No export begins in the last ``closing_s`` seconds before the deadline. After
+                half of them the queue no longer waits for a running export: its pushes go to disk
+                if there is one.
         """
-        self._sender.request_stop(deadline - last_moments_s)
-        self._pushes.close(deadline - last_moments_s / 2)
+        self._sender.request_stop(deadline - closing_s)
+        self._queue.close(deadline - closing_s / 2)
 
     def join(self, deadline: float) -> bool:
-        """Wait for the end until the deadline; whoever is still busy then is abandoned.
+        """Wait for the threads to end, and abandon them at the deadline.
 
         Returns:
-            Whether the plugin came to its end.
+            Whether the plugin ended in time.
         """
         ended = self._sender.join(deadline - self._clock())
         written = self._spooler is None or self._spooler.join(deadline + _LAST_WRITES_S - self._clock())
         if not ended or not written:
-            lost = self._pushes.abandon()
+            lost = self._queue.abandon()
             if not ended:
                 self._tally.entered(PluginState.ABANDONED)
                 self._log.error("plugin hangs and is abandoned at the drain deadline", pushes_lost=lost)
@@ -142,21 +144,21 @@ class PluginDelivery:
         return ended
 
     def watch(self) -> None:
-        """Tell the log of drops at a bound, and of a call that does not come back; called now and then."""
-        dropped = self._pushes.statistics().dropped
-        for reason, event in _BOUNDS.items():
-            if more := dropped[reason] - self._told[reason]:
-                self._told[reason] = dropped[reason]
+        """Log dropped pushes and a hanging call; called at intervals."""
+        dropped = self._queue.statistics().dropped
+        for reason, event in _DROP_EVENTS.items():
+            if more := dropped[reason] - self._logged_drops[reason]:
+                self._logged_drops[reason] = dropped[reason]
                 self._log.limited(event, dropped=more)
         began = self._tally.snapshot().call_started_at
-        if began != self._told_of_call and self._hangs(began):
-            self._told_of_call = began
+        if began != self._logged_call and self._hangs(began):
+            self._logged_call = began
             self._log.error("plugin hangs", call_seconds=round(self._since(began), 1))
 
     def statistics(self) -> PluginStatistics:
-        """One look at the plugin; never waits for the disk."""
+        """Return the plugin's statistics; never waits for the disk."""
         hosted, settings = self.hosted, self.hosted.settings
-        log = self._pushes.statistics()
+        queue, memory = self._queue.statistics(), self._queue.memory
         tally = self._tally.snapshot()
         hangs = self._hangs(tally.call_started_at) and tally.state is not PluginState.ABANDONED
         plugin = hosted.plugin
@@ -167,23 +169,23 @@ class PluginDelivery:
             delivery=str(settings.delivery),
             isolation=str(settings.isolation),
             circuit=str(self._sender.circuit),
-            queue_items=log.memory,
-            queue_bytes=log.memory_bytes,
-            queue_high_water_items=self._queue.high_water_items,
-            queue_high_water_bytes=self._queue.high_water_bytes,
-            queue_max_items=self._queue.max_items,
-            queue_max_bytes=self._queue.max_bytes,
-            spool_pushes=log.disk,
+            queue_items=queue.memory,
+            queue_bytes=queue.memory_bytes,
+            queue_high_water_items=memory.high_water_items,
+            queue_high_water_bytes=memory.high_water_bytes,
+            queue_max_items=memory.max_items,
+            queue_max_bytes=memory.max_bytes,
+            spool_pushes=queue.disk,
             spool_bytes=0 if self._disk is None else self._disk.statistics.bytes,
             spool_max_bytes=0 if self._disk is None else settings.spool.max_bytes,
-            spool_problem=self._spool_problem(log),
-            in_flight_pushes=log.in_flight,
-            lag_s=self._lag_s(log),
-            offered_pushes=log.offered,
-            recovered_pushes=log.recovered,
-            exported_pushes=log.exported,
+            spool_problem=self._spool_problem(queue),
+            in_flight_pushes=queue.in_flight,
+            lag_s=self._lag_s(queue),
+            offered_pushes=queue.offered,
+            recovered_pushes=queue.recovered,
+            exported_pushes=queue.exported,
             exported_batches=tally.exported_batches,
-            dropped=log.dropped,
+            dropped=queue.dropped,
             rejected_points=tally.rejected_points,
             failures=tally.failures,
             retries=tally.retries,
@@ -201,15 +203,15 @@ class PluginDelivery:
     def _hangs(self, began: float | None) -> bool:
         return self._since(began) >= self._hangs_after_s
 
-    def _lag_s(self, log: QueueStatistics) -> float:
-        if log.oldest_received_at_ns is None:
+    def _lag_s(self, queue: QueueStatistics) -> float:
+        if queue.oldest_received_at_ns is None:
             return 0.0
-        return max(0, self._wall_ns() - log.oldest_received_at_ns) / 1e9
+        return max(0, self._wall_ns() - queue.oldest_received_at_ns) / 1e9
 
-    def _spool_problem(self, log: QueueStatistics) -> str | None:
+    def _spool_problem(self, queue: QueueStatistics) -> str | None:
         if self._disk is None:
             return None
-        lasts = self._since(log.writing_since)
-        if lasts >= _SLOW_WRITE_S:
-            return f"a write has taken {lasts:.0f} s"
+        seconds = self._since(queue.writing_since)
+        if seconds >= _SLOW_WRITE_S:
+            return f"a write has taken {seconds:.0f} s"
         return self._disk.problem or self._disk.statistics.problem

@@ -1,6 +1,6 @@
-"""When to try again: exponential back-off with jitter, as a pure decision.
+"""Computes retry delays: exponential back-off with jitter.
 
-Owns the arithmetic alone. The clock's reading and the random number come in as arguments; nobody sleeps here.
+Pure arithmetic: the time and the random number come in as arguments.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from receiver.host.settings import RetrySettings
 
 __all__ = ["MAX_RETRY_AFTER_S", "RetryPolicy"]
 
-#: A destination may ask for a pause; whoever asks for more than this is not believed.
+#: The longest delay that a destination may ask for, in seconds.
 MAX_RETRY_AFTER_S = 3600.0
 
-#: 1.0 s becomes something between 0.5 s and 1.5 s, so that sidecars don't come back in step.
+#: A delay of 1.0 s becomes one between 0.5 s and 1.5 s, so that sidecars do not retry in step.
 _JITTER = 0.5
 
 
@@ -26,7 +26,7 @@ class RetryPolicy:
     Attributes:
         initial_s: The first back-off in seconds.
         max_s: The longest back-off in seconds, before jitter.
-        max_elapsed_s: Time from the first failure after which there is no further attempt; infinite: never.
+        max_elapsed_s: Seconds from the first failure to the last attempt; may be infinite.
     """
 
     initial_s: float
@@ -34,8 +34,8 @@ class RetryPolicy:
     max_elapsed_s: float
 
     @classmethod
-    def of(cls, settings: RetrySettings, *, default_elapsed_s: float) -> RetryPolicy:
-        """The policy that an operator's settings describe; 0 seconds are without end."""
+    def from_settings(cls, settings: RetrySettings, *, default_elapsed_s: float) -> RetryPolicy:
+        """Return the policy of an operator's settings; a limit of 0 seconds means no limit."""
         return cls(
             initial_s=settings.initial_ms / 1000,
             max_s=max(settings.initial_ms, settings.max_ms) / 1000,
@@ -44,7 +44,7 @@ class RetryPolicy:
         )
 
     def backoff_s(self, failures: int, random: float) -> float:
-        """The pause after so many failures in a row.
+        """Return the delay after a number of failures in a row.
 
         Args:
             failures: At least 1.
@@ -53,26 +53,26 @@ class RetryPolicy:
         Returns:
             Seconds, between half and one and a half times the back-off.
         """
-        # 2.0 ** 1024 overflows; by then the maximum applies anyhow.
+        # 2.0 ** 1024 overflows; the maximum applies long before.
         backoff = min(self.initial_s * 2.0 ** min(failures - 1, 60), self.max_s)
         return backoff * (1 - _JITTER + 2 * _JITTER * random)
 
     def delay_s(
         self, *, failures: int, elapsed_s: float, retry_after_s: float | None, random: float
     ) -> float | None:
-        """The pause before the next attempt.
+        """Return the delay before the next attempt.
 
-        The destination's wish prolongs the back-off and never shortens it. The last attempt falls on the
-        end of the allowed time instead of being given up early.
+        The destination's delay may lengthen the back-off, but not shorten it. The last attempt is
+        made at the end of the allowed time.
 
         Args:
-            failures: How often this export failed, at least 1.
+            failures: Failures of this export, at least 1.
             elapsed_s: Seconds since its first failure.
-            retry_after_s: What the destination asked for; not a positive number: ignored.
+            retry_after_s: The delay that the destination asked for; ignored unless positive.
             random: Uniform in [0, 1).
 
         Returns:
-            Seconds, or None when it is time to give up.
+            Seconds, or None to give up.
         """
         left = self.max_elapsed_s - elapsed_s
         if left <= 0:

@@ -1,7 +1,7 @@
-"""One plugin's thread: delivery log -> batch -> retry -> observed export.
+"""A plugin's sender thread: reads batches from the queue, exports and retries them.
 
-Owns what becomes of every push that is read, and when its destination is asked. Nothing a plugin does leaves
-this thread; a plugin that hangs is left behind with it.
+Owns the fate of every push that is read, and the time of each export. No failure of a plugin leaves
+this thread. If the plugin hangs, the host abandons the thread with it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ from receiver.host.delivery.cpu_account import CpuAccount
 from receiver.host.delivery.failure_log import FailureLog, Redaction
 from receiver.host.delivery.lifecycle import PluginLifecycle
 from receiver.host.delivery.memory_queue import MemoryQueue
-from receiver.host.delivery.observed_export import Again, BatchRefused, Crashed, ObservedExport, Refused, Took
+from receiver.host.delivery.observed_export import (
+    Accepted,
+    BatchRefused,
+    Crashed,
+    ObservedExport,
+    Outcome,
+    Refused,
+    Retry,
+)
 from receiver.host.delivery.pause import Pause
 from receiver.host.delivery.retry import MAX_RETRY_AFTER_S, RetryPolicy
 from receiver.host.delivery.statistics import DropReason, PluginState, Tally
@@ -26,20 +34,20 @@ from receiver.plugin.breaker import CircuitBreaker, CircuitState
 
 __all__ = ["Sender"]
 
-#: The pause of an open circuit is up to a half longer, so that sidecars don't come back in step.
+#: An open circuit stays open up to half as long again, so that sidecars do not retry in step.
 _JITTER = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """Pushes that are exported together, and what happened to them so far.
+    """Pushes that are exported together, and their failures so far.
 
     Attributes:
         pushes: At least one.
-        failures: How often the destination could not take them.
-        failed_at: When that was for the first time, in monotonic seconds.
-        retry_after_s: What the destination asked for the last time.
-        crashed: Whether the plugin crashed when it had them, and they are one.
+        failures: Retryable failures.
+        failed_at: The time of the first failure, in monotonic seconds.
+        retry_after_s: The delay that the destination asked for last.
+        crashed: Whether the plugin has crashed on this single push.
     """
 
     pushes: Sequence[Push]
@@ -49,39 +57,39 @@ class _Part:
     crashed: bool = False
 
     def split(self, at: int) -> list[_Part]:
-        """Two parts, the one with the older pushes last."""
+        """Return two parts, the one with the older pushes last."""
         return [replace(self, pushes=self.pushes[at:]), replace(self, pushes=self.pushes[:at])]
 
     def halves(self) -> list[_Part]:
-        """Likewise, as if nothing had happened to them."""
+        """Return two halves without failures, the one with the older pushes last."""
         return _Part(pushes=self.pushes).split(len(self.pushes) // 2)
 
     def failed(self, now: float, retry_after_s: float | None) -> _Part:
-        """The part after one more failure."""
+        """Return the part with one more failure."""
         first_at = self.failed_at if self.failures else now
         return replace(self, failures=self.failures + 1, failed_at=first_at, retry_after_s=retry_after_s)
 
 
 class Sender:
-    """Takes the pushes of one delivery log to one plugin.
+    """Exports the pushes of one queue to one plugin.
 
     Args:
         plugin: The plugin.
-        pushes: The log.
-        settings: What the operator set.
-        policy: When to try again.
-        tally: Where everything is counted.
-        log: Where it is told.
+        queue: The queue.
+        settings: The operator's settings for the plugin.
+        policy: The retry policy.
+        tally: The plugin's counters.
+        log: The plugin's log.
         name: The plugin's name.
         clock: Monotonic seconds.
         rng: Uniform numbers in [0, 1), for the jitter.
-        cpu: Where the CPU time of exports is charged.
+        cpu: Charged with the CPU time of exports.
     """
 
     def __init__(
         self,
         plugin: ClientTelemetryReceiver,
-        pushes: MemoryQueue,
+        queue: MemoryQueue,
         settings: HostSettings,
         *,
         policy: RetryPolicy,
@@ -92,7 +100,7 @@ class Sender:
         rng: Callable[[], float] = random.random,
         cpu: CpuAccount | None = None,
     ) -> None:
-        self._pushes = pushes
+        self._queue = queue
         self._policy = policy
         self._max_items = min(settings.batch.max_items, max(1, plugin.max_batch_items))
         self._max_bytes = settings.batch.max_bytes
@@ -104,7 +112,7 @@ class Sender:
         self._redaction = Redaction(plugin.config)
         self._pause = Pause(clock)
         self._breaker = CircuitBreaker(settings.breaker.failures, policy.max_s)
-        self._circuit_told = CircuitState.CLOSED
+        self._logged_circuit = CircuitState.CLOSED
         self._export = ObservedExport(
             plugin, tally=tally, log=log, redaction=self._redaction, clock=clock, cpu=cpu
         )
@@ -122,23 +130,23 @@ class Sender:
 
     @property
     def circuit(self) -> CircuitState:
-        """Whether the destination is asked."""
+        """The state of the circuit breaker."""
         return self._breaker.state(self._clock())
 
     def start(self) -> None:
-        """Start the thread, and on it the plugin; returns at once."""
+        """Start the thread, and on it the plugin, without waiting."""
         self._tally.entered(PluginState.STARTING)
         self._thread.start()
 
     def request_stop(self, deadline: float) -> None:
-        """Export what is left in the log until the deadline (on the clock); returns at once."""
+        """Export the queued pushes until a deadline on the clock, without waiting."""
         self._pause.request_stop(deadline)
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the thread; a thread that was never started leaves the log as it should.
+        """Wait for the thread; without one, leave the queue in its place.
 
         Returns:
-            Whether it came to its end; False when the plugin hangs.
+            Whether the thread has ended; False if the plugin hangs.
         """
         if self._thread.ident is None:
             self._leave()
@@ -152,30 +160,28 @@ class Sender:
     def _run(self) -> None:
         try:
             if self._lifecycle.start():
-                self._drain_log()
-        except BaseException as error:  # a fault of ours must not end in a silent dead thread
-            self._pushes.close(self._clock())
-            self._log.error(
-                "plugin host failed; the plugin stays stopped", error=self._redaction.exception(error)
-            )
+                self._export_queue()
+        except BaseException as error:  # a bug of ours must not end the thread silently
+            self._queue.close(self._clock())
+            self._log.error("internal error, plugin stays stopped", error=self._redaction.exception(error))
         finally:
             self._leave()
             self._lifecycle.stop()
             self._tally.entered(PluginState.STOPPED)
 
     def _leave(self) -> None:
-        if lost := self._pushes.leave():
+        if lost := self._queue.leave():
             self._log.error("pushes dropped at shutdown", pushes_lost=lost)
 
-    def _drain_log(self) -> None:
-        while batch := self._pushes.read(
+    def _export_queue(self) -> None:
+        while batch := self._queue.read(
             max_items=self._max_items, max_bytes=self._max_bytes, linger_s=self._linger_s
         ):
             if not self._deliver(batch):
                 return
 
     def _deliver(self, batch: Sequence[Push]) -> bool:
-        """Bring a batch to its end, in parts where it must be; False when there is no time left."""
+        """Export a batch, in parts if necessary; return False when the deadline has passed."""
         parts = [_Part(pushes=batch)]
         while parts:
             part = parts.pop()
@@ -186,7 +192,7 @@ class Sender:
             match outcome:
                 case None:
                     return False
-                case Again(retry_after_s=retry_after_s):
+                case Retry(retry_after_s=retry_after_s):
                     parts.append(self._failed(part, retry_after_s))
                 case Crashed():
                     if len(part.pushes) > 1:
@@ -201,18 +207,18 @@ class Sender:
                     if not self._done(part, outcome):
                         return False
                 case BatchRefused():
-                    self._answered()
+                    self._destination_responded()
                     parts += part.halves()
-                case Took() | Refused():
-                    self._answered()
+                case Accepted() | Refused():
+                    self._destination_responded()
                     if not self._done(part, outcome):
                         return False
-                    # The destination is there: what waited behind these has its whole time.
+                    # The destination works, so the remaining parts get the full retry time.
                     parts = [_Part(pushes=part.pushes) for part in parts]
         return True
 
-    def _try(self, part: _Part) -> Took | Again | BatchRefused | Crashed | Refused | None:
-        """Export when the time for it has come; None when that is after the deadline."""
+    def _try(self, part: _Part) -> Outcome | None:
+        """Wait for the retry delay and export; return None when the deadline comes first."""
         delay = self._delay_s(part)
         if delay is None:
             self._log.limited("export given up after retries, pushes dropped", pushes=len(part.pushes))
@@ -221,7 +227,7 @@ class Sender:
             return None
         if part.failures:
             self._tally.retried()
-        self._tell_of_circuit()
+        self._log_circuit()
         return self._export(part.pushes)
 
     def _delay_s(self, part: _Part) -> float | None:
@@ -238,23 +244,23 @@ class Sender:
 
     def _failed(self, part: _Part, retry_after_s: float | None) -> _Part:
         now = self._clock()
-        wish = None if retry_after_s is None else min(retry_after_s, MAX_RETRY_AFTER_S)
-        self._breaker.failed(now, wish)
-        self._tell_of_circuit()
-        return part.failed(now, wish)
+        delay_s = None if retry_after_s is None else min(retry_after_s, MAX_RETRY_AFTER_S)
+        self._breaker.failed(now, delay_s)
+        self._log_circuit()
+        return part.failed(now, delay_s)
 
-    def _answered(self) -> None:
-        """The destination is there, whatever it said; and the plugin works."""
+    def _destination_responded(self) -> None:
+        """Record that the plugin works and its destination responds, if only with a refusal."""
         self._breaker.succeeded()
         self._lifecycle.worked()
-        self._tell_of_circuit()
+        self._log_circuit()
 
-    def _tell_of_circuit(self) -> None:
+    def _log_circuit(self) -> None:
         now = self._clock()
         circuit = self._breaker.state(now)
-        if circuit is self._circuit_told:
+        if circuit is self._logged_circuit:
             return
-        self._circuit_told = circuit
+        self._logged_circuit = circuit
         match circuit:
             case CircuitState.CLOSED:
                 self._log.info("circuit closed")
@@ -263,10 +269,10 @@ class Sender:
             case CircuitState.HALF_OPEN:
                 self._log.limited("circuit half open, one push is tried")
 
-    def _done(self, part: _Part, outcome: Took | Refused) -> bool:
-        """Count what became of pushes; False when the log has seen to them already."""
+    def _done(self, part: _Part, outcome: Accepted | Refused) -> bool:
+        """Acknowledge and count pushes; return False if the queue has taken them back."""
         dropped = outcome.reason if isinstance(outcome, Refused) else None
-        if not self._pushes.acknowledge(len(part.pushes), dropped):
+        if not self._queue.acknowledge(len(part.pushes), dropped):
             return False
         if dropped is None:
             self._tally.exported()

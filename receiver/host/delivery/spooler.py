@@ -1,6 +1,6 @@
-"""One plugin's second thread, where there is a spool: memory -> disk.
+"""A plugin's spooler thread: writes pushes from memory to disk.
 
-Owns the thread. It waits for the disk so that nobody else need, and a disk that hangs is left behind with it.
+Only this thread waits for writes. If the disk hangs, the host abandons the thread with it.
 """
 
 from __future__ import annotations
@@ -14,47 +14,47 @@ __all__ = ["Spooler"]
 
 
 class Spooler:
-    """Writes what a delivery log wants to have on disk.
+    """Writes the due pushes of a queue to disk.
 
     Args:
-        pushes: The log.
-        log: Where a failure is told.
+        queue: The queue.
+        log: The plugin's log.
         name: The plugin's name.
     """
 
-    def __init__(self, pushes: DiskQueue, *, log: FailureLog, name: str) -> None:
-        self._pushes = pushes
+    def __init__(self, queue: DiskQueue, *, log: FailureLog, name: str) -> None:
+        self._queue = queue
         self._log = log
         self._thread = threading.Thread(target=self._run, name=f"spool-{name}", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; returns at once."""
+        """Start the thread, without waiting."""
         self._thread.start()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait until the log is ended, which it is here when the thread was never started.
+        """Wait for the thread; without one, finish the queue in its place.
 
         Returns:
-            Whether it is; False when the disk hangs.
+            Whether the queue is finished; False if the disk hangs.
         """
         if self._thread.ident is None:
-            self._end()
+            self._finish()
             return True
         self._thread.join(max(0.0, timeout_s))
         return not self._thread.is_alive()
 
     def _run(self) -> None:
         try:
-            self._pushes.open()
-            while self._pushes.await_work():
-                self._pushes.write()
-        except BaseException as error:  # a fault of ours must not end in a silent dead thread
+            self._queue.open()
+            while self._queue.await_work():
+                self._queue.write()
+        except BaseException as error:  # a bug of ours must not end the thread silently
             self._log.error(
-                "spooler failed; the plugin takes no more", error=Redaction(None).exception(error)
+                "internal error, plugin gets no more pushes", error=Redaction(None).exception(error)
             )
         finally:
-            self._end()
+            self._finish()
 
-    def _end(self) -> None:
-        if lost := self._pushes.end():
+    def _finish(self) -> None:
+        if lost := self._queue.finish():
             self._log.error("pushes dropped at shutdown", pushes_lost=lost)

@@ -1,8 +1,7 @@
-"""The disk part of a plugin's delivery log: a spool that may refuse, and is tried again.
+"""Retries a failing spool, and reports its problems to the operator.
 
-Owns what the operator is told of the spool, and the back-off after it refused. Which push is where, and when
-something is written, is the delivery log's business. A call may take as long as the disk likes; reading an
-attribute never waits.
+Owns the log events of the spool, and the back-off after a failure. The disk queue decides what is written
+and when. A call may take as long as the disk does; reading an attribute never waits.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from receiver.host.delivery.failure_log import FailureLog
 from receiver.host.settings import SpoolSettings
-from receiver.host.spool import Position, Spool, Spooled, SpoolError, SpoolStatistics
+from receiver.host.spool import Spool, SpoolError, SpoolStatistics
 from receiver.plugin import Push
 
 __all__ = ["Disk"]
@@ -25,22 +24,23 @@ _LONGEST_RETRY_S = 60.0
 
 
 class Disk:
-    """A spool, with the knowledge whether it can be used.
+    """A spool with its current problem and the time of the next retry.
 
-    Hold :attr:`lock` in every call, and until what came of it is accounted for.
+    Callers hold :attr:`lock` during every call, and until they have accounted for its result.
 
     Args:
         path: The spool's folder.
-        settings: Its bounds.
-        log: Where its troubles are told.
+        settings: The spool's bounds.
+        log: The plugin's log.
         clock: Monotonic seconds.
 
     Attributes:
-        lock: For one operation at a time.
+        lock: Serialises operations.
+        spool: The spool, for calls that can't fail.
         opened: Whether the spool is open.
-        problem: Why nothing can be written; None while something can.
-        retry_at: With a problem: when to try again, in monotonic seconds.
-        max_bytes: Most bytes of the spool's files.
+        problem: Why the spool can't be written; None while it can.
+        retry_at: If there is a problem, the time of the next retry, in monotonic seconds.
+        max_bytes: The most bytes of the spool's files.
     """
 
     def __init__(
@@ -57,18 +57,18 @@ class Disk:
         self.retry_at = 0.0
         self.max_bytes = settings.max_bytes
         self._path = path
-        self._spool = Spool(path, max_bytes=settings.max_bytes, segment_bytes=settings.segment_bytes)
+        self.spool = Spool(path, max_bytes=settings.max_bytes, segment_bytes=settings.segment_bytes)
         self._log = log
         self._clock = clock
         self._failures = 0
 
     @property
     def statistics(self) -> SpoolStatistics:
-        """The spool's own numbers."""
-        return self._spool.statistics
+        """The spool's statistics."""
+        return self.spool.statistics
 
-    def has_news(self) -> bool:
-        """Whether opening it tells something: there is a folder already, or none can be made."""
+    def exists_or_fails(self) -> bool:
+        """Return whether the folder exists already, or can't be created."""
         try:
             if self._path.exists():
                 return True
@@ -78,16 +78,16 @@ class Disk:
             return True
 
     def open(self) -> bool:
-        """Open the spool; False when the disk refuses."""
+        """Open the spool; return False if the disk fails."""
         try:
-            found = self._spool.open()
+            found = self.spool.open()
         except SpoolError as error:
             self._failed(error)
             return False
         self.opened = True
         if found.pushes or found.torn_bytes or found.set_aside:
             self._log.info(
-                "spool holds pushes from before",
+                "spool holds pushes of an earlier run",
                 pushes=found.pushes,
                 bytes=found.bytes,
                 torn_bytes=found.torn_bytes,
@@ -97,15 +97,15 @@ class Disk:
         return True
 
     def append(self, pushes: Sequence[Push]) -> bool:
-        """Write pushes behind those that are there; False when the disk refuses, and none is written.
+        """Append pushes; return False if the disk fails, and then none is written.
 
-        Without pushes the disk is tried all the same.
+        Without pushes it only checks whether the disk can be written.
         """
         try:
             if pushes:
-                self._spool.append(pushes)
+                self.spool.append(pushes)
             else:
-                self._spool.check()
+                self.spool.check()
         except (SpoolError, MemoryError) as error:
             self._failed(error)
             return False
@@ -115,26 +115,10 @@ class Disk:
         self.problem = None
         return True
 
-    def read(self, max_items: int, max_bytes: int) -> list[Spooled]:
-        """Read the oldest pushes that were not read yet; see :meth:`Spool.read`."""
-        return self._spool.read(max_items, max_bytes)
-
-    def rewind(self) -> None:
-        """Read again from the first push that is not committed."""
-        self._spool.rewind()
-
-    def commit(self, position: Position) -> None:
-        """Take what was read up to a position for delivered, and that with it."""
-        self._spool.commit(position)
-
-    def close(self) -> None:
-        """Close the spool."""
-        self._spool.close()
-
     def _failed(self, error: Exception) -> None:
         self._failures += 1
         self.problem = str(error) or type(error).__name__
         self.retry_at = self._clock() + min(
             _FIRST_RETRY_S * 2.0 ** min(self._failures - 1, 10), _LONGEST_RETRY_S
         )
-        self._log.limited("spool can't be written, memory takes over", problem=self.problem)
+        self._log.limited("spool can't be written, pushes stay in memory", problem=self.problem)

@@ -1,6 +1,7 @@
-"""Spools of an earlier run that no plugin reads any more, as it has another name now or keeps to memory.
+"""Finds spools of an earlier run that no plugin reads any more.
 
-Owns the look for them, so that the operator is told. Changes nothing on disk.
+A plugin stops reading its spool if the operator renames it or sets ``delivery: memory``. The search changes
+nothing on disk.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from pathlib import Path
 from receiver.host.discovery import SPOOLS, HostedPlugin
 from receiver.host.spool import holds_segments
 
-__all__ = ["left_spools"]
+__all__ = ["leftover_spools"]
 
 
-def left_spools(plugins: Sequence[HostedPlugin]) -> list[Path]:
+def leftover_spools(plugins: Sequence[HostedPlugin]) -> list[Path]:
     """Return folders with segments that none of the plugins reads; waits for the disk.
 
-    Looked at are the folders that spools have by default, and those that are configured.
+    The search covers the default folder of spools and all configured ones.
     """
     folders = {plugin.settings.spool.path for plugin in plugins}
     with suppress(OSError):

@@ -129,7 +129,7 @@ class AnyLog(RuleBasedStateMachine):
             if self.in_flight:
                 self.log.acknowledge(len(self.in_flight))
                 self.acknowledged += self.in_flight
-            while not self.log._direct and due(self.log, self.clock):
+            while not self.log._readable_unwritten and due(self.log, self.clock):
                 assert self.log.write()
             while numbers := read(self.log, 5):
                 self.log.acknowledge(len(numbers))
@@ -140,7 +140,7 @@ class AnyLog(RuleBasedStateMachine):
             told = self.log.statistics()
             assert (told.memory, told.disk) == (0, 0)
             assert all(times == 1 for times in self.waiting.values())
-            assert self.log.end() == 0
+            assert self.log.finish() == 0
 
 
 class SpoolAlways(RuleBasedStateMachine):
@@ -196,7 +196,7 @@ class SpoolAlways(RuleBasedStateMachine):
 
     @rule()
     def end(self) -> None:
-        assert self.log.end() == 0
+        assert self.log.finish() == 0
         self.stored = set(range(self.offered))
         self.restart()
         if not self.killed:  # else what was delivered shortly before may come again
@@ -217,7 +217,7 @@ class SpoolAlways(RuleBasedStateMachine):
                 self.delivered |= set(numbers)
                 self.log.acknowledge(len(numbers))
             assert self.delivered == self.stored
-            assert self.log.end() == 0
+            assert self.log.finish() == 0
 
 
 TestAnyLog = AnyLog.TestCase

@@ -66,7 +66,7 @@ def due(log: DiskQueue, clock: Clock) -> bool:
 
 def killed(log: DiskQueue) -> None:
     """What ``kill -9`` leaves: the folder's lock is free, and nothing was written on the way out."""
-    spool = log._disk._spool
+    spool = log._disk.spool
     with spool._lock:
         spool._release()
 

@@ -144,7 +144,7 @@ class TestWhenBehind:
         log.acknowledge(1)
         clock.now += 60
         assert not due(log, clock)
-        assert log.end() == 0
+        assert log.finish() == 0
         assert not folder.exists()
 
     def test_a_folder_that_could_not_be_made_is_told_at_the_start(self, folder: Path, clock: Clock) -> None:
@@ -274,7 +274,7 @@ class TestBefore:
 
     def test_nobody_reads_before_it_is_known(self, folder: Path, clock: Clock) -> None:
         log = disk_queue(folder, clock, after_s=1.0)
-        log._unknown = True
+        log._unexamined = True
         offer(log, 0, 1)
         got: list[list[int]] = []
         reader = threading.Thread(
@@ -399,7 +399,7 @@ class TestEnd:
         log = disk_queue(folder, clock, after_s=60.0)
         offer(log, 0, 3)
         assert read(log, 1) == [0]
-        assert log.end() == 0
+        assert log.finish() == 0
         assert counts(log) == (0, 3, 0, 0)
         assert not log.acknowledge(1)
         log.offer(push(3))
@@ -411,14 +411,14 @@ class TestEnd:
         offer(log, 0, 3)
         log.write()
         assert read(log, 2) == [0, 1]
-        assert log.end() == 0
+        assert log.finish() == 0
         assert counts(log) == (0, 3, 0, 0)
         assert read(disk_queue(folder, clock)) == [0, 1, 2]
 
     def test_more_than_is_written_at_once(self, folder: Path, clock: Clock) -> None:
         log = disk_queue(folder, clock, after_s=60.0, max_items=3000)
         offer(log, 0, 2500)
-        assert log.end() == 0
+        assert log.finish() == 0
         assert log.statistics().disk == 2500
 
     def test_what_the_disk_refuses_is_dropped_and_told(self, folder: Path, clock: Clock) -> None:
@@ -426,7 +426,7 @@ class TestEnd:
         stored: list[int] = []
         log.offer(push(0), partial(stored.append, 0))
         with full_disk():
-            assert log.end() == 1
+            assert log.finish() == 1
         assert stored == [0]
         assert log.statistics().dropped[DropReason.SHUTDOWN] == 1
 

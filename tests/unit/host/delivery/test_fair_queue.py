@@ -24,7 +24,7 @@ def told(pushes: object) -> list[int]:
 def test_pushes_come_out_in_order_and_batches_keep_both_limits() -> None:
     queue = FairQueue(max_items=10, max_bytes=1000)
     for n in range(6):
-        assert queue.add(queued(n)) == ()
+        assert queue.add(queued(n)) == []
     assert told(queue.take(2, 1000)) == [0, 1]
     assert told(queue.take(100, 29)) == [2, 3]
     assert told(queue.take(100, 1)) == [4], "a single push may be larger than the batch's limit"
@@ -120,7 +120,7 @@ def of(number: int, site: str, size: int = 10) -> Queued:
 def test_a_site_pushes_out_its_own_pushes_only() -> None:
     queue = FairQueue(max_items=10, max_bytes=1_000)
     for n in range(4):
-        assert queue.add(of(n, "10.0.0.7")) == ()
+        assert queue.add(of(n, "10.0.0.7")) == []
     gone = [one for n in range(100, 1_100) for one in queue.add(of(n, f"2001:db8:6:{n:x}::1", size=99))]
     assert {one.site for one in gone} == {"2001:db8:6::/48"}
     kept = told(queue.take(100, 10_000))

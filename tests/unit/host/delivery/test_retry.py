@@ -52,7 +52,7 @@ def test_a_wish_that_is_no_delay_is_ignored(nonsense: float) -> None:
 
 
 def test_no_destination_stops_us_for_ever() -> None:
-    for_ever = RetryPolicy.of(RetrySettings(max_elapsed_s=0), default_elapsed_s=300.0)
+    for_ever = RetryPolicy.from_settings(RetrySettings(max_elapsed_s=0), default_elapsed_s=300.0)
     assert for_ever.max_elapsed_s == math.inf
     assert delay(1, retry_after_s=math.inf, policy=for_ever) == MAX_RETRY_AFTER_S
     assert delay(9, elapsed_s=1e9, policy=for_ever) == 30
@@ -65,7 +65,7 @@ def test_the_last_attempt_falls_on_the_end_of_the_allowed_time() -> None:
 
 
 def test_the_settings_are_in_milliseconds_and_the_longest_is_no_shorter_than_the_first() -> None:
-    policy = RetryPolicy.of(RetrySettings(initial_ms=2000, max_ms=100), default_elapsed_s=300.0)
+    policy = RetryPolicy.from_settings(RetrySettings(initial_ms=2000, max_ms=100), default_elapsed_s=300.0)
     assert (policy.initial_s, policy.max_s, policy.max_elapsed_s) == (2, 2, 300)
 
 

@@ -176,7 +176,7 @@ def test_a_spool_that_cannot_be_used_is_told_and_costs_nothing(tmp_path: Path) -
         wait_for(lambda: told(host).exported_pushes == 20)
         host.stop(5)
     assert str(file) in (told(host).spool_problem or "")
-    (line,) = [line for line in logs if line["event"] == "spool can't be written, memory takes over"]
+    (line,) = [line for line in logs if line["event"] == "spool can't be written, pushes stay in memory"]
     assert str(file) in line["problem"]
 
 
@@ -198,7 +198,7 @@ def test_a_full_disk_is_memory_alone_and_told_when_it_works_again(tmp_path: Path
         assert told(host).spool_problem is not None
         wait_for(lambda: told(host).spool_problem is None)
     assert [line["event"] for line in logs if "spool" in line["event"]] == [
-        "spool can't be written, memory takes over",
+        "spool can't be written, pushes stay in memory",
         "spool works again",
     ]
     state["away"] = False
