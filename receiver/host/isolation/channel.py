@@ -1,9 +1,10 @@
-"""What the receiver and the process of a plugin say to each other: whole frames over a pair of sockets.
+"""Channel between the receiver and a plugin's process: frames over a socket pair.
 
-Owns the framing and the form of requests and answers. Only bytes and plain values cross, never objects: what
-a plugin's process sends is read as any peer's bytes are, bounded and checked. Starts and calls nothing.
+Owns the framing, and the form of requests and answers. Only bytes and plain values cross the
+channel. The receiver bounds and checks the bytes of a plugin's process like those of any peer.
 
-A frame is one byte (:class:`Request`; 0 in answers), the body's length in eight bytes, and the body:
+A frame is one byte (:class:`Request`; 0 in answers), the body's length in eight bytes, and the
+body:
 
 =======  ====================================================================
 LOAD     JSON of :class:`Load`
@@ -33,22 +34,23 @@ __all__ = [
     "OUT_OF_MEMORY_STATUS",
     "PRIVATE",
     "Answer",
+    "Channel",
     "ChannelError",
     "Load",
     "Outcome",
-    "PluginChannel",
     "Request",
     "pushes_from_bytes",
     "pushes_to_bytes",
 ]
 
-#: An answer is a line of text and some numbers.
+#: The most bytes of an answer, which is a line of text and some numbers.
 MAX_ANSWER_BYTES = 65_536
 
-#: The exit status of a process that ran out of the memory it may take; no shell or interpreter uses it.
+#: The exit status of a process that reached its memory limit; no shell or interpreter uses it.
 OUT_OF_MEMORY_STATUS = 99
 
-#: The argument that says whether other processes of its user may read the process's memory.
+#: The values of the argument that tells whether the user's other processes may read the child's
+#: memory.
 DUMPABLE = "dumpable"
 PRIVATE = "private"
 
@@ -57,11 +59,11 @@ _LENGTH = struct.Struct("!I")
 
 
 class ChannelError(ValueError):
-    """The other side sent what is no frame, or a longer one than it may."""
+    """The other side sent a frame that is too long."""
 
 
 class Request(IntEnum):
-    """What the receiver asks of a plugin's process; each gets one answer."""
+    """A request of the receiver to a plugin's process; each gets one answer."""
 
     LOAD = 1
     START = 2
@@ -70,7 +72,7 @@ class Request(IntEnum):
 
 
 class Outcome(StrEnum):
-    """How a call of the plugin went, as the contract's exceptions tell it apart."""
+    """The outcome of a call, one for each exception of the plugin contract."""
 
     DONE = "done"
     RETRYABLE = "retryable"
@@ -84,12 +86,13 @@ class _Message(BaseModel):
 
 
 class Load(_Message):
-    """What the process needs to construct the plugin as the receiver did.
+    """What the child needs to construct the plugin.
 
     Attributes:
-        config: JSON of the plugin's own settings as the operator gave them; secrets in files are read by it.
-        sys_path: Where the receiver finds modules.
-        max_memory_bytes: Address space that the process may take beyond what it has once started.
+        config: The operator's settings for the plugin, as JSON. The child reads secrets in files
+            itself.
+        sys_path: The receiver's module path.
+        max_memory_bytes: Address space that the child may allocate once it has started.
     """
 
     config: str = Field(repr=False)
@@ -98,14 +101,14 @@ class Load(_Message):
 
 
 class Answer(_Message):
-    """How a request went.
+    """The answer to a request.
 
     Attributes:
-        outcome: The kind.
-        text: A reason or the destination's message, on one line and without secrets.
-        rejected_points: Data points that the destination refused.
-        retry_after_s: The destination's wish for the delay in seconds.
-        cpu_s: CPU seconds that the process took for it, in all of its threads.
+        outcome: The outcome.
+        text: The error, or the destination's message, on one line and without secrets.
+        rejected_points: Data points that the destination rejected.
+        retry_after_s: The delay that the destination asked for, in seconds.
+        cpu_s: CPU seconds that the child spent on the request, in all its threads.
     """
 
     outcome: Outcome
@@ -115,15 +118,15 @@ class Answer(_Message):
     cpu_s: float = Field(default=0.0, ge=0, le=86_400)
 
 
-class PluginChannel:
-    """One end of the pair of sockets.
+class Channel:
+    """One end of the channel.
 
     Args:
-        end: A connected stream socket; the channel owns it.
+        stream: A connected stream socket; the channel owns it.
     """
 
-    def __init__(self, end: socket.socket) -> None:
-        self._socket = end
+    def __init__(self, stream: socket.socket) -> None:
+        self._socket = stream
 
     def send(self, kind: int, body: bytes, *, timeout_s: float | None = None) -> None:
         """Send one frame.
@@ -131,40 +134,40 @@ class PluginChannel:
         Args:
             kind: A :class:`Request`, or 0 for an answer.
             body: The body.
-            timeout_s: How long it may take; None: without end.
+            timeout_s: The time limit in seconds; None for no limit.
 
         Raises:
-            TimeoutError: It took longer.
-            OSError: The other side is gone.
+            TimeoutError: The time limit passed.
+            OSError: The other side has closed its end.
         """
         self._socket.settimeout(timeout_s)
-        # One write for the small ones; a copy of a large body costs less than waking the other side twice.
+        # One write, because copying a large body costs less than waking the other side twice.
         self._socket.sendall(_HEAD.pack(kind, len(body)) + body)
 
     def receive(self, *, max_bytes: int | None = None, timeout_s: float | None = None) -> tuple[int, bytes]:
         """Receive one frame.
 
         Args:
-            max_bytes: The longest body to take; None: any.
-            timeout_s: How long it may take; None: without end.
+            max_bytes: The longest accepted body; None for no limit.
+            timeout_s: The time limit in seconds; None for no limit.
 
         Returns:
             The kind and the body.
 
         Raises:
-            TimeoutError: It took longer.
-            EOFError: The other side is gone.
-            ChannelError: The body is longer than it may be.
-            OSError: The other side is gone.
+            TimeoutError: The time limit passed.
+            EOFError: The other side has closed its end.
+            ChannelError: The body is longer than ``max_bytes``.
+            OSError: The connection failed.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         kind, length = _HEAD.unpack(self._exactly(_HEAD.size, deadline))
         if max_bytes is not None and length > max_bytes:
-            raise ChannelError(f"a frame of {length} bytes is longer than {max_bytes}")
+            raise ChannelError(f"frame of {length} bytes: expected at most {max_bytes}")
         return kind, self._exactly(length, deadline)
 
     def close(self) -> None:
-        """Close this end; the other side sees it."""
+        """Close this end."""
         self._socket.close()
 
     def _exactly(self, size: int, deadline: float | None) -> bytes:
@@ -183,7 +186,7 @@ class PluginChannel:
 
 
 def pushes_to_bytes(pushes: Iterable[Push]) -> bytes:
-    """The body of an EXPORT request."""
+    """Return the body of an EXPORT request."""
     parts: list[bytes] = []
     for push in pushes:
         encoded = encode_push(push)
@@ -192,16 +195,16 @@ def pushes_to_bytes(pushes: Iterable[Push]) -> bytes:
 
 
 def pushes_from_bytes(body: bytes) -> list[Push]:
-    """The pushes of an EXPORT request.
+    """Return the pushes in the body of an EXPORT request.
 
     Raises:
-        PushFormatError: They are none.
+        PushFormatError: The body is malformed.
     """
     pushes, view, at = [], memoryview(body), 0
     while at < len(body):
         start = at + _LENGTH.size
         at = start + int.from_bytes(view[at:start])
         if at > len(body):
-            raise PushFormatError("the last push is cut off")
+            raise PushFormatError("the last push is truncated")
         pushes.append(decode_push(view[start:at]))
     return pushes

@@ -1,11 +1,12 @@
-"""What runs in a plugin's own process: the plugin, called as the receiver asks over a pair of sockets.
+"""Program of a plugin's child process: calls the plugin as the receiver requests.
 
-Owns the child's end: its signals, its memory limit, its end when the receiver's comes. It outlives the
-receiver in no case, and decides nothing: what a call gave is told, and the receiver's sender does the rest.
+Owns the child's signals, its memory limit, and its exit when the receiver exits. It never outlives
+the receiver. It decides nothing: it answers with the outcome of each call, and the receiver's
+sender decides.
 
-Started by :class:`receiver.host.isolation.proxy.PluginProxy`, with the plugin's type, the descriptor of the
-socket and whether its memory is private as arguments. Everything else, secrets above all, comes over the
-socket.
+:class:`receiver.host.isolation.proxy.PluginProxy` starts it with three arguments: the plugin's
+type, the descriptor of the socket, and whether its memory is private. Everything else, secrets
+above all, comes over the socket.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from receiver.host.isolation.channel import (
     OUT_OF_MEMORY_STATUS,
     PRIVATE,
     Answer,
+    Channel,
     Load,
     Outcome,
-    PluginChannel,
     Request,
     pushes_from_bytes,
 )
@@ -50,54 +51,56 @@ from receiver.plugin import (
 
 __all__ = ["main"]
 
-#: From <linux/prctl.h>: the signal that the kernel sends when the parent's thread ends.
+#: From <linux/prctl.h>: sets the signal that the kernel sends when the parent's thread ends.
 _PR_SET_PDEATHSIG: Final = 1
 
 _ANSWER: Final = 0
 
 
 def main() -> None:
-    """Serve one plugin until the receiver says stop, or is gone."""
-    # The receiver decides when this ends: a signal to its group, from a terminal or a supervisor, is its own.
+    """Serve one plugin until the receiver requests STOP or exits."""
+    # A terminal or supervisor signals the whole process group; the receiver decides when the child
+    # exits.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # Code that holds the interpreter's lock keeps the thread below from seeing that the receiver is gone.
+    # The thread below can't run while a plugin holds the interpreter lock, so the kernel must kill
+    # us too.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     faulthandler.enable()
     type_, descriptor, privacy = sys.argv[1:]
     if privacy == PRIVATE:
         dumps.forbid()
-    end = socket.socket(fileno=int(descriptor))
-    end.set_inheritable(False)
-    threading.Thread(target=_end_with_receiver, args=(end.fileno(),), daemon=True).start()
+    stream = socket.socket(fileno=int(descriptor))
+    stream.set_inheritable(False)
+    threading.Thread(target=_exit_with_receiver, args=(stream.fileno(),), daemon=True).start()
     try:
-        _serve(PluginChannel(end), type_)
+        _serve(Channel(stream), type_)
     except MemoryError:
         os._exit(OUT_OF_MEMORY_STATUS)
     except (EOFError, ConnectionError):
-        os._exit(0)  # the receiver is gone
+        os._exit(0)  # the receiver has exited
 
 
-def _end_with_receiver(descriptor: int) -> None:
-    """End the process, whatever it is doing, when the other end of the socket is closed."""
+def _exit_with_receiver(descriptor: int) -> None:
+    """Exit, even during a call, when the receiver's end of the socket is closed."""
     hang_up = select.poll()
     hang_up.register(descriptor, 0)
     hang_up.poll()
     os._exit(0)
 
 
-def _serve(channel: PluginChannel, type_: str) -> None:
+def _serve(channel: Channel, type_: str) -> None:
     _, body = channel.receive()
     load = Load.model_validate_json(body)
     sys.path[:] = load.sys_path
     try:
         (hosted,) = load_plugins([{**json.loads(load.config), "type": type_}])
     except PluginConfigError as error:
-        _tell(channel, Answer(outcome=Outcome.CRASH, text=str(error).removeprefix("plugins[0].")))
+        _send(channel, Answer(outcome=Outcome.CRASH, text=str(error).removeprefix("plugins[0].")))
         return
     plugin, redaction = hosted.plugin, Redaction(hosted.plugin.config)
     _limit_memory(load.max_memory_bytes)
-    _tell(channel, Answer(outcome=Outcome.DONE))
+    _send(channel, Answer(outcome=Outcome.DONE))
     request = Request.LOAD
     while request is not Request.STOP:
         kind, body = channel.receive()
@@ -107,21 +110,21 @@ def _serve(channel: PluginChannel, type_: str) -> None:
         answer = answer.model_copy(update={"cpu_s": time.process_time() - began})
         if request is Request.START:
             _limit_memory(load.max_memory_bytes)
-        _tell(channel, answer)
+        _send(channel, answer)
 
 
-def _tell(channel: PluginChannel, answer: Answer) -> None:
+def _send(channel: Channel, answer: Answer) -> None:
     channel.send(_ANSWER, answer.model_dump_json().encode())
 
 
-def _limit_memory(beyond: int) -> None:
-    """Let the process take so many bytes of address space beyond what it has by now."""
+def _limit_memory(additional_bytes: int) -> None:
+    """Limit the address space to the current size plus a number of bytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = pages * resource.getpagesize() + beyond
+    limit = pages * resource.getpagesize() + additional_bytes
     if hard != resource.RLIM_INFINITY:
-        most = min(most, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+        limit = min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 
 def _call(plugin: ClientTelemetryReceiver, request: Request, body: bytes) -> ExportResult | None:
@@ -138,7 +141,8 @@ def _call(plugin: ClientTelemetryReceiver, request: Request, body: bytes) -> Exp
 
 
 def _answer(call: Callable[[], ExportResult | None], redaction: Redaction) -> Answer:
-    """Call, and say how it went; what the plugin gave us is read inside, as it may be of any type."""
+    """Make the call and return its outcome."""
+    # The conversions are inside, because the plugin's values may be of any type.
     try:
         try:
             result = call() or ExportResult()
@@ -161,7 +165,7 @@ def _answer(call: Callable[[], ExportResult | None], redaction: Redaction) -> An
                 rejected_points=max(0, int(error.rejected_points)),
             )
     except MemoryError:
-        raise  # what it holds is lost with it; a new process has all of its memory again
+        raise  # exit, because a new process has all its memory again
     except BaseException as error:  # the contract: anything else is a crash
         return Answer(outcome=Outcome.CRASH, text=redaction.exception(error))
 

@@ -1,7 +1,7 @@
-"""A plugin in a process of its own, as a plugin: what it does there harms nothing here.
+"""Proxy for a plugin that runs in a child process.
 
-Owns the process: its start, its time-outs, its end, and its restart with the next call. When that comes is
-the sender's to decide, which paces calls after failures as with any plugin. What runs in the process is
+Owns the process: its start, time-outs, exit, and restart with the next call. The sender decides
+when the next call comes, and paces calls after failures as with any plugin. The process runs
 :mod:`receiver.host.isolation.child`.
 """
 
@@ -23,9 +23,9 @@ from receiver.host.isolation.channel import (
     OUT_OF_MEMORY_STATUS,
     PRIVATE,
     Answer,
+    Channel,
     Load,
     Outcome,
-    PluginChannel,
     Request,
     pushes_to_bytes,
 )
@@ -47,22 +47,22 @@ __all__ = ["PluginCrashError", "PluginProxy"]
 
 _MODULE: Final = "receiver.host.isolation.child"
 
-#: For the interpreter, the receiver's modules and the plugin's, also on a busy machine; no call of it yet.
-_LOAD_WITHIN_S: Final = 60.0
+#: Seconds to start the interpreter and import the modules, also on a busy machine.
+_LOAD_TIMEOUT_S: Final = 60.0
 
-#: How long a process that has said its last word may take to end.
-_END_WITHIN_S: Final = 2.0
+#: Seconds for the process to exit after its last answer.
+_EXIT_TIMEOUT_S: Final = 2.0
 
-#: Pushes in whose export the process died so often in a row are held to be the reason.
-_MOST_DEATHS: Final = 3
+#: Pushes are refused after the process has died this often in a row while it exported them.
+_MAX_DEATHS: Final = 3
 
 
 class PluginCrashError(Exception):
-    """The plugin raised in its process what the contract doesn't know; the text says what and where."""
+    """The plugin raised an exception outside the contract in its process."""
 
 
 class _ProcessGoneError(Exception):
-    """The process ended, or was killed, in a call; the text says why.
+    """The process exited, or was killed, during a call; the text gives the reason.
 
     Attributes:
         hung: Whether it was killed because the call took too long.
@@ -74,21 +74,21 @@ class _ProcessGoneError(Exception):
 
 
 class PluginProxy(ClientTelemetryReceiver):
-    """Runs a plugin in a process of its own.
+    """Forwards the calls of a plugin to its process.
 
-    A call that hangs is killed and may be tried again, so may one in which the process dies; the next call
-    starts the process anew. Pushes in whose export it has died three times in a row are refused as a batch,
-    so that the host finds the one that kills it by halving.
+    If a call hangs, the proxy kills the process. The call is retryable then, and also if the
+    process dies. The next call starts a new process. If the process dies three times in a row on
+    the same pushes, they are refused as a batch, so that the host finds the fatal push by halving.
 
     Args:
-        plugin: The plugin as constructed here, which proves its settings; it is not used further.
-        type_: Its entry point's name.
-        own: Its own settings as the operator gave them.
-        settings: What the process may take.
+        plugin: The plugin, constructed here to check its settings, and not used further.
+        type_: The name of its entry point.
+        own: The operator's settings for the plugin itself.
+        settings: The limits of the process.
 
     Attributes:
-        restarts: How often the process was started again.
-        cpu_s: CPU seconds that exports took in the process, as far as it said.
+        restarts: Restarts of the process.
+        cpu_s: CPU seconds of exports in the process, as it reported them.
     """
 
     def __init__(
@@ -108,31 +108,32 @@ class PluginProxy(ClientTelemetryReceiver):
         self._settings = settings
         self._process: _Process | None = None
         self._started_before = False
-        self._died_of: list[PushIdentity] = []
+        self._fatal_pushes: list[PushIdentity] = []
         self._deaths = 0
 
     def start(self) -> None:
         """Start the process, and the plugin in it.
 
         Raises:
-            RetryableError: One of them could not be started; what there was of it is gone.
+            RetryableError: The process or the plugin failed to start; the process has exited.
         """
-        self._running()
+        self._running_process()
 
     def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> ExportResult | None:
-        """Have one push exported; see :meth:`export_batch`."""
+        """Export one push; see :meth:`export_batch`."""
         return self.export_batch([Push(context=context, payload=payload)])
 
     def export_batch(self, pushes: Sequence[Push]) -> ExportResult | None:
-        """Have pushes exported.
+        """Export pushes in the process.
 
         Raises:
-            RetryableError: The plugin said so, or its process hung, died or can't be started.
-            BatchRefusedError: The plugin said so, or its process dies of these pushes.
-            PermanentError: The plugin said so.
-            PluginCrashError: The plugin raised something else.
+            RetryableError: The plugin raised it, or its process hung, died or failed to start.
+            BatchRefusedError: The plugin raised it, or its process died three times on these
+                pushes.
+            PermanentError: The plugin raised it.
+            PluginCrashError: The plugin raised another exception.
         """
-        process = self._running()
+        process = self._running_process()
         try:
             answer = process.ask(Request.EXPORT, pushes_to_bytes(pushes), self._settings.call_timeout_s)
         except _ProcessGoneError as gone:
@@ -153,10 +154,10 @@ class PluginProxy(ClientTelemetryReceiver):
                 raise PluginCrashError(answer.text)
 
     def stop(self) -> None:
-        """Stop the plugin, and end its process.
+        """Stop the plugin and its process.
 
         Raises:
-            PluginCrashError: The plugin failed to stop; its process has ended all the same.
+            PluginCrashError: The plugin failed to stop; its process has exited all the same.
         """
         process, self._process = self._process, None
         if process is None:
@@ -170,7 +171,7 @@ class PluginProxy(ClientTelemetryReceiver):
         if answer.outcome is not Outcome.DONE:
             raise PluginCrashError(answer.text)
 
-    def _running(self) -> _Process:
+    def _running_process(self) -> _Process:
         if self._process is not None:
             return self._process
         self.restarts += self._started_before
@@ -183,12 +184,12 @@ class PluginProxy(ClientTelemetryReceiver):
         try:
             process = _Process(self._type)
             for request, body, timeout_s in (
-                (Request.LOAD, load.model_dump_json().encode(), _LOAD_WITHIN_S),
+                (Request.LOAD, load.model_dump_json().encode(), _LOAD_TIMEOUT_S),
                 (Request.START, b"", self._settings.call_timeout_s),
             ):
                 answer = process.ask(request, body, timeout_s)
                 if answer.outcome is not Outcome.DONE:
-                    process.end(within_s=0)
+                    process.end(timeout_s=0)
                     raise RetryableError(f"the plugin can't be started in its process: {answer.text}")
         except (_ProcessGoneError, OSError) as error:
             raise RetryableError(f"the plugin's process can't be started: {error}") from None
@@ -196,36 +197,36 @@ class PluginProxy(ClientTelemetryReceiver):
         return process
 
     def _died(self, gone: _ProcessGoneError, pushes: Sequence[Push]) -> RetryableError | BatchRefusedError:
-        # Who hangs waits for a destination, as a rule; these pushes are no worse than the next ones.
+        # A hanging plugin usually waits for its destination, so the pushes are not the cause.
         if gone.hung:
             return RetryableError(str(gone))
-        keys = [push.identity for push in pushes]
-        self._deaths = self._deaths + 1 if keys == self._died_of else 1
-        self._died_of = keys
-        if self._deaths < _MOST_DEATHS:
+        identities = [push.identity for push in pushes]
+        self._deaths = self._deaths + 1 if identities == self._fatal_pushes else 1
+        self._fatal_pushes = identities
+        if self._deaths < _MAX_DEATHS:
             return RetryableError(str(gone))
         self._deaths = 0
-        return BatchRefusedError(f"{gone}, {_MOST_DEATHS} times in a row with the same pushes")
+        return BatchRefusedError(f"{gone}, {_MAX_DEATHS} times in a row with the same pushes")
 
 
 class _Process:
-    """One process, from its start to its end.
+    """One child process, from its start to its exit.
 
     Args:
         type_: The plugin's type.
 
     Raises:
-        OSError: The system lets us start none.
+        OSError: The process can't be started.
     """
 
     def __init__(self, type_: str) -> None:
         ours, theirs = socket.socketpair()
-        # The kernel lets a fresh program be dumped, whatever holds for the one that starts it.
+        # exec(2) makes a process dumpable again, so the child must forbid dumps itself.
         privacy = DUMPABLE if dumps.allowed() else PRIVATE
         with theirs:
             try:
                 self._popen = subprocess.Popen(  # noqa: S603 # our own interpreter and module
-                    # -P: modules in the working directory are no modules of ours.
+                    # -P: import no modules from the working directory.
                     [sys.executable, "-P", "-m", _MODULE, type_, str(theirs.fileno()), privacy],
                     stdin=subprocess.DEVNULL,
                     pass_fds=(theirs.fileno(),),
@@ -234,41 +235,41 @@ class _Process:
             except BaseException:
                 ours.close()
                 raise
-        self._channel = PluginChannel(ours)
+        self._channel = Channel(ours)
 
     def ask(self, request: Request, body: bytes, timeout_s: float) -> Answer:
-        """Send a request and wait for its answer.
+        """Send a request and return its answer.
 
         Raises:
-            _ProcessGoneError: There is none; the process has ended.
+            _ProcessGoneError: The process has exited without an answer.
         """
         try:
             self._channel.send(request, body, timeout_s=timeout_s)
             _, answer = self._channel.receive(max_bytes=MAX_ANSWER_BYTES, timeout_s=timeout_s)
             return Answer.model_validate_json(answer)
         except TimeoutError:
-            self.end(within_s=0)
+            self.end(timeout_s=0)
             raise _ProcessGoneError(
                 f"{request.name.lower()} took longer than {timeout_s:g} s: the plugin's process was killed",
                 hung=True,
             ) from None
         except ValueError:
-            self.end(within_s=0)
-            raise _ProcessGoneError("the plugin's process sent what is no answer, and was killed") from None
+            self.end(timeout_s=0)
+            raise _ProcessGoneError("the plugin's process sent a malformed answer and was killed") from None
         except (EOFError, OSError):
-            raise _ProcessGoneError(f"the plugin's process {_ended(self.end())}") from None
+            raise _ProcessGoneError(f"the plugin's process {_describe_exit(self.end())}") from None
 
-    def end(self, *, within_s: float = _END_WITHIN_S) -> int:
-        """Wait for the end, and kill it if that does not come.
+    def end(self, *, timeout_s: float = _EXIT_TIMEOUT_S) -> int:
+        """Wait for the exit, and kill the process after a time-out.
 
         Args:
-            within_s: How long to wait, in seconds.
+            timeout_s: The time-out in seconds.
 
         Returns:
             The exit status, negative for a signal.
         """
         try:
-            return self._popen.wait(within_s)
+            return self._popen.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self._popen.kill()
             return self._popen.wait()
@@ -277,15 +278,15 @@ class _Process:
 
 
 def _environment() -> dict[str, str]:
-    # Any of the receiver's own variables may hold a secret, also of another plugin.
+    # Any of the receiver's own variables may hold a secret, perhaps of another plugin.
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(PREFIX)}
-    # Each thread's own arena would count 64 MB of address space, used or not.
+    # malloc would reserve 64 MB of address space for an arena of each thread.
     return {"MALLOC_ARENA_MAX": "2", **inherited}
 
 
-def _ended(status: int) -> str:
+def _describe_exit(status: int) -> str:
     if status == OUT_OF_MEMORY_STATUS:
-        return "ran out of the memory that process.max_memory_bytes lets it take"
+        return "reached its limit process.max_memory_bytes"
     if status < 0:
         return f"was ended by signal {-status} ({signal.strsignal(-status)})"
     return f"ended with status {status}"

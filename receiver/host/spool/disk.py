@@ -1,7 +1,7 @@
 """Retries a failing spool, and reports its problems to the operator.
 
-Owns the log events of the spool, and the back-off after a failure. The disk queue decides what is written
-and when. A call may take as long as the disk does; reading an attribute never waits.
+Owns the log events of the spool, and the back-off after a failure. The disk queue decides what is
+written and when. A call may take as long as the disk does; reading an attribute never waits.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Counts the pushes on a queue's disk: unread, in flight, acknowledged, lost.
 
-Owns the arithmetic. The first pushes on the disk, its *head*, are in flight, or acknowledged and not yet
-committed. The rest is unread. At its bound the disk drops its oldest pushes, so those of the head first.
-That loses nothing, because the pushes in flight are in memory too.
+Owns the arithmetic. The first pushes on the disk, its *head*, are in flight, or acknowledged and
+not yet committed. The rest is unread. At its bound the disk drops its oldest pushes, so those of
+the head first. That loses nothing, because the pushes in flight are in memory too.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class DiskAccount:
 
         Args:
             pushes: The number of pushes.
-            copies: How many of them, the first ones, were in flight at the start of the write. Nothing on
-                the disk was unread then.
+            copies: How many of them, the first ones, were in flight at the start of the write.
+                Nothing on the disk was unread then.
             acknowledged: How many of the copies are acknowledged by now.
             now: The disk's statistics after the write.
         """

@@ -1,7 +1,7 @@
 """Finds spools of an earlier run that no plugin reads any more.
 
-A plugin stops reading its spool if the operator renames it or sets ``delivery: memory``. The search changes
-nothing on disk.
+A plugin stops reading its spool if the operator renames it or sets ``delivery: memory``. The search
+changes nothing on disk.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from receiver.host.isolation.channel import (
     Answer,
     ChannelError,
     Outcome,
-    PluginChannel,
+    Channel,
     pushes_from_bytes,
     pushes_to_bytes,
 )
@@ -39,7 +39,7 @@ def _run(data: bytes) -> None:
 
 def _run_answers(data: bytes) -> None:
     ours, theirs = socket.socketpair()
-    channel = PluginChannel(ours)
+    channel = Channel(ours)
     try:
         # There is room for all of it in the pair.
         with theirs:

@@ -117,7 +117,7 @@ def test_names_are_unique() -> None:
     )
     assert [one.name for one in loaded] == ["acme", "acme-2", "acme-3", "mine"]
     assert problem({"type": "acme", "url": url, "name": "a"}, {"type": "acme", "url": url, "name": "a"}) == (
-        'plugins[1].name: "a": plugins[0] has this name too: choose another'
+        'plugins[1].name: "a": plugins[0] has the same name: choose another'
     )
 
 
@@ -134,7 +134,7 @@ def test_each_has_a_spool_of_its_own() -> None:
     assert [one.spool_path for one in loaded] == [Path("spool/a"), Path("x/y"), None]
     for same in (str(Path("spool/a").absolute()), "./spool/b/../a"):
         assert problem(first, {**first, "name": "b", "spool": {"path": same}}).endswith(
-            '/a": plugins[0] has this folder too: give each one of its own'
+            '/a": plugins[0] has the same folder: give each plugin its own'
         )
 
 
@@ -217,7 +217,7 @@ def test_a_missing_type_is_named() -> None:
         ("notclass", "acme_plugin:ACME cannot be loaded: AttributeError"),
         ("wrong", "acme_plugin:PluginConfig is no ClientTelemetryReceiver"),
         ("untyped", "the Config of acme_plugin:Untyped is no PluginConfig"),
-        ("greedy", "the Config of acme_plugin:Greedy has the host's own keys queue"),
+        ("greedy", "the Config of acme_plugin:Greedy has keys that are reserved for the host: queue"),
         ("broken", "the plugin cannot be constructed: RuntimeError at acme_plugin.py"),
     ],
 )

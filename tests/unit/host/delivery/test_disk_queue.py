@@ -293,7 +293,7 @@ class TestBefore:
         offer(other, 0, 2)
         other.write()
         log = disk_queue(folder, clock)
-        assert "another plugin or receiver has this folder" in (log._disk.problem or "")
+        assert "another plugin or receiver uses this folder" in (log._disk.problem or "")
         offer(log, 10, 13)
         assert read(log, 1) == [10], "memory takes over"
         assert other.end() == 0

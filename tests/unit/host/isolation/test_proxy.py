@@ -166,8 +166,8 @@ def test_what_it_raises_is_raised_here(
         ("exit", "the plugin's process ended with status 3"),
         ("segmentation fault", r"the plugin's process was ended by signal 11 \(Segmentation fault\)"),
         ("kill", r"the plugin's process was ended by signal 9 \(Killed\)"),
-        ("garbage", "the plugin's process sent what is no answer, and was killed"),
-        ("a long answer", "the plugin's process sent what is no answer, and was killed"),
+        ("garbage", "the plugin's process sent a malformed answer and was killed"),
+        ("a long answer", "the plugin's process sent a malformed answer and was killed"),
     ],
 )
 def test_a_death_is_told_and_the_next_call_starts_it_again(

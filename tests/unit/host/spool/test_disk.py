@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[4]
 
 def test_a_folder_has_one_spool(tmp_path: Path) -> None:
     one = opened(tmp_path)
-    with pytest.raises(SpoolError, match="another plugin or receiver has this folder") as error:
+    with pytest.raises(SpoolError, match="another plugin or receiver uses this folder") as error:
         spool(tmp_path).open()
     assert str(tmp_path) in str(error.value)
     one.close()
@@ -132,7 +132,7 @@ def test_a_segment_that_somebody_deletes_is_written_no_more(tmp_path: Path) -> N
     append_each(one, 0, 3)
     (path,) = segments(tmp_path)
     path.unlink()
-    with pytest.raises(SpoolError, match="somebody has deleted the file"):
+    with pytest.raises(SpoolError, match="another process has deleted the file"):
         append_each(one, 3, 4)
     append_each(one, 3, 5)
     one.close()
@@ -204,7 +204,7 @@ def test_nor_is_it_lost_when_memory_ends_in_the_middle_of_it(tmp_path: Path, err
         raise error
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("receiver.host.spool.segment._take_frame", fail)
+        patch.setattr("receiver.host.spool.segment._scan_frame", fail)
         with pytest.raises(SpoolError, match=f"{segments(tmp_path)[0]}: .*memory"):
             one.open()
     assert one.open().set_aside == ()

@@ -31,8 +31,8 @@ def header(body: bytes, *, raw_bytes: int, codec: int = 1, pushes: int = 1, size
     [
         (b"", "a header of 0 bytes"),
         (bytes(HEADER_BYTES), "checksum"),
-        (header(b"", raw_bytes=1 << 27), "that stand for 134217728"),
-        (header(b"12345", raw_bytes=4), "a body of 5 bytes that stand for 4"),
+        (header(b"", raw_bytes=1 << 27), "134217728 inflated"),
+        (header(b"12345", raw_bytes=4), "invalid body of 5 bytes, 4 inflated"),
         (header(b"1234", raw_bytes=4, pushes=0), "0 pushes"),
         (header(b"1234", raw_bytes=4, pushes=2), "2 pushes in 4 bytes"),
         (header(b"1234", raw_bytes=4, codec=2), "codec 2"),
