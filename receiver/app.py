@@ -36,6 +36,7 @@ from receiver.gateway.listener import Listener, ListenerError
 from receiver.gateway.registry import ConnectionRegistry
 from receiver.gateway.request_memory import RequestMemory
 from receiver.host import PluginHost, load_plugins
+from receiver.host.plugin_metrics import PluginMetrics
 from receiver.log import configure as configure_log
 from receiver.metrics import ListenerBytes, ReceiverMetrics, Sources
 from receiver.plugin import Push
@@ -133,6 +134,7 @@ class Application:
         self._gateway = Gateway([self._listener(listener) for listener in settings.listeners])
         self._rest = RestServer(create_api(self._api_dependencies(), settings.rest), settings.rest)
         self._metrics.observe(self._sources())
+        self._metrics.registry.register(PluginMetrics(self._host.statistics))
         self._told_factor = 1
         self._next_look: asyncio.TimerHandle | None = None
 
@@ -240,7 +242,6 @@ class Application:
                 for listener in self._gateway.listeners
                 for from_clients, from_broker in (listener.traffic,)
             ],
-            plugins=self._host.statistics,
             ready=lambda: self.not_ready_because() is None,
             draining=lambda: self._draining,
             certificates=self._certificates,

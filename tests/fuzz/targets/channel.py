@@ -14,9 +14,9 @@ from random import Random
 from receiver.host.isolation.channel import (
     MAX_ANSWER_BYTES,
     Answer,
+    Channel,
     ChannelError,
     Outcome,
-    Channel,
     pushes_from_bytes,
     pushes_to_bytes,
 )

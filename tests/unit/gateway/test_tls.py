@@ -76,7 +76,7 @@ WRONG: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a folder": ("server.key", make_folder, "Is a directory"),
     "no key": ("server.key", Path.unlink, "No such file or directory"),
     "an empty key": ("server.key", lambda file: file.write_text(""), "expected a private key in PEM form"),
-    "an encrypted key": ("server.key", encrypt, "it is encrypted; write it without a password"),
+    "an encrypted key": ("server.key", encrypt, "the key is encrypted; store it without a password"),
 }
 
 
@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_used_is_named_with_its_key_and_why(folder: Path, 
 
 def test_a_key_of_another_certificate_is_named(folder: Path) -> None:
     (folder / "server.key").write_bytes((folder / "client.key").read_bytes())
-    with pytest.raises(TlsFilesError, match=r"tls\.key: .*it is not the key of .*server\.crt"):
+    with pytest.raises(TlsFilesError, match=r"tls\.key: .*this is not the key of .*server\.crt"):
         server_context("CLIENT", settings(folder))
 
 
@@ -186,7 +186,7 @@ def test_a_new_certificate_is_shown_to_who_connects_next(folder: Path, certifica
     with capture_logs() as log:
         assert name_of(context.current(), certificates) == "renewed"
         assert context.current() is context.current()
-    assert [(line["event"], line["listener"]) for line in log] == [("TLS files are re-read", "CLIENT")]
+    assert [(line["event"], line["listener"]) for line in log] == [("TLS files re-read", "CLIENT")]
     assert name_of(first, certificates) == "localhost"
 
 
@@ -229,7 +229,7 @@ def test_new_files_that_cannot_be_used_leave_the_old_ones_in_force(
         assert context.current() is first
         assert context.current() is first
     (said,) = log
-    assert said["event"] == "TLS files can't be used; the old ones stay"
+    assert said["event"] == "TLS files can't be used, the old ones stay"
     assert said["listener"] == "CLIENT"
     assert f"{folder / file}: {why}" in said["problem"]
     assert "BEGIN" not in str(said)

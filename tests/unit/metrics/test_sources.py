@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from receiver.host.delivery.statistics import DropReason, PluginState, PluginStatistics
+from receiver.host.plugin_metrics import PluginMetrics
 from receiver.metrics import OTHER, ListenerBytes, ReceiverMetrics, SoftwareLabels, Sources
 from receiver.telemetry.connection import Connection
 from receiver.telemetry.instance import ClientInstances
@@ -33,7 +34,6 @@ class Now:
                 instances=lambda: self.instances,
                 telemetry=lambda: self.telemetry,
                 listeners=lambda: self.listeners,
-                plugins=lambda: self.plugins,
                 ready=lambda: self.ready,
                 draining=lambda: self.draining,
                 certificates=lambda: self.certificates,
@@ -42,6 +42,7 @@ class Now:
                 deferred_calls=lambda: 17,
             )
         )
+        metrics.registry.register(PluginMetrics(lambda: self.plugins))
         return metrics
 
 

@@ -264,7 +264,7 @@ class TestBefore:
         before.write()
         assert read(before, 1) == [0]
         before.acknowledge(1)
-        assert before.end() == 0
+        assert before.finish() == 0
         log = disk_queue(folder, clock, after_s=after_s)
         offer(log, 3, 4)
         told = log.statistics()
@@ -296,7 +296,7 @@ class TestBefore:
         assert "another plugin or receiver uses this folder" in (log._disk.problem or "")
         offer(log, 10, 13)
         assert read(log, 1) == [10], "memory takes over"
-        assert other.end() == 0
+        assert other.finish() == 0
         clock.now += 5
         assert due(log, clock)
         assert log.write()
@@ -310,7 +310,7 @@ class TestBefore:
         other.write()
         log = disk_queue(folder, clock, after_s=1.0)
         assert not due(log, clock)
-        assert other.end() == 0
+        assert other.finish() == 0
         clock.now += 5
         assert due(log, clock)
         assert log.write()

@@ -74,7 +74,7 @@ def load(installed: Path) -> Iterator[Load]:
     yield one
     for plugin in loaded:
         if plugin._process is not None:
-            plugin._process.end(within_s=0)
+            plugin._process.end(timeout_s=0)
 
 
 def pid(plugin: PluginProxy) -> int:
