@@ -1,4 +1,4 @@
-"""Protects the process's memory, with its passwords and keys, from core dumps and debuggers.
+"""Protects passwords and keys in memory from core dumps and debuggers.
 
 Owns RLIMIT_CORE and PR_SET_DUMPABLE (prctl(2)). A process that is not dumpable writes no core file,
 not even to the program in `core_pattern`. Other processes of its user can't trace it, nor open
@@ -21,7 +21,7 @@ _PR_SET_DUMPABLE: Final = 4
 
 
 def forbid() -> int:
-    """Forbid core files, also of child processes, and access by the user's other processes.
+    """Forbid core files, and access by the user's other processes.
 
     Returns:
         The former limit of core files in bytes, for :func:`allow`.

@@ -1,4 +1,4 @@
-"""TLS contexts from PEM files, re-read when the files change; for listeners and the REST API.
+"""TLS contexts from PEM files, re-read when the files change.
 
 Owns the TLS versions, the demand for client certificates, SNI, and the rule for changed files: a
 new connection gets the files on disk, or the former ones if those can't be used. A context is never
@@ -41,7 +41,7 @@ _log = structlog.get_logger("receiver.tls")
 
 
 class TlsFilesError(Exception):
-    """A file can't be used; the message has the settings key, the file and the reason.
+    """A file can't be used; the message has the key, the file and the reason.
 
     Attributes:
         setting: The settings key.
@@ -195,7 +195,7 @@ def server_context(
 def client_context(
     listener: str, settings: UpstreamTlsSettings, *, key: str, prepare: _Prepare = lambda _: None
 ) -> TlsContext:
-    """Return the context for connections to the broker; arguments and errors as above."""
+    """Return the context for connections to the broker; arguments as above."""
 
     def make() -> ssl.SSLContext:
         context = _context(ssl.PROTOCOL_TLS_CLIENT, settings.min_version)

@@ -18,12 +18,7 @@ _Stamp = tuple[int, ...] | None
 
 
 class Watch:
-    """Detects that files were changed, replaced or deleted.
-
-    Args:
-        paths: The files.
-        clock: Monotonic seconds.
-    """
+    """Detects that files were changed, replaced or deleted."""
 
     def __init__(self, paths: Iterable[Path], clock: Callable[[], float]) -> None:
         self._paths = tuple(paths)
@@ -33,7 +28,7 @@ class Watch:
         self._stamps = self._stat()
 
     def changed(self) -> bool:
-        """Return whether a file has changed since the last call; checks at most once a second."""
+        """Return whether a file has changed; checks at most once a second."""
         now = self._clock()
         if now < self._next:
             return False

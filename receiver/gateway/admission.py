@@ -73,11 +73,6 @@ class RefusedError(Exception):
 class Admission:
     """Admits or refuses the clients of one listener.
 
-    Args:
-        settings: The listener's settings.
-        limits: The limits on each peer.
-        turns: Schedules the steps of TLS handshakes.
-
     Raises:
         TlsFilesError: A TLS file of the listener can't be used.
 

@@ -11,11 +11,7 @@ __all__ = ["Gateway"]
 
 
 class Gateway:
-    """The receiver's listeners.
-
-    Args:
-        listeners: One for each advertised listener of the broker.
-    """
+    """The receiver's listeners."""
 
     def __init__(self, listeners: Sequence[Listener]) -> None:
         self.listeners = tuple(listeners)

@@ -27,11 +27,7 @@ class HandshakeTurns:
 
     @asynccontextmanager
     async def take(self, peer: str) -> AsyncIterator[None]:
-        """Hold the turn until the block and the event loop's turn are over.
-
-        Args:
-            peer: The peer that the step is for.
-        """
+        """Hold the turn until the block and the event loop's turn are over."""
         if self._busy:
             granted = asyncio.get_running_loop().create_future()
             self._queues.setdefault(peer, deque()).append(granted)
@@ -65,11 +61,6 @@ class HandshakeTurns:
 
 async def handshake(tls: TlsSocket, turns: HandshakeTurns, peer: str) -> None:
     """Run a TLS handshake to its end.
-
-    Args:
-        tls: The connection; nothing else may watch it on the event loop.
-        turns: Schedules the steps.
-        peer: The peer that the connection is for.
 
     Raises:
         OSError: The peer closed the connection; ``ssl.SSLError`` if the handshake failed.

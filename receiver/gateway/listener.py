@@ -66,14 +66,8 @@ class Listener:
     """The gateway's side of one advertised listener of the broker.
 
     Args:
-        settings: The listener's settings.
         broker: The broker's identity; the cluster id may be set here.
         upstream: The API versions of the broker; set here.
-        registry: The registry of open connections.
-        metrics: The receiver's own metrics.
-        limits: The limits on each peer.
-        memory: The bound on memory of waiting requests, shared by all listeners.
-        make_session: Makes the session of a new connection.
         on_disconnect: Called with each connection that is closed.
 
     Raises:
@@ -165,11 +159,7 @@ class Listener:
         self._watch.stop()
 
     async def drain(self, deadline: float) -> None:
-        """Let responses in flight finish, then close every connection.
-
-        Args:
-            deadline: The loop time at which to close the remaining connections.
-        """
+        """Finish responses in flight until a deadline in loop time, then close all."""
         loop = asyncio.get_running_loop()
         for task in tuple(self._connecting):
             task.cancel()

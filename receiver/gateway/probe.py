@@ -48,12 +48,9 @@ async def probe(
 ) -> str | None:
     """Ask the broker at ``address`` once.
 
-    Args:
-        address: The broker's address.
-        upstream: Set to the version ranges in the response.
-        ask_cluster_id: Whether to ask for the cluster id, which only a listener without SASL tells
-            us.
-        timeout_s: The time limit for the whole probe, in seconds.
+    It sets the version ranges of ``upstream``. Ask for the cluster id only on a listener without SASL,
+    because others answer that after authentication only.
+
 
     Returns:
         The cluster id; None if it was not asked for or the broker has none.

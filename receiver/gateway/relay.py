@@ -77,12 +77,8 @@ class Relay:
     """Both directions of a connection, from the time that the broker is connected.
 
     Args:
-        loop: The event loop.
-        connection: The connection's entry in the registry.
         client: The client's socket, non-blocking; the relay owns it.
         broker: The broker's socket, non-blocking; the relay owns it.
-        session: Rewrites the bytes.
-        memory: Bounds the memory of waiting bytes.
         share: The share of each event loop turn that the client's site may use.
         buffer_bytes: Kernel buffers, in both sockets, that fill if a sink takes nothing.
         on_close: Called once when both sockets are closed, with the reason and the error behind it.

@@ -54,9 +54,6 @@ class _Source:
 class RequestMemory:
     """Memory held by all connections, and the deadlines of their incomplete requests.
 
-    Args:
-        settings: The bounds, until :meth:`replace_settings`.
-
     Attributes:
         total: Bytes that all connections hold.
     """

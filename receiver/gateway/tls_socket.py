@@ -83,9 +83,7 @@ class TlsSocket(socket.socket):
     in memory give no further event. :attr:`has_unread` shows that some had to stay.
 
     Args:
-        context: The TLS context.
         plain: The socket; this object takes over its descriptor.
-        server_side: Whether the peer is the client.
         server_name: On the client side, the name that the peer's certificate must have.
     """
 

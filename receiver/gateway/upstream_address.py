@@ -71,10 +71,6 @@ def _fix(error: ssl.SSLError) -> str:
 class UpstreamAddress:
     """The broker behind a listener, and how to connect to it.
 
-    Args:
-        settings: The listener's settings.
-        turns: Schedules the steps of TLS handshakes.
-
     Raises:
         TlsFilesError: A file of ``upstream_tls`` can't be used.
 

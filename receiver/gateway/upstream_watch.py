@@ -33,12 +33,6 @@ _CHECK_AFTER_S: Final = 1.0
 class UpstreamWatch:
     """Keeps what is known of a listener's broker up to date.
 
-    Args:
-        settings: The listener's settings.
-        address: The broker's address.
-        broker: The broker's identity; the cluster id may be set here.
-        upstream: The broker's API versions; set here.
-
     Attributes:
         problem: Why the broker can't be reached; None while it can.
     """

@@ -1,4 +1,4 @@
-"""Runs plugins: each has its own threads and bounded queue, and its failures stay its own.
+"""Runs plugins with their own threads and queues, and isolates their failures.
 
 Usage::
 

@@ -80,7 +80,7 @@ class HostedPlugin:
 
 
 def installed_types() -> dict[str, EntryPoint]:
-    """Return the entry points of the installed plugin types by name, without loading them.
+    """Return the entry points of the installed plugin types, not loaded.
 
     Raises:
         PluginConfigError: Two distributions declare the same type.

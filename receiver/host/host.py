@@ -132,11 +132,11 @@ class PluginHost:
         return all(ended)
 
     def take_cpu(self) -> dict[str, float]:
-        """Return the CPU seconds of plugins and spools since the last call, by connection id."""
+        """Return the CPU seconds since the last call by connection id, and clear them."""
         return self._cpu.take()
 
     def statistics(self) -> list[PluginStatistics]:
-        """Return each plugin's statistics, in the order of the configuration; from any thread."""
+        """Return each plugin's statistics, in configured order; from any thread."""
         return [plugin.statistics() for plugin in self._plugins]
 
     def _watch(self) -> None:

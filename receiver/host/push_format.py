@@ -1,4 +1,4 @@
-"""Encodes pushes as bytes, for the spool's frames and the channel to a plugin's process.
+"""Encodes pushes as bytes, for the spool and for plugins in child processes.
 
 Owns the format and its version. Knows nothing of files or sockets.
 
@@ -68,7 +68,7 @@ def encode_push(push: Push) -> bytes:
 
 
 def decode_push(data: bytes | memoryview) -> Push:
-    """Decode the bytes of :func:`encode_push`, of this or another version of the receiver.
+    """Decode a push that this or another version of the receiver encoded.
 
     Args:
         data: The bytes of one push; the result does not refer to them.

@@ -1,4 +1,4 @@
-"""Settings that every plugin has: name, queue, batches, retries, spool, isolation.
+"""Settings of every plugin: name, queue, batches, retries, spool, isolation.
 
 Owns the host's keys of an entry of ``plugins:``, with their defaults and bounds. A plugin's own
 keys are in its ``Config``.

@@ -1,4 +1,4 @@
-"""The receiver's own metrics: counters of events, and gauges collected at each scrape.
+"""The receiver's own metrics: event counters, and gauges read at each scrape.
 
 Owns the names, labels and series of ``/metrics``, and the bound on their number. It must not log,
 or decide

@@ -1,4 +1,4 @@
-"""Metrics of series budgets, back-pressure, and clients with narrowed subscriptions.
+"""Metrics of series budgets, back-pressure and narrowed subscriptions.
 
 Owns the names of these metrics. It reads the telemetry core at each scrape.
 """

@@ -37,7 +37,7 @@ _MAX_LENGTH = 100
 
 
 def mechanism_label(mechanism: str) -> str:
-    """Return the label of a login mechanism: one of :data:`MECHANISMS`, or :data:`OTHER`."""
+    """Return the label of a login mechanism; :data:`OTHER` for an unknown one."""
     return mechanism if mechanism in MECHANISMS else OTHER
 
 
@@ -65,7 +65,7 @@ class SoftwareLabels:
         return client_software_name
 
     def name_and_version(self, client_software_name: str, client_software_version: str) -> tuple[str, str]:
-        """Return the labels of a software name and version; :data:`OTHER` beyond the bound."""
+        """Return the labels of a software version; :data:`OTHER` beyond the bound."""
         pair = (self.name(client_software_name), client_software_version)
         if pair in self._versions:
             return pair

@@ -1,4 +1,4 @@
-"""Counts requests, responses, connections, errors and their durations as they happen.
+"""Counts requests, responses, connections and errors, and their durations.
 
 Owns the counters on the paths of requests and connections. A call costs about a microsecond,
 because a dict keeps the series of each set of labels.
@@ -207,13 +207,7 @@ class ReceiverMetrics:
     def subscriptions_answered(
         self, outcome: SubscriptionsOutcome, client_software_name: str, seconds: float
     ) -> None:
-        """Count one answered GetTelemetrySubscriptions.
-
-        Args:
-            outcome: The telemetry core's decision.
-            client_software_name: The client's software name (KIP-511).
-            seconds: The telemetry core's time.
-        """
+        """Count one answered GetTelemetrySubscriptions."""
         code = outcome.response.error_code
         self.subscription_requests[error_name(code), self.labels.name(client_software_name)].inc()
         self._errors(code, _GET)

@@ -1,4 +1,4 @@
-"""Metrics collected at each scrape: connections, client instances, listeners, certificates.
+"""Metrics read at each scrape: connections, client instances, listeners.
 
 Owns the sources that the composition root provides, and their series. A source must be cheap to
 read, because the event loop collects.

@@ -1,4 +1,4 @@
-"""Charges the CPU time of plugins and spools to the connections that sent the pushes.
+"""Charges the CPU time of plugins and spools to clients' connections.
 
 The plugins' threads add to the account, and the event loop takes from it.
 """

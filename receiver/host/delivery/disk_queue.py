@@ -50,11 +50,8 @@ class DiskQueue(MemoryQueue):
     """Queue of one plugin's pushes, in memory and on disk.
 
     Args:
-        memory: The bounded memory, empty.
-        disk: The disk, not open.
         after_s: Seconds that a push stays in memory before it is written. None: every push is
             written before it is read.
-        clock: Monotonic seconds.
         cpu: Charged with the CPU time of writing.
     """
 
@@ -241,7 +238,7 @@ class DiskQueue(MemoryQueue):
 
     @property
     def _writes_early(self) -> bool:
-        """Whether to write pushes before ``after_s``, because memory is more than half full."""
+        """Whether to write pushes before ``after_s``, because memory fills up."""
         return self.memory.more_than_half_full and self._disk.problem is None
 
     def _statistics(self) -> QueueStatistics:

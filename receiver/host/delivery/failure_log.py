@@ -77,9 +77,7 @@ class FailureLog:
     """The log of one plugin, with a rate limit for each event.
 
     Args:
-        plugin: The plugin's name, a field of every line.
         interval_s: The least time between two lines of one event, in seconds.
-        clock: Monotonic seconds.
     """
 
     def __init__(

@@ -143,7 +143,7 @@ class FairQueue:
         return batch
 
     def put_back(self, batch: Sequence[Queued]) -> None:
-        """Put the pushes that were taken last back at the front, without a check of the bounds."""
+        """Put the pushes that were taken last back at the front, whatever the bounds."""
         for queued in reversed(batch):
             self._first -= 1
             queued.number = self._first
@@ -152,7 +152,7 @@ class FairQueue:
             self._by_site[queued.site].move_to_end(queued.number, last=False)
 
     def reserve(self, batch: Sequence[Queued]) -> None:
-        """Count taken pushes against the bounds until the next call, because a write needs them."""
+        """Count taken pushes against the bounds until the next call."""
         self.reserved_items = len(batch)
         self.reserved_bytes = sum(queued.size for queued in batch)
 

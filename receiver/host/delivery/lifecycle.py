@@ -22,13 +22,6 @@ class PluginLifecycle:
     """Starts, restarts and stops a plugin, and handles all its exceptions.
 
     Args:
-        plugin: The plugin.
-        tally: The plugin's counters.
-        log: The plugin's log.
-        redaction: Removes secrets from the plugin's error texts.
-        policy: The back-off between starts.
-        pause: Waits for the back-off or the request to stop.
-        clock: Monotonic seconds.
         rng: Uniform numbers in [0, 1), for the jitter.
     """
 

@@ -29,12 +29,7 @@ ALL = 2**62
 
 
 class MemoryQueue:
-    """Queue of one plugin's pushes, without a disk.
-
-    Args:
-        memory: The bounded memory, empty.
-        clock: Monotonic seconds.
-    """
+    """Queue of one plugin's pushes, without a disk."""
 
     def __init__(self, memory: FairQueue, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.memory = memory
@@ -53,7 +48,7 @@ class MemoryQueue:
         self._dropped = dict.fromkeys(DropReason, 0)
 
     def offer(self, push: Push, stored: Callable[[], None] | None = None) -> bool:
-        """Add a push; never waits, never fails; pushes over the bound are dropped and counted.
+        """Add a push without waiting; drop and count pushes over the bound.
 
         Args:
             push: The push.
@@ -123,11 +118,11 @@ class MemoryQueue:
         return True
 
     def leave(self) -> int:
-        """End reading by the sender; drop the rest, and return the number of dropped pushes."""
+        """End reading by the sender; return the number of pushes dropped by that."""
         return self.abandon()
 
     def abandon(self) -> int:
-        """End the queue without waiting for acknowledgements, because the sender may hang.
+        """End the queue without acknowledgements, because the sender may hang.
 
         Returns:
             The number of pushes dropped from memory.

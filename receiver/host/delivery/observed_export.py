@@ -1,4 +1,4 @@
-"""Calls a plugin's export, times and counts it, and turns its result into a value.
+"""Calls a plugin's export, measures it, and turns its result into a value.
 
 Handles every exception of a plugin, including SystemExit. The sender decides what comes next.
 """
@@ -44,7 +44,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The same export may succeed later, perhaps after a delay that the destination asked for."""
+    """The same export may succeed later, perhaps after a requested delay."""
 
     retry_after_s: float | None
 
@@ -77,9 +77,7 @@ _MAX_POINTS: Final = 1 << 53
 def call_export(plugin: ClientTelemetryReceiver, pushes: Sequence[Push]) -> ExportResult | None:
     """Call a plugin's ``export`` or ``export_batch``; raises what the plugin raises.
 
-    Args:
-        plugin: The plugin.
-        pushes: At least one, and no more than the plugin's ``max_batch_items``.
+    There must be at least one push, and no more than the plugin's ``max_batch_items``.
     """
     if plugin.max_batch_items > 1:
         return plugin.export_batch(pushes)
@@ -91,11 +89,6 @@ class ObservedExport:
     """Calls a plugin's export and returns its outcome.
 
     Args:
-        plugin: The plugin.
-        tally: The plugin's counters.
-        log: The plugin's log.
-        redaction: Removes secrets from the plugin's texts.
-        clock: Monotonic seconds.
         cpu: Charged with the CPU time of exports, except retryable failures, which clients do not
             cause.
     """
@@ -133,7 +126,7 @@ class ObservedExport:
         return outcome
 
     def _cpu_s(self) -> float:
-        """Return the CPU seconds of this thread and, if it has one, of the plugin's process."""
+        """Return the CPU seconds of this thread and of the plugin's process, if any."""
         child_s = self._plugin.cpu_s if isinstance(self._plugin, PluginProxy) else 0.0
         return time.thread_time() + child_s
 
@@ -177,5 +170,5 @@ class ObservedExport:
 
 
 def _points(value: int) -> int:
-    """Return a plugin's count of points within bounds, because it may be of any type and size."""
+    """Convert a plugin's count of points, which may have any type and size."""
     return min(max(0, int(value)), _MAX_POINTS)

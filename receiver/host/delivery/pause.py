@@ -11,11 +11,7 @@ __all__ = ["Pause"]
 
 
 class Pause:
-    """A wait that a request to stop cuts short.
-
-    Args:
-        clock: Monotonic seconds.
-    """
+    """A wait that a request to stop cuts short."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -34,9 +30,6 @@ class Pause:
 
     def __call__(self, delay_s: float) -> bool:
         """Wait; a request to stop ends the wait early, for one more attempt at once.
-
-        Args:
-            delay_s: Seconds.
 
         Returns:
             False if the deadline has passed or would pass during the wait.

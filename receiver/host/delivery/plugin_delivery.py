@@ -49,10 +49,7 @@ class PluginDelivery:
     """Delivers pushes to one plugin.
 
     Args:
-        hosted: The plugin with the operator's settings.
         hangs_after_s: Seconds that a call of the plugin lasts before the plugin counts as hanging.
-        clock: Monotonic seconds.
-        wall_ns: Nanoseconds since the epoch.
         cpu: Charged with the CPU time of exports and of the spool.
 
     Attributes:

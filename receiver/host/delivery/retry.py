@@ -35,7 +35,7 @@ class RetryPolicy:
 
     @classmethod
     def from_settings(cls, settings: RetrySettings, *, default_elapsed_s: float) -> RetryPolicy:
-        """Return the policy of an operator's settings; a limit of 0 seconds means no limit."""
+        """Return the policy of an operator's settings, in which 0 means no limit."""
         return cls(
             initial_s=settings.initial_ms / 1000,
             max_s=max(settings.initial_ms, settings.max_ms) / 1000,

@@ -1,4 +1,4 @@
-"""A plugin's sender thread: reads batches from the queue, exports and retries them.
+"""A plugin's sender thread: exports and retries batches from the queue.
 
 Owns the fate of every push that is read, and the time of each export. No failure of a plugin leaves
 this thread. If the plugin hangs, the host abandons the thread with it.
@@ -74,14 +74,6 @@ class Sender:
     """Exports the pushes of one queue to one plugin.
 
     Args:
-        plugin: The plugin.
-        queue: The queue.
-        settings: The operator's settings for the plugin.
-        policy: The retry policy.
-        tally: The plugin's counters.
-        log: The plugin's log.
-        name: The plugin's name.
-        clock: Monotonic seconds.
         rng: Uniform numbers in [0, 1), for the jitter.
         cpu: Charged with the CPU time of exports.
     """
@@ -181,7 +173,7 @@ class Sender:
                 return
 
     def _deliver(self, batch: Sequence[Push]) -> bool:
-        """Export a batch, in parts if necessary; return False when the deadline has passed."""
+        """Export a batch, in parts if necessary; return False after the deadline."""
         parts = [_Part(pushes=batch)]
         while parts:
             part = parts.pop()
@@ -250,7 +242,7 @@ class Sender:
         return part.failed(now, delay_s)
 
     def _destination_responded(self) -> None:
-        """Record that the plugin works and its destination responds, if only with a refusal."""
+        """Record a response of the destination, even if it was a refusal."""
         self._breaker.succeeded()
         self._lifecycle.worked()
         self._log_circuit()

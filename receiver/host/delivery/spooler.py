@@ -14,13 +14,7 @@ __all__ = ["Spooler"]
 
 
 class Spooler:
-    """Writes the due pushes of a queue to disk.
-
-    Args:
-        queue: The queue.
-        log: The plugin's log.
-        name: The plugin's name.
-    """
+    """Writes the due pushes of a queue to disk."""
 
     def __init__(self, queue: DiskQueue, *, log: FailureLog, name: str) -> None:
         self._queue = queue

@@ -1,1 +1,1 @@
-"""Plugins in child processes: the proxy in the receiver, the child, and the channel between them."""
+"""Plugins in child processes: proxy, child and the channel between them."""

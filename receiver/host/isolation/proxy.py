@@ -212,9 +212,6 @@ class PluginProxy(ClientTelemetryReceiver):
 class _Process:
     """One child process, from its start to its exit.
 
-    Args:
-        type_: The plugin's type.
-
     Raises:
         OSError: The process can't be started.
     """
@@ -261,9 +258,6 @@ class _Process:
 
     def end(self, *, timeout_s: float = _EXIT_TIMEOUT_S) -> int:
         """Wait for the exit, and kill the process after a time-out.
-
-        Args:
-            timeout_s: The time-out in seconds.
 
         Returns:
             The exit status, negative for a signal.

@@ -1,4 +1,4 @@
-"""Bounded log of pushes on disk, for pushes that a destination could not accept yet.
+"""Bounded log on disk for pushes that a destination could not accept yet.
 
 Usage::
 

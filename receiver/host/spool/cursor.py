@@ -1,4 +1,4 @@
-"""Reads and writes the cursor: a file with the number of the first undelivered push."""
+"""Reads and writes the cursor, the number of the first undelivered push."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _END: Final = 1 << 63
 
 
 def load_cursor(folder: Path) -> int:
-    """Return the number in a folder's cursor; 0, the very first, if there is no valid cursor."""
+    """Return the number in a folder's cursor; 0 without a valid cursor."""
     try:
         with (folder / _NAME).open("rb") as file:
             data = file.read(_FIELDS.size + _CRC.size + 1)

@@ -28,12 +28,6 @@ class Disk:
 
     Callers hold :attr:`lock` during every call, and until they have accounted for its result.
 
-    Args:
-        path: The spool's folder.
-        settings: The spool's bounds.
-        log: The plugin's log.
-        clock: Monotonic seconds.
-
     Attributes:
         lock: Serialises operations.
         spool: The spool, for calls that can't fail.

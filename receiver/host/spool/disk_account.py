@@ -39,7 +39,7 @@ class DiskAccount:
         return self._pushes - self._head
 
     def opened(self, found: SpoolStatistics) -> None:
-        """Count the pushes of an earlier run, including lost ones, when the disk is opened."""
+        """Count the pushes of an earlier run, including lost ones."""
         self._pushes = found.pushes
         self._last_dropped_full = found.dropped_full
         self.recovered += found.pushes + found.dropped_full + found.lost_pushes
@@ -78,7 +78,7 @@ class DiskAccount:
         self.reconcile(now, added=-pushes)
 
     def ended(self) -> None:
-        """Count the pushes in flight as unread again, or as dropped if they left the disk."""
+        """Count pushes in flight as unread again, or dropped if the disk lost them."""
         self._head = self.uncommitted
         self.dropped_full += self._displaced
         self._displaced = 0

@@ -1,4 +1,4 @@
-"""Encodes and decodes frames: several pushes that are written together, or not at all.
+"""Encodes and decodes frames: pushes that are written all or not at all.
 
 Owns the format of a frame and of a segment file's header. Does no I/O.
 
@@ -150,9 +150,6 @@ def _encode(records: list[bytes], first: int, oldest: int, compressor: zstandard
 
 def parse_header(data: bytes) -> FrameHeader:
     """Decode a frame's header.
-
-    Args:
-        data: :data:`HEADER_BYTES` bytes.
 
     Raises:
         FrameError: The header is malformed, or no spool writes such a frame.

@@ -18,7 +18,7 @@ __all__ = ["leftover_spools"]
 
 
 def leftover_spools(plugins: Sequence[HostedPlugin]) -> list[Path]:
-    """Return folders with segments that none of the plugins reads; waits for the disk.
+    """Return folders with segments that no plugin reads; waits for the disk.
 
     The search covers the default folder of spools and all configured ones.
     """

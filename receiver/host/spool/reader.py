@@ -65,7 +65,7 @@ class SpoolReader:
 
     @property
     def oldest_received_at_ns(self) -> int | None:
-        """The oldest receive time in the frame of the first uncommitted push; None without one."""
+        """The oldest receive time in the frame of the first uncommitted push."""
         if not self._loaded:
             self._load()
         return self._loaded[0].header.oldest_received_at_ns if self._loaded else None
@@ -91,7 +91,7 @@ class SpoolReader:
         self._number = self.committed
 
     def commit(self, number: int) -> None:
-        """Mark everything below a number as delivered or deleted, and never read it again."""
+        """Mark everything below a number as delivered or deleted."""
         self.committed = max(self.committed, number)
         self._number = max(self._number, self.committed)
         while self._ahead and self._ahead[0].position < self._number:
@@ -115,7 +115,7 @@ class SpoolReader:
         self._segment = None
 
     def _load(self) -> bool:
-        """Load the next frame with unread pushes; return False if there is none, or none now."""
+        """Load the next frame with unread pushes; return False if there is none now."""
         while not self._ahead and (segment := self._segment_to_read()) is not None:
             offset = self._offset
             if offset >= segment.size:

@@ -133,7 +133,7 @@ class Spool:
                 self._update()
 
     def read(self, max_items: int, max_bytes: int) -> list[Spooled]:
-        """Return the oldest pushes that were not read since :meth:`open` or :meth:`rewind`.
+        """Return the oldest pushes not read since :meth:`open` or :meth:`rewind`.
 
         Args:
             max_items: The most pushes.
