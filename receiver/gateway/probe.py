@@ -48,8 +48,8 @@ async def probe(
 ) -> str | None:
     """Ask the broker at ``address`` once.
 
-    It sets the version ranges of ``upstream``. Ask for the cluster id only on a listener without SASL,
-    because others answer that after authentication only.
+    It sets the version ranges of ``upstream``. Ask for the cluster id only on a listener without
+    SASL, because others answer that after authentication only.
 
 
     Returns:

@@ -167,8 +167,8 @@ def test_sighup_takes_over_what_it_can_and_names_the_rest(broker: ScriptedBroker
         wait_until(
             lambda: bool(sidecar.logged("the configuration is re-read")), timeout_s=TIMEOUT_S, what="it"
         )
-        (said,) = sidecar.logged("the configuration is re-read")
-        assert said["needs_a_restart"] == ["broker", "listeners", "telemetry.max_bytes"]
+        (entry,) = sidecar.logged("the configuration is re-read")
+        assert entry["needs_a_restart"] == ["broker", "listeners", "telemetry.max_bytes"]
 
         assert codecs_of(raw.exchange(get_subscriptions())) == (1,)
         assert refusal(sidecar.port("LATER"))[0] == "refused"
@@ -234,8 +234,8 @@ def test_an_address_that_is_taken_is_named_and_ends_the_start(broker: ScriptedBr
         # REST is there before the listeners are.
         with contextlib.suppress(StartError), GatewaySidecar(settings, wait_for_broker=False) as sidecar:
             assert sidecar.wait() == 1
-            (said,) = sidecar.logged("can't start")
-            assert said["problem"] == f"listener TAKEN: can't listen on {address}: Address already in use"
+            (entry,) = sidecar.logged("can't start")
+            assert entry["problem"] == f"listener TAKEN: can't listen on {address}: Address already in use"
             assert "Traceback" not in sidecar.log_text()
 
 

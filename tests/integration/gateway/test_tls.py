@@ -100,8 +100,8 @@ def test_a_certificate_is_exchanged_while_connections_go_on(
         time.sleep(1.1)
         with over_tls(sidecar, server) as still:
             assert serial_of(still) == renewed.x509.serial_number
-        (said,) = sidecar.logged("TLS files can't be used, the old ones stay")
-        assert f"listeners[].tls.key: {server.key}: expected a private key in PEM form" in said["problem"]
+        (entry,) = sidecar.logged("TLS files can't be used, the old ones stay")
+        assert f"listeners[].tls.key: {server.key}: expected a private key in PEM form" in entry["problem"]
         assert "PRIVATE" not in sidecar.log_text()
 
 

@@ -137,10 +137,10 @@ def test_what_runs_ahead_of_a_login_waits_for_the_brokers_word(secured: GatewayS
         with RawLogin(secured.port("SASL")) as raw:
             token = plain_token("alice", password)
             raw.send(sasl_handshake("PLAIN") + sasl_authenticate(token) + get_subscriptions())
-            said = [error_of(raw.frame()), error_of(raw.frame())]
+            codes = [error_of(raw.frame()), error_of(raw.frame())]
             with contextlib.suppress(EOFError, ConnectionError):
-                said.append(read_get(raw.frame())[0])
-            assert said == answers
+                codes.append(read_get(raw.frame())[0])
+            assert codes == answers
 
 
 def test_a_name_said_in_another_mechanism_counts_for_nothing(secured: GatewaySidecar) -> None:

@@ -1,4 +1,4 @@
-"""Whatever happens to a delivery log on a real disk: every push is in one place, in order, none forgotten."""
+"""On a real disk a queue keeps every push in one place, in order, and loses none."""
 
 from __future__ import annotations
 
@@ -17,13 +17,19 @@ from tests.unit.host.disks import Clock, disk_queue, due, full_disk, killed, rea
 from tests.unit.host.support import push
 
 
-def places(log: DiskQueue) -> int:
-    told = log.statistics()
-    return told.memory + told.disk + told.in_flight + told.exported + sum(told.dropped.values())
+def places(queue: DiskQueue) -> int:
+    statistics = queue.statistics()
+    return (
+        statistics.memory
+        + statistics.disk
+        + statistics.in_flight
+        + statistics.exported
+        + sum(statistics.dropped.values())
+    )
 
 
 class AnyLog(RuleBasedStateMachine):
-    """A log with bounds that are often met, on a disk that is full now and then."""
+    """A queue with bounds that are often met, on a disk that is full now and then."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +46,7 @@ class AnyLog(RuleBasedStateMachine):
         disk_bytes=st.sampled_from([1 << 13, 1 << 20]),
     )
     def begin(self, after_s: float | None, max_items: int, disk_bytes: int) -> None:
-        self.log = disk_queue(
+        self.queue = disk_queue(
             Path(self.folder.name, "spool"),
             self.clock,
             after_s=after_s,
@@ -58,7 +64,7 @@ class AnyLog(RuleBasedStateMachine):
             number = self.offered
             self.offered += 1
             data = (number.to_bytes(4, "big") * 225)[:size]
-            waits = self.log.offer(push(number, data=data), self.stored(number))
+            waits = self.queue.offer(push(number, data=data), self.stored(number))
             assert self.always or not waits
             if waits:
                 self.waiting.setdefault(number, 0)
@@ -74,14 +80,14 @@ class AnyLog(RuleBasedStateMachine):
     @precondition(lambda self: not self.in_flight)
     @rule(max_items=st.integers(1, 8))
     def read(self, max_items: int) -> None:
-        self.in_flight = read(self.log, max_items)
+        self.in_flight = read(self.queue, max_items)
         assert len(self.in_flight) <= max_items
 
     @precondition(lambda self: self.in_flight)
     @rule(data=st.data())
     def acknowledge(self, data: st.DataObject) -> None:
         count = data.draw(st.integers(1, len(self.in_flight)))
-        assert self.log.acknowledge(count)
+        assert self.queue.acknowledge(count)
         self.acknowledged += self.in_flight[:count]
         del self.in_flight[:count]
 
@@ -91,26 +97,26 @@ class AnyLog(RuleBasedStateMachine):
 
     @rule(full=st.sampled_from([False, False, False, True]))
     def spool(self, full: bool) -> None:
-        if not due(self.log, self.clock):
+        if not due(self.queue, self.clock):
             return
         if full:
             with full_disk():
-                assert not self.log.write()
+                assert not self.queue.write()
         else:
-            assert self.log.write()
+            assert self.queue.write()
 
     @invariant()
     def every_push_is_in_one_place(self) -> None:
-        if not hasattr(self, "log"):
+        if not hasattr(self, "queue"):
             return
-        told = self.log.statistics()
-        assert told.offered == self.offered
-        assert told.recovered == 0
-        assert places(self.log) == self.offered
-        assert told.in_flight == len(self.in_flight)
-        assert told.exported == len(self.acknowledged)
-        assert told.memory <= self.max_items
-        assert told.dropped[DropReason.SPOOL_DAMAGED] == 0
+        statistics = self.queue.statistics()
+        assert statistics.offered == self.offered
+        assert statistics.recovered == 0
+        assert places(self.queue) == self.offered
+        assert statistics.in_flight == len(self.in_flight)
+        assert statistics.exported == len(self.acknowledged)
+        assert statistics.memory <= self.max_items
+        assert statistics.dropped[DropReason.SPOOL_DAMAGED] == 0
 
     @invariant()
     def in_order_and_once(self) -> None:
@@ -125,26 +131,26 @@ class AnyLog(RuleBasedStateMachine):
             self.come_to_the_end()
 
     def come_to_the_end(self) -> None:
-        if hasattr(self, "log"):
+        if hasattr(self, "queue"):
             if self.in_flight:
-                self.log.acknowledge(len(self.in_flight))
+                self.queue.acknowledge(len(self.in_flight))
                 self.acknowledged += self.in_flight
-            while not self.log._readable_unwritten and due(self.log, self.clock):
-                assert self.log.write()
-            while numbers := read(self.log, 5):
-                self.log.acknowledge(len(numbers))
+            while not self.queue._readable_unwritten and due(self.queue, self.clock):
+                assert self.queue.write()
+            while numbers := read(self.queue, 5):
+                self.queue.acknowledge(len(numbers))
                 self.acknowledged += numbers
             self.in_order_and_once()
             self.in_flight = []
             self.every_push_is_in_one_place()
-            told = self.log.statistics()
-            assert (told.memory, told.disk) == (0, 0)
+            statistics = self.queue.statistics()
+            assert (statistics.memory, statistics.disk) == (0, 0)
             assert all(times == 1 for times in self.waiting.values())
-            assert self.log.finish() == 0
+            assert self.queue.finish() == 0
 
 
 class SpoolAlways(RuleBasedStateMachine):
-    """A log that writes every push, whose process is killed now and then."""
+    """A queue that writes every push, whose process is killed now and then."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -156,7 +162,7 @@ class SpoolAlways(RuleBasedStateMachine):
         self.delivered: set[int] = set()
         self.latest = -1
         self.killed = False
-        self.log = self.new_log()
+        self.queue = self.new_log()
 
     def new_log(self) -> DiskQueue:
         return disk_queue(Path(self.folder.name), self.clock, max_items=10_000)
@@ -166,17 +172,17 @@ class SpoolAlways(RuleBasedStateMachine):
         for _ in range(count):
             number = self.offered
             self.offered += 1
-            assert self.log.offer(push(number), partial(self.stored.add, number))
+            assert self.queue.offer(push(number), partial(self.stored.add, number))
 
-    @precondition(lambda self: due(self.log, self.clock))
+    @precondition(lambda self: due(self.queue, self.clock))
     @rule()
     def spool(self) -> None:
-        assert self.log.write()
+        assert self.queue.write()
 
     @precondition(lambda self: not self.in_flight)
     @rule(max_items=st.integers(1, 30))
     def read(self, max_items: int) -> None:
-        self.in_flight = read(self.log, max_items)
+        self.in_flight = read(self.queue, max_items)
         assert set(self.in_flight) <= self.stored
 
     @precondition(lambda self: self.in_flight)
@@ -185,39 +191,39 @@ class SpoolAlways(RuleBasedStateMachine):
         assert all(a < b for a, b in zip((self.latest, *self.in_flight), self.in_flight, strict=False))
         self.latest = self.in_flight[-1]
         self.delivered |= set(self.in_flight)
-        assert self.log.acknowledge(len(self.in_flight))
+        assert self.queue.acknowledge(len(self.in_flight))
         self.in_flight = []
 
     @rule()
     def kill(self) -> None:
-        killed(self.log)
+        killed(self.queue)
         self.killed = True
         self.restart()
 
     @rule()
     def end(self) -> None:
-        assert self.log.finish() == 0
+        assert self.queue.finish() == 0
         self.stored = set(range(self.offered))
         self.restart()
         if not self.killed:  # else what was delivered shortly before may come again
-            assert self.log.statistics().disk == len(self.stored - self.delivered)
+            assert self.queue.statistics().disk == len(self.stored - self.delivered)
 
     def restart(self) -> None:
         self.in_flight = []
         self.latest = -1
         # What was in memory alone is lost by a kill, and whoever offered it was told nothing.
         self.offered = max(self.stored, default=-1) + 1
-        self.log = self.new_log()
+        self.queue = self.new_log()
 
     def teardown(self) -> None:
         with self.folder:
-            killed(self.log)
+            killed(self.queue)
             self.restart()
-            while numbers := read(self.log):
+            while numbers := read(self.queue):
                 self.delivered |= set(numbers)
-                self.log.acknowledge(len(numbers))
+                self.queue.acknowledge(len(numbers))
             assert self.delivered == self.stored
-            assert self.log.finish() == 0
+            assert self.queue.finish() == 0
 
 
 TestAnyLog = AnyLog.TestCase

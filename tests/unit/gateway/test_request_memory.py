@@ -277,9 +277,9 @@ def test_it_is_counted_and_logged_once_in_a_while(
                         with contextlib.suppress(ConnectionResetError):
                             await at_end(client)
                 await eventually(lambda: gate_.value("connections_closed_total", **labels) == 2, "both")
-        (said,) = [line for line in log if line["event"] == "closed at a limit"]
-        assert said["limit"] == limit
-        assert said["source"].startswith("127.0.0.1")
+        (entry,) = [line for line in log if line["event"] == "closed at a limit"]
+        assert entry["limit"] == limit
+        assert entry["source"].startswith("127.0.0.1")
 
     on_loop(main())
 

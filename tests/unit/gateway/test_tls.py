@@ -228,11 +228,11 @@ def test_new_files_that_cannot_be_used_leave_the_old_ones_in_force(
     with capture_logs() as log:
         assert context.current() is first
         assert context.current() is first
-    (said,) = log
-    assert said["event"] == "TLS files can't be used, the old ones stay"
-    assert said["listener"] == "CLIENT"
-    assert f"{folder / file}: {why}" in said["problem"]
-    assert "BEGIN" not in str(said)
+    (entry,) = log
+    assert entry["event"] == "TLS files can't be used, the old ones stay"
+    assert entry["listener"] == "CLIENT"
+    assert f"{folder / file}: {why}" in entry["problem"]
+    assert "BEGIN" not in str(entry)
     if (folder / file).is_dir():
         (folder / file).rmdir()
     certificates.authority.issue(common_name="repaired").write(folder, "server")

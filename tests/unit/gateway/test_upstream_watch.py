@@ -185,8 +185,8 @@ def test_a_configured_cluster_that_is_not_the_brokers_is_said_to_be_wrong(broker
             await eventually(lambda: watching.problem is None, "the broker")
         watching.stop()
         assert known.cluster_id == "configured"
-        (said,) = [line for line in log if "broker.cluster_id" in line["event"]]
-        assert (said["configured"], said["actual"]) == ("configured", CLUSTER_ID)
+        (entry,) = [line for line in log if "broker.cluster_id" in line["event"]]
+        assert (entry["configured"], entry["actual"]) == ("configured", CLUSTER_ID)
 
     on_loop(main())
 

@@ -41,32 +41,32 @@ def disk_queue(
     disk_bytes: int = 1 << 24,
     segment_bytes: int = 1 << 16,
 ) -> DiskQueue:
-    """A log that has looked at its disk; with no ``after_s`` it writes every push."""
+    """A queue that has looked at its disk; with no ``after_s`` it writes every push."""
     # Smaller than an operator may make it, so that little fills it.
     settings = SpoolSettings.model_construct(max_bytes=disk_bytes, segment_bytes=segment_bytes)
     disk = Disk(folder, settings, log=FailureLog("p", clock=clock), clock=clock)
-    log = DiskQueue(FairQueue(max_items=max_items, max_bytes=max_bytes), disk, after_s=after_s, clock=clock)
-    log.open()
-    return log
+    queue = DiskQueue(FairQueue(max_items=max_items, max_bytes=max_bytes), disk, after_s=after_s, clock=clock)
+    queue.open()
+    return queue
 
 
-def read(log: DiskQueue, max_items: int = 100) -> list[int]:
+def read(queue: DiskQueue, max_items: int = 100) -> list[int]:
     """The numbers of what can be read at once; none when nothing can."""
-    with log._lock:
-        if not log._readable():
+    with queue._lock:
+        if not queue._readable():
             return []
-    return numbers(log.read(max_items=max_items, max_bytes=10**9, linger_s=0.0))
+    return numbers(queue.read(max_items=max_items, max_bytes=10**9, linger_s=0.0))
 
 
-def due(log: DiskQueue, clock: Clock) -> bool:
+def due(queue: DiskQueue, clock: Clock) -> bool:
     """Whether the spooler has something to write now."""
-    with log._lock:
-        return log._due_at() <= clock.now
+    with queue._lock:
+        return queue._due_at() <= clock.now
 
 
-def killed(log: DiskQueue) -> None:
+def killed(queue: DiskQueue) -> None:
     """What ``kill -9`` leaves: the folder's lock is free, and nothing was written on the way out."""
-    spool = log._disk.spool
+    spool = queue._disk.spool
     with spool._lock:
         spool._release()
 

@@ -168,8 +168,8 @@ def test_two_receivers_in_a_process_keep_apart() -> None:
     ],
 )
 def test_the_exposition_is_what_the_scraper_prefers(accept: str | None, content_type: str) -> None:
-    text, told = ReceiverMetrics(version="9.9.9").exposition(accept)
-    assert told.startswith(content_type)
+    text, actual = ReceiverMetrics(version="9.9.9").exposition(accept)
+    assert actual.startswith(content_type)
     assert b'version="9.9.9"' in text
     assert b"_created" not in text
 

@@ -28,8 +28,8 @@ CONFIG = Config(headers={"x": SecretStr("header-secret")})
 
 
 def test_secrets_are_found_wherever_they_are_in_the_settings() -> None:
-    said = Redaction(CONFIG).text("outer-secret-and-more outer-secret header-secret inner-secret plain a")
-    assert said == f"{'*' * 10} {'*' * 10} {'*' * 10} {'*' * 10} plain a"
+    text = Redaction(CONFIG).text("outer-secret-and-more outer-secret header-secret inner-secret plain a")
+    assert text == f"{'*' * 10} {'*' * 10} {'*' * 10} {'*' * 10} plain a"
 
 
 def test_text_is_one_bounded_line() -> None:
@@ -41,9 +41,9 @@ def test_an_exception_tells_its_place() -> None:
     try:
         raise ValueError("outer-secret")
     except ValueError as error:
-        said = Redaction(CONFIG).exception(error)
-    assert said.startswith("ValueError at test_failure_log.py:")
-    assert said.endswith(": **********")
+        text = Redaction(CONFIG).exception(error)
+    assert text.startswith("ValueError at test_failure_log.py:")
+    assert text.endswith(": **********")
 
 
 def test_each_kind_of_line_comes_once_in_an_interval_and_counts_the_rest() -> None:

@@ -16,7 +16,7 @@ def queued(number: int, size: int = 10) -> Queued:
     return Queued(push(number, size=size), size, float(number))
 
 
-def told(pushes: object) -> list[int]:
+def offered_at(pushes: object) -> list[int]:
     assert isinstance(pushes, list | tuple)
     return [int(one.since) for one in pushes]
 
@@ -25,10 +25,10 @@ def test_pushes_come_out_in_order_and_batches_keep_both_limits() -> None:
     queue = FairQueue(max_items=10, max_bytes=1000)
     for n in range(6):
         assert queue.add(queued(n)) == []
-    assert told(queue.take(2, 1000)) == [0, 1]
-    assert told(queue.take(100, 29)) == [2, 3]
-    assert told(queue.take(100, 1)) == [4], "a single push may be larger than the batch's limit"
-    assert told(queue.take(100, 1000)) == [5]
+    assert offered_at(queue.take(2, 1000)) == [0, 1]
+    assert offered_at(queue.take(100, 29)) == [2, 3]
+    assert offered_at(queue.take(100, 1)) == [4], "a single push may be larger than the batch's limit"
+    assert offered_at(queue.take(100, 1000)) == [5]
     assert (len(queue), queue.bytes, queue.oldest) == (0, 0, None)
 
 
@@ -36,16 +36,16 @@ def test_the_oldest_make_room_in_items_and_in_bytes() -> None:
     queue = FairQueue(max_items=3, max_bytes=100)
     for n in range(3):
         queue.add(queued(n))
-    assert told(queue.add(queued(3))) == [0]
-    assert told(queue.add(queued(4, 85))) == [1, 2]
+    assert offered_at(queue.add(queued(3))) == [0]
+    assert offered_at(queue.add(queued(4, 85))) == [1, 2]
     assert (queue.high_water_items, queue.high_water_bytes) == (3, 95)
 
 
 def test_a_push_over_the_bound_goes_alone() -> None:
     queue = FairQueue(max_items=3, max_bytes=100)
     queue.add(queued(0))
-    assert told(queue.add(queued(1, 101))) == [1]
-    assert told(queue.add(queued(2, 100))) == [0]
+    assert offered_at(queue.add(queued(1, 101))) == [1]
+    assert offered_at(queue.add(queued(2, 100))) == [0]
 
 
 def test_what_is_reserved_still_counts() -> None:
@@ -55,14 +55,14 @@ def test_what_is_reserved_still_counts() -> None:
     taken = queue.take(2, 1000)
     queue.reserve(taken)
     queue.add(queued(3))
-    assert told(queue.add(queued(4))) == [2], "what is reserved can't go"
-    assert told(queue.add(queued(5, 81))) == [5], "and what doesn't fit beside it goes itself"
+    assert offered_at(queue.add(queued(4))) == [2], "what is reserved can't go"
+    assert offered_at(queue.add(queued(5, 81))) == [5], "and what doesn't fit beside it goes itself"
     queue.put_back(taken)
     queue.reserve(())
     assert [one.since for one in queue] == [0, 1, 3, 4]
     assert queue.bytes == 40
     queue.reserve(queue.take(4, 1000))
-    assert told(queue.add(queued(6))) == [6]
+    assert offered_at(queue.add(queued(6))) == [6]
 
 
 def test_half_full_is_by_items_or_by_bytes() -> None:
@@ -123,7 +123,7 @@ def test_a_site_pushes_out_its_own_pushes_only() -> None:
         assert queue.add(of(n, "10.0.0.7")) == []
     gone = [one for n in range(100, 1_100) for one in queue.add(of(n, f"2001:db8:6:{n:x}::1", size=99))]
     assert {one.site for one in gone} == {"2001:db8:6::/48"}
-    kept = told(queue.take(100, 10_000))
+    kept = offered_at(queue.take(100, 10_000))
     assert kept[:4] == [0, 1, 2, 3]
     assert kept[-1] == 1_099, "the newest of the other"
     assert (len(queue), queue.bytes) == (0, 0)
@@ -133,8 +133,8 @@ def test_a_push_larger_than_what_any_other_site_has_goes_itself() -> None:
     queue = FairQueue(max_items=10, max_bytes=100)
     for n in range(4):
         queue.add(of(n, "10.0.0.7"))
-    assert told(queue.add(of(9, "10.6.6.6", size=90))) == [9]
-    assert told(queue.take(100, 1_000)) == [0, 1, 2, 3]
+    assert offered_at(queue.add(of(9, "10.6.6.6", size=90))) == [9]
+    assert offered_at(queue.take(100, 1_000)) == [0, 1, 2, 3]
 
 
 @given(

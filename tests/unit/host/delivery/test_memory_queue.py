@@ -27,9 +27,9 @@ def test_what_is_read_is_in_flight_until_it_is_acknowledged() -> None:
         assert one.offer(push(n), stored=pytest.fail) is False, "there is no disk to wait for"
     assert read(one, max_items=3) == [0, 1, 2]
     assert one.acknowledge(1)
-    told = one.statistics()
-    assert (told.offered, told.memory, told.in_flight, told.exported) == (4, 1, 2, 1)
-    assert told.oldest_received_at_ns == push().context.received_at_ns
+    statistics = one.statistics()
+    assert (statistics.offered, statistics.memory, statistics.in_flight, statistics.exported) == (4, 1, 2, 1)
+    assert statistics.oldest_received_at_ns == push().context.received_at_ns
     assert one.acknowledge(2)
     assert read(one) == [3]
     one.acknowledge(1)
@@ -43,8 +43,8 @@ def test_the_oldest_go_at_the_bound_but_for_those_in_flight() -> None:
     assert read(one, max_items=1) == [0]
     for n in range(2, 6):
         one.offer(push(n))
-    told = one.statistics()
-    assert (told.dropped[DropReason.QUEUE_FULL], told.memory, told.in_flight) == (2, 3, 1)
+    statistics = one.statistics()
+    assert (statistics.dropped[DropReason.QUEUE_FULL], statistics.memory, statistics.in_flight) == (2, 3, 1)
     one.acknowledge(1)
     assert read(one) == [3, 4, 5]
 
@@ -68,8 +68,13 @@ def test_what_is_left_at_the_end_is_dropped_also_in_flight(how: str) -> None:
     read(one, max_items=2)
     assert getattr(one, how)() == 3
     assert not one.acknowledge(2), "they are counted already"
-    told = one.statistics()
-    assert (told.dropped[DropReason.SHUTDOWN], told.memory, told.in_flight, told.exported) == (3, 0, 0, 0)
+    statistics = one.statistics()
+    assert (
+        statistics.dropped[DropReason.SHUTDOWN],
+        statistics.memory,
+        statistics.in_flight,
+        statistics.exported,
+    ) == (3, 0, 0, 0)
     assert read(one) == []
     assert one.abandon() == 0
 
@@ -147,9 +152,9 @@ def test_nothing_is_lost_or_doubled_between_threads() -> None:
     one.close(deadline=time.monotonic() + 60)
     consumer.join(30)
     assert not consumer.is_alive()
-    told = one.statistics()
-    assert len(got) == len(set(got)) == told.exported
-    assert len(got) + told.dropped[DropReason.QUEUE_FULL] == 10_000 == told.offered
+    statistics = one.statistics()
+    assert len(got) == len(set(got)) == statistics.exported
+    assert len(got) + statistics.dropped[DropReason.QUEUE_FULL] == 10_000 == statistics.offered
     for base in (0, 100_000):
         mine = [n for n in got if base <= n < base + 5000]
         assert mine == sorted(mine), "each producer's order is kept"

@@ -91,7 +91,7 @@ def test_the_destinations_wish_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "reason", "said"),
+    ("error", "reason", "message"),
     [
         (PermanentError("wrong address", rejected_points=4), DropReason.PERMANENT, "wrong address"),
         (BatchRefusedError("over 4 MiB", rejected_points=4), DropReason.PERMANENT, "over 4 MiB"),
@@ -105,7 +105,9 @@ def test_the_destinations_wish_is_waited_for() -> None:
     ],
     ids=lambda value: value.__class__.__name__ if isinstance(value, BaseException) else None,
 )
-def test_a_failing_export_drops_its_pushes_only(error: BaseException, reason: DropReason, said: str) -> None:
+def test_a_failing_export_drops_its_pushes_only(
+    error: BaseException, reason: DropReason, message: str
+) -> None:
     def export(pushes: Sequence[Push]) -> None:
         if numbers(pushes) == [1]:
             raise error
@@ -119,7 +121,7 @@ def test_a_failing_export_drops_its_pushes_only(error: BaseException, reason: Dr
     assert statistics.failures == (2 if crashed else 1)
     assert statistics.restarts == (2 if crashed else 0)
     assert plugin.started == plugin.stopped == statistics.restarts + 1
-    assert said in (statistics.last_error or "")
+    assert message in (statistics.last_error or "")
     assert statistics.rejected_points == (4 if reason is DropReason.PERMANENT else 0)
 
 

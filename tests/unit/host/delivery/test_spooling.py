@@ -29,7 +29,7 @@ def spooling(folder: Path, export: Export, delivery: str = "spool_always", **set
     return hosted(Batching(export), delivery=delivery, spool=spool, **settings)
 
 
-def told(host: PluginHost) -> PluginStatistics:
+def statistics_of(host: PluginHost) -> PluginStatistics:
     (statistics,) = host.statistics()
     assert total(statistics) == statistics.offered_pushes + statistics.recovered_pushes
     return statistics
@@ -45,9 +45,9 @@ def delivered(folder: Path, delivery: str, count: int) -> list[int]:
     host = PluginHost([spooling(folder, take, delivery)])
     host.offer(push(999))
     host.start()
-    wait_for(lambda: told(host).exported_pushes >= count + 1)
+    wait_for(lambda: statistics_of(host).exported_pushes >= count + 1)
     assert host.stop(5)
-    statistics = told(host)
+    statistics = statistics_of(host)
     assert (statistics.recovered_pushes, statistics.exported_pushes) == (count, count + 1)
     assert got[-1] == 999, "what is on disk goes first"
     return got[:-1]
@@ -59,10 +59,10 @@ def test_always_stored_and_delivered(tmp_path: Path) -> None:
     host.start()
     for number in range(100):
         assert host.offer(push(number), partial(stored.append, number))
-    wait_for(lambda: told(host).exported_pushes == 100)
+    wait_for(lambda: statistics_of(host).exported_pushes == 100)
     assert stored == list(range(100))
     assert host.stop(5)
-    assert told(host).spool_pushes == 0
+    assert statistics_of(host).spool_pushes == 0
 
 
 def test_when_behind_nothing_is_written_while_all_is_well(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_when_behind_nothing_is_written_while_all_is_well(tmp_path: Path) -> Non
     host.start()
     for number in range(100):
         assert not host.offer(push(number), partial(pytest.fail, "nobody has to wait"))
-    wait_for(lambda: told(host).exported_pushes == 100)
+    wait_for(lambda: statistics_of(host).exported_pushes == 100)
     assert host.stop(5)
     assert not (tmp_path / "spool").exists()
 
@@ -91,17 +91,17 @@ def test_a_destination_that_is_away_fills_the_disk_and_has_everything_in_order_w
     host.start()
     for number in range(100):
         host.offer(push(number))
-    wait_for(lambda: told(host).spool_pushes + told(host).in_flight_pushes == 100)
-    wait_for(lambda: told(host).spool_pushes >= 92)
-    wait_for(lambda: told(host).circuit == "open")
-    assert told(host).queue_items == 0
+    wait_for(lambda: statistics_of(host).spool_pushes + statistics_of(host).in_flight_pushes == 100)
+    wait_for(lambda: statistics_of(host).spool_pushes >= 92)
+    wait_for(lambda: statistics_of(host).circuit == "open")
+    assert statistics_of(host).queue_items == 0
     state["away"] = False
     for number in range(100, 110):
         host.offer(push(number))
-    wait_for(lambda: told(host).exported_pushes == 110)
+    wait_for(lambda: statistics_of(host).exported_pushes == 110)
     assert got == list(range(110))
     assert host.stop(5)
-    assert told(host).spool_pushes == 0
+    assert statistics_of(host).spool_pushes == 0
 
 
 @pytest.mark.parametrize("delivery", MODES)
@@ -113,7 +113,7 @@ def test_what_is_left_at_shutdown_is_delivered_after_the_restart(tmp_path: Path,
         host.offer(push(number))
     with capture_logs() as logs:
         assert host.stop(0.5)
-    statistics = told(host)
+    statistics = statistics_of(host)
     assert (statistics.spool_pushes, sum(statistics.dropped.values())) == (20, 0)
     assert not [line for line in logs if "dropped" in line["event"]]
     assert delivered(folder, delivery, 20) == list(range(20))
@@ -131,17 +131,17 @@ def test_also_when_the_plugin_hangs(tmp_path: Path, delivery: str) -> None:
     host.start()
     for number in range(20):
         host.offer(push(number))
-    wait_for(lambda: told(host).in_flight_pushes > 0)
+    wait_for(lambda: statistics_of(host).in_flight_pushes > 0)
     with capture_logs() as logs:
         assert not host.stop(0.3)
-    statistics = told(host)
+    statistics = statistics_of(host)
     assert statistics.state is PluginState.ABANDONED
     assert (statistics.spool_pushes, sum(statistics.dropped.values())) == (20, 0)
     (line,) = [line for line in logs if "abandoned" in line["event"]]
     assert line["pushes_lost"] == 0
     release.set()
     time.sleep(0.02)
-    assert told(host).exported_pushes == 0, "they are the disk's"
+    assert statistics_of(host).exported_pushes == 0, "they are the disk's"
     assert delivered(folder, delivery, 20) == list(range(20))
 
 
@@ -152,7 +152,7 @@ def test_a_host_that_never_started_writes_too(tmp_path: Path, delivery: str) -> 
         host.offer(push(number))
     assert host.stop(0)
     assert host.stop(0)
-    assert told(host).spool_pushes == 3
+    assert statistics_of(host).spool_pushes == 3
 
 
 def test_no_time_to_drain_is_time_to_write(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_no_time_to_drain_is_time_to_write(tmp_path: Path) -> None:
     for number in range(50):
         host.offer(push(number))
     host.stop(0)
-    assert told(host).spool_pushes == 50
+    assert statistics_of(host).spool_pushes == 50
 
 
 def test_a_spool_that_cannot_be_used_is_told_and_costs_nothing(tmp_path: Path) -> None:
@@ -170,12 +170,12 @@ def test_a_spool_that_cannot_be_used_is_told_and_costs_nothing(tmp_path: Path) -
     host = PluginHost([spooling(file / "spool", took)])
     with capture_logs() as logs:
         host.start()
-        wait_for(lambda: told(host).spool_problem is not None)
+        wait_for(lambda: statistics_of(host).spool_problem is not None)
         for number in range(20):
             assert not host.offer(push(number), partial(pytest.fail, "nobody has to wait"))
-        wait_for(lambda: told(host).exported_pushes == 20)
+        wait_for(lambda: statistics_of(host).exported_pushes == 20)
         host.stop(5)
-    assert str(file) in (told(host).spool_problem or "")
+    assert str(file) in (statistics_of(host).spool_problem or "")
     (line,) = [line for line in logs if line["event"] == "spool can't be written, pushes stay in memory"]
     assert str(file) in line["problem"]
 
@@ -195,14 +195,14 @@ def test_a_full_disk_is_memory_alone_and_told_when_it_works_again(tmp_path: Path
         with full_disk():
             assert host.offer(push(0), called.set)
             assert called.wait(10), "nobody waits for a disk that refuses"
-        assert told(host).spool_problem is not None
-        wait_for(lambda: told(host).spool_problem is None)
+        assert statistics_of(host).spool_problem is not None
+        wait_for(lambda: statistics_of(host).spool_problem is None)
     assert [line["event"] for line in logs if "spool" in line["event"]] == [
         "spool can't be written, pushes stay in memory",
         "spool works again",
     ]
     state["away"] = False
-    wait_for(lambda: told(host).exported_pushes == 1)
+    wait_for(lambda: statistics_of(host).exported_pushes == 1)
     assert host.stop(5)
 
 
@@ -227,7 +227,7 @@ def test_a_disk_that_hangs_stops_neither_offers_nor_another_plugin_nor_the_end(
     for number in range(1, 1000):
         assert host.offer(push(number), partial(stored.append, number))
     assert time.monotonic() - began < 2
-    assert stored == list(range(1, 991)), "whoever had to go out of memory is told"
+    assert stored == list(range(1, 991)), "whoever had to go out of memory gets its callback"
     wait_for(lambda: len(quick.handed) == 1000)
     wait_for(lambda: "a write has taken" in (host.statistics()[0].spool_problem or ""))
     began = time.monotonic()

@@ -132,7 +132,7 @@ def test_a_batch_of_many_megabytes_arrives(load: Load, installed: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "kind", "said", "facts"),
+    ("what", "kind", "message", "facts"),
     [
         ("retryable", RetryableError, r"away, \*{10}", {"retry_after_s": 7.5}),
         ("permanent", PermanentError, "never", {"rejected_points": 3}),
@@ -143,7 +143,7 @@ def test_a_batch_of_many_megabytes_arrives(load: Load, installed: Path) -> None:
     ],
 )
 def test_what_it_raises_is_raised_here(
-    load: Load, what: str, kind: type[Exception], said: str, facts: dict[str, Any]
+    load: Load, what: str, kind: type[Exception], message: str, facts: dict[str, Any]
 ) -> None:
     plugin = load(token="hunter2")
     plugin.start()
@@ -151,7 +151,7 @@ def test_what_it_raises_is_raised_here(
     with pytest.raises(kind) as caught:
         plugin.export_batch([asking(what)])
     assert type(caught.value) is kind
-    assert re.fullmatch(said, str(caught.value))
+    assert re.fullmatch(message, str(caught.value))
     assert {name: getattr(caught.value, name) for name in facts} == facts
     assert plugin.export_batch([push()]) == ExportResult()
     assert (pid(plugin), plugin.restarts) == (process, 0), "the process goes on"
@@ -161,7 +161,7 @@ def test_what_it_raises_is_raised_here(
 
 
 @pytest.mark.parametrize(
-    ("what", "said"),
+    ("what", "message"),
     [
         ("exit", "the plugin's process ended with status 3"),
         ("segmentation fault", r"the plugin's process was ended by signal 11 \(Segmentation fault\)"),
@@ -171,14 +171,14 @@ def test_what_it_raises_is_raised_here(
     ],
 )
 def test_a_death_is_told_and_the_next_call_starts_it_again(
-    load: Load, installed: Path, what: str, said: str
+    load: Load, installed: Path, what: str, message: str
 ) -> None:
     plugin = load()
     plugin.start()
     first = pid(plugin)
     with pytest.raises(RetryableError) as caught:
         plugin.export_batch([asking(what)])
-    assert re.fullmatch(said, str(caught.value))
+    assert re.fullmatch(message, str(caught.value))
     assert gone(first)
     assert plugin.export_batch([push()]) == ExportResult()
     assert plugin.restarts == 1

@@ -21,12 +21,12 @@ from tests.unit.host.disks import no_more_memory, refused_file
 from tests.unit.host.spool.support import (
     append_each,
     bytes_on_disk,
+    numbers_of,
     opened,
     read_all,
     segments,
     some,
     spool,
-    told,
 )
 
 ROOT = Path(__file__).parents[4]
@@ -150,7 +150,7 @@ def test_nothing_is_lost_where_there_is_no_memory_for_a_while(
         first = one.read(20, 1 << 40)
         one.commit(first[-1].position)
     assert len(first) < 20
-    assert [*told(first), *read_all(one)] == list(range(20))
+    assert [*numbers_of(first), *read_all(one)] == list(range(20))
     assert one.statistics.lost_pushes == 0
     assert one.statistics.pushes == 20 - len(first)
 
@@ -159,7 +159,7 @@ def test_nor_where_it_ends_in_the_middle_of_a_frame(tmp_path: Path, monkeypatch:
     one = opened(tmp_path)
     append_each(one, 0, 2)
     one.append(some(2, 6))
-    assert told(one.read(2, 1 << 40)) == [0, 1]
+    assert numbers_of(one.read(2, 1 << 40)) == [0, 1]
     calls: list[int] = []
 
     def decode(data: memoryview) -> Push:
@@ -171,7 +171,7 @@ def test_nor_where_it_ends_in_the_middle_of_a_frame(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("receiver.host.spool.reader.decode_push", decode)
     assert read_all(one) == []
     rest = one.read(10, 1 << 40)
-    assert told(rest) == [2, 3, 4, 5]
+    assert numbers_of(rest) == [2, 3, 4, 5]
     one.commit(rest[-1].position)
     assert (one.statistics.pushes, one.statistics.lost_pushes) == (0, 0)
 
