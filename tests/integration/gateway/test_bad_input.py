@@ -1,4 +1,4 @@
-"""The sidecar behind bad clients: it answers or closes, counts it, and goes on."""
+"""The sidecar answers or closes clients that send malformed requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sidecar in front of bad brokers and between slow readers: it stays up, and hurts nobody else."""
+"""The sidecar with failing brokers and slow readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sidecar's life: how it starts or says why not, what signals do, and how it ends."""
+"""The sidecar's start, signals, drain and exit."""
 
 from __future__ import annotations
 

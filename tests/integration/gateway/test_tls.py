@@ -1,4 +1,4 @@
-"""The real sidecar with TLS: what it needs to start, and certificates that change while it runs."""
+"""The sidecar with TLS: bad files, and certificates that change."""
 
 from __future__ import annotations
 

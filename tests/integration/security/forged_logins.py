@@ -1,4 +1,4 @@
-"""What forgers say before they push: what each is answered, and who they turn out to be.
+"""Forged login sequences, with the expected answers and principals.
 
 The broker's listener authenticates everybody but for SASL_BEFORE_OPEN, whose serves anybody.
 """
@@ -127,7 +127,8 @@ REFUSED: Final[dict[str, Refused]] = {
         answers=_FAILS,
         counted={FAILED: 1},
     ),
-    # The broker says no in an answer without an error code, and waits for the client's word (RFC 7628).
+    # The broker says no in an answer without an error code, and waits for the client's word (RFC
+    # 7628).
     **{
         f"a bearer token with {what}": Refused(
             login=(handshake("OAUTHBEARER"), bearer(text)),

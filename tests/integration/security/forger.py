@@ -1,4 +1,4 @@
-"""A client that forges: SASL logins and telemetry in raw frames, and what a sidecar made of them."""
+"""A client that forges SASL logins and telemetry in raw frames."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ NOBODY: Final = "User:ANONYMOUS"
 #: Passwords and tokens that were said; none of them may be found anywhere.
 SENT_SECRETS: Final[set[str]] = {*SASL_USERS.values()}
 
-#: The connections, by what the log calls them, of which a push came out of the sidecar, one of each.
+#: The connections, by what the log calls them, of which a push came out of the sidecar, one of
+#: each.
 LET_IN: Final[list[str]] = []
 
 # Where the error code is in an answer if not right behind the correlation id.
@@ -76,7 +77,7 @@ class Forger(Raw):
         self.heard: list[bytes] = []
 
     def codes_of(self, *asked: Asked) -> list[Outcome]:
-        """Say it all in one write; return each answer's error code, and CLOSED where the connection ends."""
+        """Send all requests in one write; return the error codes, CLOSED for an end."""
         self.heard = []
         try:
             self.send(b"".join(one.frame for one in asked))
@@ -131,7 +132,7 @@ def creates(owner: str) -> Asked:
 
 
 def read_created(answer: bytes) -> tuple[str, str]:
-    """Of an answer to CreateDelegationToken v3: the token's id, and its HMAC as SCRAM's password."""
+    """Decode CreateDelegationToken v3: the token's id, and its SCRAM password."""
     rest = answer[7:]
     for _ in range(4):  # owner and requester
         rest = rest[rest[0] :]
@@ -190,7 +191,7 @@ def token_of(answer: bytes) -> bytes:
 
 
 def scram(raw: Forger, login: Scram, *, authzid: str = "") -> list[Outcome]:
-    """Log in; return what the broker said to handshake, first and final message, as far as it came."""
+    """Log in; return the broker's answers to handshake, first and final message."""
     outcomes = raw.codes_of(handshake("SCRAM-SHA-256"), login.first(authzid=authzid))
     if outcomes != [OK, OK]:
         return outcomes
@@ -227,7 +228,7 @@ class Watch:
         return Forger(self._sidecar.port(self._listener))
 
     def counted(self) -> dict[str, int]:
-        """Logins by what became of them, requests before a login, pushes by their answer: what there was."""
+        """Return the nonzero counts of logins, early requests and pushes."""
         grown = {key: int(value - self._before.get(key, 0)) for key, value in self._now().items()}
         return {key: value for key, value in grown.items() if value}
 
@@ -238,14 +239,14 @@ class Watch:
         return found[0] if found else None
 
     def ended_as(self, raw: Forger) -> set[str]:
-        """Wait for the connection's end; return everybody that it ever was, as far as the log tells."""
+        """Wait for the connection's end; return all its principals in the log."""
         wait_until(
             lambda: self.principal(raw) is None, timeout_s=TIMEOUT_S, what="the end of a forger's connection"
         )
         return {line["principal"] for line in self._since() if line.get("source") == raw.source}
 
     def pushed_by(self, raw: Forger) -> str:
-        """Wait until a push of a forger's comes out of the sidecar; return whose it is said to be."""
+        """Wait for a forger's push at the console plugin; return its principal."""
         found: list[str] = []
 
         def came_out() -> bool:
@@ -276,5 +277,5 @@ class Watch:
 
 
 def came(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The pushes that came out of a sidecar, as its console plugin printed them among these lines."""
+    """Return the pushes that the console plugin printed among these lines."""
     return [line for line in lines if "metrics" in line and "event" not in line]

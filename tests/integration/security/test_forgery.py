@@ -1,7 +1,8 @@
-"""Forged, replayed and interleaved logins, in raw frames to a real broker: nobody passes for somebody else.
+"""No forged, replayed or interleaved login gets another user's principal.
 
-Each says what every request is answered, who the sidecar says the client is, how many logins it counted, and
-which pushes came out of it. Forgers know a client instance of alice's, and ask and push in its name.
+Each says what every request is answered, who the sidecar says the client is, how many logins it
+counted, and which pushes came out of it. Forgers know a client instance of alice's, and ask and
+push in its name.
 """
 
 from __future__ import annotations
@@ -169,7 +170,7 @@ def test_another_name_where_scram_has_none(
 
 
 def test_bare_tokens_and_then_telemetry(sidecar: GatewaySidecar, telemetry: Telemetry) -> None:
-    """Behind SaslHandshake v0 all is the broker's: it answers telemetry itself, and the push stays there."""
+    """After SaslHandshake v0 the broker itself answers telemetry and keeps the push."""
     watch = Watch(sidecar)
     with watch.connect() as raw:
         assert raw.codes_of(handshake(version=0)) == [OK]
@@ -258,7 +259,7 @@ def test_logging_in_again_under_another_name(sidecar: GatewaySidecar, telemetry:
 def test_telemetry_behind_a_login_again_under_another_name(
     sidecar: GatewaySidecar, telemetry: Telemetry
 ) -> None:
-    """The broker answers what is behind it first, as alice's, and then refuses: no answer to telemetry comes.
+    """The broker answers earlier requests as alice's and then refuses the login.
 
     What comes instead are its answers to the markers, under ids that the client has never heard of.
     """

@@ -1,4 +1,4 @@
-"""Certificates change on disk while clients run: who connects meets the new ones, nobody is disconnected."""
+"""Certificates change on disk while clients run, and nobody is disconnected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a destination answers, every push comes to one end, and those that arrive do so in order."""
+"""Every push ends once, and pushes arrive in order, whatever happens."""
 
 from __future__ import annotations
 

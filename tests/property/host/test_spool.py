@@ -19,7 +19,7 @@ _PUSH_BYTES = 60
 
 
 class SpoolMachine(RuleBasedStateMachine):
-    """``waiting`` is what was appended and not committed; ``read`` is how many of these were read."""
+    """``waiting``: appended and not committed. ``read``: how many of these were read."""
 
     def __init__(self) -> None:
         super().__init__()

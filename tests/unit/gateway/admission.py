@@ -1,4 +1,4 @@
-"""What tests of who is let in have in common: settings, clients over TLS, and who was refused why."""
+"""Helpers for admission tests: settings, TLS clients, logged refusals."""
 
 from __future__ import annotations
 

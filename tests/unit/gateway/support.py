@@ -1,4 +1,4 @@
-"""Relays and listeners of the real gateway on an event loop, between sockets that tests hold."""
+"""Helpers that run real relays and listeners between sockets of the test."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BUFFER_BYTES = 100_000
 
 
 def on_loop(main: Coroutine[None, None, _Result]) -> _Result:
-    """Run it on the loop that the receiver runs on; nothing may take for ever, and no error go unseen."""
+    """Run a coroutine on the receiver's event loop, with a time-out and no lost error."""
     unseen: list[dict[str, object]] = []
 
     async def watched() -> _Result:

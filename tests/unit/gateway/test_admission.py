@@ -1,4 +1,4 @@
-"""Who is let in over TLS, and as whom: certificates, principals, handshakes."""
+"""Admission over TLS: certificates, principals, handshakes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many connections one peer is let in with."""
+"""Limits on the connections of one peer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event loop: direct callbacks beside asyncio's own business."""
+"""The event loop serves direct callbacks beside asyncio's own work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the gateway does with what happens: metrics, the request log, the plugins."""
+"""Session events become metrics, log lines and pushes for the plugins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A listener: whom it admits, whom it resets, what it counts, and how it ends."""
+"""A listener admits, resets and counts clients, and drains."""
 
 from __future__ import annotations
 

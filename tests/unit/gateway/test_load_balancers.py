@@ -1,4 +1,4 @@
-"""Who a client is behind a load balancer: PROXY headers, and from whom they count."""
+"""A client's address behind a load balancer that sends PROXY headers."""
 
 from __future__ import annotations
 

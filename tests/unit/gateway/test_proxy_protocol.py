@@ -1,4 +1,4 @@
-"""PROXY headers, byte by byte: what is read of them, and what is refused."""
+"""Valid and invalid PROXY headers, byte by byte."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def outcome(data: bytes) -> ProxyHeader | str | None:
 
 @given(beginnings(), st.binary(max_size=40))
 def test_what_was_decided_stays_decided_whatever_follows(data: bytes, more: bytes) -> None:
-    """No input raises anything but its own error; while more is wanted, every byte belongs to the header."""
+    """Any input gives a header, a ProxyProtocolError, or a wish for more bytes."""
     found = outcome(data)
     if found is None:
         assert len(data) < MAX_HEADER_BYTES

@@ -1,4 +1,4 @@
-"""Nothing of a connection outlives its end: its memory is free without a search for cycles."""
+"""A closed connection frees its memory without the garbage collector."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GARBAGE = b"\xff\xff\xff\xff"
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[Callable[[], list[object]]]:
-    """Collect no cycles meanwhile; gives what tells of the receiver's objects those that have come since."""
+    """Disable the garbage collector; yield a function that lists new objects."""
     gc.collect()
     gc.disable()
     before = {id(one) for one in gc.get_objects()}

@@ -1,4 +1,4 @@
-"""The bounds on requests that are kept: how much they take together, and how long one may take to come."""
+"""Bounds on the memory of waiting requests, and on the time one may take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS contexts made of files: what is wrong with a file is said, and files that change are taken over."""
+"""TLS contexts report bad files, and follow files that change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one peer may use of a turn of the event loop, whatever it sends."""
+"""A peer's share of an event loop turn is bounded, whatever it sends."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ def test_a_peer_with_many_connections_has_no_more_of_a_turn_than_one(monkeypatch
         assert loop.deferred > 0
 
     on_loop(main())
-    # In each turn the hostile peer has its share: four calls. The innocent one is called in each turn.
+    # In each turn the hostile peer has its share: four calls. The innocent one is called in each
+    # turn.
     between, run = Counter[int](), 0
     for name in calls:
         if name == "hostile":

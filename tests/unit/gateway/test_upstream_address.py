@@ -1,4 +1,4 @@
-"""The way to the broker: what is written there is connected to at once, names are looked up now and then."""
+"""Connecting to the broker by numeric address or by name."""
 
 from __future__ import annotations
 

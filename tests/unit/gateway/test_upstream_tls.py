@@ -1,4 +1,4 @@
-"""TLS to the broker: whom the receiver trusts, what it shows, and what it says where it can't get through."""
+"""TLS to the broker: trust, client certificates, and advice in errors."""
 
 from __future__ import annotations
 

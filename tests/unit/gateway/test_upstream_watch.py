@@ -1,4 +1,4 @@
-"""The watch over an upstream: what it learns, what it says is wrong, and when it asks again."""
+"""The watch over a broker: what a probe learns and reports, and its retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delivery logs on real disks, and disks that refuse or hang."""
+"""Helpers for queues on real disks, and disks that fail or hang."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def due(queue: DiskQueue, clock: Clock) -> bool:
 
 
 def killed(queue: DiskQueue) -> None:
-    """What ``kill -9`` leaves: the folder's lock is free, and nothing was written on the way out."""
+    """Release the folder's lock without a last write, like ``kill -9``."""
     spool = queue._disk.spool
     with spool._lock:
         spool._release()

@@ -1,4 +1,4 @@
-"""What happens is counted, with the real core's outcomes, under Kafka's names of the errors."""
+"""Counters of real outcomes, under Kafka's names of the errors."""
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData

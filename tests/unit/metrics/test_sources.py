@@ -1,4 +1,4 @@
-"""What is asked at scrape: the series follow what the sources say at that moment."""
+"""Metrics that each scrape reads from its sources."""
 
 from dataclasses import dataclass, field
 

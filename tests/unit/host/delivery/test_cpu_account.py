@@ -1,4 +1,4 @@
-"""Who pays for the CPU time of plugins."""
+"""CPU time of plugins is charged to connections."""
 
 from __future__ import annotations
 

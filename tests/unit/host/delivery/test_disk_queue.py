@@ -1,4 +1,4 @@
-"""The delivery queue with a disk: what is written when, and what a disk changes that is full or hangs."""
+"""The disk queue: which pushes are written when, with good and failing disks."""
 
 from __future__ import annotations
 

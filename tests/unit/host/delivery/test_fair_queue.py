@@ -1,4 +1,4 @@
-"""The memory part of a delivery log: its bounds, and who goes at them."""
+"""The fair queue: its bounds, and which pushes it drops at them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The delivery log without a disk: who waits for what, and what becomes of every push."""
+"""The memory queue: waiting, lingering, and the count of every push."""
 
 from __future__ import annotations
 

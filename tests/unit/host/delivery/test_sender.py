@@ -1,4 +1,4 @@
-"""The lifecycle and the chain, with plugins that misbehave in every way the contract foresees, and more."""
+"""The sender and the lifecycle with plugins that fail in many ways."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The host with spools: what survives a destination that is away, a plugin that hangs, a restart."""
+"""The host with spools: outages, hanging plugins, restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plugin, for a process of its own, that does what a push's client id says; installed by its tests."""
+"""A plugin that misbehaves as each push's client id demands."""
 
 from __future__ import annotations
 

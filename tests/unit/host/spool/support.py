@@ -1,4 +1,4 @@
-"""Spools in a folder, and what is in them."""
+"""Helpers that make and read spools in a folder."""
 
 from __future__ import annotations
 

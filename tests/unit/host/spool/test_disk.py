@@ -1,4 +1,4 @@
-"""What the disk and other processes do: full, read-only, a folder that is taken, ``kill -9``."""
+"""The spool with a full or read-only disk, a locked folder, ``kill -9``."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_a_segment_that_can_not_be_deleted_is_told_and_counts(tmp_path: Path) ->
 
 
 def test_a_disk_that_is_full_or_read_only(tmp_path: Path) -> None:
-    """Full: nothing half-written, reading and committing go on, and so does appending once there is room."""
+    """A full disk stops appends only, until there is room again."""
     if shutil.which("unshare") is None:
         pytest.skip("unshare(1) is missing (Debian: apt-get install util-linux)")
     namespace = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]

@@ -1,4 +1,4 @@
-"""What goes in comes out: order, positions, commits, the bound."""
+"""The spool's order, positions, commits and bound."""
 
 from __future__ import annotations
 
