@@ -30,10 +30,11 @@ from receiver.gateway.event_loop import run as run_event_loop
 from receiver.gateway.event_loop import running_loop
 from receiver.gateway.events import GatewayEvents
 from receiver.gateway.gateway import Gateway
-from receiver.gateway.held import HeldRequests
 from receiver.gateway.listener import Listener, ListenerError
 from receiver.gateway.registry import ConnectionRegistry
+from receiver.gateway.request_memory import RequestMemory
 from receiver.host import PluginHost, load_plugins
+from receiver.host.plugin_metrics import PluginMetrics
 from receiver.log import configure as configure_log
 from receiver.metrics import ListenerBytes, ReceiverMetrics, Sources
 from receiver.plugin import Push
@@ -115,7 +116,7 @@ class Application:
         self._limits = Limits(settings.limits)
         self._plugin_time = PluginTime(self._limits)
         self._delegation_tokens = DelegationTokens()
-        self._held = HeldRequests(settings.limits)
+        self._memory = RequestMemory(settings.limits)
         self._hash_key = hash_key(settings.telemetry.privacy)
         self._telemetry = ClientTelemetry(
             settings=settings.telemetry,
@@ -133,6 +134,7 @@ class Application:
         self._gateway = Gateway([self._listener(listener) for listener in settings.listeners])
         self._rest = RestServer(create_api(self._api_dependencies(), settings.rest), settings.rest)
         self._metrics.observe(self._sources())
+        self._metrics.registry.register(PluginMetrics(self._host.statistics))
         self._logged_factor = 1
         self._next_check: asyncio.TimerHandle | None = None
 
@@ -208,7 +210,7 @@ class Application:
             registry=self._registry,
             metrics=self._metrics,
             limits=self._limits,
-            held=self._held,
+            memory=self._memory,
             make_session=make_session,
             on_disconnect=self._disconnected,
         )
@@ -238,12 +240,11 @@ class Application:
                 for listener in self._gateway.listeners
                 for from_clients, from_broker in (listener.traffic,)
             ],
-            plugins=self._host.statistics,
             ready=lambda: self.not_ready_because() is None,
             draining=lambda: self._draining,
             certificates=self._certificates,
             peers=lambda: self._limits.peers,
-            held_bytes=lambda: self._held.total,
+            held_bytes=lambda: self._memory.total,
             deferred_calls=lambda: self._loop.deferred if self._started else 0,
         )
 
@@ -333,7 +334,7 @@ class Application:
                 return
         self._hash_key = fresh_key
         self._limits.replace_settings(fresh.limits)
-        self._held.replace_settings(fresh.limits)
+        self._memory.replace_settings(fresh.limits)
         configure_log(fresh.log)
         self._events.log_requests = fresh.log.requests
         self._settings = old.model_copy(

@@ -1,9 +1,9 @@
-"""Keeps the process's memory, which holds passwords and keys, from core files and other processes.
+"""Protects passwords and keys in memory from core dumps and debuggers.
 
-Owns RLIMIT_CORE and PR_SET_DUMPABLE (prctl(2)). A process that is not dumpable writes no core file, not even
-to a program that `core_pattern` names. Other processes of its user can't trace it, nor open `/proc/PID/mem`,
-`environ` or `fd`; CAP_SYS_PTRACE still allows both. exec(2) makes a process dumpable again, so each program
-calls this for itself.
+Owns RLIMIT_CORE and PR_SET_DUMPABLE (prctl(2)). A process that is not dumpable writes no core file,
+not even to the program in `core_pattern`. Other processes of its user can't trace it, nor open
+`/proc/PID/mem`, `environ` or `fd`; CAP_SYS_PTRACE still allows both. exec(2) makes a process
+dumpable again, so each program must call :func:`forbid` itself.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _PR_SET_DUMPABLE: Final = 4
 
 
 def forbid() -> int:
-    """Forbid core files, also of child processes, and access by other processes of this user.
+    """Forbid core files, and access by the user's other processes.
 
     Returns:
-        The limit of core files until now, in bytes, for :func:`allow`.
+        The former limit of core files in bytes, for :func:`allow`.
 
     Raises:
         OSError: The kernel refuses.
@@ -36,10 +36,10 @@ def forbid() -> int:
 
 
 def allow(core_bytes: int) -> None:
-    """Allow again what :func:`forbid` forbids.
+    """Undo :func:`forbid`.
 
     Args:
-        core_bytes: The limit of core files, as :func:`forbid` returned it.
+        core_bytes: The result of :func:`forbid`.
 
     Raises:
         OSError: The kernel refuses.
@@ -50,13 +50,13 @@ def allow(core_bytes: int) -> None:
 
 
 def allowed() -> bool:
-    """Whether other processes of this user may read this one's memory."""
+    """Return whether the user's other processes may read this process's memory."""
     return _prctl(_PR_GET_DUMPABLE) == 1
 
 
 def _prctl(option: int, argument: int = 0) -> int:
     library = ctypes.CDLL(None, use_errno=True)
-    # prctl(2) takes unsigned long: as int, the upper half of a register would be undefined.
+    # prctl(2) takes unsigned long; an int would leave the upper half of a register undefined.
     result = library.prctl(option, *(ctypes.c_ulong(word) for word in (argument, 0, 0, 0)))
     if result < 0:
         raise OSError(ctypes.get_errno(), f"prctl({option}, {argument}): {os.strerror(ctypes.get_errno())}")

@@ -1,8 +1,4 @@
-"""The log: its form, and the limit on what somebody else's doing can write into it.
-
-Owns the configuration of structlog and the rate limit. What is said, and to whom it may be said, is up to
-those who log.
-"""
+"""Configures the log, and limits the rate of warnings that a peer can cause."""
 
 from __future__ import annotations
 
@@ -22,12 +18,12 @@ _EVERY_S: Final = 10.0
 
 
 def configure(settings: LogSettings) -> None:
-    """Log to stderr in the configured form from the configured level on; may be called again."""
+    """Log to stderr in the configured format and level; may be called again."""
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if settings.format == "json"
-        # Every text as Python writes it: a client's may hold what moves a terminal's cursor, or ends a line.
+        # repr() every text, because a client's text may hold terminal escapes or line ends.
         else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), repr_native_str=True)
     )
     structlog.configure(
@@ -44,13 +40,13 @@ def configure(settings: LogSettings) -> None:
 
 
 class RateLimitedLog:
-    """Warnings of things that a peer can make happen as often as it likes.
+    """A log of warnings that a peer can cause at any rate.
 
     Args:
         name: The logger's name.
         every_s: The least time between two lines of one kind, in seconds.
         clock: Monotonic seconds.
-        fields: What every line says.
+        fields: Fields of every line.
     """
 
     def __init__(
@@ -61,7 +57,8 @@ class RateLimitedLog:
         clock: Callable[[], float] = time.monotonic,
         fields: Mapping[str, Any] | None = None,
     ) -> None:
-        # Not bound here: a bound logger would keep the form and the level that were configured until now.
+        # Not bound here, because a bound logger keeps its format and level, and SIGHUP may change
+        # both.
         self._log = structlog.get_logger(name, **(fields or {}))
         self._every_s = every_s
         self._clock = clock
@@ -69,12 +66,15 @@ class RateLimitedLog:
         self._suppressed: dict[str, int] = {}
 
     def warning(self, event: str, *, kind: str | None = None, **fields: Any) -> None:
-        """Log, unless a line of the same kind was logged a moment ago; say how many lines were left out.
+        """Log a warning, unless one of the same kind was logged recently.
+
+        The field ``suppressed`` has the number of lines left out since the last one.
 
         Args:
-            event: What happened.
-            kind: What is limited together; the event by default. There must be a bounded number of kinds.
-            fields: The facts.
+            event: The event.
+            kind: Lines of one kind share a limit; the event by default. The number of kinds must be
+                bounded.
+            fields: The line's fields.
         """
         kind = kind or event
         now = self._clock()

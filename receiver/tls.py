@@ -1,9 +1,9 @@
-"""TLS contexts made of PEM files, and made anew when the files change: of the listeners and of the REST API.
+"""TLS contexts from PEM files, re-read when the files change.
 
-Owns what is spoken (versions, who has to show a certificate, SNI) and the rule for files that change: whoever
-connects gets what is on disk, and where that can't be used, what was there before. A context is never
-changed: what a connection began with, it keeps. A key that is encrypted is an error; nobody is asked for a
-password. What a file holds never gets into an error or the log. It must not know who reads from a connection.
+Owns the TLS versions, the demand for client certificates, SNI, and the rule for changed files: a
+new connection gets the files on disk, or the former ones if those can't be used. A context is never
+changed, so a connection keeps the one it began with. An encrypted key is an error, because nobody
+could enter a password. The content of a file never appears in an error or the log.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from receiver.watch import Watch
 
 __all__ = ["TlsContext", "TlsFilesError", "client_context", "server_context", "tls_problem"]
 
-#: Makes of a context that is all the same for everybody what somebody needs.
+#: Adapts a new context to its use.
 _Prepare: TypeAlias = Callable[[ssl.SSLContext], None]
 
 _VERSIONS: Final[dict[TlsVersion, ssl.TLSVersion]] = {
@@ -41,11 +41,11 @@ _log = structlog.get_logger("receiver.tls")
 
 
 class TlsFilesError(Exception):
-    """A file can't be used; the message names its key in the settings, the file and why.
+    """A file can't be used; the message has the key, the file and the reason.
 
     Attributes:
-        setting: The key.
-        problem: The file and why.
+        setting: The settings key.
+        problem: The file and the reason.
     """
 
     def __init__(self, setting: str, problem: str) -> None:
@@ -55,7 +55,7 @@ class TlsFilesError(Exception):
 
 
 def tls_problem(error: ssl.SSLError) -> str:
-    """Say in OpenSSL's words what is wrong, without a place in somebody's source."""
+    """Describe an error in OpenSSL's words, without its source location."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {error.verify_message}"
     return (error.reason or str(error)).lower().replace("_", " ")
@@ -66,9 +66,9 @@ class TlsContext:
 
     Args:
         listener: The listener's name, or ``rest``; for the log.
-        files: What it is made of.
-        make: Makes it of the files as they are.
-        certificates: Those of the files that hold a certificate of ours.
+        files: The files to watch.
+        make: Makes a context from the files.
+        certificates: The files with a certificate of ours.
         clock: Monotonic seconds.
 
     Raises:
@@ -94,7 +94,7 @@ class TlsContext:
     def current(self) -> ssl.SSLContext:
         """Return the context for a new connection.
 
-        Files that can't be used are logged, once in a while, and tried again.
+        If changed files can't be used, it logs that at a limited rate and tries again.
         """
         if not self._watch.changed():
             return self._context
@@ -103,18 +103,18 @@ class TlsContext:
         except TlsFilesError as error:
             self._watch.remind()
             self._warnings.warning(
-                "TLS files can't be used; the old ones stay", listener=self._listener, problem=str(error)
+                "TLS files can't be used, the old ones stay", listener=self._listener, problem=str(error)
             )
         else:
             self._not_after = _not_after(self._certificates)
-            _log.info("TLS files are re-read", listener=self._listener)
+            _log.info("TLS files re-read", listener=self._listener)
         return self._context
 
     def not_after(self) -> float | None:
-        """Return when the certificate ends that a new connection is shown, in seconds since the epoch.
+        """Return the expiry of the certificate in seconds since the epoch.
 
-        Where there are several for different names, that is when the first of them does; None where there is
-        none, or none whose end can be told.
+        With several certificates (SNI) it is the earliest expiry. None without a certificate, or if
+        none can be parsed.
         """
         self.current()
         return self._not_after
@@ -123,15 +123,15 @@ class TlsContext:
 def _not_after(certificates: Sequence[Path]) -> float | None:
     if not certificates:
         return None
-    # Here, as it takes 8 MiB and 0.3 s that who speaks no TLS need not pay.
+    # Imported here, because it takes 8 MiB and 0.3 s, which a receiver without TLS need not pay.
     from cryptography.x509 import load_pem_x509_certificate
 
-    ends = []
+    expiries = []
     for file in certificates:
-        # What OpenSSL takes is in use, whatever else can be read of it.
+        # OpenSSL accepted the certificate, so it is in use even if this library can't parse it.
         with contextlib.suppress(OSError, ValueError):
-            ends.append(load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc.timestamp())
-    return min(ends, default=None)
+            expiries.append(load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc.timestamp())
+    return min(expiries, default=None)
 
 
 def server_context(
@@ -142,12 +142,12 @@ def server_context(
     prepare: _Prepare = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> TlsContext:
-    """Return the context for what clients open.
+    """Return the context for connections from clients.
 
     Args:
         listener: The listener's name, or ``rest``; for the log.
-        settings: Its files, and what is asked of clients.
-        key: That of the settings.
+        settings: The TLS settings.
+        key: The key of the settings, for errors.
         prepare: Called with each context before it is used.
         clock: Monotonic seconds.
 
@@ -159,7 +159,7 @@ def server_context(
     for name in names:
         files += [name.certificate, name.key]
 
-    def context_of(certificate: Path, key_file: Path, keys: str) -> ssl.SSLContext:
+    def make_one(certificate: Path, key_file: Path, keys: str) -> ssl.SSLContext:
         context = _context(ssl.PROTOCOL_TLS_SERVER, settings.min_version)
         prepare(context)
         _load_identity(context, certificate, key_file, keys)
@@ -167,20 +167,20 @@ def server_context(
             _load_authorities(context, settings.client_ca, f"{key}.client_ca")
         context.verify_mode = _VERIFY[settings.client_auth]
         if settings.client_auth != "none":
-            # A session that is taken up again is not verified again, and its certificate may have ended.
+            # A resumed session is not verified again, but its certificate may have expired.
             context.num_tickets = 0
             context.options |= ssl.OP_NO_TICKET
         return context
 
     def make() -> ssl.SSLContext:
-        context = context_of(settings.certificate, settings.key, key)
+        context = make_one(settings.certificate, settings.key, key)
         by_name = {
-            one.name.lower(): context_of(one.certificate, one.key, f"{key}.server_names[]") for one in names
+            one.name.lower(): make_one(one.certificate, one.key, f"{key}.server_names[]") for one in names
         }
 
         def choose(connection: ssl.SSLSocket | ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
-            asked = (name or "").lower()
-            chosen = by_name.get(asked) or by_name.get("*." + asked.partition(".")[2])
+            server_name = (name or "").lower()
+            chosen = by_name.get(server_name) or by_name.get("*." + server_name.partition(".")[2])
             if chosen is not None:
                 connection.context = chosen
 
@@ -195,7 +195,7 @@ def server_context(
 def client_context(
     listener: str, settings: UpstreamTlsSettings, *, key: str, prepare: _Prepare = lambda _: None
 ) -> TlsContext:
-    """Return the context for what is opened to the broker; arguments and errors as above."""
+    """Return the context for connections to the broker; arguments as above."""
 
     def make() -> ssl.SSLContext:
         context = _context(ssl.PROTOCOL_TLS_CLIENT, settings.min_version)
@@ -217,7 +217,7 @@ def _context(protocol: int, min_version: TlsVersion) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.minimum_version = _VERSIONS[min_version]
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-    # Java's trust stores trust whatever certificate is in them, not self-signed ones alone.
+    # Java's trust stores trust any certificate in them, not only self-signed ones.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return context
 
@@ -226,17 +226,17 @@ def _load_authorities(context: ssl.SSLContext, file: Path, key: str) -> None:
     try:
         context.load_verify_locations(file)
     except OSError as error:
-        raise TlsFilesError(key, f"{file}: {_why(error, 'certificates')}") from None
+        raise TlsFilesError(key, f"{file}: {_reason(error, 'certificates')}") from None
 
 
 def _load_identity(context: ssl.SSLContext, certificate: Path, key: Path, keys: str) -> None:
-    # OpenSSL reads both files and doesn't say which of them is wrong.
+    # Check the certificate first, because OpenSSL does not say which of the two files is wrong.
     _load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), certificate, f"{keys}.certificate")
     setting = f"{keys}.key"
 
     def refuse() -> str:
         raise TlsFilesError(
-            setting, f"{key}: it is encrypted; write it without a password, readable by us alone"
+            setting, f"{key}: the key is encrypted; store it without a password, readable by us alone"
         )
 
     try:
@@ -244,15 +244,15 @@ def _load_identity(context: ssl.SSLContext, certificate: Path, key: Path, keys: 
         context.load_cert_chain(certificate, key, password=refuse)
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            raise TlsFilesError(setting, f"{key}: it is not the key of {certificate}") from None
+            raise TlsFilesError(setting, f"{key}: this is not the key of {certificate}") from None
         if "TOO_SMALL" in (error.reason or "") or "TOO_WEAK" in (error.reason or ""):
             raise TlsFilesError(f"{keys}.certificate", f"{certificate}: {tls_problem(error)}") from None
-        raise TlsFilesError(setting, f"{key}: {_why(error, 'a private key')}") from None
+        raise TlsFilesError(setting, f"{key}: {_reason(error, 'a private key')}") from None
     except OSError as error:
-        raise TlsFilesError(setting, f"{key}: {_why(error, 'a private key')}") from None
+        raise TlsFilesError(setting, f"{key}: {_reason(error, 'a private key')}") from None
 
 
-def _why(error: OSError, what: str) -> str:
+def _reason(error: OSError, expected: str) -> str:
     if isinstance(error, ssl.SSLError):
-        return f"expected {what} in PEM form ({tls_problem(error)})"
+        return f"expected {expected} in PEM form ({tls_problem(error)})"
     return error.strerror or str(error)

@@ -1,6 +1,7 @@
-"""Files that are read again when they change.
+"""Detects changes of files by their status.
 
-Owns the noticing. It reads nothing, and looks only when asked: a timer would cost every client's request.
+It reads no file, and checks only when it is asked, because a timer would cost every client's
+request.
 """
 
 from __future__ import annotations
@@ -17,34 +18,29 @@ _Stamp = tuple[int, ...] | None
 
 
 class Watch:
-    """Notices when files were changed, replaced, or are gone.
-
-    Args:
-        paths: The files.
-        clock: Monotonic seconds.
-    """
+    """Detects that files were changed, replaced or deleted."""
 
     def __init__(self, paths: Iterable[Path], clock: Callable[[], float]) -> None:
         self._paths = tuple(paths)
         self._clock = clock
         self._next = clock() + _EVERY_S
-        # Before anybody has read them, so that a change meanwhile is noticed as one.
-        self._stamps = self._look()
+        # Taken before the caller reads the files, so that a change in between is detected.
+        self._stamps = self._stat()
 
     def changed(self) -> bool:
-        """Whether one of them has changed since the last time; looks once in a second at most."""
+        """Return whether a file has changed; checks at most once a second."""
         now = self._clock()
         if now < self._next:
             return False
         self._next = now + _EVERY_S
-        before, self._stamps = self._stamps, self._look()
+        before, self._stamps = self._stamps, self._stat()
         return before != self._stamps
 
     def remind(self) -> None:
-        """Say so again the next time, as what they hold can't be used yet."""
+        """Report a change again at the next check, because the files could not be used."""
         self._stamps = []
 
-    def _look(self) -> list[_Stamp]:
+    def _stat(self) -> list[_Stamp]:
         return [_stamp(path) for path in self._paths]
 
 

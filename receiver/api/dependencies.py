@@ -12,7 +12,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
-from receiver.host.statistics import PluginStatistics
+from receiver.host.delivery.statistics import PluginStatistics
 from receiver.store.subscriptions import Subscriptions
 from receiver.telemetry.connection import Connection
 from receiver.telemetry.instance import ClientInstance

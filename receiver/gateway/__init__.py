@@ -1,4 +1,4 @@
-"""The edge where the traffic is: listeners, connections to the broker, flow control, drain.
+"""The proxy between Kafka clients and their broker.
 
-Owns sockets and time; decides nothing about a frame (:mod:`receiver.session` does).
+Owns sockets and timers. :mod:`receiver.session` decides what happens to each Kafka frame.
 """

@@ -1,7 +1,8 @@
-"""What a client has to pass before the broker is connected for it.
+"""Checks a client before the gateway connects to the broker for it.
 
-Owns the order of the checks: a load balancer's PROXY header, the limit on its source address, TLS, and who
-it is by its certificate. A client that fails, or takes too long, costs no connection to the broker.
+Owns the order of the checks: the PROXY header, the limits on the source address, the TLS handshake,
+and the principal of the client certificate. A client that fails a check, or takes too long, costs
+no connection to the broker.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ __all__ = ["Admission", "RefusalReason", "RefusedError"]
 
 
 class RefusalReason(StrEnum):
-    """Why a client was closed at once; a label of the metrics and a word of the log."""
+    """Why the gateway refused a client; a metric label and a log field."""
 
     UPSTREAM = "upstream"
     OUT_OF_FILES = "out_of_files"
@@ -43,7 +44,8 @@ class RefusalReason(StrEnum):
     TLS_HANDSHAKE = "tls_handshake"
     HANDSHAKE_TIMEOUT = "handshake_timeout"
     PRINCIPAL = "principal"
-    #: It went before it was let in, as a health check that only connects does, all the time.
+    #: The client left before it was admitted. Health checks that only open a connection do this all
+    #: the time.
     GONE = "gone"
 
 
@@ -55,11 +57,11 @@ _OVER_LIMIT: Final[Mapping[Scope, RefusalReason]] = {
 
 
 class RefusedError(Exception):
-    """A client is not let in; ``str()`` says why.
+    """A client is refused; ``str()`` gives the details.
 
     Attributes:
-        reason: Why, in a word.
-        exceeded: The limit that it is over; None where it is none of those.
+        reason: The kind of refusal.
+        exceeded: The limit that the client exceeds; None if another check failed.
     """
 
     def __init__(self, reason: RefusalReason, problem: str, exceeded: Exceeded | None = None) -> None:
@@ -69,20 +71,17 @@ class RefusedError(Exception):
 
 
 class Admission:
-    """Lets the clients of one listener in, or refuses them.
-
-    Args:
-        settings: The listener's.
-        limits: What one peer may take.
-        turns: Who goes on with a TLS handshake.
+    """Admits or refuses the clients of one listener.
 
     Raises:
-        TlsFilesError: A file of the listener's TLS can't be used.
+        TlsFilesError: A TLS file of the listener can't be used.
 
     Attributes:
-        tls: What the listener speaks; None without TLS.
-        is_over_at_once: Whether a client that is counted is let in: nothing has to be said first.
-        knows_sources: Whether a client's address is known as soon as it is accepted: nobody else tells it.
+        tls: The listener's TLS context; None without TLS.
+        needs_no_bytes: Whether :meth:`count` is the only check, because there is no PROXY header
+            and no TLS.
+        knows_sources: Whether the socket's address is the client's, because there is no PROXY
+            header.
     """
 
     def __init__(self, settings: ListenerSettings, limits: Limits, turns: HandshakeTurns) -> None:
@@ -94,31 +93,32 @@ class Admission:
         proxy_protocol = settings.proxy_protocol
         self._load_balancers = () if proxy_protocol is None else tuple(map(ip_network, proxy_protocol.from_))
         self.knows_sources = not self._load_balancers
-        self.is_over_at_once = self.tls is None and self.knows_sources
-        self._timeout_s = None if self.is_over_at_once else settings.handshake_timeout_ms / 1000
+        self.needs_no_bytes = self.tls is None and self.knows_sources
+        self._timeout_s = None if self.needs_no_bytes else settings.handshake_timeout_ms / 1000
 
     def count(self, source_address: str) -> None:
         """Count a connection for its source address.
 
         Raises:
-            RefusedError: That has too many, or opens them too fast.
+            RefusedError: The address has too many connections, or opens them too fast.
         """
         self._check(self._limits.connection_opened(source_address, asyncio.get_running_loop().time()))
 
     async def admit(self, client: socket.socket, connection: Connection) -> socket.socket:
-        """Let a client in.
+        """Run all checks on a client.
 
         Args:
-            client: Its socket, non-blocking; owned from here on, and closed where it is not let in.
-            connection: What is known of it; its source address and its principal may be learned here. Where
-                its source is known already (:attr:`knows_sources`) it is counted already.
+            client: The client's socket, non-blocking. This method owns it, and closes it if a check
+                fails.
+            connection: The connection's entry; its source address and principal may be set here. If
+                :attr:`knows_sources` is true, the caller has counted it already.
 
         Returns:
-            The socket to go on with. The connection is counted: :meth:`Limits.connection_closed` has to be
-            called when it ends.
+            The socket to read from: ``client``, or a TLS socket over it. The connection is counted,
+            so the caller must call :meth:`Limits.connection_closed` when it ends.
 
         Raises:
-            RefusedError: It is not let in.
+            RefusedError: A check failed.
         """
         side, counted = client, self.knows_sources
         try:
@@ -137,7 +137,7 @@ class Admission:
             if counted:
                 self._limits.connection_closed(connection)
             if isinstance(error, ssl.SSLError):
-                side.close()  # not reset, so that what OpenSSL says to it arrives
+                side.close()  # not reset, because a reset could overtake OpenSSL's alert
             elif side.fileno() != -1:
                 close_with_reset(side)
             if isinstance(error, OSError):
@@ -146,32 +146,35 @@ class Admission:
         return side
 
     async def _learn_source(self, client: socket.socket, connection: Connection) -> None:
-        """Take the client's address from a load balancer; nobody else may tell one."""
+        """Read the client's address from the PROXY header of a known load balancer."""
         peer = ip_address(connection.source_address)
         if not any(peer in network for network in self._load_balancers):
             if may_begin(await _peek(client, MAX_HEADER_BYTES)):
                 raise RefusedError(
                     RefusalReason.PROXY_PROTOCOL,
-                    f"a PROXY header from {peer}, which is in no network of listeners[].proxy_protocol.from",
+                    f"PROXY header from {peer}, which is in no network of listeners[].proxy_protocol.from",
                 )
             return
-        taken = b""
+        received = b""
         while True:
-            ahead = await _peek(client, MAX_HEADER_BYTES - len(taken))
+            ahead = await _peek(client, MAX_HEADER_BYTES - len(received))
             try:
-                header = parse(taken + ahead)
+                header = parse(received + ahead)
             except ProxyProtocolError as error:
-                problem = f"from the load balancer {peer}: {error}"
+                problem = f"load balancer {peer}: {error}"
                 raise RefusedError(RefusalReason.PROXY_PROTOCOL, problem) from None
-            # What comes behind it is the stream's, or TLS's.
-            taken += client.recv(len(ahead) if header is None else header.size - len(taken))
+            # The bytes behind the header belong to Kafka or TLS and must stay in the socket.
+            received += client.recv(len(ahead) if header is None else header.size - len(received))
             if header is not None:
                 break
         if header.source is not None:
             connection.source_address, connection.source_port = header.source
 
     def _identify(self, tls: TlsSocket, connection: Connection) -> None:
-        """Name the principal by the client's certificate, as Kafka's DefaultKafkaPrincipalBuilder does."""
+        """Set the principal from the client certificate, like Kafka does.
+
+        The rules are those of Kafka's DefaultKafkaPrincipalBuilder.
+        """
         certificate = tls.certificate()
         if certificate is None:
             return
@@ -190,23 +193,24 @@ class Admission:
         if isinstance(error, ssl.SSLError):
             return RefusedError(RefusalReason.TLS_HANDSHAKE, tls_problem(error))
         if isinstance(error, TimeoutError) and error.errno is None:
-            problem = f"listeners[].handshake_timeout_ms is {self._settings.handshake_timeout_ms}"
+            timeout_ms = self._settings.handshake_timeout_ms
+            problem = f"no handshake within listeners[].handshake_timeout_ms ({timeout_ms})"
             return RefusedError(RefusalReason.HANDSHAKE_TIMEOUT, problem)
         reason = RefusalReason.TLS_HANDSHAKE if isinstance(side, TlsSocket) else RefusalReason.GONE
         return RefusedError(reason, error.strerror or str(error))
 
 
-async def _peek(client: socket.socket, most: int) -> bytes:
-    """Wait for bytes, and look at them without taking them.
+async def _peek(client: socket.socket, max_bytes: int) -> bytes:
+    """Wait for bytes and return them, but leave them in the socket.
 
     Raises:
-        OSError: The client is gone.
+        OSError: The client closed the connection.
     """
     while True:
         try:
-            if ahead := client.recv(most, socket.MSG_PEEK):
+            if ahead := client.recv(max_bytes, socket.MSG_PEEK):
                 return ahead
         except BlockingIOError:
             await readable(client)
         else:
-            raise ConnectionError("closed before it said what it wants")
+            raise ConnectionError("the client closed the connection before it sent anything")

@@ -1,76 +1,54 @@
-"""One direction of a connection: what is read from one socket goes, as the session rewrites it, to the other.
+"""Moves the bytes of one direction of a connection.
 
-Owns the flow of bytes and what waits for a slow reader. What an end, an error or an answer of ours means for
-the connection is the relay's.
+Owns the flow of bytes and the backlog for a slow reader. The relay decides what an end of stream,
+an error or a local response means for the connection.
 
-One call moves at most one buffer, and no more than the session can take in a turn of the event loop; see
-:attr:`Direction.limit`.
+One call moves at most one buffer, and no more than the session can take in a turn of the event
+loop; see :attr:`Direction.limit`.
 
-It works on non-blocking sockets and the loop's direct callbacks rather than on asyncio transports. One
-recv into a buffer that all connections share, one walk over it, one send out of the same buffer: nothing is
-copied unless the other side can't take it all, and an idle connection owns no buffer. This is what holds
-pass-through to a TCP proxy's cost (docs/benchmarks.md).
+A direction uses non-blocking sockets and direct callbacks of the event loop, not asyncio
+transports. It does one recv into a buffer that all connections share, one walk over it, and one
+send from the same buffer. Nothing is copied unless the sink can't take everything, and an idle
+connection owns no buffer. Pass-through therefore costs about as much as a TCP proxy
+(docs/benchmarks.md).
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from receiver.gateway.event_loop import DirectEventLoop, Share
 from receiver.wire.framing import BrokenStreamError, FrameRewriter
 
-__all__ = ["BUFFER_BYTES", "Direction", "Ends"]
+if TYPE_CHECKING:
+    from receiver.gateway.relay import Relay
 
-#: As much as is read at a time, and the most that waits for a slow reader.
+__all__ = ["BUFFER_BYTES", "Direction"]
+
+#: The most bytes of one read, and the most that wait for a slow reader.
 BUFFER_BYTES: Final = 262_144
 
-#: As little as is read at a time, for a reader that is slow for long.
-_LEAST_BUFFER_BYTES: Final = 16_384
+#: The read size for a sink that stays slow, in bytes.
+_MIN_READ_BYTES: Final = 16_384
 
-_buffer = bytearray(BUFFER_BYTES)  # one event loop, one thread: whoever reads has it until its callback ends
+# All directions share one buffer. There is one thread, and a callback is done with it before it
+# returns.
+_buffer = bytearray(BUFFER_BYTES)
 _view = memoryview(_buffer)
 
 
-class Ends(Protocol):
-    """Who is told by a direction of what it can't decide alone."""
-
-    def opposite(self, direction: Direction) -> Direction:
-        """Return the other direction."""
-
-    def moved(self) -> None:
-        """Bytes were moved that the session has rewritten, or that somebody waited for."""
-
-    def backed_up(self) -> None:
-        """Bytes have to wait because a sink does not take them."""
-
-    def ended(self, direction: Direction) -> None:
-        """The source of the direction has nothing more to say, or all that it said has been sent."""
-
-    def reset_by(self, direction: Direction, error: OSError) -> None:
-        """The source of the direction is gone, or can't be understood (TLS)."""
-
-    def lose(self, direction: Direction, error: OSError) -> None:
-        """The sink of the direction is gone, or can't be understood (TLS)."""
-
-    def refuse(self, direction: Direction, error: BrokenStreamError) -> None:
-        """The source of the direction sent what can't be read on from."""
-
-    def fail(self, error: Exception) -> None:
-        """We made a mistake."""
-
-
 class Direction:
-    """One direction: what is read from ``source`` goes, as the session rewrites it, to ``sink``.
+    """Reads from ``source``, has the session rewrite it, and sends it to ``sink``.
 
     Attributes:
-        bytes_read: Bytes that the source has said.
-        ended: The source has nothing more to say.
-        limit: Tells how many bytes may be read in one turn; None while it is a whole buffer.
-        paused: Somebody wants the source not to be read from.
-        supervised: The relay wants to know of every chunk, not just of those that the session rewrote.
-        withheld: Nothing goes to the sink for now; see :meth:`release`.
+        bytes_read: Bytes read from the source.
+        ended: Whether the source has reached its end of stream.
+        limit: Returns how many bytes one turn may read; None for a whole buffer.
+        paused: Whether the relay wants no reads from the source.
+        supervised: Whether the relay wants to hear of every chunk, not only of rewritten ones.
+        withheld: Whether to send nothing to the sink; see :meth:`release`.
     """
 
     __slots__ = (
@@ -96,7 +74,7 @@ class Direction:
 
     def __init__(
         self,
-        relay: Ends,
+        relay: Relay,
         loop: DirectEventLoop,
         source: socket.socket,
         sink: socket.socket,
@@ -124,7 +102,7 @@ class Direction:
 
     @property
     def finished(self) -> bool:
-        """Whether the source has ended and all of it was sent."""
+        """Whether the source has ended and the sink has taken all its bytes."""
         return self.ended and not self._backlog
 
     @property
@@ -134,11 +112,11 @@ class Direction:
 
     @property
     def held_bytes(self) -> int:
-        """Memory that is kept until the sink takes it."""
+        """Bytes that wait for the sink."""
         return len(self._backlog)
 
     def update(self) -> None:
-        """Read from the source exactly while somebody can take what it says."""
+        """Start or stop reading, as the flags and the backlog demand."""
         wanted = not (self.ended or self.paused or self._backlog)
         if wanted != self._reading:
             self._reading = wanted
@@ -147,7 +125,7 @@ class Direction:
             )
 
     def readable(self) -> bool:
-        """Move what there is, at most one buffer; say whether there may be more."""
+        """Move at most one buffer; return whether there may be more."""
         room = self._room
         if self.limit is not None:
             room = min(room, self.limit())
@@ -179,7 +157,7 @@ class Direction:
         except BrokenStreamError as error:
             self._relay.refuse(self, error)
             return
-        except Exception as error:  # our own mistake must end this connection, not the loop's callback
+        except Exception as error:  # a bug must end this connection only
             self._relay.fail(error)
             return
         if out:
@@ -187,7 +165,7 @@ class Direction:
         self._relay.moved()
 
     def give(self, out: memoryview | bytes) -> None:
-        """Send to the sink; what it can't take now is kept, and the source has to wait for it."""
+        """Send to the sink; pause the source while bytes are left over."""
         if self._backlog or self.withheld:
             self._backlog = bytes(self._backlog) + out
             self.update()
@@ -203,15 +181,16 @@ class Direction:
             if self._room != BUFFER_BYTES:
                 self._room *= 2
             return
-        # Less is read ahead for a slow reader. Doubled with each read that goes out whole.
-        self._room = max(self._room // 2, _LEAST_BUFFER_BYTES)
+        # Read less ahead for a slow sink. Each read that the sink takes whole doubles the size
+        # again.
+        self._room = max(self._room // 2, _MIN_READ_BYTES)
         self._backlog = bytes(out[sent:])
         self._loop.set_direct_writer(self._sink.fileno(), self._writable, self._share)
         self.update()
         self._relay.backed_up()
 
     def release(self) -> None:
-        """Send on after nothing was to go to the sink, beginning with what has come meanwhile."""
+        """End ``withheld``, and send what has come meanwhile."""
         self.withheld = False
         if self._backlog:
             self._loop.set_direct_writer(self._sink.fileno(), self._writable, self._share)
@@ -229,7 +208,7 @@ class Direction:
             return False
         self._backlog = memoryview(self._backlog)[sent:]
         if self._backlog:
-            return False  # the system takes no more: it tells when it does (epoll(7), question 9)
+            return False  # a short write: epoll gives an event when there is room (epoll(7), question 9)
         self._backlog = b""
         self._loop.set_direct_writer(self._sink.fileno(), None)
         self.update()
@@ -250,14 +229,14 @@ class Direction:
     def _shut_down(self) -> None:
         try:
             self._sink.shutdown(socket.SHUT_WR)
-        except OSError:  # the sink is gone already, which its own direction will notice
+        except OSError:  # the sink is gone already; the other direction notices that
             return
 
     def detach(self) -> None:
-        """Take no more notice of either socket."""
+        """Stop watching both sockets."""
         self._loop.set_direct_reader(self._source.fileno(), None)
         self._loop.set_direct_writer(self._sink.fileno(), None)
         self._backlog = b""
         self._reading = False
-        self.limit = None  # it is the session's, which is closed with the relay
+        self.limit = None  # it refers to the session, which the relay closes
         self.ended = True

@@ -1,20 +1,22 @@
-"""The event loop: asyncio's own, with a short way from the kernel to whoever moves a connection's bytes.
+"""asyncio's event loop with direct socket callbacks and fair turns for peers.
 
-Owns the choice of loop, what is polled, and whose turn it is. A *direct* callback is called from within the
-poll itself, without a handle, a queue or another turn of the loop between. Everything else (the REST API,
-timers, tasks, signals) is asyncio's. The poll returns to asyncio when something of asyncio's is due.
+Owns the choice of loop, the polling, and the order of turns. The poll calls a *direct* callback
+itself, without a handle, a queue or another turn of the loop in between. Everything else (the REST
+API, timers, tasks, signals) is asyncio's. The poll returns to asyncio when asyncio has something
+due.
 
-**Turns.** One poll and the callbacks that follow it are a turn. A callback does a bounded piece of
+**Turns.** One poll and the callbacks that follow it are a turn. A callback does a bounded amount of
 work and returns whether it has more. The rest waits for the next turn, behind everything else that
 is ready. Each peer has a :class:`Share` of a turn. When the share is used up, the peer's other
 sockets wait too. So a peer slows down only itself, however many connections it opens and whatever
 it sends.
 
-Direct sockets are polled edge-triggered, which spares the kernel a second look at each socket after its
-event. The queue of sockets that have more to do is therefore the loop's own.
+Direct sockets are polled edge-triggered, which spares the kernel a second look at each socket after
+its event. The loop therefore keeps its own queue of sockets that have more to do.
 
-Why not uvloop: libuv stops watching a socket at its first error event. Data and a reset that arrive together
-are then one event; the data is read, the reset is never seen, and its peer waits for ever.
+Why not uvloop: libuv stops watching a socket at its first error event. If data and a reset arrive
+together, they are one event; the data is read, the reset is never seen, and the other peer waits
+for ever.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ __all__ = ["SHARE_S", "DirectCallback", "DirectEventLoop", "Share", "run", "runn
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 
-#: Does a bounded piece of what can be done now; returns whether there may be more to do at once.
+#: Does a bounded amount of the work at hand; returns whether there may be more now.
 DirectCallback = Callable[[], bool]
 
 #: Events taken from the kernel at a time.
@@ -45,24 +47,27 @@ _MAX_EVENTS: Final = 256
 _READABLE: Final = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
 _WRITABLE: Final = select.EPOLLOUT | select.EPOLLET
 
-#: Whatever comes with one of these is the socket's last, and not all of it is seen at the first look.
+#: Events after which a socket gives no further event, though one read may not see everything that
+#: is there.
 _ENDING: Final = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
 
-#: How long one peer's callbacks may take in a turn while others wait, in seconds. A callback is not cut
-#: short, so a turn can be longer by the one that was under way. Long enough for sixteen chunks of bulk data,
-#: short enough that ten busy peers delay a request by no more than a hundredth of a second.
+#: Seconds that one peer's callbacks may take in a turn while others wait. A callback is not cut
+#: short, so a turn can be longer by one callback. The share is long enough for sixteen chunks of
+#: bulk data, and short enough that ten busy peers delay a request by at most a hundredth of a
+#: second.
 SHARE_S: Final = 1e-3
 
 
 class Share:
-    """What one peer has used of the current turn, and which of its sockets wait for the next one.
+    """One peer's time left in the current turn, and its waiting sockets.
 
     Attributes:
-        turn: The number of the turn that ``left_s`` is about.
-        left_s: How much of that turn is left, in seconds; below zero where the last callback took longer.
-        waiting: The sockets, by descriptor, in the order of their next call, and whether the kernel has told
-            of the socket's end. Such a socket is called once more after it found nothing, to find the end.
+        turn: The number of the turn that ``left_s`` refers to.
+        left_s: Seconds left in that turn; negative if the last callback took longer.
+        waiting: The waiting sockets' descriptors, in the order of their next call. The value tells
+            whether the kernel has reported the socket's end. Such a socket is called once more
+            after its callback found nothing, so that the callback sees the end.
     """
 
     __slots__ = ("__weakref__", "left_s", "turn", "waiting")
@@ -74,17 +79,17 @@ class Share:
 
 
 class _DirectSelector(selectors.EpollSelector):
-    """epoll, with direct callbacks beside the file objects that asyncio registers.
+    """An epoll selector with direct callbacks beside asyncio's file objects.
 
     Attributes:
-        interrupted: Set when asyncio has got something to do meanwhile: the poll then returns to it.
-        deferred: How often a socket had to wait for another turn because its peer's share was used up.
-        on_error: Told of an exception of a direct callback.
+        interrupted: Set when asyncio has something to do, so that the poll returns to it.
+        deferred: Times that a socket waited for another turn because its peer's share was used up.
+        on_error: Called with an exception that a direct callback raised.
     """
 
     def __init__(self, on_error: Callable[[Exception], None]) -> None:
         super().__init__()
-        # Another descriptor of the same epoll instance: it is closed on its own.
+        # A second descriptor of the same epoll instance, because the base class closes its own.
         self._epoll = select.epoll.fromfd(os.dup(self.fileno()))
         self._readers: dict[int, DirectCallback] = {}
         self._writers: dict[int, DirectCallback] = {}
@@ -101,8 +106,9 @@ class _DirectSelector(selectors.EpollSelector):
         super().close()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Call direct callbacks as their sockets become ready, until something of asyncio's is due."""
-        # Rounded up to a millisecond, as epoll does it: rounded down, the loop would spin before a timer.
+        """Call direct callbacks of ready sockets until asyncio has something due."""
+        # Rounded up to a millisecond, as epoll does. Rounded down, the loop would spin before a
+        # timer.
         seconds = -1.0 if timeout is None else math.ceil(max(timeout, 0.0) * 1e3) * 1e-3
         poll, direct, waiting, clock = self._epoll.poll, self._direct.get, self._waiting, perf_counter
         self.interrupted = False
@@ -117,7 +123,7 @@ class _DirectSelector(selectors.EpollSelector):
                     self._add_due(fd, events, due)
                     continue
                 callback, share = entry
-                if share.waiting:  # in the order of asking
+                if share.waiting:  # behind the peer's sockets that wait already
                     share.waiting[fd] = bool(events & _ENDING) or share.waiting.get(fd, False)
                     continue
                 if share.turn != turn:
@@ -142,13 +148,13 @@ class _DirectSelector(selectors.EpollSelector):
                 return due
 
     def _wait(self, fd: int, share: Share, *, ending: bool) -> None:
-        """Call the socket's callback in the next turn, unless nobody wants it any more."""
+        """Queue the socket for the next turn, if it still has a callback."""
         if fd in self._direct:
             share.waiting[fd] = ending or share.waiting.get(fd, False)
             self._waiting[share] = None
 
     def _serve_waiting(self, started: float) -> None:
-        """Call the callbacks of sockets that wait, each once, as far as the shares of their peers go."""
+        """Call the callback of each waiting socket once, while its peer's share lasts."""
         for share in tuple(self._waiting):
             if share.turn != self._turn:
                 share.turn, share.left_s = self._turn, SHARE_S
@@ -174,7 +180,7 @@ class _DirectSelector(selectors.EpollSelector):
                 del self._waiting[share]
 
     def call_again(self, fd: int) -> None:
-        """Call the callback of a socket in the next turn, whatever the kernel says."""
+        """Call the callback of a socket in the next turn, without an event of the kernel."""
         entry = self._direct.get(fd)
         if entry is not None:
             self._wait(fd, entry[1], ending=False)
@@ -182,7 +188,7 @@ class _DirectSelector(selectors.EpollSelector):
     def _add_due(self, fd: int, events: int, due: list[tuple[selectors.SelectorKey, int]]) -> None:
         try:
             key = self.get_key(fd)
-        except KeyError:  # a direct callback of this very turn has closed it
+        except KeyError:  # a direct callback in this turn has closed it
             return
         ready = (selectors.EVENT_READ if events & ~select.EPOLLOUT else 0) | (
             selectors.EVENT_WRITE if events & ~select.EPOLLIN else 0
@@ -193,7 +199,7 @@ class _DirectSelector(selectors.EpollSelector):
     def set_direct(
         self, callbacks: dict[int, DirectCallback], fd: int, callback: DirectCallback | None, share: Share
     ) -> None:
-        """Set or remove one of the callbacks of a socket, and poll it for what is left."""
+        """Set or remove one callback of a socket, and update its polling."""
         before = self._mask(fd)
         if before:
             share = self._direct[fd][1]
@@ -209,10 +215,7 @@ class _DirectSelector(selectors.EpollSelector):
             return
         reader, writer = self._readers.get(fd), self._writers.get(fd)
         if reader is None or writer is None:
-            self._direct[fd] = (
-                cast("DirectCallback", reader or writer),
-                share,
-            )  # the mask says that one is there
+            self._direct[fd] = cast("DirectCallback", reader or writer), share  # the mask is not 0
         else:
             self._direct[fd] = _both(writer, reader), share
         if not before:
@@ -224,16 +227,16 @@ class _DirectSelector(selectors.EpollSelector):
         return (_READABLE if fd in self._readers else 0) | (_WRITABLE if fd in self._writers else 0)
 
     def set_reader(self, fd: int, callback: DirectCallback | None, share: Share) -> None:
-        """Call back when the socket can be read from; None: no longer."""
+        """Set the callback for a readable socket; None removes it."""
         self.set_direct(self._readers, fd, callback, share)
 
     def set_writer(self, fd: int, callback: DirectCallback | None, share: Share) -> None:
-        """Call back when the socket can be written to; None: no longer."""
+        """Set the callback for a writable socket; None removes it."""
         self.set_direct(self._writers, fd, callback, share)
 
 
 def _both(first: DirectCallback, second: DirectCallback) -> DirectCallback:
-    """Both callbacks for either event: each finds out by itself whether there is something to do."""
+    """Return a callback that calls both, since either may have work."""
 
     def both() -> bool:
         again = first()
@@ -243,11 +246,11 @@ def _both(first: DirectCallback, second: DirectCallback) -> DirectCallback:
 
 
 class DirectEventLoop(asyncio.SelectorEventLoop):
-    """asyncio's event loop, with direct callbacks for sockets.
+    """asyncio's event loop with direct callbacks for sockets.
 
-    A direct callback must neither block nor raise, and must do a bounded piece of work. It may be called
-    where there is nothing to do, or after it was removed. A socket that has one must not be given to
-    any other method of the loop.
+    A direct callback must neither block nor raise, and must do a bounded amount of work. It may be
+    called when there is nothing to do, or after it was removed. A socket with a direct callback
+    must not be passed to any other method of the loop.
     """
 
     def __init__(self) -> None:
@@ -258,33 +261,33 @@ class DirectEventLoop(asyncio.SelectorEventLoop):
 
     @property
     def deferred(self) -> int:
-        """How often a socket had to wait for another turn because its peer's share was used up."""
+        """Times that a socket waited because its peer's share was used up."""
         return self._direct.deferred
 
     def share_of(self, peer: str) -> Share:
-        """Return the share of a peer; it is forgotten with the last connection that has it."""
+        """Return the share of a peer; it lives as long as the peer's connections."""
         share = self._shares.get(peer)
         if share is None:
             share = self._shares[peer] = Share()
         return share
 
     def set_direct_reader(self, fd: int, callback: DirectCallback | None, share: Share | None = None) -> None:
-        """Call ``callback`` whenever ``fd`` can be read from, has ended or failed; None: no longer.
+        """Set the callback for when ``fd`` is readable, has ended or failed.
 
         Args:
             fd: The socket's descriptor.
-            callback: What to call.
-            share: That of the peer whose work it is; None for one that all such sockets have in common. A
-                socket keeps the share of its first callback.
+            callback: The callback.
+            share: The share of the socket's peer; None for a share common to all sockets without a
+                peer. A socket keeps the share of its first callback.
         """
         self._direct.set_reader(fd, callback, share or self._common_share)
 
     def set_direct_writer(self, fd: int, callback: DirectCallback | None, share: Share | None = None) -> None:
-        """Call ``callback`` whenever ``fd`` can be written to or has failed; arguments as above."""
+        """Set the callback for when ``fd`` is writable or has failed."""
         self._direct.set_writer(fd, callback, share or self._common_share)
 
     def call_direct_again(self, fd: int) -> None:
-        """Call the callback of ``fd`` in the next turn: there is work that the kernel does not tell of."""
+        """Call the callback of ``fd`` in the next turn, without a kernel event."""
         self._direct.call_again(fd)
 
     def call_soon(
@@ -316,15 +319,15 @@ def running_loop() -> DirectEventLoop:
     """Return the running event loop.
 
     Raises:
-        RuntimeError: None runs, or one of another kind.
+        RuntimeError: No :class:`DirectEventLoop` is running.
     """
     loop = asyncio.get_running_loop()
     if not isinstance(loop, DirectEventLoop):
-        raise RuntimeError(f"the gateway needs a DirectEventLoop; what runs is a {type(loop).__name__}")
+        raise RuntimeError(f"the gateway needs a DirectEventLoop, but a {type(loop).__name__} is running")
     return loop
 
 
 def run(main: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine on a :class:`DirectEventLoop` of its own, as ``asyncio.run`` does."""
+    """Run a coroutine like ``asyncio.run``, on a :class:`DirectEventLoop`."""
     with asyncio.Runner(loop_factory=DirectEventLoop) as runner:
         return runner.run(main)

@@ -1,7 +1,6 @@
-"""What the gateway does with what happens: metrics, the log, and the plugins' queues.
+"""Turns session events into metrics, log lines and pushes for the plugins.
 
-Owns the fan-out of a session's facts and the wording of the gateway's log; keeps no state of its own but
-that of the log's rate limits.
+Owns the wording of the gateway's log; its only state is that of the log's rate limits.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _log = structlog.get_logger("receiver.request")
 
 
 def connection_fields(connection: Connection) -> dict[str, Any]:
-    """Return what the log says of a connection: KIP-511's client information and where it came from."""
+    """Return the log fields of a connection."""
     instance = connection.client_instance_id
     return {
         "connection": connection.id,
@@ -46,13 +45,14 @@ def connection_fields(connection: Connection) -> dict[str, Any]:
 
 
 class GatewayEvents:
-    """Tells the metrics, the request log and the plugins what the sessions did.
+    """Reports session events to the metrics, the log and the plugins.
 
     Args:
         metrics: The receiver's own metrics.
-        deliver: Takes an accepted push to the plugins; must neither block nor raise. Says whether the
-            answer waits until what it is given beside the push is called.
-        log_requests: Whether each ApiVersions and telemetry request is logged (KIP-511, "Request Log").
+        deliver: Offers an accepted push to the plugins; must neither block nor raise. Returns
+            whether the response waits until the callback beside the push is called.
+        log_requests: Whether to log each ApiVersions and telemetry request (KIP-511, "Request
+            Log").
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class GatewayEvents:
         self.log_requests = log_requests
 
     def api_versions_answered(self, connection: Connection, header: RequestHeader, error_code: int) -> None:
-        """Count and log an answer to ApiVersions."""
+        """Count and log a response to ApiVersions."""
         self._metrics.api_versions_answered(error_code)
         if self.log_requests:
             self._log_request(connection, header, error_code)
@@ -76,7 +76,7 @@ class GatewayEvents:
     def subscriptions_answered(
         self, connection: Connection, header: RequestHeader, outcome: SubscriptionsOutcome, seconds: float
     ) -> None:
-        """Count and log an answer to GetTelemetrySubscriptions."""
+        """Count and log a response to GetTelemetrySubscriptions."""
         self._metrics.subscriptions_answered(outcome, connection.client_software_name, seconds)
         if outcome.exceeded is not None:
             self.limit_exceeded(connection, outcome.exceeded)
@@ -97,10 +97,10 @@ class GatewayEvents:
         seconds: float,
         stored: Callable[[], None],
     ) -> bool:
-        """Count and log an answer to PushTelemetry, and hand an accepted push to the plugins.
+        """Count and log a PushTelemetry response; offer an accepted push to plugins.
 
         Returns:
-            Whether the answer waits until the plugins have ``stored`` called.
+            Whether the response waits until ``stored`` is called.
         """
         self._metrics.push_answered(outcome, connection.client_software_name, seconds)
         if outcome.exceeded is not None:
@@ -118,32 +118,32 @@ class GatewayEvents:
         return outcome.push is not None and self._deliver(outcome.push, stored)
 
     def push_answered_before_stored(self, connection: Connection) -> None:
-        """Count and log a push that was answered although no disk has it yet."""
+        """Count and log a push whose response did not wait any longer for the disk."""
         self._metrics.push_answered_before_stored()
         self._warnings.warning("push answered before it is on disk", **connection_fields(connection))
 
     def unauthenticated_telemetry(self, connection: Connection, header: RequestHeader) -> None:
-        """Count and log a telemetry request that came before authentication was over."""
+        """Count and log a telemetry request before the end of authentication."""
         self._metrics.protocol_error(connection.listener, "unauthenticated_telemetry")
         self._warnings.warning(
             "telemetry before authentication", api=api_name(header.api_key), **connection_fields(connection)
         )
 
     def login_ended(self, connection: Connection, mechanism: str, outcome: LoginOutcome) -> None:
-        """Count the end of a SASL login, and log one that a peer has to be told of."""
+        """Count the end of a SASL login; log failures, and changes of the principal."""
         self._metrics.authentication(connection.listener, mechanism, outcome)
         if outcome is LoginOutcome.FAILED:
             self._warnings.warning("login failed", mechanism=mechanism[:64], **connection_fields(connection))
         elif outcome is LoginOutcome.CHANGED:
             self._warnings.warning(
-                "login again under another name; the principal is unknown from here on",
+                "re-authentication under another name; the principal is unknown from now on",
                 **connection_fields(connection),
             )
         elif self.log_requests:
             _log.info("login " + outcome, **connection_fields(connection))
 
     def limit_exceeded(self, connection: Connection, exceeded: Exceeded) -> None:
-        """Count and log that a peer took more than it may."""
+        """Count and log that a peer exceeded a limit."""
         self._metrics.limit_exceeded(exceeded)
         self._warnings.warning(
             "limit exceeded",
@@ -155,10 +155,10 @@ class GatewayEvents:
         )
 
     def client_instance_refused(self, connection: Connection, header: RequestHeader) -> None:
-        """Count and log a request whose client instance id is not its connection's (KIP-1313)."""
+        """Count and log a request with a wrong client instance id (KIP-1313)."""
         self._metrics.protocol_error(connection.listener, "client_instance_id")
         self._warnings.warning(
-            "a client instance id that is not the connection's",
+            "client instance id differs from the connection's",
             api=api_name(header.api_key),
             **connection_fields(connection),
         )

@@ -1,4 +1,4 @@
-"""The gateway: all listeners, opened and drained together."""
+"""Opens and drains all listeners together."""
 
 from __future__ import annotations
 
@@ -11,20 +11,16 @@ __all__ = ["Gateway"]
 
 
 class Gateway:
-    """The receiver's listeners.
-
-    Args:
-        listeners: One for each advertised listener of the broker.
-    """
+    """The receiver's listeners."""
 
     def __init__(self, listeners: Sequence[Listener]) -> None:
         self.listeners = tuple(listeners)
 
     async def open(self) -> None:
-        """Open every listener; none stays open where one can't be.
+        """Open every listener, or none.
 
         Raises:
-            ListenerError: An address can't be listened on.
+            ListenerError: A listener can't bind its address.
         """
         try:
             for listener in self.listeners:
@@ -34,7 +30,7 @@ class Gateway:
             raise
 
     def problems(self) -> list[str]:
-        """Say what keeps the gateway from serving; empty while every upstream answers."""
+        """Return one line for each listener whose broker does not answer."""
         return [
             f"listener {listener.settings.name}: broker {listener.settings.upstream}: {problem}"
             for listener in self.listeners
@@ -42,11 +38,11 @@ class Gateway:
         ]
 
     def stop_accepting(self) -> None:
-        """Refuse new connections on every listener."""
+        """Close every listening socket."""
         for listener in self.listeners:
             listener.stop_accepting()
 
     async def drain(self, timeout_s: float) -> None:
-        """Let answers in flight finish for at most ``timeout_s`` seconds, then close every connection."""
+        """Finish responses in flight for ``timeout_s`` seconds, then close all."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         await asyncio.gather(*(listener.drain(deadline) for listener in self.listeners))

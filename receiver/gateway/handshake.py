@@ -1,8 +1,8 @@
-"""The TLS handshake, of either side, on a non-blocking socket.
+"""Runs TLS handshakes, one step in each turn of the event loop.
 
-Owns when it goes on. A step costs up to a few milliseconds in which nobody else is served. So there is one
-step in a turn of the event loop, however many peers are at it, and peers take turns: a flood of handshakes
-from one address waits for itself. A peer that says nothing has no turn to hold.
+A step costs up to a few milliseconds, in which the event loop serves no other connection. So each
+turn of the loop runs one step, however many handshakes there are, and peers take turns: a flood of
+handshakes from one address delays only that address. A silent peer holds no turn.
 """
 
 from __future__ import annotations
@@ -19,29 +19,25 @@ __all__ = ["HandshakeTurns", "handshake"]
 
 
 class HandshakeTurns:
-    """Who goes on with a handshake: one at a time, each peer in its turn, and in its order within a peer."""
+    """Grants one handshake step at a time, round-robin between peers."""
 
     def __init__(self) -> None:
         self._queues: dict[str, deque[asyncio.Future[None]]] = {}
-        self._taken = False
+        self._busy = False
 
     @asynccontextmanager
     async def take(self, peer: str) -> AsyncIterator[None]:
-        """Hold the turn until the end of the block, and for the rest of the event loop's turn.
-
-        Args:
-            peer: The peer that the work is for.
-        """
-        if self._taken:
-            mine = asyncio.get_running_loop().create_future()
-            self._queues.setdefault(peer, deque()).append(mine)
+        """Hold the turn until the block and the event loop's turn are over."""
+        if self._busy:
+            granted = asyncio.get_running_loop().create_future()
+            self._queues.setdefault(peer, deque()).append(granted)
             try:
-                await mine
+                await granted
             except asyncio.CancelledError:
-                if not mine.cancelled():  # it was this one's turn already
+                if not granted.cancelled():  # the turn was granted already
                     self._pass_on()
                 raise
-        self._taken = True
+        self._busy = True
         try:
             yield
         finally:
@@ -54,25 +50,20 @@ class HandshakeTurns:
         while self._queues:
             peer, queue = next(iter(self._queues.items()))
             del self._queues[peer]
-            next_one = queue.popleft()
+            granted = queue.popleft()
             if queue:
                 self._queues[peer] = queue  # behind all other peers
-            if not next_one.done():
-                next_one.set_result(None)
+            if not granted.done():
+                granted.set_result(None)
                 return
-        self._taken = False
+        self._busy = False
 
 
 async def handshake(tls: TlsSocket, turns: HandshakeTurns, peer: str) -> None:
-    """Shake hands.
-
-    Args:
-        tls: The connection; the event loop must watch it for nobody else.
-        turns: Who goes on.
-        peer: The peer that the connection is for.
+    """Run a TLS handshake to its end.
 
     Raises:
-        OSError: The peer is gone; an ``ssl.SSLError`` where the two can't agree.
+        OSError: The peer closed the connection; ``ssl.SSLError`` if the handshake failed.
     """
     while True:
         async with turns.take(peer):

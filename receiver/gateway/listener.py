@@ -1,8 +1,7 @@
-"""One listener: accepts clients and connects each to the broker.
+"""Accepts the clients of one listener and connects each to the broker.
 
-Owns the listening socket and the relays that came through it. A client that is not let in, or whose broker
-can't be reached, is reset at once, as it would be by a broker that is going down; what is wrong is said in
-the log, at most once in a while.
+Owns the listening socket and its relays. A refused client, or one whose broker can't be reached, is
+reset at once, as by a broker that shuts down. The log gives the reason, at a limited rate.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from typing import Final
 import structlog
 
 from receiver.gateway.admission import Admission, RefusalReason, RefusedError
-from receiver.gateway.connecting import UpstreamAddress, reason_of
 from receiver.gateway.event_loop import running_loop
 from receiver.gateway.events import connection_fields
 from receiver.gateway.handshake import HandshakeTurns
-from receiver.gateway.held import HeldRequests
 from receiver.gateway.proxy_protocol import plain_address
 from receiver.gateway.registry import ConnectionRegistry
 from receiver.gateway.relay import CloseReason, Relay, close_with_reset
+from receiver.gateway.request_memory import RequestMemory
+from receiver.gateway.upstream_address import UpstreamAddress, describe_error
 from receiver.gateway.upstream_watch import UpstreamWatch
 from receiver.log import RateLimitedLog
 from receiver.metrics import ReceiverMetrics
@@ -60,25 +59,19 @@ _log = structlog.get_logger("receiver.gateway")
 
 
 class ListenerError(Exception):
-    """A listener can't be opened; the message names it, its address or file, and why."""
+    """A listener can't be opened; the message names it and the reason."""
 
 
 class Listener:
-    """One of the broker's advertised listeners.
+    """The gateway's side of one advertised listener of the broker.
 
     Args:
-        settings: What is configured.
-        broker: Who the broker is; its cluster id may be learned here.
-        upstream: What the broker speaks; learned here.
-        registry: Where connections are entered.
-        metrics: The receiver's own metrics.
-        limits: What one peer may take.
-        held: The bounds on requests that are kept, of all listeners together.
-        make_session: Makes the session of a new connection.
-        on_disconnect: Told of each connection that is closed.
+        broker: The broker's identity; the cluster id may be set here.
+        upstream: The API versions of the broker; set here.
+        on_disconnect: Called with each connection that is closed.
 
     Raises:
-        ListenerError: A file of its TLS can't be used.
+        ListenerError: A TLS file can't be used.
     """
 
     def __init__(
@@ -90,7 +83,7 @@ class Listener:
         registry: ConnectionRegistry,
         metrics: ReceiverMetrics,
         limits: Limits,
-        held: HeldRequests,
+        memory: RequestMemory,
         make_session: SessionFactory,
         on_disconnect: Callable[[Connection], None],
     ) -> None:
@@ -99,7 +92,7 @@ class Listener:
         self._registry = registry
         self._metrics = metrics
         self._limits = limits
-        self._held = held
+        self._memory = memory
         self._make_session = make_session
         self._on_disconnect = on_disconnect
         turns = HandshakeTurns()
@@ -117,20 +110,22 @@ class Listener:
 
     @property
     def upstream_problem(self) -> str | None:
-        """Why the broker can't be reached, None while it can."""
+        """Why the broker can't be reached; None while it can."""
         return self._watch.problem
 
     @property
     def certificates(self) -> list[tuple[str, float]]:
-        """Where our certificates are shown, to the client or upstream, and their ends (see TlsContext)."""
+        """The expiry of the certificates shown to ``client`` and ``upstream``."""
         contexts = (("client", self._admission.tls), ("upstream", self._address.tls))
         return [
-            (side, end) for side, tls in contexts if tls is not None and (end := tls.not_after()) is not None
+            (side, expiry)
+            for side, tls in contexts
+            if tls is not None and (expiry := tls.not_after()) is not None
         ]
 
     @property
     def traffic(self) -> tuple[int, int]:
-        """Bytes read from clients and from the broker since the start."""
+        """Bytes read since the start, from clients and from the broker."""
         from_clients, from_broker = self._traffic_of_closed
         for relay in self._relays:
             up, down = relay.traffic
@@ -139,10 +134,10 @@ class Listener:
         return from_clients, from_broker
 
     async def open(self) -> None:
-        """Begin to listen, and to watch the upstream.
+        """Begin to listen, and to probe the broker.
 
         Raises:
-            ListenerError: The address can't be listened on.
+            ListenerError: The address can't be bound.
         """
         loop = asyncio.get_running_loop()
         self._socket = await _bind(self.settings)
@@ -156,7 +151,7 @@ class Listener:
         )
 
     def stop_accepting(self) -> None:
-        """Close the listening socket: new clients are refused by the system."""
+        """Close the listening socket; the kernel then refuses new clients."""
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
@@ -164,11 +159,7 @@ class Listener:
         self._watch.stop()
 
     async def drain(self, deadline: float) -> None:
-        """Let answers in flight finish, then close every connection.
-
-        Args:
-            deadline: Loop time at which whatever is left is closed.
-        """
+        """Finish responses in flight until a deadline in loop time, then close all."""
         loop = asyncio.get_running_loop()
         for task in tuple(self._connecting):
             task.cancel()
@@ -182,10 +173,11 @@ class Listener:
         for relay in tuple(self._relays):
             relay.close(CloseReason.DRAINED)
 
-    # -- accepting ------------------------------------------------------------------------------------
+    # -- accepting ---------------------------------------------------------------------------------
 
     def _accept(self) -> None:
-        # One in a turn of the loop: a flood waits for those who are connected, not they for it.
+        # One client in each turn of the loop, so that a flood of them does not delay open
+        # connections.
         if self._socket is None:
             return
         try:
@@ -205,7 +197,7 @@ class Listener:
         if listening is None:
             return
         loop.remove_reader(listening)
-        self._refuse(RefusalReason.OUT_OF_FILES, reason_of(error))
+        self._refuse(RefusalReason.OUT_OF_FILES, describe_error(error))
 
         def resume() -> None:
             if self._socket is not None:
@@ -216,7 +208,7 @@ class Listener:
     def _admit(self, client: socket.socket, source_address: str, source_port: int) -> None:
         if len(self._relays) + len(self._connecting) >= self.settings.max_connections:
             close_with_reset(client)
-            problem = f"listeners[].max_connections is {self.settings.max_connections}"
+            problem = f"listeners[].max_connections ({self.settings.max_connections}) connections are open"
             self._refuse(RefusalReason.LIMIT, problem)
             return
         source_address = plain_address(source_address)
@@ -236,15 +228,15 @@ class Listener:
             since=time.time(),
         )
         started = time.perf_counter()
-        if self._admission.is_over_at_once and (broker := self._address.connect_at_once()) is not None:
+        if self._admission.needs_no_bytes and (broker := self._address.connect_at_once()) is not None:
             self._metrics.upstream_connected(self.settings.name, time.perf_counter() - started)
             self._join(client, broker, connection)
             return
-        task = asyncio.get_running_loop().create_task(self._take_in(client, connection))
+        task = asyncio.get_running_loop().create_task(self._admit_and_join(client, connection))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
 
-    async def _take_in(self, client: socket.socket, connection: Connection) -> None:
+    async def _admit_and_join(self, client: socket.socket, connection: Connection) -> None:
         try:
             client = await self._admission.admit(client, connection)
         except RefusedError as error:
@@ -275,15 +267,15 @@ class Listener:
             client.close()
             broker.close()
             self._limits.connection_closed(connection)
-            self._refuse(RefusalReason.GONE, reason_of(error))
+            self._refuse(RefusalReason.GONE, describe_error(error))
             return
         session = self._make_session(connection, self._upstream)
         loop = running_loop()
         share = loop.share_of(site_of(connection.source_address))
-        # One socket's receive buffer and the other's send buffer fill behind a sink that takes nothing.
+        # If a sink takes nothing, its send buffer and the source's receive buffer fill.
         buffer_bytes = 2 * (self.settings.socket_buffer_bytes or 0)
         relay = Relay(
-            loop, connection, client, broker, session, self._held, share, buffer_bytes, self._closed
+            loop, connection, client, broker, session, self._memory, share, buffer_bytes, self._closed
         )
         self._relays.add(relay)
         self._registry.add(connection)
@@ -306,9 +298,9 @@ class Listener:
 
     def _refuse_for_upstream(self, error: OSError) -> None:
         if error.errno in _OUT_OF_FILES:
-            self._refuse(RefusalReason.OUT_OF_FILES, reason_of(error))
+            self._refuse(RefusalReason.OUT_OF_FILES, describe_error(error))
             return
-        reason = "no answer in time" if isinstance(error, TimeoutError) else reason_of(error)
+        reason = "no answer in time" if isinstance(error, TimeoutError) else describe_error(error)
         self._refuse(RefusalReason.UPSTREAM, f"{self.settings.upstream}: {reason}")
         if self._socket is not None:
             self._watch.failed(reason)
@@ -326,14 +318,14 @@ class Listener:
         if reason in _ENDED_BY_BROKER and self._socket is not None:
             self._watch.check()
         if reason is CloseReason.INTERNAL_ERROR:
-            _log.error("closed by a mistake of ours", exc_info=error, **connection_fields(connection))
+            _log.error("internal error, connection closed", exc_info=error, **connection_fields(connection))
         elif error is not None:
             self._metrics.protocol_error(self.settings.name, reason)
             self._warnings.warning(
                 "closed for malformed bytes",
                 kind=reason,
                 reason=reason,
-                problem=reason_of(error) if isinstance(error, OSError) else str(error),
+                problem=describe_error(error) if isinstance(error, OSError) else str(error),
                 **connection_fields(connection),
             )
         elif reason in _LIMITS:
@@ -368,6 +360,6 @@ async def _bind(settings: ListenerSettings) -> socket.socket:
             raise
     except OSError as error:
         raise ListenerError(
-            f"listener {settings.name}: can't listen on {settings.bind}: {reason_of(error)}"
+            f"listener {settings.name}: can't listen on {settings.bind}: {describe_error(error)}"
         ) from error
     return listening

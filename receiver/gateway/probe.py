@@ -1,7 +1,7 @@
-"""The probe: asks a broker listener what it speaks and, where it may, which cluster it belongs to.
+"""Probes a broker for its API versions and, if it may, for its cluster id.
 
-Owns one short connection at a time. It is how the receiver knows that an upstream is there before the first
-client comes, and when it is back after it was away.
+Owns one short connection at a time. By the probe the receiver knows that the broker is up before
+the first client connects, and that it is back after an outage.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import socket
 from struct import Struct
 from typing import Final
 
-from receiver.gateway.connecting import WANTS_CERTIFICATE, UpstreamAddress, reason_of
+from receiver.gateway.upstream_address import WANTS_CERTIFICATE, UpstreamAddress, describe_error
 from receiver.gateway.waiting import readable, writable
 from receiver.session.upstream import Upstream
 from receiver.wire import api_keys, k03_metadata, k18_api_versions
@@ -32,15 +32,15 @@ _CLIENT_ID: Final = "kafka-client-telemetry"
 _MAX_ANSWER_BYTES: Final = 4_194_304
 _LENGTH = Struct(">i")
 
-_CLOSED: Final = "the connection was closed before an answer"
-_SPEAKS_TLS: Final = "; does that listener speak TLS? Then give it listeners[].upstream_tls"
+_CLOSED: Final = "the broker closed the connection without a response"
+_SPEAKS_TLS: Final = "; if that listener speaks TLS, set listeners[].upstream_tls"
 
-#: What a TLS alert begins with: a listener that speaks TLS says so to who doesn't.
+#: The first bytes of a TLS alert, with which a TLS listener answers plaintext.
 _TLS_ALERT: Final = b"\x15\x03"
 
 
 class ProbeError(Exception):
-    """The upstream is not there, or what is there is no Kafka broker. The message is for the operator."""
+    """The broker can't be reached, or is no Kafka broker."""
 
 
 async def probe(
@@ -48,17 +48,15 @@ async def probe(
 ) -> str | None:
     """Ask the broker at ``address`` once.
 
-    Args:
-        address: Where the broker is.
-        upstream: Learns the version ranges.
-        ask_cluster_id: Whether to ask for the cluster id; only a listener without SASL tells it to us.
-        timeout_s: How long the whole may take.
+    It sets the version ranges of ``upstream``. Ask for the cluster id only on a listener without
+    SASL, because others answer that after authentication only.
+
 
     Returns:
-        The cluster id, or None where it was not asked for or the broker has none.
+        The cluster id; None if it was not asked for or the broker has none.
 
     Raises:
-        ProbeError: There was no usable answer.
+        ProbeError: There was no usable response.
     """
     try:
         async with asyncio.timeout(timeout_s):
@@ -66,16 +64,16 @@ async def probe(
             try:
                 return await _ask(broker, upstream, ask_cluster_id=ask_cluster_id)
             except (EOFError, ConnectionResetError) as error:
-                what = reason_of(error) if isinstance(error, OSError) else _CLOSED
-                raise ProbeError(what + (WANTS_CERTIFICATE if address.tls else _SPEAKS_TLS)) from None
+                problem = describe_error(error) if isinstance(error, OSError) else _CLOSED
+                raise ProbeError(problem + (WANTS_CERTIFICATE if address.tls else _SPEAKS_TLS)) from None
             finally:
                 broker.close()
     except TimeoutError:
-        raise ProbeError(f"no answer within {timeout_s:g} s") from None
+        raise ProbeError(f"no response within {timeout_s:g} s") from None
     except OSError as error:
-        raise ProbeError(reason_of(error)) from None
+        raise ProbeError(describe_error(error)) from None
     except WireError as error:
-        raise ProbeError(f"the answer is not Kafka's: {error}") from None
+        raise ProbeError(f"the response is not Kafka's: {error}") from None
 
 
 async def _ask(broker: socket.socket, upstream: Upstream, *, ask_cluster_id: bool) -> str | None:
@@ -94,16 +92,16 @@ async def _ask(broker: socket.socket, upstream: Upstream, *, ask_cluster_id: boo
 
 
 async def _answer(broker: socket.socket, api_key: int, version: int, body: bytes) -> bytes:
-    """Send a request; return the body of its answer."""
+    """Send a request; return the body of its response."""
     header = RequestHeader(api_key=api_key, api_version=version, correlation_id=0, client_id=_CLIENT_ID)
     await _send(broker, frame(encode_request_header(header), body))
     start = await _receive(broker, LENGTH_BYTES)
     if start.startswith(_TLS_ALERT):
-        raise ProbeError("that listener speaks TLS: give it listeners[].upstream_tls")
+        raise ProbeError("that listener speaks TLS: set listeners[].upstream_tls")
     (length,) = _LENGTH.unpack(start)
     if not 0 <= length <= _MAX_ANSWER_BYTES:
         raise WireError(
-            expected=f"an answer of at most {_MAX_ANSWER_BYTES} bytes", offset=0, found=str(length)
+            expected=f"a response of at most {_MAX_ANSWER_BYTES} bytes", offset=0, found=str(length)
         )
     response = await _receive(broker, length)
     reader = Reader(response)

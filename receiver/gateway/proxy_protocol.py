@@ -1,10 +1,11 @@
-"""The PROXY protocol, versions 1 and 2: who the client of a load balancer is.
+"""Parses PROXY protocol headers (versions 1 and 2) of load balancers.
 
-Owns the header's form (HAProxy's "The PROXY protocol", sections 2.1 and 2.2): bytes in; a header, the wish
-for more, or an error out. Who may send one, and reading it, is the listener's.
+Owns the header's form (HAProxy's "The PROXY protocol", sections 2.1 and 2.2): bytes in; a header,
+None for "need more", or an error out. Admission reads the bytes and decides which peers may send a
+header.
 
-What is read of a header is never more than the header: while :func:`parse` wants more, all that it was given
-belongs to it.
+While :func:`parse` returns None, all bytes that it was given belong to the header. So the reader
+can never consume bytes behind the header.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ _V1_START: Final = b"PROXY "
 _V2_START: Final = b"\r\n\r\n\0\r\nQUIT\n"
 _STARTS: Final = (_V1_START, _V2_START)
 
-#: Section 2.1: the longest line, its CRLF included.
+#: Section 2.1: the longest line, including CRLF.
 _MAX_LINE: Final = 107
 
-#: Section 2.2 allows 65,535 bytes behind the first 16, for addresses and TLVs. Addresses take 216 at most;
-#: what load balancers add (a VPC endpoint, a TLS client's name) takes a few hundred.
+#: Section 2.2 allows 65,535 bytes behind the first 16, for addresses and TLVs. Addresses take at
+#: most 216; the TLVs of load balancers (a VPC endpoint, a TLS client's name) take a few hundred.
 _MAX_V2_LENGTH: Final = 4096
 
 _V2_HEAD = Struct(">12sBBH")
@@ -35,7 +36,7 @@ _INET = Struct(">4s4sHH")
 _INET6 = Struct(">16s16sHH")
 _TLV = Struct(">BH")
 
-#: The longest header that is taken, in bytes.
+#: The longest accepted header, in bytes.
 MAX_HEADER_BYTES: Final = _V2_HEAD.size + _MAX_V2_LENGTH
 
 _LOCAL, _PROXY = 0, 1
@@ -49,17 +50,17 @@ _PORT = re.compile(r"0|[1-9][0-9]{0,4}")
 
 
 class ProxyProtocolError(ValueError):
-    """The bytes are no PROXY header; the message says what is wrong with them."""
+    """The bytes are no valid PROXY header; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyHeader:
-    """A header.
+    """A parsed header.
 
     Attributes:
-        size: Its length in bytes.
-        source: The client's address and port; None where the header names none (LOCAL, UNKNOWN, a family
-            other than TCP's), so that the connection's own count.
+        size: The header's length in bytes.
+        source: The client's address and port. None if the header names none (LOCAL, UNKNOWN, or a
+            family other than TCP); the connection's own address then counts.
     """
 
     size: int
@@ -67,24 +68,25 @@ class ProxyHeader:
 
 
 def may_begin(data: bytes) -> bool:
-    """Say whether a header may begin with these bytes, at least one.
+    """Return whether a header may begin with these bytes (at least one).
 
-    No Kafka request and no TLS record does: read as a request's length they are 218 MB or 1.3 GB.
+    No Kafka request and no TLS record begins like a header. As a request's length the first bytes
+    would mean 218 MB or 1.3 GB.
     """
     return any(data[: len(start)] == start[: len(data)] for start in _STARTS)
 
 
 def parse(data: bytes) -> ProxyHeader | None:
-    """Read the header that a connection begins with.
+    """Parse the header at the start of a connection.
 
     Args:
-        data: The connection's first bytes, as many as are there.
+        data: The connection's first bytes, as many as have arrived.
 
     Returns:
-        The header; None while it is not whole, and then all of ``data`` belongs to it.
+        The header; None while it is incomplete, and then all of ``data`` belongs to it.
 
     Raises:
-        ProxyProtocolError: There is no header that begins so.
+        ProxyProtocolError: No valid header begins with these bytes.
     """
     if data and not may_begin(data):
         raise ProxyProtocolError("expected a PROXY header, found something else")
@@ -96,7 +98,7 @@ def parse(data: bytes) -> ProxyHeader | None:
 
 
 def plain_address(text: str) -> str:
-    """Return an address as the system writes it; IPv4 that is mapped to IPv6 (RFC 4291, 2.5.5.2) as IPv4."""
+    """Return an address, IPv4-mapped IPv6 (RFC 4291, 2.5.5.2) as plain IPv4."""
     return text.removeprefix("::ffff:") if "." in text else text
 
 
@@ -105,21 +107,21 @@ def _text(address: IPv4Address | IPv6Address) -> str:
     return str(mapped or address)
 
 
-# -- version 1 ----------------------------------------------------------------------------------------
+# -- version 1 -------------------------------------------------------------------------------------
 
 
 def _parse_line(data: bytes) -> ProxyHeader | None:
     end = data.find(b"\r\n", 0, _MAX_LINE)
     if end < 0:
         if len(data) >= _MAX_LINE:
-            raise ProxyProtocolError(f"a PROXY line of more than {_MAX_LINE} bytes")
+            raise ProxyProtocolError(f"PROXY line: expected at most {_MAX_LINE} bytes")
         return None
     size = end + 2
     words = data[len(_V1_START) : end].split(b" ")
     if words[0] == b"UNKNOWN":
         return ProxyHeader(size=size, source=None)
     if words[0] not in (b"TCP4", b"TCP6"):
-        raise ProxyProtocolError("a PROXY line of neither TCP4 nor TCP6 nor UNKNOWN")
+        raise ProxyProtocolError("PROXY line: expected TCP4, TCP6 or UNKNOWN")
     kind = IPv4Address if words[0] == b"TCP4" else IPv6Address
     try:
         source, destination, source_port, destination_port = (word.decode("ascii") for word in words[1:])
@@ -127,10 +129,10 @@ def _parse_line(data: bytes) -> ProxyHeader | None:
         _port(destination_port)
         kind(destination)
         if "%" in source + destination:
-            raise AddressValueError("a zone is no part of an address on the wire")
+            raise AddressValueError("expected an address without a zone")
         return ProxyHeader(size=size, source=(_text(kind(source)), port))
     except ValueError:
-        raise ProxyProtocolError("a PROXY line without two addresses and two ports") from None
+        raise ProxyProtocolError("PROXY line: expected two addresses and two ports") from None
 
 
 def _port(text: str) -> int:
@@ -139,7 +141,7 @@ def _port(text: str) -> int:
     return int(text)
 
 
-# -- version 2 ----------------------------------------------------------------------------------------
+# -- version 2 -------------------------------------------------------------------------------------
 
 
 def _parse_v2(data: bytes) -> ProxyHeader | None:
@@ -147,15 +149,17 @@ def _parse_v2(data: bytes) -> ProxyHeader | None:
     version, command = divmod(version_and_command, 16)
     family, transport = divmod(family_and_transport, 16)
     if version != 2 or command not in (_LOCAL, _PROXY):
-        raise ProxyProtocolError(f"PROXY version {version}, command {command}: expected version 2, 0 or 1")
+        raise ProxyProtocolError(
+            f"PROXY version {version}, command {command}: expected version 2, command 0 or 1"
+        )
     if length > _MAX_V2_LENGTH:
-        raise ProxyProtocolError(f"a PROXY header of {length} bytes: expected at most {_MAX_V2_LENGTH}")
+        raise ProxyProtocolError(f"PROXY header of {length} bytes: expected at most {_MAX_V2_LENGTH}")
     if command == _PROXY and (family > _AF_UNIX or transport > _MAX_TRANSPORT):
-        raise ProxyProtocolError(f"PROXY address family {family}, transport {transport}: there is none such")
+        raise ProxyProtocolError(f"unsupported PROXY address family {family}, transport {transport}")
     size = _V2_HEAD.size + length
     if len(data) < size:
         return None
-    if command == _LOCAL:  # a health check of the load balancer's own: whatever else is there says nothing
+    if command == _LOCAL:  # the load balancer's own health check; section 2.2 says to ignore the rest
         return ProxyHeader(size=size, source=None)
     header = data[:size]
     _check_tlvs(header, _V2_HEAD.size + _address_bytes(family, length))
@@ -172,20 +176,20 @@ def _parse_v2(data: bytes) -> ProxyHeader | None:
 def _address_bytes(family: int, length: int) -> int:
     needed = {_AF_UNSPEC: 0, _AF_INET: _INET.size, _AF_INET6: _INET6.size, _AF_UNIX: _UNIX_BYTES}[family]
     if length < needed:
-        raise ProxyProtocolError(f"PROXY addresses of {length} bytes: expected {needed}")
+        raise ProxyProtocolError(f"PROXY addresses of {length} bytes: expected at least {needed}")
     return needed
 
 
 def _check_tlvs(header: bytes, position: int) -> None:
-    """Skip the TLVs, but for a checksum (section 2.2.4), which has to be right where it is given."""
+    """Check the form of the TLVs, and the checksum if there is one (section 2.2.4)."""
     while position < len(header):
         if position + _TLV.size > len(header):
-            raise ProxyProtocolError("a PROXY TLV that is cut short")
+            raise ProxyProtocolError("truncated PROXY TLV")
         kind, length = _TLV.unpack_from(header, position)
         start, position = position + _TLV.size, position + _TLV.size + length
         if position > len(header):
-            raise ProxyProtocolError("a PROXY TLV that is longer than the header")
+            raise ProxyProtocolError("a PROXY TLV is longer than the header")
         if kind == _CRC32C_TLV:
             zeroed = header[:start] + bytes(length) + header[position:]
             if length != 4 or google_crc32c.value(zeroed) != int.from_bytes(header[start:position], "big"):
-                raise ProxyProtocolError("a PROXY header whose checksum is wrong")
+                raise ProxyProtocolError("wrong checksum in the PROXY header")

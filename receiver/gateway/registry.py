@@ -1,6 +1,6 @@
-"""The registry of connections (KIP-511, "Connection registry").
+"""Registry of the open connections (KIP-511, "Connection registry").
 
-Owns which connections are open; their facts are kept up to date by their sessions.
+The sessions keep the entries up to date.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ __all__ = ["ConnectionRegistry"]
 
 
 class ConnectionRegistry:
-    """All open connections of the receiver, oldest first."""
+    """The open connections of all listeners, oldest first."""
 
     def __init__(self) -> None:
         self._connections: dict[str, Connection] = {}
@@ -20,13 +20,13 @@ class ConnectionRegistry:
         return len(self._connections)
 
     def add(self, connection: Connection) -> None:
-        """Enter a connection that was accepted."""
+        """Add an accepted connection."""
         self._connections[connection.id] = connection
 
     def remove(self, connection: Connection) -> None:
-        """Strike a connection that is closed; nothing happens where it is not there."""
+        """Remove a closed connection, if it is there."""
         self._connections.pop(connection.id, None)
 
     def snapshot(self) -> list[Connection]:
-        """Return the open connections, oldest first. The entries go on changing."""
+        """Return the open connections, oldest first; the entries are live."""
         return list(self._connections.values())

@@ -1,11 +1,11 @@
-"""The relay: moves the bytes of one connection between a client's socket and the broker's.
+"""Relays the bytes of one connection between client and broker.
 
-Owns what the two directions mean for each other: back-pressure, half-close, drain and the end of a
-connection. What the bytes become is the session's.
+Owns how the two directions affect each other: back-pressure, half-close, drain and close. The
+session decides what to do with the bytes.
 
-Back-pressure: what one side can't take is kept (at most one buffer), and the other side is not read from
-until it is gone. So a slow reader slows its peer and nobody else. What is kept counts in
-:mod:`receiver.gateway.held`.
+Back-pressure: the relay keeps what one side can't take (at most one buffer), and does not read from
+the other side until that is sent. So a slow reader slows only its own peer. The kept bytes count in
+:mod:`receiver.gateway.request_memory`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 
 from receiver.gateway.direction import Direction
 from receiver.gateway.event_loop import DirectEventLoop, Share
-from receiver.gateway.held import HeldRequests
+from receiver.gateway.request_memory import RequestMemory
 from receiver.gateway.tls_direction import TlsDirection
 from receiver.gateway.tls_socket import TlsSocket
 from receiver.session.session import Session
@@ -29,33 +29,33 @@ from receiver.wire.framing import END_OF_REQUESTS, BrokenStreamError, FrameRewri
 
 __all__ = ["CloseReason", "Relay", "close_with_reset"]
 
-#: How long one direction may stay open after the other has ended, in seconds. A Kafka client or broker that
-#: closes does so in both directions; only a peer that is gone for good leaves a connection half-open.
+#: Seconds for which one direction may stay open after the other has ended. Kafka clients and
+#: brokers close both directions; only a peer that disappeared leaves a connection half-open.
 _HALF_CLOSED_S: Final = 60.0
 
-#: How long a broker may take to answer what came before malformed bytes, in seconds.
+#: Seconds that a broker has to answer the requests in front of malformed bytes.
 _REFUSED_S: Final = 5.0
 
-#: How long a connection is quiet, while draining, before an answer that may be due is no longer waited for,
-#: in seconds. Longer than a consumer's fetch.max.wait.ms, which is 500 ms unless somebody changed it.
+#: Seconds of silence after which a draining connection no longer waits for a response that may be
+#: due. Longer than a consumer's fetch.max.wait.ms, which is 500 ms by default.
 _QUIET_S: Final = 3.0
 
-#: How long the answer to a push waits until the push is on a disk of ours, in seconds, and with it what comes
-#: behind. A disk that takes longer is no reason to hold up a client.
+#: Seconds for which the response to a push, and all later responses, wait until the push is on
+#: disk. A slower disk must not hold up the client.
 _STORED_S: Final = 1.0
 
-#: Makes close() send a reset, as the other side got one.
+#: The SO_LINGER value with which close() sends a reset.
 _RESET = struct.pack("ii", 1, 0)
 
 
 def close_with_reset(side: socket.socket) -> None:
     """Close a socket so that its peer sees a reset."""
     side.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-    socket.socket.close(side)  # under TLS, its own close would say an orderly end first
+    socket.socket.close(side)  # TlsSocket.close() would send a close_notify first
 
 
 class CloseReason(StrEnum):
-    """Why a connection ended; a label of the metrics and a word of the log."""
+    """Why a connection ended; a metric label and a log field."""
 
     CLIENT_CLOSED = "client_closed"
     BROKER_CLOSED = "broker_closed"
@@ -74,18 +74,14 @@ class CloseReason(StrEnum):
 
 
 class Relay:
-    """Both directions of a connection, from the moment that the broker's side is connected.
+    """Both directions of a connection, from the time that the broker is connected.
 
     Args:
-        loop: The event loop.
-        connection: The connection's entry in the registry.
-        client: The client's socket, non-blocking; owned from here on.
-        broker: The broker's socket, non-blocking; owned from here on.
-        session: What rewrites the bytes.
-        held: The bounds on what is kept.
-        share: What the client's peer may use of a turn of the event loop.
-        buffer_bytes: What the system buffers for a direction whose sink takes nothing, in both sockets.
-        on_close: Called once, when both sockets are closed, with the reason and the error behind it.
+        client: The client's socket, non-blocking; the relay owns it.
+        broker: The broker's socket, non-blocking; the relay owns it.
+        share: The share of each event loop turn that the client's site may use.
+        buffer_bytes: Kernel buffers, in both sockets, that fill if a sink takes nothing.
+        on_close: Called once when both sockets are closed, with the reason and the error behind it.
 
     Attributes:
         connection: The connection's entry in the registry.
@@ -100,9 +96,9 @@ class Relay:
         "_draining",
         "_ended_first",
         "_half_closed",
-        "_held",
         "_last_moved",
         "_loop",
+        "_memory",
         "_muted",
         "_on_close",
         "_refused",
@@ -120,7 +116,7 @@ class Relay:
         client: socket.socket,
         broker: socket.socket,
         session: Session,
-        held: HeldRequests,
+        memory: RequestMemory,
         share: Share,
         buffer_bytes: int,
         on_close: Callable[[Relay, CloseReason, Exception | None], None],
@@ -129,7 +125,7 @@ class Relay:
         self._client = client
         self._broker = broker
         self._session = session
-        self._held = held
+        self._memory = memory
         self._share = share
         self._buffer_bytes = buffer_bytes
         self._on_close = on_close
@@ -145,7 +141,7 @@ class Relay:
         self._up = self._direction(client, broker, session.requests)
         self._down = self._direction(broker, client, session.responses)
         self._up.limit = session.bytes_in_a_turn  # until the first request has been seen
-        session.watch_storing(self._heed_storing)
+        session.watch_storing(self._follow_storing)
 
     def start(self) -> None:
         """Begin to move bytes."""
@@ -153,14 +149,14 @@ class Relay:
         self._down.update()
 
     def close(self, reason: CloseReason, error: Exception | None = None, *, reset: bool = False) -> None:
-        """Close both sockets; with a reset where the other side should see one."""
+        """Close both sockets, with a reset if the peers should see one."""
         if self._closed:
             return
         self._closed = True
         for timer in (self._half_closed, self._muted, self._storing):
             if timer is not None:
                 timer.cancel()
-        self._held.forget(self)
+        self._memory.release(self)
         self._up.detach()
         self._down.detach()
         for side in (self._client, self._broker):
@@ -169,14 +165,13 @@ class Relay:
             else:
                 side.close()
         self._on_close(self, reason, error)
-        # They refer back to this relay. Without them no cycle is left that would have to be found first, and
-        # the memory of what was kept is free at once.
+        # These refer back to this relay. Without the cycle, Python frees the kept bytes at once.
         self._refused = None
         self._session.close()
         del self._session, self._up, self._down
 
     def drain(self) -> None:
-        """Take no further request; go on carrying the answers to those that were taken."""
+        """Take no further request, but carry the responses that are still due."""
         self._draining = True
         self._last_moved = self._loop.time()
         requests = self._session.requests
@@ -190,31 +185,33 @@ class Relay:
         return self._up.bytes_read, self._down.bytes_read
 
     def is_drained(self, now: float) -> bool:
-        """Say whether no answer is due any more.
+        """Return whether no response is due any more.
+
+        A request in flight may be a Produce with acks=0, which gets no response. So a connection
+        with requests in flight counts as drained after :data:`_QUIET_S` seconds of silence.
 
         Args:
-            now: The loop's time. An answer may be due or, since a Produce with acks=0, may never come: a
-                connection that has been quiet for a while counts as drained then.
+            now: The loop's time.
         """
         session = self._session
         if session.awaiting or session.due or session.responses.due or not self._down.flushed:
             return False
         return not session.in_flight or now - self._last_moved >= _QUIET_S
 
-    # -- called by the directions, also where what they just did has closed it ------------------------
+    # -- called by the directions, also after they have caused the relay to close ------------------
 
     def opposite(self, direction: Direction) -> Direction:
         """Return the other direction."""
         return self._down if direction is self._up else self._up
 
     def moved(self) -> None:
-        """Look at what the session wants after bytes were moved."""
+        """Send the session's responses and act on its state after bytes were moved."""
         if not self._closed and (answers := self._session.take_answers()):
             self._down.give(answers)
         if not self._closed:
-            self._heed_session()
+            self._follow_session()
 
-    def _heed_session(self) -> None:
+    def _follow_session(self) -> None:
         session = self._session
         if session.closing is not None:
             self._up.paused = True
@@ -230,24 +227,24 @@ class Relay:
             self._up.limit = session.bytes_in_a_turn if session.looks_at_headers else None
             self._down.limit = session.answer_bytes_in_a_turn if session.decides_later else None
         self._pause_as_needed()
-        self._note_held()
+        self._count_memory()
 
     def backed_up(self) -> None:
-        """Take note of bytes that wait for a slow reader."""
+        """Count the bytes that wait for a slow reader."""
         if not self._closed:
-            self._note_held()
+            self._count_memory()
 
-    def _note_held(self) -> None:
+    def _count_memory(self) -> None:
         requests, up, down = self._session.requests, self._up, self._down
         held_bytes = self._session.held_bytes + up.held_bytes + down.held_bytes
         if not (up.flushed and down.flushed):
             held_bytes += self._buffer_bytes
-        self._held.note(self, held_bytes, requests.frames if requests.held else None)
+        self._memory.update(self, held_bytes, requests.frames if requests.held else None)
 
     def _pause_as_needed(self) -> None:
-        # While draining, reading stops where a request ends, so that none is cut; a client that was paused in
-        # the middle of one, for the answers due to it, goes on once they are there. Else, a client that does
-        # not read its answers is not read from either.
+        # A draining relay stops reading at the end of a request, so that it cuts none. If it had
+        # paused in the middle of a request, it reads the rest once the due responses are sent.
+        # Otherwise, the relay does not read from a client that does not read its responses.
         waits = not self._session.due if self._draining else not self._down.flushed
         self._up.paused = waits or self._muted is not None or self._session.congested
         self._up.update()
@@ -261,7 +258,7 @@ class Relay:
         self._muted = None
         self.moved()
 
-    def _heed_storing(self) -> None:
+    def _follow_storing(self) -> None:
         if self._closed:
             return
         if self._storing is not None:
@@ -279,7 +276,7 @@ class Relay:
         self._down.release()
 
     def ended(self, direction: Direction) -> None:
-        """One side has closed its half: the other has a while to close its own."""
+        """Handle the end of one direction; the other one must end soon."""
         if self._closed:
             return
         if self._ended_first is None:
@@ -301,9 +298,9 @@ class Relay:
             self.close(self._ended_first, self._refused)
 
     def reset_by(self, direction: Direction, error: OSError) -> None:
-        """The source of this direction is gone: its peer sees a reset too.
+        """Handle a failed source: after a reset both peers see a reset.
 
-        Where it can't be understood, both see an end: OpenSSL has told it why.
+        After a TLS error both peers see an orderly end, because OpenSSL has sent an alert.
         """
         if self._closed:  # by the other direction, in the same turn
             return
@@ -318,15 +315,16 @@ class Relay:
         self.close(reason, reset=True)
 
     def lose(self, direction: Direction, error: OSError) -> None:
-        """The sink of this direction is gone."""
+        """Handle a failed sink."""
         if not self._closed:
             self.reset_by(self.opposite(direction), error)
 
     def refuse(self, direction: Direction, error: BrokenStreamError) -> None:
-        """The source of this direction sent what can't be read on from.
+        """Handle malformed bytes from the source of a direction.
 
-        A broker answers the requests in front of such bytes and then closes. So it gets some of its own: its
-        answers still go out, in order, and its end is the connection's.
+        A broker answers the requests in front of malformed bytes and then closes. So the relay
+        sends it malformed bytes too: its responses still reach the client in order, and then the
+        broker closes.
         """
         if direction is self._down:
             self._down.give(error.before)
@@ -344,15 +342,15 @@ class Relay:
             self._close_within(_REFUSED_S)
 
     def fail(self, error: Exception) -> None:
-        """We made a mistake."""
+        """Close after an unexpected exception in our code."""
         self.close(CloseReason.INTERNAL_ERROR, error)
 
     def close_for_held_bytes(self) -> None:
-        """Close: all connections together keep too much."""
+        """Close because all connections together hold too many bytes."""
         self.close(CloseReason.HELD_BYTES)
 
     def close_for_request_timeout(self) -> None:
-        """Close: a request takes too long."""
+        """Close because a request took too long to arrive."""
         self.close(CloseReason.REQUEST_TIMEOUT)
 
     def _direction(self, source: socket.socket, sink: socket.socket, rewriter: FrameRewriter) -> Direction:

@@ -1,7 +1,4 @@
-"""TLS contexts of the gateway: those of :mod:`receiver.tls`, for connections that a relay reads from.
-
-Owns what makes them so, and the keys of the settings that they are made of.
-"""
+"""Makes the gateway's TLS contexts, for clients and for the broker."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ __all__ = ["client_context", "server_context"]
 
 
 def server_context(listener: str, settings: TlsSettings) -> TlsContext:
-    """Return the context for what clients open.
+    """Return the context for connections from clients.
 
     Raises:
         TlsFilesError: A file can't be used.
@@ -24,7 +21,7 @@ def server_context(listener: str, settings: TlsSettings) -> TlsContext:
 
 
 def client_context(listener: str, settings: UpstreamTlsSettings) -> TlsContext:
-    """Return the context for what is opened to the broker.
+    """Return the context for connections to the broker.
 
     Raises:
         TlsFilesError: A file can't be used.
@@ -33,5 +30,6 @@ def client_context(listener: str, settings: UpstreamTlsSettings) -> TlsContext:
 
 
 def _prepare(context: ssl.SSLContext) -> None:
-    # So that an end without close_notify can be told from a reset; see receiver.gateway.tls_socket.
+    # Distinguishes an end of stream without close_notify from a reset; see
+    # receiver.gateway.tls_socket.
     context.options |= ssl.OP_IGNORE_UNEXPECTED_EOF

@@ -1,30 +1,34 @@
-"""A direction whose source is a TLS connection.
+"""Moves the bytes of one direction whose source is a TLS connection.
 
-Owns the one thing that is different about it: the connection may hold bytes, or an end, of which the system
-tells nothing any more because it has handed them over. So this direction asks for another turn while there
-are such.
+Owns the one difference from plaintext. The TLS socket may hold bytes, or an end of stream, for
+which epoll gives no further event because they have left the kernel. So this direction asks for
+another turn while there are any.
 """
 
 from __future__ import annotations
 
 import socket
+from typing import TYPE_CHECKING
 
-from receiver.gateway.direction import Direction, Ends
+from receiver.gateway.direction import Direction
 from receiver.gateway.event_loop import DirectEventLoop, Share
 from receiver.gateway.tls_socket import TlsSocket
 from receiver.wire.framing import FrameRewriter
+
+if TYPE_CHECKING:
+    from receiver.gateway.relay import Relay
 
 __all__ = ["TlsDirection"]
 
 
 class TlsDirection(Direction):
-    """One direction: what is read from ``source`` goes, as the session rewrites it, to ``sink``."""
+    """A :class:`Direction` that also reads what its TLS source holds in memory."""
 
     __slots__ = ("_tls",)
 
     def __init__(
         self,
-        relay: Ends,
+        relay: Relay,
         loop: DirectEventLoop,
         source: TlsSocket,
         sink: socket.socket,
@@ -36,17 +40,17 @@ class TlsDirection(Direction):
 
     @property
     def held_bytes(self) -> int:
-        """Memory that is kept until the sink, or OpenSSL, takes it."""
+        """Bytes that wait for the sink or for OpenSSL."""
         return len(self._backlog) + self._tls.held_bytes
 
     def readable(self) -> bool:
-        """Move what there is, at most one buffer; say whether there may be more."""
+        """Move at most one buffer; return whether there may be more."""
         super().readable()
-        return self._reading and self._tls.holds
+        return self._reading and self._tls.has_unread
 
     def update(self) -> None:
-        """Read from the source exactly while somebody can take what it says."""
+        """Start or stop reading, as the flags and the backlog demand."""
         before = self._reading
         super().update()
-        if self._reading and not before and self._tls.holds:
+        if self._reading and not before and self._tls.has_unread:
             self._loop.call_direct_again(self._tls.fileno())

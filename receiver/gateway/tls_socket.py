@@ -1,16 +1,17 @@
-"""A TLS connection that a relay can read from and write to as if it were a plain socket.
+"""TLS connection with the interface of a plain non-blocking socket.
 
-Owns the difference between the two: what OpenSSL asks for becomes :class:`BlockingIOError`, the end of the
-peer's stream an empty read, and our end a close_notify. It must not know what the bytes mean.
+Owns the difference between the two: a wish of OpenSSL for bytes becomes :class:`BlockingIOError`,
+the peer's end of stream an empty read, and our own end a close_notify. It must not know what the
+bytes mean.
 
-**Why OpenSSL does not read from the socket itself.** ``SSL_read`` returns only when it has application data
-or when there is nothing left to read. A KeyUpdate (RFC 8446, section 4.6.3) costs it tens of microseconds and
-gives no data, so a peer that sends nothing else keeps it busy for as long as it likes. Here OpenSSL gets one
-record at a time. One call handles a bounded number of records, and each record that brought no data is
-counted.
+**Why OpenSSL does not read from the socket itself.** ``SSL_read`` returns only when it has
+application data or when there is nothing left to read. A KeyUpdate (RFC 8446, section 4.6.3) costs
+tens of microseconds and brings no data, so a peer that sends only KeyUpdates could keep
+``SSL_read`` busy without end. Here OpenSSL gets one record at a time. One call handles a bounded
+number of records, and each record without data is counted.
 
-A peer that closes its socket without close_notify has ended too: Kafka's frames have lengths, so whoever
-reads them sees what is missing.
+A peer that closes its socket without close_notify has ended its stream too. Kafka's frames have
+lengths, so their reader notices a truncated stream.
 """
 
 from __future__ import annotations
@@ -29,18 +30,19 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_RECORDS_IN_A_READ", "MAX_RECORDS_WITHOUT_DATA", "Missing", "TlsSocket", "wrap"]
 
-#: Records that one read, or one step of a handshake, gives to OpenSSL. Sixteen full ones fill the relay's
-#: buffer. Records of a few bytes cost two microseconds each.
+#: Records that one read, or one step of a handshake, gives to OpenSSL. Sixteen full records fill
+#: the relay's buffer. Records of a few bytes cost two microseconds each.
 MAX_RECORDS_IN_A_READ: Final = 64
 
-#: Records without application data that a peer may send after the handshake before the connection is closed,
-#: and the seconds after which one of them no longer counts. Java's TLS sends a KeyUpdate every 128 GiB, a
-#: server two session tickets; Go's TLS gives up after 16 such records in a row.
+#: Records without application data that a peer may send after the handshake before the connection
+#: is closed, and the seconds after which one of them no longer counts. Java's TLS sends a KeyUpdate
+#: every 128 GiB, and a server sends two session tickets. Go's TLS gives up after 16 such records in
+#: a row.
 MAX_RECORDS_WITHOUT_DATA: Final = 32
 _FORGIVEN_AFTER_S: Final = 60.0
 
-#: What is encrypted before it is given to the system.
-_PIECE_BYTES: Final = 65_536
+#: Plaintext bytes that are encrypted before the ciphertext is sent.
+_CHUNK_BYTES: Final = 65_536
 
 #: A record's type, version and length (RFC 8446, section 5.1).
 _RECORD_HEADER_BYTES: Final = 5
@@ -49,11 +51,11 @@ _FIRST_TYPE, _LAST_TYPE = 20, 23
 #: The longest record of any version (TLS 1.2: RFC 5246, section 6.2.3).
 _MAX_RECORD_BYTES: Final = _RECORD_HEADER_BYTES + 16_384 + 2_048
 
-#: How a reset shows; OpenSSL does not keep the system's error.
+#: The exceptions after a reset; OpenSSL does not keep the system's error.
 _RESET = (ssl.SSLEOFError, ssl.SSLSyscallError)
 
-#: One event loop, one thread: a connection has the buffer until its call ends. It holds four full records,
-#: and the beginning of one that was there before.
+#: All connections share one buffer. There is one thread, and a call is done with it before it
+#: returns. It holds four full records, and the start of a record from an earlier call.
 _buffer = bytearray(4 * _MAX_RECORD_BYTES + _MAX_RECORD_BYTES)
 _view = memoryview(_buffer)
 _NOTHING = memoryview(b"")
@@ -67,7 +69,7 @@ class Missing(Enum):
 
     BYTES = "bytes"
     ROOM = "room"
-    A_TURN = "a turn"
+    TURN = "turn"
 
 
 def _os_error(number: int) -> OSError:
@@ -77,14 +79,12 @@ def _os_error(number: int) -> OSError:
 class TlsSocket(socket.socket):
     """A non-blocking TLS connection; made by :func:`wrap`.
 
-    Reading takes what is there across the bounds of records, because the socket is polled by edges: what is
-    left behind in here would give no further event. What had to be left shows in :attr:`holds`.
+    A read goes across record bounds, because the socket is polled edge-triggered: bytes that stay
+    in memory give no further event. :attr:`has_unread` shows that some had to stay.
 
     Args:
-        context: What is spoken.
-        plain: The socket, which belongs to this one from here on.
-        server_side: Whether the peer is the client.
-        server_name: For a client, the name that the peer's certificate must have.
+        plain: The socket; this object takes over its descriptor.
+        server_name: On the client side, the name that the peer's certificate must have.
     """
 
     def __init__(
@@ -96,39 +96,39 @@ class TlsSocket(socket.socket):
         )
         super().__init__(plain.family, plain.type, plain.proto, fileno=plain.detach())
         self.setblocking(False)  # noqa: FBT003 - the socket's own signature
-        self._ciphertext = _NOTHING  # what OpenSSL has not got yet
-        self._drained = False  # whether the system had no more in this call
-        self._more = False  # whether there is more for which the system tells of no event
-        self._unsent: memoryview | bytes = b""  # ciphertext that the system has not taken yet
-        self._begun = 0  # how many bytes of the data to be sent are in it
-        self._without_data = 0
+        self._ciphertext = _NOTHING  # received, but not given to OpenSSL yet
+        self._drained = False  # whether the kernel had no more bytes in this call
+        self._more = False  # whether there are bytes for which epoll gives no event
+        self._unsent: memoryview | bytes = b""  # ciphertext that the kernel has not taken yet
+        self._encrypted = 0  # how many bytes of the next data to send are in `_unsent` already
+        self._records_without_data = 0
         self._forgiven_at = 0.0
         self._ended = False
-        self._lost: OSError | None = None
-        self._said_end = False
+        self._error: OSError | None = None
+        self._close_notify_sent = False
 
     @property
     def held_bytes(self) -> int:
-        """Memory that is kept of what was read or encrypted and has not gone on yet."""
+        """Ciphertext in memory, received or to be sent, in bytes."""
         return len(self._ciphertext) + len(self._unsent)
 
     @property
-    def holds(self) -> bool:
-        """Whether a read would give something for which the system tells of no event."""
-        return self._more or self._ended or self._lost is not None or self._tls.pending() > 0
+    def has_unread(self) -> bool:
+        """Whether a read would return something for which epoll gives no event."""
+        return self._more or self._ended or self._error is not None or self._tls.pending() > 0
 
     def certificate(self) -> bytes | None:
-        """Return the peer's certificate in DER, None where it has shown none."""
+        """Return the peer's certificate in DER; None if it has shown none."""
         return self._tls.getpeercert(binary_form=True)
 
     def do_handshake(self) -> Missing | None:
-        """Go on with the handshake for at most :data:`MAX_RECORDS_IN_A_READ` records.
+        """Continue the handshake by at most :data:`MAX_RECORDS_IN_A_READ` records.
 
         Returns:
-            What it waits for, None when it is over.
+            What the handshake waits for; None when it is complete.
 
         Raises:
-            OSError: The peer is gone; an ``ssl.SSLError`` where the two can't agree.
+            OSError: The peer closed the connection; ``ssl.SSLError`` if the handshake failed.
         """
         self._drained = False
         try:
@@ -152,27 +152,27 @@ class TlsSocket(socket.socket):
                 else:
                     self._more = bool(self._ciphertext)
                     return None if self._flush() else Missing.ROOM
-            return Missing.A_TURN
+            return Missing.TURN
         finally:
             self._keep_ciphertext()
 
     def recv_into(self, buffer: WriteableBuffer, nbytes: int | None = None, flags: int = 0) -> int:
-        """Read what is there, at most a buffer or :data:`MAX_RECORDS_IN_A_READ` records; 0 at the end.
+        """Read at most :data:`MAX_RECORDS_IN_A_READ` records; return 0 at the end.
 
         Raises:
-            BlockingIOError: There is nothing now, or nothing in this turn; see :attr:`holds`.
-            OSError: The connection is lost; an ``ssl.SSLError`` where it can't be read on from.
+            BlockingIOError: There is nothing to read now, or in this turn; see :attr:`has_unread`.
+            OSError: The connection is lost; ``ssl.SSLError`` after bytes that are no valid TLS.
         """
         view = memoryview(buffer)[:nbytes]
         room, count, records = len(view), 0, 0
         read, feed = self._tls.read, self._incoming.write
-        # Only a read without room for a whole record leaves something, and it is the last of its call.
-        left = self._tls.pending() > 0
+        # OpenSSL keeps a rest only if the last read of a call had no room for the whole record.
+        pending = self._tls.pending() > 0
         self._more = self._drained = False
         try:
-            while count < room and self._lost is None:
-                if left:
-                    left = False
+            while count < room and self._error is None:
+                if pending:
+                    pending = False
                 else:
                     record = self._next_record() if records < MAX_RECORDS_IN_A_READ else None
                     if record is None:
@@ -180,82 +180,83 @@ class TlsSocket(socket.socket):
                     feed(record)
                     records += 1
                 try:
-                    got = cast("int", read(room - count, view[count:]))  # without a buffer it gives bytes
+                    size = cast("int", read(room - count, view[count:]))  # bytes only without a buffer
                 except ssl.SSLWantReadError:
-                    self._count_without_data()
+                    self._count_record_without_data()
                     continue
-                if not got:
+                if not size:
                     raise ssl.SSLZeroReturnError
-                count += got
+                count += size
             self._more = count == room or records == MAX_RECORDS_IN_A_READ
         except ssl.SSLZeroReturnError:
             self._ended = True
             self._ciphertext = _NOTHING
         except _RESET:
-            self._lost = _os_error(errno.ECONNRESET)
+            self._error = _os_error(errno.ECONNRESET)
         except OSError as error:
             with contextlib.suppress(OSError):
                 self._flush()  # the alert
-            self._lost = error.with_traceback(None)
-        except ValueError:  # it is closed
-            self._lost = _os_error(errno.EBADF)
+            self._error = error.with_traceback(None)
+        except ValueError:  # the socket is closed
+            self._error = _os_error(errno.EBADF)
         self._keep_ciphertext()
         if not count:
-            if self._lost is not None:
-                raise self._take_lost()
+            if self._error is not None:
+                raise self._take_error()
             if self._more or not self._ended:
                 raise BlockingIOError
         return count
 
     def _next_record(self) -> memoryview | None:
-        """Return the next record as it came; None where it is not whole, and nothing more can be had now."""
+        """Return the next encrypted record; None if it has not arrived."""
         while True:
             ciphertext = self._ciphertext
-            size = _size_of_record(ciphertext)
+            size = _record_size(ciphertext)
             if size:
                 self._ciphertext = ciphertext[size:]
                 return ciphertext[:size]
             if self._ended or self._drained:
                 return None
-            held = len(ciphertext)
-            _view[:held] = ciphertext
+            start = len(ciphertext)
+            _view[:start] = ciphertext
             try:
-                got = _receive(self, _view[held:])
+                size = _receive(self, _view[start:])
             except BlockingIOError:
                 return None
-            self._ended = not got
-            self._drained = got < len(_view) - held  # an end that comes with the bytes gives another event
-            self._ciphertext = _view[: held + got]
+            self._ended = not size
+            self._drained = size < len(_view) - start  # an end of stream gives another event
+            self._ciphertext = _view[: start + size]
 
     def _keep_ciphertext(self) -> None:
-        if self._ciphertext.obj is _buffer:  # which is the next connection's
+        if self._ciphertext.obj is _buffer:  # the next connection overwrites it
             self._ciphertext = memoryview(bytes(self._ciphertext))
 
-    def _count_without_data(self) -> None:
-        self._flush()  # a KeyUpdate may have asked for one of ours
+    def _count_record_without_data(self) -> None:
+        self._flush()  # OpenSSL may have written a KeyUpdate in response to the peer's
         now = time.monotonic()
         forgiven = int((now - self._forgiven_at) / _FORGIVEN_AFTER_S)
         if forgiven:
-            self._without_data = max(0, self._without_data - forgiven)
+            self._records_without_data = max(0, self._records_without_data - forgiven)
             self._forgiven_at = now
-        self._without_data += 1
-        if self._without_data > MAX_RECORDS_WITHOUT_DATA:
+        self._records_without_data += 1
+        if self._records_without_data > MAX_RECORDS_WITHOUT_DATA:
             raise ssl.SSLError(
                 errno.EPROTO, f"more than {MAX_RECORDS_WITHOUT_DATA} records without application data"
             )
 
-    def _take_lost(self) -> OSError:
-        # An error that was raised refers to the frames that raised it, which must not refer to the error.
-        lost, self._lost, self._ended = self._lost, None, True
-        return cast("OSError", lost)
+    def _take_error(self) -> OSError:
+        # A raised error refers to its frames, and those to this socket; so the socket must not
+        # refer to it.
+        error, self._error, self._ended = self._error, None, True
+        return cast("OSError", error)
 
     def send(self, data: ReadableBuffer, flags: int = 0) -> int:
-        """Send as much as can be taken now.
+        """Send as much as the kernel takes now.
 
         Raises:
-            BlockingIOError: Nothing more can be taken now. A piece of this data may be encrypted already, so
-                the next call has to begin with the same data.
-            OSError: The connection is lost; an ``ssl.SSLError`` where it can't be written on to.
+            BlockingIOError: The kernel takes nothing more now. A part of this data may be encrypted
+                already, so the next call must begin with the same data.
+            OSError: The connection is lost; ``ssl.SSLError`` after a TLS error.
         """
         view = memoryview(data)
         write = self._tls.write
@@ -264,25 +265,25 @@ class TlsSocket(socket.socket):
             while True:
                 if not self._flush():
                     break
-                sent += self._begun
-                self._begun = 0
-                piece = view[sent : sent + _PIECE_BYTES]
-                if not piece:
+                sent += self._encrypted
+                self._encrypted = 0
+                chunk = view[sent : sent + _CHUNK_BYTES]
+                if not chunk:
                     return sent
-                while self._begun < len(piece):
-                    self._begun += write(piece[self._begun :])
+                while self._encrypted < len(chunk):
+                    self._encrypted += write(chunk[self._encrypted :])
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
             pass
         except _RESET:
             raise _os_error(errno.ECONNRESET) from None
-        except ValueError:  # it is closed
+        except ValueError:  # the socket is closed
             raise _os_error(errno.EBADF) from None
         if not sent:
             raise BlockingIOError
         return sent
 
     def _flush(self) -> bool:
-        """Give the system what OpenSSL has written; say whether it has taken all of it.
+        """Send what OpenSSL has written; return whether the kernel has taken all of it.
 
         Raises:
             OSError: The connection is lost.
@@ -300,11 +301,11 @@ class TlsSocket(socket.socket):
         return True
 
     def shutdown(self, how: int) -> None:
-        """Say that nothing more will be sent; a peer that has more to say may not be heard any more."""
-        if self._said_end:
+        """Send close_notify; bytes that the peer sends after it may be lost."""
+        if self._close_notify_sent:
             return
-        self._said_end = True
-        # It looks at once for the peer's own end, which need not be there yet.
+        self._close_notify_sent = True
+        # unwrap() also looks for the peer's close_notify, and fails if that has not arrived yet.
         with contextlib.suppress(OSError, ValueError):
             try:
                 self._tls.unwrap()
@@ -312,16 +313,16 @@ class TlsSocket(socket.socket):
                 self._flush()
 
     def close(self) -> None:
-        """Say the end, and close."""
+        """Send close_notify, and close the socket."""
         if self.fileno() != -1:
             self.shutdown(0)
         super().close()
 
 
-def _size_of_record(ciphertext: memoryview) -> int:
-    """Return the size of the first record, 0 where it is not whole.
+def _record_size(ciphertext: memoryview) -> int:
+    """Return the size of the first record; 0 if it is incomplete.
 
-    Bytes that can't be a record are taken whole: OpenSSL has to say what is wrong with them.
+    For bytes that are no record it returns all of them, so that OpenSSL reports the error.
     """
     available = len(ciphertext)
     if available < _RECORD_HEADER_BYTES:
@@ -335,13 +336,7 @@ def _size_of_record(ciphertext: memoryview) -> int:
 def wrap(
     context: ssl.SSLContext, plain: socket.socket, *, server_side: bool, server_name: str | None = None
 ) -> TlsSocket:
-    """Begin TLS on a non-blocking socket, which belongs to the result from here on; no handshake is done yet.
-
-    Args:
-        context: What is spoken.
-        plain: The socket.
-        server_side: Whether the peer is the client.
-        server_name: For a client, the name that the peer's certificate must have.
+    """Put TLS on a non-blocking socket; the handshake is still to be done.
 
     Raises:
         OSError: The socket is closed.

@@ -1,7 +1,8 @@
-"""The watch over one upstream: whether the broker answers, what it speaks, which cluster it belongs to.
+"""Watches one broker: whether it answers, its API versions, its cluster id.
 
-Owns the loop that asks until there is an answer: at the start, after each failure to connect, and after the
-broker ended a connection, which may be the first sign of its own end.
+Owns the loop that probes until the broker answers. It runs at the start, after each failure to
+connect, and after the broker has ended a connection, which may be the first sign that the broker is
+going down.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Final
 
 import structlog
 
-from receiver.gateway.connecting import UpstreamAddress
 from receiver.gateway.probe import ProbeError, probe
+from receiver.gateway.upstream_address import UpstreamAddress
 from receiver.log import RateLimitedLog
 from receiver.session.upstream import Upstream
 from receiver.settings.listeners import ListenerSettings
@@ -21,22 +22,16 @@ from receiver.telemetry.connection import Broker
 
 __all__ = ["UpstreamWatch"]
 
-#: How long to wait before asking again, in seconds; the last one for ever.
+#: Seconds to wait before each next probe; the last value repeats.
 _RETRY_AFTER_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 
-#: How long to wait before asking a broker that ended a connection, in seconds. It bounds what a client can
-#: cause whose connections a healthy broker ends.
+#: Seconds to wait before probing a broker that ended a connection. It bounds the probes that a
+#: client can cause if a healthy broker keeps ending its connections.
 _CHECK_AFTER_S: Final = 1.0
 
 
 class UpstreamWatch:
-    """What is known of a listener's broker, kept true.
-
-    Args:
-        settings: The listener's settings.
-        address: Where the broker is.
-        broker: Who the broker is; its cluster id may be learned here.
-        upstream: What the broker speaks; learned here.
+    """Keeps what is known of a listener's broker up to date.
 
     Attributes:
         problem: Why the broker can't be reached; None while it can.
@@ -51,33 +46,33 @@ class UpstreamWatch:
         self._fields = {"listener": settings.name, "upstream": str(settings.upstream)}
         self._log = structlog.get_logger("receiver.gateway", **self._fields)
         self._warnings = RateLimitedLog("receiver.gateway", fields=self._fields)
-        self._asking: asyncio.Task[None] | None = None
+        self._probing: asyncio.Task[None] | None = None
         self._upstream = upstream
-        self.problem: str | None = "not asked yet"
+        self.problem: str | None = "not probed yet"
 
     def start(self) -> None:
-        """Begin to ask, unless it is being asked already."""
-        self._ask(after_s=0.0)
+        """Begin to probe, unless a probe is running."""
+        self._probe(after_s=0.0)
 
     def failed(self, problem: str) -> None:
-        """Take note that a connection to the broker failed, and ask until it answers again."""
+        """Record a failed connection, and probe until the broker answers again."""
         self.problem = problem
-        self._ask(after_s=0.0)
+        self._probe(after_s=0.0)
 
     def check(self) -> None:
-        """Ask in a moment whether the broker still answers."""
-        self._ask(after_s=_CHECK_AFTER_S)
+        """Probe soon whether the broker still answers."""
+        self._probe(after_s=_CHECK_AFTER_S)
 
     def stop(self) -> None:
-        """Ask no more."""
-        if self._asking is not None:
-            self._asking.cancel()
+        """Stop probing."""
+        if self._probing is not None:
+            self._probing.cancel()
 
-    def _ask(self, *, after_s: float) -> None:
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.get_running_loop().create_task(self._ask_until_answered(after_s))
+    def _probe(self, *, after_s: float) -> None:
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.get_running_loop().create_task(self._probe_until_answered(after_s))
 
-    async def _ask_until_answered(self, after_s: float) -> None:
+    async def _probe_until_answered(self, after_s: float) -> None:
         await asyncio.sleep(after_s)
         for attempt in itertools.count():
             try:
@@ -92,20 +87,20 @@ class UpstreamWatch:
                 self._warnings.warning("the broker does not answer", problem=self.problem)
                 await asyncio.sleep(_RETRY_AFTER_S[min(attempt, len(_RETRY_AFTER_S) - 1)])
                 continue
-            self._take_cluster_id(cluster_id)
+            self._set_cluster_id(cluster_id)
             if self.problem is not None:
                 self.problem = None
                 self._log.info("the broker answers", cluster_id=self._broker.cluster_id)
             return
 
-    def _take_cluster_id(self, cluster_id: str | None) -> None:
+    def _set_cluster_id(self, cluster_id: str | None) -> None:
         if cluster_id is None:
             return
         if self._broker.cluster_id is None:
             self._broker.cluster_id = cluster_id
         elif self._broker.cluster_id != cluster_id:
             self._log.warning(
-                "broker.cluster_id is not what the broker says",
+                "broker.cluster_id differs from the broker's cluster id",
                 configured=self._broker.cluster_id,
-                broker_says=cluster_id,
+                actual=cluster_id,
             )

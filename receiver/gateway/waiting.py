@@ -1,36 +1,35 @@
-"""Waiting for a socket, for tasks: what is rare enough not to need a direct callback."""
+"""Lets a task wait for a socket; for rare events that need no direct callback.
+
+Nothing else may watch the socket meanwhile.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from asyncio import Future
+from collections.abc import Callable
 
 __all__ = ["readable", "writable"]
 
 
 async def readable(side: socket.socket) -> None:
-    """Wait until a socket can be read from, has ended or failed; nobody else may watch it meanwhile."""
+    """Wait until a socket is readable, has ended or failed."""
     loop = asyncio.get_running_loop()
-    ready, fd = loop.create_future(), side.fileno()
-    loop.add_reader(fd, _set, ready)
-    try:
-        await ready
-    finally:
-        loop.remove_reader(fd)
+    await _wait(side.fileno(), loop.add_reader, loop.remove_reader)
 
 
 async def writable(side: socket.socket) -> None:
-    """Wait until a socket can be written to or has failed; nobody else may watch it meanwhile."""
+    """Wait until a socket is writable or has failed."""
     loop = asyncio.get_running_loop()
-    ready, fd = loop.create_future(), side.fileno()
-    loop.add_writer(fd, _set, ready)
+    await _wait(side.fileno(), loop.add_writer, loop.remove_writer)
+
+
+async def _wait(
+    fd: int, add: Callable[[int, Callable[[], None]], None], remove: Callable[[int], bool]
+) -> None:
+    ready = asyncio.get_running_loop().create_future()
+    add(fd, lambda: None if ready.done() else ready.set_result(None))
     try:
         await ready
     finally:
-        loop.remove_writer(fd)
-
-
-def _set(ready: Future[None]) -> None:
-    if not ready.done():
-        ready.set_result(None)
+        remove(fd)

@@ -1,7 +1,7 @@
-"""From the operator's ``plugins:`` to plugins that are constructed and not started.
+"""Finds plugins by entry point and constructs them from the ``plugins:`` setting.
 
-Owns the entry-point group, the split between the host's keys and a plugin's own, and the wording of what is
-wrong. Starts nothing and opens nothing.
+Owns the entry-point group, the split between the host's keys and a plugin's own keys, and the error
+texts. Starts nothing and opens nothing.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from receiver.host.failure_log import Redaction
-from receiver.host.process_plugin import ProcessPlugin
+from receiver.host.delivery.failure_log import Redaction
+from receiver.host.isolation.proxy import PluginProxy
 from receiver.host.settings import Delivery, HostSettings, Isolation
 from receiver.plugin import ClientTelemetryReceiver, PluginConfig
 from receiver.settings.errors import SettingsError, key_text, problem_of
@@ -33,36 +33,37 @@ __all__ = [
     "load_plugins",
 ]
 
-#: Where a distribution tells its plugins: ``type = "module:class"``.
+#: The entry-point group in which a distribution declares its plugins: ``type = "module:class"``.
 ENTRY_POINT_GROUP = "kafka_client_telemetry.plugins"
-#: Where each plugin has its spool, in a folder with its name, unless the operator says otherwise.
+#: The default parent folder of spools; each plugin's spool has the plugin's name.
 SPOOLS = Path("spool")
 
 _Settings = TypeVar("_Settings", bound=BaseModel)
 
 _HOST_KEYS = frozenset(HostSettings.model_fields)
-# An address may carry a user and a password, wherever a plugin takes one, and a password any character: in a
-# value all of it up to the last @, in a plugin's own words what begins as a URL does.
-_USERINFO_OF_VALUE = re.compile(r'("?(?:[A-Za-z][A-Za-z0-9+.-]*://)?).*@')
-_USERINFO_IN_WORDS = re.compile(r"//\S*@")
+# An address may hold a user and a password, and a password may hold any character. So errors hide
+# everything up to the last @ of a value, and of a URL in a plugin's error text.
+_USERINFO_IN_VALUE = re.compile(r'("?(?:[A-Za-z][A-Za-z0-9+.-]*://)?).*@')
+_USERINFO_IN_TEXT = re.compile(r"//\S*@")
 
 
 class PluginConfigError(SettingsError):
-    """An entry of ``plugins:`` is wrong: the operator must correct it, or install the plugin.
+    """An entry of ``plugins:`` is wrong, or its plugin is not installed.
 
-    ``str()`` is one line: the key as ``plugins[0].endpoint``, the value unless it may be a secret, the fix.
+    ``str()`` is one line: the key, such as ``plugins[0].endpoint``, the value unless it may be a
+    secret, and the fix.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedPlugin:
-    """A plugin, constructed and not started, with what the operator set for it.
+    """A constructed plugin, not started, with the host's settings for it.
 
     Attributes:
-        name: Unique among all plugins.
-        type: Its entry point's name.
+        name: The unique name.
+        type: The name of its entry point.
         plugin: The plugin.
-        settings: The host's own settings for it.
+        settings: The host's settings for it.
     """
 
     name: str
@@ -72,22 +73,22 @@ class HostedPlugin:
 
     @property
     def spool_path(self) -> Path | None:
-        """The folder of its spool; None with ``delivery: memory``."""
+        """The folder of the plugin's spool; None with ``delivery: memory``."""
         if self.settings.delivery is Delivery.MEMORY:
             return None
         return self.settings.spool.path or SPOOLS / self.name
 
 
 def installed_types() -> dict[str, EntryPoint]:
-    """The plugin types that are installed, by the name an operator writes; loads none of them.
+    """Return the entry points of the installed plugin types, not loaded.
 
     Raises:
-        PluginConfigError: Two distributions claim the same type.
+        PluginConfigError: Two distributions declare the same type.
     """
     types: dict[str, EntryPoint] = {}
     for entry in entry_points(group=ENTRY_POINT_GROUP):
         other = types.setdefault(entry.name, entry)
-        # The same distribution may be on the path twice (an editable install beside its build).
+        # The same distribution may be on the path twice (an editable install and its build).
         if other.value != entry.value:
             raise PluginConfigError(
                 "",
@@ -101,14 +102,14 @@ def load_plugins(configs: Sequence[Mapping[str, Any]]) -> list[HostedPlugin]:
     """Validate the operator's ``plugins:`` and construct the plugins.
 
     Args:
-        configs: One mapping for each plugin: ``type``, the host's keys (:class:`HostSettings`) and the
-            plugin's own (its ``Config``).
+        configs: One mapping for each plugin: ``type``, the host's keys (:class:`HostSettings`) and
+            the plugin's own keys (its ``Config``).
 
     Returns:
         The plugins in the same order, constructed and not started.
 
     Raises:
-        PluginConfigError: The first thing that is wrong.
+        PluginConfigError: The first problem.
     """
     types = installed_types() if configs else {}
     loaded = [_load(index, config, types) for index, config in enumerate(configs)]
@@ -140,12 +141,12 @@ def _load(
     try:
         plugin = plugin_class(plugin_config)
     except Exception as error:
-        said = Redaction(plugin_config).exception(error)
+        text = Redaction(plugin_config).exception(error)
         raise _error(
-            index, ("type",), f"the plugin cannot be constructed: {said}", json.dumps(type_)
+            index, ("type",), f"the plugin cannot be constructed: {text}", json.dumps(type_)
         ) from None
     if settings.isolation is Isolation.PROCESS:
-        plugin = ProcessPlugin(plugin, type_=type_, own=own, settings=settings.process)
+        plugin = PluginProxy(plugin, type_=type_, own=own, settings=settings.process)
     return type_, settings, plugin
 
 
@@ -154,23 +155,26 @@ def _plugin_class(index: int, entry: EntryPoint) -> type[ClientTelemetryReceiver
     try:
         found = entry.load()
     except Exception as error:
-        said = Redaction(None).exception(error)
-        raise _error(index, ("type",), f"{entry.value} cannot be loaded: {said}", shown) from None
+        text = Redaction(None).exception(error)
+        raise _error(index, ("type",), f"{entry.value} cannot be loaded: {text}", shown) from None
     if not (isinstance(found, type) and issubclass(found, ClientTelemetryReceiver)):
         raise _error(index, ("type",), f"{entry.value} is no ClientTelemetryReceiver", shown)
     config: object = found.Config
     if not (isinstance(config, type) and issubclass(config, PluginConfig)):
         raise _error(index, ("type",), f"the Config of {entry.value} is no PluginConfig", shown)
-    if taken := sorted((_HOST_KEYS | {"type"}) & set(found.Config.model_fields)):
+    if reserved := sorted((_HOST_KEYS | {"type"}) & set(found.Config.model_fields)):
         raise _error(
-            index, ("type",), f"the Config of {entry.value} has the host's own keys {', '.join(taken)}", shown
+            index,
+            ("type",),
+            f"the Config of {entry.value} has keys that are reserved for the host: {', '.join(reserved)}",
+            shown,
         )
     return found
 
 
 def _validated(index: int, model: type[_Settings], values: Mapping[str, Any]) -> _Settings:
     try:
-        # As the receiver's own settings are: strictly, as JSON.
+        # Strictly and as JSON, like the receiver's own settings.
         return model.model_validate_json(json.dumps(values, default=str), strict=True)
     except ValidationError as error:
         problem = problem_of(error, model)
@@ -186,7 +190,7 @@ def _names(loaded: Sequence[tuple[str, HostSettings]]) -> list[str]:
             raise _error(
                 index,
                 ("name",),
-                f"plugins[{other}] has this name too: choose another",
+                f"plugins[{other}] has the same name: choose another",
                 json.dumps(settings.name),
             )
     used = set(given)
@@ -203,20 +207,20 @@ def _names(loaded: Sequence[tuple[str, HostSettings]]) -> list[str]:
 
 
 def _check_spools(plugins: Sequence[HostedPlugin]) -> None:
-    taken: dict[str, int] = {}
+    owners: dict[str, int] = {}
     for index, plugin in enumerate(plugins):
         path = plugin.spool_path
-        if path is not None and (other := taken.setdefault(os.path.realpath(path), index)) != index:
+        if path is not None and (other := owners.setdefault(os.path.realpath(path), index)) != index:
             raise _error(
                 index,
                 ("spool", "path"),
-                f"plugins[{other}] has this folder too: give each one of its own",
+                f"plugins[{other}] has the same folder: give each plugin its own",
                 json.dumps(str(path)),
             )
 
 
 def _error(index: int, loc: Loc, problem: str, value: str | None = None) -> PluginConfigError:
-    shown = None if value is None else _USERINFO_OF_VALUE.sub(r"\1***@", value)
-    said = _USERINFO_IN_WORDS.sub("//***@", problem)
-    whole = ("plugins", index, *loc)
-    return PluginConfigError("", key_text(whole), said, shown, whole)
+    shown = None if value is None else _USERINFO_IN_VALUE.sub(r"\1***@", value)
+    problem = _USERINFO_IN_TEXT.sub("//***@", problem)
+    loc = ("plugins", index, *loc)
+    return PluginConfigError("", key_text(loc), problem, shown, loc)

@@ -1,7 +1,7 @@
-"""The plugin host: hands every accepted push to every plugin, and to no plugin's failure.
+"""Fans each push out to all plugins and isolates their failures.
 
-Owns the set of plugins, and the thread that watches them. Called from the event loop, so nothing here but
-:meth:`PluginHost.stop` waits.
+Owns the set of plugins, and the thread that watches them. The event loop calls it, so only
+:meth:`PluginHost.stop` may wait.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from receiver.host.cpu_account import CpuAccount
-from receiver.host.delivery import PluginDelivery
+from receiver.host.delivery.cpu_account import CpuAccount
+from receiver.host.delivery.plugin_delivery import PluginDelivery
+from receiver.host.delivery.statistics import PluginStatistics
 from receiver.host.discovery import HostedPlugin
-from receiver.host.left_spools import left_spools
-from receiver.host.statistics import PluginStatistics
+from receiver.host.spool.leftover import leftover_spools
 from receiver.plugin import Push
 
 __all__ = ["PluginHost"]
@@ -24,17 +24,17 @@ __all__ = ["PluginHost"]
 _log = structlog.get_logger("receiver.host")
 
 
-def _last_moments_s(timeout_s: float) -> float:
-    """Exports end a little before the drain time does: a plugin needs time to close what it opened."""
+def _closing_s(timeout_s: float) -> float:
+    """Return the part of the drain time in which plugins only close what they opened."""
     return min(1.0, timeout_s * 0.2)
 
 
-class _Stored:
-    """Calls a function when several have called this, each once, from any thread.
+class _Countdown:
+    """Calls a function once this was called a number of times, from any thread.
 
     Args:
         stored: The function.
-        count: How many.
+        count: The number of calls.
     """
 
     def __init__(self, stored: Callable[[], None], count: int) -> None:
@@ -51,12 +51,12 @@ class _Stored:
 
 
 class PluginHost:
-    """Runs plugins, each with threads and a bounded delivery log of its own.
+    """Runs plugins, each with its own threads and bounded queue.
 
     Args:
-        plugins: What :func:`receiver.host.load_plugins` made of the configuration; may be empty.
-        hangs_after_s: How long a call of a plugin lasts before it is said to hang, in seconds.
-        watch_every_s: How often plugins are looked at for what the log should tell, in seconds.
+        plugins: The plugins of :func:`receiver.host.load_plugins`; may be empty.
+        hangs_after_s: Seconds that a call of a plugin lasts before the plugin counts as hanging.
+        watch_every_s: Seconds between two checks for dropped pushes and hanging calls.
         clock: Monotonic seconds.
     """
 
@@ -79,70 +79,70 @@ class PluginHost:
         self._stopped = threading.Event()
 
     def start(self) -> None:
-        """Start every plugin on its thread; returns at once, also when a plugin can't start yet."""
+        """Start every plugin on its own thread, without waiting."""
         for plugin in self._plugins:
             plugin.start()
         if self._plugins:
             threading.Thread(target=self._watch, name="plugin-watch", daemon=True).start()
 
     def offer(self, push: Push, stored: Callable[[], None] | None = None) -> bool:
-        """Queue a push for every plugin.
+        """Queue a push for every plugin; never waits, never raises.
 
-        Never waits and never raises: at the bound the oldest pushes go, and are counted. May be called before
-        :meth:`start`; after :meth:`stop` the push is dropped and counted.
+        At its bound a queue drops and counts the oldest pushes. The method may be called before
+        :meth:`start`. After :meth:`stop` it drops and counts the push.
 
         Args:
             push: The push.
-            stored: What to call when every plugin with ``delivery: spool_always`` has the push on disk, or
-                can't have it there; from any thread, perhaps before this returns.
+            stored: Called when every plugin with ``delivery: spool_always`` has the push on disk or
+                failed to write it; from any thread, perhaps before this method returns.
 
         Returns:
-            Whether ``stored`` will be called, once. False: there is nobody to wait for.
+            Whether ``stored`` will be called, once. False: there is nothing to wait for.
         """
         if stored is None:
             for offer in self._offers:
                 offer(push)
             return False
-        waiting = _Stored(stored, len(self._offers))
-        refused = sum(not offer(push, waiting) for offer in self._offers)
-        if refused == len(self._offers):
+        countdown = _Countdown(stored, len(self._offers))
+        without_wait = sum(not offer(push, countdown) for offer in self._offers)
+        if without_wait == len(self._offers):
             return False
-        if refused:
-            waiting(refused)
+        if without_wait:
+            countdown(without_wait)
         return True
 
     def stop(self, timeout_s: float) -> bool:
-        """Export what is left, then stop every plugin; waits, so call it off the event loop.
+        """Export the queued pushes, then stop every plugin; call it off the event loop.
 
-        What is not exported by then goes to disk where a plugin has a spool. That may take some seconds more
-        if the disk does.
+        If a plugin has a spool, pushes that it did not export in time go to disk. A slow disk may
+        take some seconds more.
 
         Args:
-            timeout_s: The drain time in seconds, for all plugins together. A plugin that is not done by then
-                is abandoned with its thread, which the log tells.
+            timeout_s: The drain time in seconds, for all plugins together. A plugin that has not
+                ended by then is abandoned with its thread, and logged.
 
         Returns:
-            Whether every plugin came to its end.
+            Whether every plugin ended in time.
         """
         deadline = self._clock() + timeout_s
         for plugin in self._plugins:
-            plugin.request_stop(deadline, _last_moments_s(timeout_s))
+            plugin.request_stop(deadline, _closing_s(timeout_s))
         ended = [plugin.join(deadline) for plugin in self._plugins]
         self._stopped.set()
         return all(ended)
 
     def take_cpu(self) -> dict[str, float]:
-        """CPU seconds that plugins and their spools took since the last call, by connection id."""
+        """Return the CPU seconds since the last call by connection id, and clear them."""
         return self._cpu.take()
 
     def statistics(self) -> list[PluginStatistics]:
-        """One look at each plugin, in the configuration's order; cheap, from any thread."""
+        """Return each plugin's statistics, in configured order; from any thread."""
         return [plugin.statistics() for plugin in self._plugins]
 
     def _watch(self) -> None:
-        for folder in left_spools([plugin.hosted for plugin in self._plugins]):
+        for folder in leftover_spools([plugin.hosted for plugin in self._plugins]):
             _log.warning(
-                "no plugin reads this spool of an earlier run: give it to one until it is empty",
+                "no plugin reads this spool of an earlier run: configure it for a plugin until it is empty",
                 path=str(folder),
             )
         while not self._stopped.wait(self._watch_every_s):

@@ -1,11 +1,12 @@
-"""How a push becomes bytes and is read again: in the spool's frames, and on the pipe to a plugin's process.
+"""Encodes pushes as bytes, for the spool and for plugins in child processes.
 
-Owns the format and its version. Knows nothing of files or pipes.
+Owns the format and its version. Knows nothing of files or sockets.
 
-A push is a byte with the version, four bytes (little-endian) with the length of a JSON text, that text, and
-then the OTLP bytes up to the end. The text is two arrays, of the context and of the payload, whose values are
-told by their places: a field is only ever added at the end, so that a text without it is an older receiver's,
-and one with more is a newer one's. The version changes only when that is not enough.
+A push is one byte with the version, four bytes (little-endian) with the length of a JSON text, that
+text, and the OTLP bytes up to the end. The text holds two arrays, of the context and of the
+payload, and a value's position identifies its field. Fields are only added at the end. A text from
+an older receiver lacks the last fields, and one from a newer receiver has more. The version changes
+only if that is not enough.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _PREFIX: Final = struct.Struct("<BI")
 _TEXT: Final = (str,)
 _NUMBER: Final = (int,)
 _TEXT_OR_NONE: Final = (str, type(None))
-# The order is the format: fields are added at the end, and never moved or taken away.
+# The order is the format: add fields at the end, and never move or remove one.
 _CONTEXT: Final[dict[str, tuple[type, ...]]] = {
     "connection_id": _TEXT,
     "listener": _TEXT,
@@ -57,7 +58,7 @@ _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class PushFormatError(ValueError):
-    """Bytes are no push that this receiver can read; the text says why."""
+    """The bytes are no push that this receiver can read; the text gives the reason."""
 
 
 def encode_push(push: Push) -> bytes:
@@ -67,30 +68,30 @@ def encode_push(push: Push) -> bytes:
 
 
 def decode_push(data: bytes | memoryview) -> Push:
-    """Read what :func:`encode_push` made, here or in another version of the receiver.
+    """Decode a push that this or another version of the receiver encoded.
 
     Args:
-        data: The bytes of one push; nothing of them is kept.
+        data: The bytes of one push; the result does not refer to them.
 
     Returns:
-        The push; fields that its writer did not know have their defaults.
+        The push. Fields that its writer did not know have their defaults.
 
     Raises:
         PushFormatError: The bytes are no push, or one in a newer version of the format.
     """
     if len(data) < _PREFIX.size:
-        raise PushFormatError(f"a push of {len(data)} bytes is shorter than its prefix of {_PREFIX.size}")
+        raise PushFormatError(f"push of {len(data)} bytes: expected at least {_PREFIX.size}")
     version, length = _PREFIX.unpack_from(data)
     if version != _VERSION:
-        raise PushFormatError(f"the push is in version {version} of the format, only {_VERSION} can be read")
+        raise PushFormatError(f"unsupported version {version} of the push format (supported: {_VERSION})")
     start = _PREFIX.size
     end = start + length
     if end > len(data):
-        raise PushFormatError(f"a push of {len(data)} bytes has no room for the {length} of its context")
+        raise PushFormatError(f"push of {len(data)} bytes: its context alone has {length}")
     try:
         context, payload, *_ = json.loads(str(data[start:end], "ascii"))
     except (ValueError, TypeError, RecursionError) as error:
-        raise PushFormatError("the push's context is no JSON of two arrays") from error
+        raise PushFormatError("the push's context is not JSON of two arrays") from error
     try:
         return Push(
             context=ClientTelemetryContext(**_named(_CONTEXT, context)),
@@ -102,8 +103,8 @@ def decode_push(data: bytes | memoryview) -> Push:
 
 def _named(fields: dict[str, tuple[type, ...]], values: Sequence[object]) -> dict[str, Any]:
     if type(values) is not list:
-        raise PushFormatError("the push's context is no JSON of two arrays")
+        raise PushFormatError("the push's context is not JSON of two arrays")
     for value, (name, types) in zip(values, fields.items(), strict=False):
         if type(value) not in types:
-            raise PushFormatError(f"the push's {name} is of the type {type(value).__name__}")
+            raise PushFormatError(f"the push's {name} has the type {type(value).__name__}")
     return dict(zip(fields, values, strict=False))

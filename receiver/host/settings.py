@@ -1,7 +1,7 @@
-"""What an operator may set for any plugin, whatever its type: its name, queue, batches and retries.
+"""Settings of every plugin: name, queue, batches, retries, spool, isolation.
 
-Owns the host's own keys of an entry of ``plugins:`` with their defaults and bounds. A plugin's own keys are
-its ``Config``'s, never known here.
+Owns the host's keys of an entry of ``plugins:``, with their defaults and bounds. A plugin's own
+keys are in its ``Config``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class Delivery(StrEnum):
-    """What of a plugin's pushes is kept on disk until its destination has them."""
+    """Which of a plugin's pushes are kept on disk until its destination has them."""
 
     MEMORY = "memory"
     SPOOL_WHEN_BEHIND = "spool_when_behind"
@@ -45,28 +45,30 @@ class _Settings(BaseModel):
 
 
 class QueueSettings(_Settings):
-    """What is held in memory between clients' pushes and the plugin."""
+    """Bounds of the pushes in memory."""
 
-    max_items: int = Field(default=10_000, ge=1, le=10_000_000, description="Most pushes held.")
+    max_items: int = Field(default=10_000, ge=1, le=10_000_000, description="The most pushes in memory.")
     max_bytes: int = Field(
-        default=67_108_864, ge=1024, description="Most OTLP bytes held; a push larger than this is dropped."
+        default=67_108_864,
+        ge=1024,
+        description="The most OTLP bytes in memory; a push larger than this is dropped.",
     )
 
 
 class BatchSettings(_Settings):
-    """How pushes are put together for a plugin that takes several in one export."""
+    """Bounds of a batch, for plugins that export several pushes in one call."""
 
     max_items: int = Field(
         default=200,
         ge=1,
         le=100_000,
-        description="Most pushes in one export; the plugin's own limit applies too.",
+        description="The most pushes in one export; the plugin's own limit applies too.",
     )
     max_bytes: int = Field(
         default=2_097_152,
         ge=1024,
-        description="Most OTLP bytes in one export, unless a single push is larger; the default is half of "
-        "what a gRPC server takes by default.",
+        description="The most OTLP bytes in one export, unless a single push is larger. The default is half "
+        "of a gRPC server's default limit.",
     )
     linger_ms: int = Field(
         default=200, ge=0, le=60_000, description="How long the first push of a batch waits for others."
@@ -74,7 +76,7 @@ class BatchSettings(_Settings):
 
 
 class RetrySettings(_Settings):
-    """What happens to an export that the destination could not take now."""
+    """Retries of an export that failed for now."""
 
     initial_ms: int = Field(
         default=1000, ge=1, le=3_600_000, description="The first back-off; each next one doubles."
@@ -82,40 +84,41 @@ class RetrySettings(_Settings):
     max_ms: int = Field(default=30_000, ge=1, le=3_600_000, description="The longest back-off.")
     max_elapsed_s: Annotated[float, Field(ge=0, le=86_400)] | None = Field(
         default=None,
-        description="How long one export is tried again before its pushes are dropped and counted; 0: "
-        "without end. Null: 300 with `delivery: memory`, without end with a spool, whose bound then decides.",
+        description="How long one export is retried before its pushes are dropped and counted; 0 for no "
+        "limit. Null: 300 with `delivery: memory`; no limit with a spool, whose own bound applies.",
     )
 
 
 class BreakerSettings(_Settings):
-    """The circuit breaker: when a destination is not asked for a while, and how it is tried again."""
+    """The circuit breaker, which pauses exports to a failing destination."""
 
     failures: int = Field(
         default=5,
         ge=1,
         le=1_000_000,
-        description="Failures in a row that open the circuit; the next export, after `retry.max_ms`, is of "
-        "one push, and the circuit closes when it succeeds.",
+        description="Failures in a row that open the circuit. The next export, after `retry.max_ms`, has "
+        "one push; the circuit closes if it succeeds.",
     )
 
 
 class SpoolSettings(_Settings):
-    """The segment log on disk, which holds what the destination could not take yet."""
+    """The segment log on disk, for pushes that the destination could not accept yet."""
 
     path: Path | None = Field(
         default=None,
-        description="Its folder, which no other plugin may have. Null: `./spool/` and the plugin's name.",
+        description="The spool's folder, which no other plugin may use. Null: `./spool/` and the plugin's "
+        "name.",
     )
     max_bytes: int = Field(
         default=1_073_741_824,
         ge=1_048_576,
-        description="Most bytes on disk; at the bound the oldest pushes go, counted.",
+        description="The most bytes on disk; at the bound the oldest pushes are dropped and counted.",
     )
     segment_bytes: int = Field(
         default=16_777_216,
         ge=65_536,
         le=1_073_741_824,
-        description="Size at which a segment file is closed and the next begun; the oldest go by segments.",
+        description="Size at which a new segment file is started; at the bound whole segments are deleted.",
     )
     after_ms: int = Field(
         default=1_000,
@@ -127,25 +130,25 @@ class SpoolSettings(_Settings):
     @field_validator("path")
     @classmethod
     def _its_own(cls, path: Path | None) -> Path | None:
-        # The empty text is the same path.
+        # An empty text gives the same path.
         if path == Path():
-            raise ValueError("is the working directory: name a folder of its own, for example ./spool/otlp")
+            raise ValueError("is the working directory: set a separate folder, for example ./spool/otlp")
         return path
 
 
 class ProcessSettings(_Settings):
-    """The process that a plugin runs in with `isolation: process`."""
+    """Limits of a plugin's process with `isolation: process`."""
 
     max_memory_bytes: int = Field(
         default=536_870_912,
         ge=134_217_728,
-        description="Address space that it may take beyond what it has once started; more is refused to it.",
+        description="Address space that the process may allocate once it has started.",
     )
     call_timeout_s: float = Field(
         default=60.0,
         ge=0.1,
         le=3_600,
-        description="How long one call may take before the process is killed and started anew.",
+        description="How long one call may take before the process is killed and restarted.",
     )
 
 
@@ -155,18 +158,18 @@ class HostSettings(_Settings):
     name: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
-        description="Name in logs, metrics and the REST API; unique. "
-        "Default: the type, numbered from the second on.",
+        description="Unique name in logs, metrics and the REST API. "
+        "Default: the type, numbered from the second plugin of the type on.",
     )
     delivery: Delivery = Field(
         default=Delivery.SPOOL_WHEN_BEHIND,
-        description="`memory`: nothing on disk. `spool_when_behind`: on disk when the destination is slow or "
-        "away. `spool_always`: a push is answered after it is on disk.",
+        description="`memory`: no pushes on disk. `spool_when_behind`: pushes go to disk when the "
+        "destination is slow or away. `spool_always`: a push is answered after it is on disk.",
     )
     isolation: Isolation = Field(
         default=Isolation.THREAD,
-        description="`thread`: in the receiver's process. `process`: in one of its own, which is killed when "
-        "it hangs and started again when it ends.",
+        description="`thread`: in the receiver's process. `process`: in its own process, which is killed if "
+        "it hangs and restarted if it ends.",
     )
     queue: QueueSettings = QueueSettings()
     spool: SpoolSettings = SpoolSettings()

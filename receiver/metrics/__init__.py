@@ -1,17 +1,17 @@
-"""The receiver's metrics of itself: what happened, counted where it happens, and what is, asked at scrape.
+"""The receiver's own metrics: event counters, and gauges read at each scrape.
 
-Owns the names, labels and series of ``/metrics``, and the bound on their number. It must not read a clock,
-log, or decide anything; nothing that is counted here changes what a client is answered.
+Owns the names, labels and series of ``/metrics``, and the bound on their number. It must not log,
+or decide
+anything: no count changes a response to a client.
 """
 
 from receiver.metrics.labels import OTHER, SoftwareLabels
 from receiver.metrics.receiver_metrics import ReceiverMetrics
-from receiver.metrics.sources import ListenerBytes, PluginFigures, Sources
+from receiver.metrics.sources import ListenerBytes, Sources
 
 __all__ = [
     "OTHER",
     "ListenerBytes",
-    "PluginFigures",
     "ReceiverMetrics",
     "SoftwareLabels",
     "Sources",

@@ -1,6 +1,6 @@
-"""How many series clients have, and what they are asked less than their subscriptions want.
+"""Metrics of series budgets, back-pressure and narrowed subscriptions.
 
-Owns these series' names. It asks the telemetry core at scrape and changes nothing.
+Owns the names of these metrics. It reads the telemetry core at each scrape.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PREFIX = "kafka_telemetry_"
 
 
 def demand_metrics(telemetry: ClientTelemetry) -> Iterator[Metric]:
-    """Take one look at the telemetry core's budgets, control loop and offenders."""
+    """Return the metrics of the core's series budgets, back-pressure and offenders."""
     series, pressure, offenders = telemetry.series, telemetry.backpressure, telemetry.offenders
     yield GaugeMetricFamily(
         f"{_PREFIX}series", "Data points of all client instances' last pushes.", value=series.series
@@ -27,7 +27,7 @@ def demand_metrics(telemetry: ClientTelemetry) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         f"{_PREFIX}interval_factor",
-        "How many times as long as asked push intervals are, for back-pressure.",
+        "Factor by which back-pressure lengthens push intervals.",
         value=pressure.factor,
     )
     steps = CounterMetricFamily(f"{_PREFIX}interval_steps", "Changes of that factor.", labels=["direction"])
@@ -35,19 +35,21 @@ def demand_metrics(telemetry: ClientTelemetry) -> Iterator[Metric]:
     steps.add_metric(["shorter"], pressure.shortened)
     yield steps
     narrowed = GaugeMetricFamily(
-        f"{_PREFIX}narrowed_instances", "Client instances asked for less for their offences.", labels=["to"]
+        f"{_PREFIX}narrowed_instances",
+        "Client instances with a narrowed subscription, because they push too much.",
+        labels=["to"],
     )
     for demand, count in offenders.narrowed.items():
         narrowed.add_metric([demand.name.lower()], count)
     yield narrowed
     offences = CounterMetricFamily(
-        f"{_PREFIX}offences", "Times that a client instance was narrowed, by what for.", labels=["offence"]
+        f"{_PREFIX}offences", "Narrowings of client instances, by reason.", labels=["offence"]
     )
     for offence, count in offenders.narrowings.items():
         offences.add_metric([offence], count)
     yield offences
     yield CounterMetricFamily(
         f"{_PREFIX}relaxations",
-        "Times that a client instance was asked for more again, one step each.",
+        "Steps by which narrowed client instances were widened again.",
         value=offenders.relaxations,
     )

@@ -1,7 +1,7 @@
-"""Labels that a client chooses, made safe to count by: a bounded number of short values.
+"""Bounds the metric labels that clients choose: their number and length.
 
-Owns the bound. Every label value is a series that Prometheus keeps, and a client's software name and version
-are any text that KIP-511 lets it send: the first so many are kept, and the rest share one.
+Prometheus keeps a series for every label value, and KIP-511 lets a client send any text as software
+name and version. The first values up to a bound keep their own label, and all others share one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["KNOWN_SOFTWARE", "MECHANISMS", "OTHER", "SoftwareLabels", "mechanism
 #: The label of every name or version beyond the bound.
 OTHER = "other"
 
-#: Names that real clients send: they have their place whatever else was seen before.
+#: Names that real clients send; they are outside the bound.
 KNOWN_SOFTWARE = frozenset(
     {
         UNKNOWN,
@@ -30,19 +30,19 @@ KNOWN_SOFTWARE = frozenset(
     }
 )
 
-#: The SASL mechanisms that Kafka has, and a certificate.
+#: Kafka's SASL mechanisms, and ``TLS`` for a client certificate.
 MECHANISMS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "TLS"})
 
 _MAX_LENGTH = 100
 
 
 def mechanism_label(mechanism: str) -> str:
-    """The label of a way to log in: itself, or :data:`OTHER` where it is none of :data:`MECHANISMS`."""
+    """Return the label of a login mechanism; :data:`OTHER` for an unknown one."""
     return mechanism if mechanism in MECHANISMS else OTHER
 
 
 class SoftwareLabels:
-    """Turns software names and versions into labels, at most so many different ones while the process runs.
+    """Turns software names and versions into a bounded number of labels.
 
     Args:
         max_names: Distinct names besides :data:`KNOWN_SOFTWARE`.
@@ -56,7 +56,7 @@ class SoftwareLabels:
         self._versions: set[tuple[str, str]] = set()
 
     def name(self, client_software_name: str) -> str:
-        """The label of a software name: itself, or :data:`OTHER` where there is no room for it."""
+        """Return the label of a software name; :data:`OTHER` beyond the bound."""
         if client_software_name in self._names or client_software_name in KNOWN_SOFTWARE:
             return client_software_name
         if len(client_software_name) > _MAX_LENGTH or len(self._names) >= self._max_names:
@@ -65,7 +65,7 @@ class SoftwareLabels:
         return client_software_name
 
     def name_and_version(self, client_software_name: str, client_software_version: str) -> tuple[str, str]:
-        """The labels of a software and its version: themselves, or :data:`OTHER` where there is no room."""
+        """Return the labels of a software version; :data:`OTHER` beyond the bound."""
         pair = (self.name(client_software_name), client_software_version)
         if pair in self._versions:
             return pair

@@ -1,7 +1,7 @@
-"""What happens, counted where it happens: requests, answers, connections, errors and how long they took.
+"""Counts requests, responses, connections and errors, and their durations.
 
-Owns the counters that are incremented from the paths of requests and connections. Each call costs about a
-microsecond: the series of a set of labels is looked up in a dict and not built again.
+Owns the counters on the paths of requests and connections. A call costs about a microsecond,
+because a dict keeps the series of each set of labels.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ __all__ = ["ReceiverMetrics"]
 
 _PREFIX = "kafka_telemetry_"
 
-#: From the cost of an answer (tens of microseconds) to one that an operator must hear of.
+#: From the usual cost of a response (tens of microseconds) to one that an operator must know of.
 _ANSWER_SECONDS = (50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 0.5, 1.0)
 _CONNECT_SECONDS = (500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
-#: A few scrapers ask every few seconds. At the bound, writing takes a quarter of a core.
+#: Far above a few scrapers at intervals of seconds. At this bound, writing takes a quarter of a
+#: core.
 _SCRAPES_AT_ONCE: Final = 50
 _SCRAPES_PER_S: Final = 50.0
-#: Texts that are kept, by content type.
+#: The most cached texts, one for each content type.
 _MAX_FORMATS: Final = 4
 
 _GET = "get_telemetry_subscriptions"
@@ -45,7 +46,7 @@ _Wrapped = TypeVar("_Wrapped", bound=MetricWrapperBase)
 
 
 class _Series(Generic[_Wrapped]):
-    """The series of one metric by their labels' values, each built once."""
+    """The series of one metric by label values, each built once."""
 
     __slots__ = ("_children", "_family")
 
@@ -69,30 +70,8 @@ class ReceiverMetrics:
         clock: Monotonic seconds.
 
     Attributes:
-        registry: Holds every series; nothing of another library registers there by itself.
-        subscription_requests: ``subscription_requests_total`` by outcome and software name.
-        pushes: ``pushes_total`` by outcome and software name.
-        throttled: ``throttled_total`` by request: answers THROTTLING_QUOTA_EXCEEDED.
-        unknown_subscription_ids: ``unknown_subscription_ids_total``: answers UNKNOWN_SUBSCRIPTION_ID.
-        push_bytes: ``push_bytes_total``: metrics as they came over the wire.
-        push_inflated_bytes: ``push_inflated_bytes_total``: metrics once inflated.
-        dropped_points: ``dropped_points_total`` by reason.
-        removed_labels: ``removed_labels_total``: broker-owned labels that clients sent.
-        marked_points: ``marked_points_total``: points that are known to be wrong.
-        private_attributes: ``private_attributes_total`` by action.
-        unnormalized_pushes: ``unnormalized_pushes_total``: pushes with too much to look at.
-        api_versions: ``api_versions_total`` by outcome.
-        connections_opened: ``connections_opened_total`` by listener.
-        connections_closed: ``connections_closed_total`` by listener and reason.
-        connections_refused: ``connections_refused_total`` by listener and reason.
-        protocol_errors: ``protocol_errors_total`` by listener and reason.
-        answered_before_stored: ``pushes_answered_before_stored_total``.
-        limits_exceeded: ``limit_exceeded_total`` by limit and scope.
-        authenticated: ``authenticated_total`` by listener, mechanism and outcome.
-        get_seconds: Time the telemetry core took for a GetTelemetrySubscriptions.
-        push_seconds: Time the telemetry core took for a PushTelemetry.
-        upstream_connect_seconds: Time that connecting to the broker took, by listener.
-        rest_requests_refused: ``rest_requests_refused_total`` by reason: for who sent them.
+        registry: Holds every series of the receiver, and none of another library.
+        labels: The bound on labels that clients choose.
     """
 
     def __init__(
@@ -105,7 +84,7 @@ class ReceiverMetrics:
         self._clock = clock
         self._scrapes_paid_until = float("-inf")
         self._written: dict[str, bytes] = {}
-        # A time of creation beside each counter would double the series, and resets show without it.
+        # Creation times would double the series, and counter resets show without them.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry(auto_describe=False)
         self.labels = labels or SoftwareLabels()
@@ -119,10 +98,10 @@ class ReceiverMetrics:
             "pushes", "PushTelemetry requests answered (KIP-714).", "outcome", "client_software_name"
         )
         self.throttled = self._counter(
-            "throttled", "Telemetry requests that came too early: THROTTLING_QUOTA_EXCEEDED.", "request"
+            "throttled", "Telemetry requests answered THROTTLING_QUOTA_EXCEEDED.", "request"
         )
         self.unknown_subscription_ids = self._plain_counter(
-            "unknown_subscription_ids", "Pushes under an outdated subscription: UNKNOWN_SUBSCRIPTION_ID."
+            "unknown_subscription_ids", "Pushes answered UNKNOWN_SUBSCRIPTION_ID."
         )
         self.push_bytes = self._plain_counter(
             "push_bytes", "Bytes of metrics pushed, as compressed by clients."
@@ -131,19 +110,20 @@ class ReceiverMetrics:
             "push_inflated_bytes", "Bytes of metrics pushed, once inflated."
         )
         self.dropped_points = self._counter(
-            "dropped_points", "Data points left out of a push that was otherwise taken.", "reason"
+            "dropped_points", "Data points removed from accepted pushes.", "reason"
         )
         self.removed_labels = self._plain_counter(
-            "removed_labels", "Broker-owned labels that clients sent, removed because they are not believed."
+            "removed_labels", "Labels reserved for the receiver that clients sent and that were removed."
         )
         self.marked_points = self._plain_counter(
-            "marked_points", "Data points marked known_bad, because the client's version gets them wrong."
+            "marked_points",
+            "Data points marked known_bad, because the client reports wrong values.",
         )
         self.private_attributes = self._counter(
-            "private_attributes", "Attributes that a privacy rule kept from being forwarded.", "action"
+            "private_attributes", "Attributes dropped or hashed by a privacy rule.", "action"
         )
         self.unnormalized_pushes = self._plain_counter(
-            "unnormalized_pushes", "Pushes forwarded as they were, because too much was to be normalised."
+            "unnormalized_pushes", "Pushes forwarded without normalisation, because they have too many items."
         )
         self.api_versions = self._counter(
             "api_versions", "ApiVersions requests answered (KIP-35).", "outcome"
@@ -155,55 +135,55 @@ class ReceiverMetrics:
             "connections_closed", "Client connections that ended.", "listener", "reason"
         )
         self.connections_refused = self._counter(
-            "connections_refused", "Client connections closed at once.", "listener", "reason"
+            "connections_refused", "Client connections refused.", "listener", "reason"
         )
         self.protocol_errors = self._counter(
-            "protocol_errors", "Connections closed because of what came over them.", "listener", "reason"
+            "protocol_errors", "Connections with malformed or forbidden requests.", "listener", "reason"
         )
         self.answered_before_stored = self._plain_counter(
             "pushes_answered_before_stored",
-            "Pushes answered although the disk that has to have them first had not said so within a second.",
+            "Pushes answered after a second although they were not on disk yet.",
         )
         self.limits_exceeded = self._counter(
             "limit_exceeded", "Connections, requests and pushes over a limit.", "limit", "scope"
         )
         self.authenticated = self._counter(
-            "authenticated", "Logins of clients that ended.", "listener", "mechanism", "outcome"
+            "authenticated", "Completed logins of clients.", "listener", "mechanism", "outcome"
         )
         self.get_seconds = self._histogram(
-            "get_seconds", "Time the telemetry core took for a GetTelemetrySubscriptions.", _ANSWER_SECONDS
+            "get_seconds", "Time of the telemetry core for a GetTelemetrySubscriptions.", _ANSWER_SECONDS
         )
         self.push_seconds = self._histogram(
-            "push_seconds", "Time the telemetry core took for a PushTelemetry.", _ANSWER_SECONDS
+            "push_seconds", "Time of the telemetry core for a PushTelemetry.", _ANSWER_SECONDS
         )
         self.upstream_connect_seconds = _Series(
             self._histogram(
                 "upstream_connect_seconds",
-                "Time that connecting to the broker took.",
+                "Time to connect to the broker.",
                 _CONNECT_SECONDS,
                 "listener",
             )
         )
         self.rest_requests_refused = self._counter(
-            "rest_requests_refused", "REST requests refused for who sent them.", "reason"
+            "rest_requests_refused", "REST requests refused for their sender's rights.", "reason"
         )
         Gauge(
             f"{_PREFIX}build_info",
-            "1; the labels tell what runs.",
+            "1; the labels have the versions.",
             ["version", "python"],
             registry=self.registry,
         ).labels(version, platform.python_version()).set(1)
         ProcessCollector(registry=self.registry)
 
     def observe(self, sources: Sources) -> None:
-        """Ask these sources at every scrape from now on. Call it once."""
+        """Collect these sources at every scrape from now on; call it once."""
         self.registry.register(PulledMetrics(sources, self.labels))
 
     def exposition(self, accept: str | None = None) -> tuple[bytes, str]:
-        """Write all metrics for a scraper.
+        """Return all metrics as text for a scraper.
 
-        Writing takes milliseconds of the event loop. So a flood of scrapes gets the text that was written
-        last: 50 scrapes may come at once, and 50 a second.
+        Writing the text takes milliseconds of the event loop. So scrapes beyond 50 at once and 50 a
+        second get the last text.
 
         Args:
             accept: The scraper's ``Accept`` header; None: Prometheus' text format.
@@ -215,7 +195,7 @@ class ReceiverMetrics:
         now = self._clock()
         self._scrapes_paid_until = max(self._scrapes_paid_until, now)
         if self._written and self._scrapes_paid_until - now > _SCRAPES_AT_ONCE / _SCRAPES_PER_S:
-            if content_type not in self._written:  # there are as many as versions that a scraper can think of
+            if content_type not in self._written:  # a scraper may ask for any number of versions
                 content_type = next(iter(self._written))
             return self._written[content_type], content_type
         self._scrapes_paid_until += 1 / _SCRAPES_PER_S
@@ -227,26 +207,14 @@ class ReceiverMetrics:
     def subscriptions_answered(
         self, outcome: SubscriptionsOutcome, client_software_name: str, seconds: float
     ) -> None:
-        """Count one answered GetTelemetrySubscriptions.
-
-        Args:
-            outcome: What the telemetry core said.
-            client_software_name: The client's, as KIP-511 has it.
-            seconds: How long the core took.
-        """
+        """Count one answered GetTelemetrySubscriptions."""
         code = outcome.response.error_code
         self.subscription_requests[error_name(code), self.labels.name(client_software_name)].inc()
         self._errors(code, _GET)
         self.get_seconds.observe(seconds)
 
     def push_answered(self, outcome: PushOutcome, client_software_name: str, seconds: float) -> None:
-        """Count one answered PushTelemetry.
-
-        Args:
-            outcome: What the telemetry core said.
-            client_software_name: The client's, as KIP-511 has it.
-            seconds: How long the core took.
-        """
+        """Count one answered PushTelemetry; arguments as above."""
         code = outcome.response.error_code
         self.pushes[error_name(code), self.labels.name(client_software_name)].inc()
         self._errors(code, _PUSH)
@@ -267,19 +235,19 @@ class ReceiverMetrics:
         self.api_versions[error_name(error_code),].inc()
 
     def connection_opened(self, listener: str) -> None:
-        """Count a client connection that was accepted."""
+        """Count an accepted client connection."""
         self.connections_opened[listener,].inc()
 
     def connection_closed(self, listener: str, reason: str) -> None:
-        """Count a client connection that ended; ``reason`` is one of a few words of ours."""
+        """Count a closed client connection; ``reason`` must be one of a bounded set."""
         self.connections_closed[listener, reason].inc()
 
     def connection_refused(self, listener: str, reason: str) -> None:
-        """Count a client connection that was closed at once; ``reason`` is one of a few words of ours."""
+        """Count a refused client connection; ``reason`` must be one of a bounded set."""
         self.connections_refused[listener, reason].inc()
 
     def protocol_error(self, listener: str, reason: str) -> None:
-        """Count a connection closed for what came over it; ``reason`` is one of a few words of ours."""
+        """Count a protocol error of a client; ``reason`` must be one of a bounded set."""
         self.protocol_errors[listener, reason].inc()
 
     def push_answered_before_stored(self) -> None:
@@ -287,26 +255,26 @@ class ReceiverMetrics:
         self.answered_before_stored.inc()
 
     def limit_exceeded(self, exceeded: Exceeded) -> None:
-        """Count what was refused for a limit."""
+        """Count a connection, request or push over a limit."""
         self.limits_exceeded[exceeded.limit, exceeded.scope].inc()
 
     def authentication(self, listener: str, mechanism: str, outcome: LoginOutcome) -> None:
-        """Count a login that ended.
+        """Count a completed login.
 
         Args:
             listener: The listener's name.
-            mechanism: SASL's name of it as the client gave it, or ``TLS`` for a certificate; one that is not
-                known is counted as :data:`~receiver.metrics.labels.OTHER`.
-            outcome: What became of it.
+            mechanism: The SASL mechanism that the client named, or ``TLS`` for a certificate. An
+                unknown mechanism counts as :data:`~receiver.metrics.labels.OTHER`.
+            outcome: The outcome.
         """
         self.authenticated[listener, mechanism_label(mechanism), outcome].inc()
 
     def upstream_connected(self, listener: str, seconds: float) -> None:
-        """Note how long a connection to the broker took to open."""
+        """Record the time to connect to the broker."""
         self.upstream_connect_seconds[listener,].observe(seconds)
 
     def rest_refused(self, reason: str) -> None:
-        """Count a REST request refused for who sent it; ``reason`` is one of a few words of ours."""
+        """Count a refused REST request; ``reason`` must be one of a bounded set."""
         self.rest_requests_refused[reason,].inc()
 
     def _steps_done(self, steps: StepCounts) -> None:

@@ -1,4 +1,4 @@
-"""What each mode of delivery loses when the destination and the sidecar die: what docs/delivery.md says.
+"""Each delivery mode loses at most what docs/delivery.md allows after crashes.
 
 A short form of ``make soak``.
 """

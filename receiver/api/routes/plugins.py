@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from receiver.api.dependencies import Dependencies
 from receiver.api.pages import Page
-from receiver.host.statistics import PluginState, PluginStatistics
+from receiver.host.delivery.statistics import PluginState, PluginStatistics
 
 __all__ = ["PluginView", "router"]
 

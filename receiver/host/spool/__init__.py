@@ -1,20 +1,20 @@
-"""The spool: a bounded log on disk of what a plugin's destination could not take yet.
+"""Bounded log on disk for pushes that a destination could not accept yet.
 
-Used so::
+Usage::
 
-    spool = Spool(Path("spool/otlp"), max_bytes=1 << 30, segment_bytes=16 << 20)
-    recovery = spool.open()
-    spool.append(pushes)                              # on disk when it returns
-    spooled = spool.read(200, 2 << 20)                # the oldest that were not read yet
-    spool.commit(spooled[-1].position)                # delivered; or spool.rewind(), to read them again
-    spool.close()
+    spool = Spool(Path("spool/otlp"), max_bytes=1 << 30, segment_bytes=16 << 20) recovery =
+    spool.open() spool.append(pushes)                              # on disk when it returns spooled
+    = spool.read(200, 2 << 20)                # the oldest that were not read yet
+    spool.commit(spooled[-1].position)                # delivered; or spool.rewind(), to read them
+    again spool.close()
 
-Every push comes out at least once, in order, also after a crash: a push that was delivered shortly before may
-come again. At the bound the oldest pushes go. Damage costs the pushes in the damaged frame, and never stops
-the rest.
+The spool delivers every push at least once, in order. After a crash, pushes that were delivered
+shortly before may come again. At the bound it drops the oldest pushes. Damage costs only the pushes
+in the damaged frame.
 
-One concern a module: ``frame`` (bytes), ``segment`` (files), ``cursor``, ``lock``, ``reader``, ``spool``,
-``values``. Knows no plugin and no destination, has no thread, and writes no log.
+``frame`` has the format, ``segment`` the files, ``cursor`` the delivered position, ``reader`` and
+``spool`` reading and writing. ``disk`` retries a failing spool and ``disk_account`` counts its
+pushes for the queue. The spool itself knows no plugin, has no thread, and writes no log.
 """
 
 from receiver.host.spool.segment import holds_segments

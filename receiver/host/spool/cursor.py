@@ -1,7 +1,4 @@
-"""Owns the cursor: a small file with the number of the first push that is not known to be delivered.
-
-Decides nothing about when it is written.
-"""
+"""Reads and writes the cursor, the number of the first undelivered push."""
 
 from __future__ import annotations
 
@@ -20,12 +17,12 @@ _NAME: Final = "cursor"
 _MAGIC: Final = b"KCTCURS\x01"
 _FIELDS: Final = struct.Struct("<8sQ")
 _CRC: Final = struct.Struct("<I")
-# No spool ever counts so far, and from here frames could not be numbered for long.
+# No spool ever reaches this number, and frames could not be numbered much further.
 _END: Final = 1 << 63
 
 
 def load_cursor(folder: Path) -> int:
-    """Return the number in a folder's cursor, or 0, which is before everything, without one to trust."""
+    """Return the number in a folder's cursor; 0 without a valid cursor."""
     try:
         with (folder / _NAME).open("rb") as file:
             data = file.read(_FIELDS.size + _CRC.size + 1)
@@ -39,10 +36,10 @@ def load_cursor(folder: Path) -> int:
 
 
 def save_cursor(folder: Path, number: int) -> None:
-    """Put a number into a folder's cursor, at once and durably.
+    """Write a number into a folder's cursor, atomically and durably.
 
     Raises:
-        OSError: The disk refuses; the former cursor is still there.
+        OSError: The disk fails; the former cursor is still there.
     """
     fields = _FIELDS.pack(_MAGIC, number)
     new = folder / f"{_NAME}.new"

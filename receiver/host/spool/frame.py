@@ -1,12 +1,13 @@
-"""Frames: what is written at once, whole or not at all.
+"""Encodes and decodes frames: pushes that are written all or not at all.
 
-Owns the format of a frame and of the beginning of a segment file. Does no I/O.
+Owns the format of a frame and of a segment file's header. Does no I/O.
 
-A segment file begins with :data:`FILE_HEADER`, whose last four bytes are the version. Frames follow, each a
-header (little-endian: the body's length, its length once inflated, the codec, the number of pushes, the
-number of the first push, the oldest receive time, the body's CRC-32C, and the CRC-32C of all of these) and a
-body: for each push four bytes with its length and the push (:mod:`receiver.host.push_format`), all of that
-as a zstd frame where it is shorter so.
+A segment file begins with :data:`FILE_HEADER`, whose last four bytes are the version. Frames
+follow, each with a header and a body. The header has, little-endian, the body's stored length, its
+inflated length, the codec, the number of pushes, the number of the first push, the oldest receive
+time, the body's CRC-32C, and the CRC-32C of all these fields. The body has for each push four bytes
+with its length, and the push (:mod:`receiver.host.push_format`). The body is a zstd frame if that
+is shorter.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ __all__ = [
     "split_body",
 ]
 
-#: What a segment file begins with.
+#: The first bytes of a segment file.
 FILE_HEADER: Final = b"KCTSPOOL" + (1).to_bytes(4, "little")
-#: The longest OTLP bytes of a push that can be spooled.
+#: The most OTLP bytes of a push that can be spooled.
 MAX_PUSH_BYTES: Final = 64 << 20
 
-# Room for the rest of a push: its strings come out of requests' headers, certificates and settings.
+# 4 MiB for the rest of a push: strings from request headers, certificates and settings.
 _MAX_RAW_BYTES: Final = MAX_PUSH_BYTES + (4 << 20)
 _FIELDS: Final = struct.Struct("<IIIIQqI")
 _CRC: Final = struct.Struct("<I")
 _LENGTH: Final = struct.Struct("<I")
 _NONE: Final = 0
 _ZSTD: Final = 1
-# Level 1 needs 512 KiB; more is no frame of ours.
+# Our compression level 1 uses a window of 512 KiB; a much larger window is not from a spool.
 _MAX_WINDOW: Final = 8 << 20
 
 #: Size of a frame's header.
@@ -54,21 +55,21 @@ HEADER_BYTES: Final = _FIELDS.size + _CRC.size
 
 
 class FrameError(ValueError):
-    """Bytes are no frame; the text says why."""
+    """The bytes are no valid frame; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameHeader:
-    """What a frame says before its body.
+    """A frame's header.
 
     Attributes:
-        body_bytes: The body's length as it is stored.
-        raw_bytes: The body's length once it is inflated.
+        body_bytes: The body's stored length.
+        raw_bytes: The body's inflated length.
         compressed: Whether the body is a zstd frame.
-        pushes: How many pushes it holds, at least 1.
-        first: The number of the first of them.
-        oldest_received_at_ns: The oldest of their receive times.
-        body_crc: CRC-32C of the body as it is stored.
+        pushes: The number of pushes, at least 1.
+        first: The number of the first push.
+        oldest_received_at_ns: The oldest receive time of the pushes.
+        body_crc: CRC-32C of the stored body.
     """
 
     body_bytes: int
@@ -81,23 +82,23 @@ class FrameHeader:
 
     @property
     def frame_bytes(self) -> int:
-        """Size of the whole frame."""
+        """The size of the whole frame."""
         return HEADER_BYTES + self.body_bytes
 
     @property
     def end(self) -> int:
-        """The number after its last push's."""
+        """The number of the last push plus one."""
         return self.first + self.pushes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """A frame to be written.
+    """An encoded frame.
 
     Attributes:
         first: The number of its first push.
-        end: The number after its last push's.
-        data: Its bytes, header and body.
+        end: The number of its last push plus one.
+        data: Header and body.
     """
 
     first: int
@@ -108,16 +109,13 @@ class Frame:
 def encode_frames(
     pushes: Sequence[Push], *, first: int, raw_bytes: int, compressor: zstandard.ZstdCompressor
 ) -> list[Frame]:
-    """Put pushes into as few frames as a size allows.
+    """Encode pushes as the fewest frames of a maximum size.
 
     Args:
         pushes: The pushes, none longer than :data:`MAX_PUSH_BYTES`.
-        first: The number of the first of them; the others follow.
-        raw_bytes: The most bytes in a frame before compression, unless a single push is longer.
-        compressor: What compresses them; one that writes the content's size.
-
-    Returns:
-        The frames, in order; none for no pushes.
+        first: The number of the first push; the others follow.
+        raw_bytes: The most bytes of a frame before compression, unless a single push is longer.
+        compressor: A compressor that writes the content's size.
     """
     frames: list[Frame] = []
     records: list[bytes] = []
@@ -151,26 +149,23 @@ def _encode(records: list[bytes], first: int, oldest: int, compressor: zstandard
 
 
 def parse_header(data: bytes) -> FrameHeader:
-    """Read a frame's header.
-
-    Args:
-        data: :data:`HEADER_BYTES` bytes.
+    """Decode a frame's header.
 
     Raises:
-        FrameError: They are no header, or one of something that no spool writes.
+        FrameError: The header is malformed, or no spool writes such a frame.
     """
     if len(data) != HEADER_BYTES:
-        raise FrameError(f"a header of {len(data)} bytes instead of {HEADER_BYTES}")
+        raise FrameError(f"header of {len(data)} bytes: expected {HEADER_BYTES}")
     fields = data[: _FIELDS.size]
     if google_crc32c.value(fields) != _CRC.unpack_from(data, _FIELDS.size)[0]:
-        raise FrameError("the header's checksum is wrong")
+        raise FrameError("wrong checksum of the header")
     body_bytes, raw_bytes, codec, pushes, first, oldest, body_crc = _FIELDS.unpack(fields)
     if raw_bytes > _MAX_RAW_BYTES or body_bytes > raw_bytes:
-        raise FrameError(f"a body of {body_bytes} bytes that stand for {raw_bytes}")
+        raise FrameError(f"invalid body of {body_bytes} bytes, {raw_bytes} inflated")
     if not 0 < pushes <= raw_bytes // _LENGTH.size:
-        raise FrameError(f"{pushes} pushes in {raw_bytes} bytes")
+        raise FrameError(f"invalid number of pushes: {pushes} in {raw_bytes} bytes")
     if codec not in (_NONE, _ZSTD):
-        raise FrameError(f"the codec {codec} is unknown")
+        raise FrameError(f"unsupported codec {codec} (supported: {_NONE}, {_ZSTD})")
     return FrameHeader(
         body_bytes=body_bytes,
         raw_bytes=raw_bytes,
@@ -183,15 +178,15 @@ def parse_header(data: bytes) -> FrameHeader:
 
 
 def split_body(header: FrameHeader, body: bytes) -> list[memoryview]:
-    """Check and inflate a frame's body, and return the pushes in it as bytes.
+    """Check and inflate a frame's body, and return the bytes of each push.
 
     Raises:
-        FrameError: The body is not the one that the header speaks of.
+        FrameError: The body does not match the header.
     """
     if len(body) != header.body_bytes:
-        raise FrameError(f"the body is cut off after {len(body)} of {header.body_bytes} bytes")
+        raise FrameError(f"the body is truncated: {len(body)} of {header.body_bytes} bytes")
     if google_crc32c.value(body) != header.body_crc:
-        raise FrameError("the body's checksum is wrong")
+        raise FrameError("wrong checksum of the body")
     raw = memoryview(_inflate(header, body) if header.compressed else body)
     records: list[memoryview] = []
     at = 0
@@ -202,16 +197,16 @@ def split_body(header: FrameHeader, body: bytes) -> list[memoryview]:
         at = start + _LENGTH.unpack_from(raw, at)[0]
         records.append(raw[start:at])
     if at != len(raw):
-        raise FrameError(f"the pushes have {at} bytes and the body {len(raw)}")
+        raise FrameError(f"the pushes have {at} bytes, but the body has {len(raw)}")
     return records
 
 
 def _inflate(header: FrameHeader, body: bytes) -> bytes:
     try:
-        # zstandard makes room for what the zstd frame says itself, whatever limit it is given.
+        # zstandard allocates the size in the zstd frame, whatever limit it is given.
         size = zstandard.frame_content_size(body)
         if size != header.raw_bytes:
-            raise FrameError(f"the body says that it stands for {size} bytes, the header {header.raw_bytes}")
+            raise FrameError(f"inflated size {size} in the body, but {header.raw_bytes} in the header")
         context = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
         return context.decompress(body, allow_extra_data=False)
     except zstandard.ZstdError as error:

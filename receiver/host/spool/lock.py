@@ -1,4 +1,4 @@
-"""Owns the lock that makes a folder one spool's. Knows nothing of what else is in it."""
+"""Locks a folder, so that only one spool uses it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _NAME: Final = "lock"
 
 
 def lock_folder(path: Path) -> int:
-    """Make a folder where there is none, and lock it.
+    """Create a folder if necessary, and lock it.
 
     Returns:
-        A descriptor; the lock ends when it is closed.
+        A descriptor; closing it releases the lock.
 
     Raises:
-        OSError: The disk refuses.
-        SpoolError: Somebody else has the lock.
+        OSError: The disk fails.
+        SpoolError: Another spool has the lock.
     """
     _make(path)
     descriptor = os.open(path / _NAME, os.O_RDWR | os.O_CREAT, 0o600)
@@ -33,13 +33,13 @@ def lock_folder(path: Path) -> int:
         os.close(descriptor)
         if not isinstance(error, BlockingIOError):
             raise
-        reason = "another plugin or receiver has this folder as its spool: give each one of its own"
+        reason = "another plugin or receiver uses this folder as its spool: give each its own"
         raise SpoolError(path, reason) from error
     return descriptor
 
 
 def _make(path: Path) -> None:
-    """Make a folder and those above it for this user alone, whatever the umask is."""
+    """Create a folder and its parents for this user alone, whatever the umask is."""
     if not path.is_dir():
         _make(path.parent)
         with suppress(FileExistsError):

@@ -1,7 +1,7 @@
-"""Reads a spool's segments in order, and knows what of it is delivered.
+"""Reads a spool's segments in order, and tracks which pushes are committed.
 
-Owns the place of the next push to be read and that of the first which is not committed. Finds damage and
-marks it; deletes nothing. Not thread-safe: the spool's lock is held around every call.
+Owns the position of the next push to read and of the first uncommitted push. Finds and marks
+damage; deletes nothing. Not thread-safe: the spool holds its lock during every call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["SpoolReader"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loaded:
-    """A frame that was read and of which not everything is committed."""
+    """A frame that was read and is not fully committed."""
 
     segment: Segment
     offset: int
@@ -35,15 +35,15 @@ class _Loaded:
 
 
 class SpoolReader:
-    """The reading end of a spool.
+    """The reading side of a spool.
 
     Args:
-        segments: The segments, oldest first, which the spool changes as it goes.
-        number: The first push that is not known to be delivered.
+        segments: The segments, oldest first. The spool changes the deque.
+        number: The number of the first push to read.
 
     Attributes:
-        committed: Everything with a lower number is delivered, or gone.
-        read_bytes: Bytes that were read.
+        committed: All pushes with a lower number are delivered or deleted.
+        read_bytes: Bytes read.
         lost_pushes: Pushes that could not be read.
         damaged_segments: Segments in which damage was found.
     """
@@ -60,30 +60,30 @@ class SpoolReader:
         self._segment: Segment | None = None
         self._descriptor: int | None = None
         self._offset = 0
-        # Damage below this number is known: it is met again after a rewind.
-        self._known = 0
+        # Damage below this number is counted already; a rewind meets it again.
+        self._counted_to = 0
 
     @property
     def oldest_received_at_ns(self) -> int | None:
-        """The oldest receive time in the frame of the first push that is not committed; None without one."""
+        """The oldest receive time in the frame of the first uncommitted push."""
         if not self._loaded:
             self._load()
         return self._loaded[0].header.oldest_received_at_ns if self._loaded else None
 
     def read(self, max_items: int, max_bytes: int) -> list[Spooled]:
         """Return the next pushes; see :meth:`Spool.read`."""
-        taken: list[Spooled] = []
+        batch: list[Spooled] = []
         room = max_bytes
-        while len(taken) < max_items and (self._ahead or self._load()):
+        while len(batch) < max_items and (self._ahead or self._load()):
             room -= len(self._ahead[0].push.payload.data)
-            if taken and room < 0:
+            if batch and room < 0:
                 break
-            taken.append(self._ahead.popleft())
-            self._number = taken[-1].position + 1
-        return taken
+            batch.append(self._ahead.popleft())
+            self._number = batch[-1].position + 1
+        return batch
 
     def rewind(self) -> None:
-        """Go back to the first push that is not committed."""
+        """Go back to the first uncommitted push."""
         if self._loaded:
             self._go_to(self._loaded[0].segment, self._loaded[0].offset)
         self._ahead.clear()
@@ -91,7 +91,7 @@ class SpoolReader:
         self._number = self.committed
 
     def commit(self, number: int) -> None:
-        """Take everything below a number for delivered or gone; never read it (again)."""
+        """Mark everything below a number as delivered or deleted."""
         self.committed = max(self.committed, number)
         self._number = max(self._number, self.committed)
         while self._ahead and self._ahead[0].position < self._number:
@@ -99,30 +99,30 @@ class SpoolReader:
         while self._loaded and self._loaded[0].header.end <= self.committed:
             self._loaded.popleft()
         if not self._loaded:
-            # What lies between could not be read.
+            # The pushes in between could not be read.
             self.committed = self._number
 
     def forget(self, segment: Segment) -> None:
-        """Hold no file open that is deleted: its room on disk would not be free."""
+        """Close the file of a deleted segment, because an open file keeps its disk space."""
         if segment is self._segment:
             self.close()
 
     def close(self) -> None:
-        """Give back the file that is read."""
+        """Close the current file."""
         if self._descriptor is not None:
             os.close(self._descriptor)
         self._descriptor = None
         self._segment = None
 
     def _load(self) -> bool:
-        """Read frames up to one with a push that is to be read; False when there is none, or none now."""
+        """Load the next frame with unread pushes; return False if there is none now."""
         while not self._ahead and (segment := self._segment_to_read()) is not None:
             offset = self._offset
             if offset >= segment.size:
-                # The last push in it is one that could not be read.
-                self._pass(segment.end)
+                # The last push of the segment could not be read.
+                self._skip_to(segment.end)
                 continue
-            # Past what is known of the file, should the header be unreadable.
+            # If the header is unreadable, skip the rest of the segment.
             self._offset, end = segment.size, segment.end
             try:
                 header = parse_header(self._pread(segment, offset, HEADER_BYTES))
@@ -140,8 +140,8 @@ class SpoolReader:
                     self._ahead.clear()
                     self._offset = offset
                     return False
-                self._lose(segment, self._number, end)
-                self._pass(end)
+                self._count_lost(segment, self._number, end)
+                self._skip_to(end)
         return bool(self._ahead)
 
     def _decode(self, segment: Segment, header: FrameHeader, records: list[memoryview]) -> None:
@@ -151,9 +151,9 @@ class SpoolReader:
             try:
                 self._ahead.append(Spooled(position=Position(number), push=decode_push(record)))
             except PushFormatError:
-                self._lose(segment, number, number + 1)
+                self._count_lost(segment, number, number + 1)
         if not self._ahead:
-            self._pass(header.end)
+            self._skip_to(header.end)
 
     def _segment_to_read(self) -> Segment | None:
         current = self._segment
@@ -176,14 +176,14 @@ class SpoolReader:
         self.read_bytes += len(data)
         return data
 
-    def _lose(self, segment: Segment, start: int, end: int) -> None:
-        self.lost_pushes += max(0, end - max(start, self._known))
-        self._known = max(self._known, end)
+    def _count_lost(self, segment: Segment, start: int, end: int) -> None:
+        self.lost_pushes += max(0, end - max(start, self._counted_to))
+        self._counted_to = max(self._counted_to, end)
         if not segment.damaged:
             segment.damaged = True
             self.damaged_segments += 1
 
-    def _pass(self, number: int) -> None:
+    def _skip_to(self, number: int) -> None:
         self._number = max(self._number, number)
         if not self._loaded:
             self.committed = self._number

@@ -1,7 +1,7 @@
-"""Segment files: which there are, what is in them, and how a new one is written.
+"""Finds, scans and writes a spool's segment files.
 
-Owns names, the look through a file after a restart, and writes that leave nothing half-written behind. Does
-not decide when a segment is begun, or goes.
+Owns their names, the scan after a restart, and writes that leave nothing half-written behind. The
+spool decides when a segment begins and when it is deleted.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ __all__ = [
     "sync_folder",
 ]
 
-#: What the system lacks for a moment, which says nothing of a file.
+#: Temporary shortages of the system, which do not mean that a file is damaged.
 SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-# Nor does a missing right, which somebody can grant.
-_SAYS_NOTHING: Final = SHORTAGES | {errno.EACCES, errno.EPERM}
+# Nor does a missing permission, which the operator can grant.
+_NOT_DAMAGE: Final = SHORTAGES | {errno.EACCES, errno.EPERM}
 _SEGMENT: Final = re.compile(r"[0-9]{20}\.log", re.ASCII)
 _SET_ASIDE: Final = re.compile(r"[0-9]{20}\.log\.corrupt", re.ASCII)
 _NOT_ZERO: Final = re.compile(rb"[^\0]")
@@ -48,15 +48,15 @@ _CHUNK: Final = 1 << 16
 
 @dataclass(slots=True, kw_only=True)
 class Segment:
-    """What is known of a segment file.
+    """A segment file.
 
     Attributes:
         path: The file.
-        first: The number of its first push, which is its name.
-        end: The number after its last push's.
-        size: Bytes up to the end of its last good frame.
-        file_bytes: Bytes that it takes on disk.
-        damaged: Whether something in it can't be read, so that it is set aside rather than deleted.
+        first: The number of its first push, which is also its name.
+        end: The number of its last push plus one.
+        size: Bytes up to the end of its last valid frame.
+        file_bytes: Bytes on disk.
+        damaged: Whether a part can't be read, so that the file is set aside instead of deleted.
     """
 
     path: Path
@@ -68,9 +68,7 @@ class Segment:
 
 
 def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Return a folder's segment files, and those that were set aside, oldest first.
-
-    Other files are somebody else's.
+    """Return a folder's segment files and those set aside, oldest first.
 
     Raises:
         OSError: The folder can't be read.
@@ -84,28 +82,27 @@ def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
 
 
 def holds_segments(folder: Path) -> bool:
-    """Whether a folder has segment files, so that pushes may be there; not when it can't be read."""
+    """Return whether a folder has segment files; False if it can't be read."""
     try:
-        segments, _ = find_files(folder)
+        return bool(find_files(folder)[0])
     except OSError:
         return False
-    return bool(segments)
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a segment file to what it is called when nobody reads it any more, and return that.
+    """Rename a segment file, so that no spool reads it, and return the new path.
 
     Raises:
-        OSError: The disk refuses.
+        OSError: The disk fails.
     """
     return path.replace(path.with_name(f"{path.name}.corrupt"))
 
 
 def sync_folder(folder: Path) -> None:
-    """Make new names in a folder durable.
+    """Make new file names in a folder durable.
 
     Raises:
-        OSError: The disk refuses.
+        OSError: The disk fails.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -115,33 +112,34 @@ def sync_folder(folder: Path) -> None:
 
 
 def scan(path: Path, *, newest: bool) -> Segment | None:
-    """Look through a segment file, by its frames' headers.
+    """Scan a segment file by the headers of its frames.
 
-    What a write that was interrupted left at the end is not part of :attr:`Segment.size`; whatever else is no
-    frame makes the segment a damaged one, which ends before it.
+    :attr:`Segment.size` excludes the rest of an interrupted write at the end. Any other invalid
+    frame makes the segment a damaged one, which ends before that frame.
 
     Args:
         path: The file.
-        newest: Whether it is the last that was written: then its last frame's body is looked at as well,
+        newest: Whether it was written last. Then the scan also checks the body of its last frame,
             because a file may have grown before its content was written.
 
     Returns:
-        What is in it; None when the disk can't read it, or it doesn't begin as this version's segments do.
+        The segment; None if the disk can't read it, or it is not of this version.
 
     Raises:
-        SpoolError: The system lacks files or memory, or forbids to read the file, which may be a good one.
+        SpoolError: The system lacks files or memory, or forbids to read the file, which may be
+            intact.
     """
     try:
-        return _look_through(path, newest=newest)
+        return _scan(path, newest=newest)
     except FrameError:
         return None
     except (OSError, MemoryError) as error:
-        if isinstance(error, MemoryError) or error.errno in _SAYS_NOTHING:
-            raise SpoolError.of(error, path) from error
+        if isinstance(error, MemoryError) or error.errno in _NOT_DAMAGE:
+            raise SpoolError.from_error(error, path) from error
         return None
 
 
-def _look_through(path: Path, *, newest: bool) -> Segment:
+def _scan(path: Path, *, newest: bool) -> Segment:
     with path.open("rb") as file:
         file_bytes = os.fstat(file.fileno()).st_size
         first = int(path.stem)
@@ -150,25 +148,25 @@ def _look_through(path: Path, *, newest: bool) -> Segment:
         if start == FILE_HEADER:
             segment.size = len(FILE_HEADER)
             try:
-                while _take_frame(file, segment, newest=newest):
+                while _scan_frame(file, segment, newest=newest):
                     pass
             except (FrameError, OSError) as error:
-                if isinstance(error, OSError) and error.errno in _SAYS_NOTHING:
+                if isinstance(error, OSError) and error.errno in _NOT_DAMAGE:
                     raise
                 segment.damaged = True
         elif not FILE_HEADER.startswith(start) and not (newest and _is_zero(start, file)):
-            raise FrameError("the file doesn't begin as a segment of this version does")
+            raise FrameError("the file has no header of this version")
         return segment
 
 
-def _take_frame(file: IO[bytes], segment: Segment, *, newest: bool) -> bool:
+def _scan_frame(file: IO[bytes], segment: Segment, *, newest: bool) -> bool:
     data = file.read(HEADER_BYTES)
     if len(data) < HEADER_BYTES or (newest and _is_zero(data, file)):
         return False
     header = parse_header(data)
     end = segment.size + header.frame_bytes
     if header.first != segment.end:
-        raise FrameError(f"the frame begins with push {header.first} instead of {segment.end}")
+        raise FrameError(f"the frame begins with push {header.first}: expected {segment.end}")
     if end > segment.file_bytes or (
         newest and end == segment.file_bytes and not _is_whole(header, file.read(header.body_bytes))
     ):
@@ -195,16 +193,16 @@ def _is_whole(header: FrameHeader, body: bytes) -> bool:
 
 
 class SegmentWriter:
-    """Makes a segment file and appends to it.
+    """Creates a segment file and appends to it.
 
     Args:
         path: The file, which must not exist.
 
     Attributes:
-        closed: Whether nothing more can be appended.
+        closed: Whether the file is closed.
 
     Raises:
-        OSError: The disk refuses.
+        OSError: The disk fails.
     """
 
     def __init__(self, path: Path) -> None:
@@ -214,14 +212,14 @@ class SegmentWriter:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
     def append(self, frames: Sequence[bytes]) -> int:
-        """Put frames at the end; they are on disk when it returns.
+        """Append frames; they are on disk when the method returns.
 
         Returns:
             The file's size.
 
         Raises:
-            OSError: The disk refuses. Nothing of the frames is left, unless the disk refuses that as well:
-                then the file is closed, as is one of which nothing is left.
+            OSError: The disk fails. The frames are removed again. If that fails too, or the file is
+                empty then, it is closed.
         """
         data = b"".join(frames if self._size else (FILE_HEADER, *frames))
         try:
@@ -229,7 +227,7 @@ class SegmentWriter:
             os.fdatasync(self._descriptor)
             if not os.fstat(self._descriptor).st_nlink:
                 self.close()
-                raise FileNotFoundError(errno.ENOENT, "somebody has deleted the file")
+                raise FileNotFoundError(errno.ENOENT, "another process has deleted the file")
             if not self._size:
                 sync_folder(self._path.parent)
         except OSError:
@@ -239,7 +237,7 @@ class SegmentWriter:
         return self._size
 
     def close(self) -> None:
-        """Append no more."""
+        """Close the file."""
         if not self.closed:
             os.close(self._descriptor)
         self.closed = True

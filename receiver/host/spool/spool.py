@@ -1,11 +1,11 @@
-"""The segment log: what is appended, read, committed, and goes at the bound.
+"""The segment log: append, read and commit pushes, within a bound on disk.
 
-Owns the folder with its lock, the order of writes, and the bound. Knows no plugin; has no thread; writes no
-log: what a caller should say is in :class:`Recovery`, :class:`SpoolStatistics` and :class:`SpoolError`.
+Owns the folder with its lock, the order of writes, and the bound. Knows no plugin, has no thread,
+and writes no log. Callers log :class:`Recovery`, :class:`SpoolStatistics` and :class:`SpoolError`.
 
-A segment file's name is the number of its first push. Numbers only grow; the cursor is the number of the
-first push that is not known to be delivered. A spool that is opened begins a new segment, so that nothing is
-ever appended to what a crash left.
+A segment file's name is the number of its first push. Numbers only grow. The cursor is the number
+of the first push that is not known to be delivered. An opened spool begins a new segment, so that
+it never appends to a file that a crash left behind.
 """
 
 from __future__ import annotations
@@ -30,53 +30,53 @@ from receiver.plugin import Push
 
 __all__ = ["Spool"]
 
-# Of this many bytes at once a frame is made: enough for pushes to share what they repeat.
+# The most bytes of a frame before compression, enough for pushes to share repeated text.
 _FRAME_BYTES: Final = 1 << 20
-# The segment that is written is deleted at this size once it is delivered; below, that is not worth the work.
-_WORTH_DELETING: Final = 1 << 20
-_SEGMENTS: Final = 4
+# A fully delivered segment that is still written is deleted from this size on.
+_MIN_DELETE_BYTES: Final = 1 << 20
+_MIN_SEGMENTS: Final = 4
+# The cursor is saved after this many seconds, or commits.
 _SAVE_EVERY_S: Final = 1.0
-_SAVE_AT_THE_END_S: Final = 0.1
-_SAVE_EVERY: Final = 256
+_SAVE_LAST_S: Final = 0.1
+_SAVE_EVERY_COMMITS: Final = 256
 
 
 class Spool:
     """A bounded log of pushes in a folder.
 
-    One thread appends, one reads, rewinds and commits; any may ask for :attr:`statistics`, which never waits.
+    One thread appends; one thread reads, rewinds and commits. Any thread may read
+    :attr:`statistics`, which never waits.
 
     Args:
-        path: The folder; it is made when it is not there.
-        max_bytes: Most bytes of segment files, at least 4096.
-        segment_bytes: Size at which a segment is ended and the next begun; a quarter of ``max_bytes`` when
-            that is less. A single :meth:`append` may be larger.
+        path: The folder; the spool creates it if necessary.
+        max_bytes: The most bytes of segment files, at least 4096.
+        segment_bytes: Size at which a new segment begins, at most a quarter of ``max_bytes``. A
+            single :meth:`append` may be larger.
     """
 
     def __init__(self, path: Path, *, max_bytes: int, segment_bytes: int) -> None:
         self._path = path
         self._max_bytes = max_bytes
-        self._segment_bytes = min(segment_bytes, max_bytes // _SEGMENTS)
+        self._segment_bytes = min(segment_bytes, max_bytes // _MIN_SEGMENTS)
         self._compressor = zstandard.ZstdCompressor(level=1)
-        # Held while something is written, which may take long; always taken before the other.
+        # Held during a write, which may take long; always acquired before the other lock.
         self._writing = threading.Lock()
-        # Held for everything below.
+        # Protects everything below.
         self._lock = threading.Lock()
         self._folder_lock: int | None = None
         self._reset(0)
 
     @property
     def statistics(self) -> SpoolStatistics:
-        """One consistent look, as of the last call that changed something; never waits."""
+        """A consistent snapshot after the last change; never waits."""
         return self._statistics
 
     def open(self) -> Recovery:
-        """Take the folder, and find what is in it.
-
-        Returns:
-            What was found, and what of it is damaged.
+        """Lock the folder and recover its contents.
 
         Raises:
-            SpoolError: The disk refuses, the system lacks files or memory, or another spool has the folder.
+            SpoolError: The disk fails, the system lacks files or memory, or another spool uses the
+                folder.
         """
         with self._writing, self._lock:
             if self._folder_lock is not None:
@@ -85,13 +85,13 @@ class Spool:
                 self._folder_lock = lock_folder(self._path)
                 self._reset(load_cursor(self._path))
                 self._recover()
-                self._settle()
+                self._update()
             except SpoolError:
                 self._release()
                 raise
             except (OSError, MemoryError) as error:
                 self._release()
-                raise SpoolError.of(error, self._path) from error
+                raise SpoolError.from_error(error, self._path) from error
             return Recovery(
                 pushes=self._statistics.pushes,
                 bytes=self._statistics.bytes,
@@ -101,14 +101,15 @@ class Spool:
             )
 
     def append(self, pushes: Sequence[Push]) -> None:
-        """Put pushes at the end; they are on disk when it returns.
+        """Append pushes; they are on disk when the method returns.
 
-        The oldest segments make room at the bound, counted. So goes what of these pushes is alone over the
-        bound, or over :data:`~receiver.host.spool.frame.MAX_PUSH_BYTES`.
+        At the bound the oldest segments are deleted, and their undelivered pushes counted as
+        dropped. So are new pushes that exceed the bound by themselves, or
+        :data:`~receiver.host.spool.frame.MAX_PUSH_BYTES`.
 
         Raises:
-            SpoolError: The disk refuses, or the spool is closed. None of the pushes is in the spool; more can
-                be appended once the disk has room again.
+            SpoolError: The disk fails, or the spool is closed. Then none of the pushes is in the
+                spool, and the caller may try again.
         """
         with self._writing:
             if self._folder_lock is None:
@@ -126,42 +127,43 @@ class Spool:
                 if frames:
                     self._write(frames, size)
             except OSError as error:
-                raise SpoolError.of(error, self._path) from error
+                raise SpoolError.from_error(error, self._path) from error
             with self._lock:
                 self._dropped_full += len(pushes) - sum(frame.end - frame.first for frame in frames)
-                self._settle()
+                self._update()
 
     def read(self, max_items: int, max_bytes: int) -> list[Spooled]:
-        """Return the oldest pushes that were not read since :meth:`open` or :meth:`rewind`, in order.
+        """Return the oldest pushes not read since :meth:`open` or :meth:`rewind`.
 
         Args:
-            max_items: Most pushes.
-            max_bytes: Most OTLP bytes of them together, unless a single push is larger.
+            max_items: The most pushes.
+            max_bytes: The most OTLP bytes, unless a single push is larger.
 
         Returns:
-            The pushes; none when there is none, the spool is closed, or the system lacks files or memory.
+            The pushes, in order. None if all were read, the spool is closed, or the system lacks
+            files or memory.
         """
         with self._lock:
             if self._folder_lock is None:
                 return []
-            taken = self._reader.read(max_items, max_bytes)
-            self._settle()
-            return taken
+            batch = self._reader.read(max_items, max_bytes)
+            self._update()
+            return batch
 
     def rewind(self) -> None:
-        """Read again from the first push that is not committed."""
+        """Read again from the first uncommitted push."""
         with self._lock:
             if self._folder_lock is not None:
                 self._reader.rewind()
-                self._settle()
+                self._update()
 
     def commit(self, position: Position) -> None:
-        """Take everything up to a push, and that push, for delivered.
+        """Mark a push and all before it as delivered.
 
-        Segments that are delivered are deleted. The cursor follows within about a second, or 256 commits, or
-        a tenth of a second where everything is delivered: what was delivered since comes again after a crash.
-        What the disk refuses of this is told by :attr:`SpoolStatistics.problem` and tried again. A closed
-        spool ignores it.
+        Delivered segments are deleted. The cursor is saved after about a second or 256 commits, or
+        after a tenth of a second if all pushes are delivered. A crash repeats the deliveries since
+        then. If the disk fails, :attr:`SpoolStatistics.problem` has the error, and the next commit
+        tries again. A closed spool ignores it.
 
         Raises:
             ValueError: No push has this position.
@@ -174,17 +176,17 @@ class Spool:
             self._reader.commit(position + 1)
             self._unsaved_commits += 1
             self._delete_newest_if_delivered()
-            # Behind the last push nobody commits any more, perhaps for hours.
-            every_s = _SAVE_AT_THE_END_S if position + 1 == self._next else _SAVE_EVERY_S
-            if self._unsaved_commits >= _SAVE_EVERY or time.monotonic() - self._saved_at >= every_s:
+            # After the last push there may be no further commit for hours.
+            every_s = _SAVE_LAST_S if position + 1 == self._next else _SAVE_EVERY_S
+            if self._unsaved_commits >= _SAVE_EVERY_COMMITS or time.monotonic() - self._saved_at >= every_s:
                 self._save()
-            self._settle()
+            self._update()
 
     def check(self) -> None:
-        """Find out whether the disk takes anything, which the cursor is written for.
+        """Check that the disk can be written, by saving the cursor.
 
         Raises:
-            SpoolError: It refuses, or the spool is closed.
+            SpoolError: The disk fails, or the spool is closed.
         """
         with self._lock:
             if self._folder_lock is None:
@@ -192,28 +194,28 @@ class Spool:
             try:
                 save_cursor(self._path, self._reader.committed)
             except OSError as error:
-                raise SpoolError.of(error, self._path) from error
+                raise SpoolError.from_error(error, self._path) from error
 
     def close(self) -> None:
-        """Write the cursor and give the folder back; waits for an :meth:`append` that is under way."""
+        """Save the cursor and unlock the folder; waits for a running :meth:`append`."""
         with self._writing, self._lock:
             if self._folder_lock is None:
                 return
             self._end_segment()
             self._save()
-            self._settle()
+            self._update()
             self._release()
 
     def _reset(self, number: int) -> None:
         self._segments: deque[Segment] = deque()
-        # Files of which nothing is to be read any more, with their sizes: the first to go for room.
-        self._leftovers: dict[Path, int] = {}
+        # Files that need no more reading, with their sizes; they are deleted first for room.
+        self._unread_files: dict[Path, int] = {}
         self._reader = SpoolReader(self._segments, number)
         self._writer: SegmentWriter | None = None
         self._active: Segment | None = None
         self._next = number
         self._bytes = 0
-        self._held = 0
+        self._pushes = 0
         self._dropped_full = 0
         self._torn_bytes = 0
         self._set_aside: list[str] = []
@@ -222,20 +224,21 @@ class Spool:
         self._problem: str | None = None
         self._saved_at = time.monotonic()
         self._unsaved_commits = 0
-        self._settle()
+        self._update()
 
     def _recover(self) -> None:
         paths, set_aside_before = find_files(self._path)
         for path in set_aside_before:
-            self._keep_for_now(path, path.stat().st_size)
-        lost_from: int | None = None  # up to the next segment that can be read
-        # All before anything is changed: what can't be read for now must be found as it was the next time.
+            self._keep_until_full(path, path.stat().st_size)
+        lost_from: int | None = None  # up to the next readable segment
+        # Scan all files before changing any, so that a failed scan leaves them for the next
+        # attempt.
         scanned = [(path, scan(path, newest=path is paths[-1])) for path in paths]
         for path, segment in scanned:
             if segment is None:
                 self._set_aside.append(path.name)
                 kept = set_aside(path)
-                self._keep_for_now(kept, kept.stat().st_size)
+                self._keep_until_full(kept, kept.stat().st_size)
                 lost_from = int(path.stem) if lost_from is None else lost_from
                 continue
             if lost_from is not None:
@@ -250,7 +253,7 @@ class Spool:
             if segment.end > segment.first:
                 self._add(segment)
             elif segment.damaged:
-                self._keep_for_now(set_aside(path), segment.file_bytes)
+                self._keep_until_full(set_aside(path), segment.file_bytes)
             else:
                 path.unlink()
         self._make_room(0)
@@ -258,11 +261,11 @@ class Spool:
     def _add(self, segment: Segment) -> None:
         before = self._segments[-1] if self._segments else None
         if before is not None and before.end > segment.first:
-            # Numbers were given twice, as what could not be read once can be read now.
-            self._held -= before.end - segment.first
+            # Numbers overlap if a file that was unreadable at an earlier start is readable now.
+            self._pushes -= before.end - segment.first
             before.end = segment.first
         self._segments.append(segment)
-        self._held += segment.end - segment.first
+        self._pushes += segment.end - segment.first
         self._bytes += segment.file_bytes
         self._next = max(self._next, segment.end)
 
@@ -283,7 +286,8 @@ class Spool:
         except OSError:
             if self._writer is None or self._writer.closed:
                 with self._lock:
-                    # The name may be taken, and what could not be undone is found by the next open.
+                    # The name may exist already. The next open finds a write that could not be
+                    # undone.
                     self._next = frames[-1].end
                     self._end_segment()
             raise
@@ -294,18 +298,18 @@ class Spool:
                 )
                 self._segments.append(segment)
             self._bytes += file_bytes - segment.file_bytes
-            self._held += frames[-1].end - segment.end
+            self._pushes += frames[-1].end - segment.end
             self._written_bytes += file_bytes - segment.file_bytes
             segment.size = segment.file_bytes = file_bytes
             self._next = segment.end = frames[-1].end
 
     def _make_room(self, size: int) -> None:
-        """Delete the oldest files until so many bytes more are within the bound; raises OSError."""
+        """Delete the oldest files until ``size`` more bytes fit; raises OSError."""
         while self._bytes + size > self._max_bytes:
-            if self._leftovers:
-                path = next(iter(self._leftovers))
+            if self._unread_files:
+                path = next(iter(self._unread_files))
                 path.unlink(missing_ok=True)
-                self._bytes -= self._leftovers.pop(path)
+                self._bytes -= self._unread_files.pop(path)
             else:
                 segment = self._segments[0]
                 segment.path.unlink(missing_ok=True)
@@ -317,11 +321,11 @@ class Spool:
     def _remove_oldest(self) -> Segment:
         segment = self._segments.popleft()
         self._reader.forget(segment)
-        self._held -= segment.end - segment.first
+        self._pushes -= segment.end - segment.first
         return segment
 
     def _end_segment(self) -> None:
-        """Append no more to the newest segment."""
+        """Close the newest segment."""
         if self._writer is not None:
             self._writer.close()
         self._writer = None
@@ -332,22 +336,22 @@ class Spool:
         if (
             newest is not None
             and newest.end <= self._reader.committed
-            and newest.size >= min(_WORTH_DELETING, self._segment_bytes)
+            and newest.size >= min(_MIN_DELETE_BYTES, self._segment_bytes)
             and self._writing.acquire(blocking=False)
         ):
             self._end_segment()
             self._writing.release()
 
-    def _settle(self) -> None:
-        """Take the consequences of what changed: delivered segments go, and the numbers follow."""
-        # This may read, and find damage.
+    def _update(self) -> None:
+        """Delete delivered segments, and update the statistics, after a change."""
+        # This may read the disk, and find damage.
         oldest = self._reader.oldest_received_at_ns
         committed = self._reader.committed
         segments = self._segments
         while segments and segments[0].end <= committed and segments[0] is not self._active:
             self._delete(self._remove_oldest())
         self._statistics = SpoolStatistics(
-            pushes=self._held - max(0, committed - segments[0].first) if segments else 0,
+            pushes=self._pushes - max(0, committed - segments[0].first) if segments else 0,
             bytes=self._bytes,
             max_bytes=self._max_bytes,
             dropped_full=self._dropped_full,
@@ -364,23 +368,23 @@ class Spool:
         self._bytes -= segment.file_bytes
         try:
             if segment.damaged:
-                self._keep_for_now(set_aside(segment.path), segment.file_bytes)
+                self._keep_until_full(set_aside(segment.path), segment.file_bytes)
             else:
                 segment.path.unlink(missing_ok=True)
         except OSError as error:
-            self._problem = str(SpoolError.of(error, segment.path))
-            self._keep_for_now(segment.path, segment.file_bytes)
+            self._problem = str(SpoolError.from_error(error, segment.path))
+            self._keep_until_full(segment.path, segment.file_bytes)
 
-    def _keep_for_now(self, path: Path, size: int) -> None:
-        self._bytes += size - self._leftovers.pop(path, 0)
-        self._leftovers[path] = size
+    def _keep_until_full(self, path: Path, size: int) -> None:
+        self._bytes += size - self._unread_files.pop(path, 0)
+        self._unread_files[path] = size
 
     def _save(self) -> None:
         try:
             save_cursor(self._path, self._reader.committed)
             self._problem = None
         except OSError as error:
-            self._problem = str(SpoolError.of(error, self._path))
+            self._problem = str(SpoolError.from_error(error, self._path))
         self._saved_at = time.monotonic()
         self._unsaved_commits = 0
 

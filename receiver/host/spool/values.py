@@ -1,4 +1,4 @@
-"""Owns what the spool tells its callers: errors, positions, and numbers. Does nothing itself."""
+"""Values that a spool returns: positions, pushes, statistics, errors."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from receiver.plugin import Push
 
 __all__ = ["Position", "Recovery", "SpoolError", "SpoolStatistics", "Spooled"]
 
-#: Where a push is in a spool: later ones are greater. For :meth:`Spool.commit`, and while the spool is open.
+#: The position of a push in an open spool, for :meth:`Spool.commit`. Later pushes have greater
+#: positions.
 Position = NewType("Position", int)
 
 
 class SpoolError(Exception):
-    """The disk refuses: it is full, read-only or broken, or another spool has the folder.
+    """The disk is full, read-only or broken, or another spool uses the folder.
 
     Args:
         path: The file or folder.
-        reason: What the operating system says, or what is wrong.
+        reason: The reason, in the system's words if it gave one.
     """
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
 
     @classmethod
-    def of(cls, error: OSError | MemoryError, path: Path) -> SpoolError:
-        """Say what an operation on a file or folder failed of."""
+    def from_error(cls, error: OSError | MemoryError, path: Path) -> SpoolError:
+        """Return the error for a failed operation on a file or folder."""
         if isinstance(error, MemoryError):
-            return cls(path, "there is not enough memory")
+            return cls(path, "not enough memory")
         return cls(path, error.strerror or str(error))
 
 
@@ -38,7 +39,7 @@ class Spooled:
     """A push that was read from a spool.
 
     Attributes:
-        position: What :meth:`Spool.commit` takes once the push is delivered.
+        position: The position to pass to :meth:`Spool.commit` once the push is delivered.
         push: The push, equal to the one that was appended.
     """
 
@@ -48,14 +49,16 @@ class Spooled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """What was found when a spool was opened.
+    """The contents of a spool when it was opened.
 
     Attributes:
-        pushes: Pushes that are still to be delivered.
+        pushes: Undelivered pushes.
         bytes: Bytes on disk.
-        torn_bytes: Bytes that were cut off, of writes that a crash interrupted; no append of them returned.
-        set_aside: Names of segment files that are damaged or of another version. What is good in them is
-            still read; then they stay as ``*.corrupt`` until room is needed.
+        torn_bytes: Truncated bytes of writes that a crash interrupted; their ``append`` never
+            returned.
+        set_aside: Names of segment files that are damaged or of another version. The spool still
+            reads their intact frames, and then keeps the files as ``*.corrupt`` until it needs
+            room.
         lost_pushes: Pushes in damaged parts, as far as they can be counted.
     """
 
@@ -68,22 +71,22 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolStatistics:
-    """One consistent look at a spool; counters count since the spool was made.
+    """A consistent snapshot of a spool; counters count since it was opened.
 
     Attributes:
-        pushes: Pushes that are still to be delivered.
-        bytes: Bytes on disk, with files that are set aside and what is delivered of the newest segments.
-        max_bytes: Their bound.
-        dropped_full: Counter: pushes that went because of the bound before their delivery was committed.
-        torn_bytes: Counter: bytes that were cut off when the spool was opened.
-        set_aside_segments: Counter: segment files that were found damaged or of another version.
+        pushes: Undelivered pushes.
+        bytes: Bytes on disk, including files set aside and delivered pushes of the newest segments.
+        max_bytes: The bound of ``bytes``.
+        dropped_full: Counter: pushes dropped at the bound before their delivery was committed.
+        torn_bytes: Counter: bytes truncated when the spool was opened.
+        set_aside_segments: Counter: segment files found damaged or of another version.
         lost_pushes: Counter: pushes in damaged parts, as far as they can be counted.
-        oldest_received_at_ns: When the oldest push that is still to be delivered was received (the oldest of
-            those that were appended together with it), in nanoseconds since the epoch; None without one.
-        written_bytes: Counter: bytes that were written, compressed.
-        read_bytes: Counter: bytes that were read, compressed.
-        problem: What the disk refused last when a delivery was committed, None when it went well since: then
-            more than usual would be delivered again after a crash.
+        oldest_received_at_ns: The receive time of the oldest undelivered push (or of an older one
+            in the same frame), in nanoseconds since the epoch; None without one.
+        written_bytes: Counter: bytes written, compressed.
+        read_bytes: Counter: bytes read, compressed.
+        problem: The error of the last commit; None if it succeeded. While there is one, a crash
+            would repeat more pushes than usual.
     """
 
     pushes: int

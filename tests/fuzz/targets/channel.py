@@ -11,12 +11,12 @@ import socket
 import struct
 from random import Random
 
-from receiver.host.plugin_channel import (
+from receiver.host.isolation.channel import (
     MAX_ANSWER_BYTES,
     Answer,
+    Channel,
     ChannelError,
     Outcome,
-    PluginChannel,
     pushes_from_bytes,
     pushes_to_bytes,
 )
@@ -39,7 +39,7 @@ def _run(data: bytes) -> None:
 
 def _run_answers(data: bytes) -> None:
     ours, theirs = socket.socketpair()
-    channel = PluginChannel(ours)
+    channel = Channel(ours)
     try:
         # There is room for all of it in the pair.
         with theirs:

@@ -1,4 +1,4 @@
-"""A sidecar in front of a scripted broker, shared by these tests, which each leave it as good as before."""
+"""A shared sidecar in front of a scripted broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real sidecar in front of a scripted broker, and raw clients that misbehave as told."""
+"""Helpers: a real sidecar on a scripted broker, and raw clients."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def push(
 
 
 def read_get(answer: bytes) -> tuple[int, bytes, int]:
-    """Of an answer to GetTelemetrySubscriptions: error code, client instance id, subscription id."""
+    """Decode GetTelemetrySubscriptions: error code, instance id, subscription id."""
     error_code, instance, subscription_id = struct.unpack_from(">h16si", answer, 9)
     return error_code, instance, subscription_id
 
@@ -279,7 +279,7 @@ def error_of_push(answer: bytes) -> int:
 
 @contextlib.contextmanager
 def in_background(work: Callable[[], None]) -> Iterator[threading.Thread]:
-    """Run it in a thread, whose end is waited for; a connection that is closed under it ends it quietly."""
+    """Run a function in a thread and join it; a closed connection ends it quietly."""
 
     def run() -> None:
         with contextlib.suppress(OSError):
@@ -300,7 +300,7 @@ def void(_: object) -> None:
 
 
 def all_that_came_of(broker: ScriptedBroker, first: bytes) -> list[int]:
-    """The API keys that the broker saw on the latest connection whose first request ends with this."""
+    """Return the API keys on the last connection whose first request ends so."""
     peer = next(
         peer
         for peer in reversed(broker.peers)

@@ -1,4 +1,4 @@
-"""The sidecar behind bad clients: it answers or closes, counts it, and goes on."""
+"""The sidecar answers or closes clients that send malformed requests."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_push_that_is_too_large_is_said_to_be(gateway: GatewaySidecar) -> None
     assert gateway.resident_bytes() - before < 12 * MIB
 
 
-# -- a real broker ------------------------------------------------------------------------------------
+# -- a real broker ---------------------------------------------------------------------------------
 
 
 def test_telemetry_before_authentication_is_cut_off_by_the_broker(broker: KafkaBroker) -> None:

@@ -26,7 +26,7 @@ from tests.testbed.scripted_broker import ScriptedBroker, produce_frame
 MIB = 1 << 20
 
 
-# -- bounds -------------------------------------------------------------------------------------------
+# -- bounds ----------------------------------------------------------------------------------------
 
 
 def test_one_connection_too_many_is_reset_and_counted(gateway: GatewaySidecar) -> None:
@@ -106,7 +106,7 @@ def test_two_thousand_connections_leave_nothing_behind(
     assert gateway.clients() == [] or len(gateway.clients()) <= 1
 
 
-# -- the registry -------------------------------------------------------------------------------------
+# -- the registry ----------------------------------------------------------------------------------
 
 
 def test_the_registry_shows_who_is_connected(gateway: GatewaySidecar) -> None:

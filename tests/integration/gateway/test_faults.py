@@ -1,4 +1,4 @@
-"""The sidecar in front of bad brokers and between slow readers: it stays up, and hurts nobody else."""
+"""The sidecar with failing brokers and slow readers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.testbed.scripted_broker import Peer, ScriptedBroker, framed, produce_
 MIB = 1 << 20
 
 
-# -- the upstream -------------------------------------------------------------------------------------
+# -- the upstream ----------------------------------------------------------------------------------
 
 
 def test_a_sidecar_starts_before_its_broker() -> None:
@@ -192,7 +192,7 @@ def test_both_halves_of_a_connection_end_on_their_own(
         wait_until(lambda: request in seen, timeout_s=TIMEOUT_S, what="the request")
 
 
-# -- slow readers -------------------------------------------------------------------------------------
+# -- slow readers ----------------------------------------------------------------------------------
 
 
 def test_slow_clients_cost_no_memory_and_hold_up_nobody(

@@ -1,4 +1,4 @@
-"""The sidecar's life: how it starts or says why not, what signals do, and how it ends."""
+"""The sidecar's start, signals, drain and exit."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def codecs_of(answer: bytes) -> tuple[int, ...]:
     return tuple(answer[32 : 32 + answer[31] - 1])
 
 
-# -- SIGTERM ------------------------------------------------------------------------------------------
+# -- SIGTERM ---------------------------------------------------------------------------------------
 
 
 def test_sigterm_lets_an_answer_of_ours_arrive(broker: ScriptedBroker) -> None:
@@ -153,7 +153,7 @@ def test_subscriptions_survive_the_end(broker: ScriptedBroker) -> None:
             assert b"org.apache.kafka.producer." in raw.exchange(get_subscriptions())
 
 
-# -- SIGHUP -------------------------------------------------------------------------------------------
+# -- SIGHUP ----------------------------------------------------------------------------------------
 
 
 def test_sighup_takes_over_what_it_can_and_names_the_rest(broker: ScriptedBroker) -> None:
@@ -168,8 +168,8 @@ def test_sighup_takes_over_what_it_can_and_names_the_rest(broker: ScriptedBroker
         settings["broker"]["id"] = 2
         sidecar.reload()
         wait_until(lambda: bool(sidecar.logged("configuration reloaded")), timeout_s=TIMEOUT_S, what="it")
-        (said,) = sidecar.logged("configuration reloaded")
-        assert said["needs_a_restart"] == ["broker", "listeners", "telemetry.max_bytes"]
+        (entry,) = sidecar.logged("configuration reloaded")
+        assert entry["needs_a_restart"] == ["broker", "listeners", "telemetry.max_bytes"]
 
         assert codecs_of(raw.exchange(get_subscriptions())) == (1,)
         assert refusal(sidecar.port("LATER"))[0] == "refused"
@@ -223,7 +223,7 @@ def test_a_wrong_file_at_sighup_changes_nothing_and_is_named(broker: ScriptedBro
         assert sidecar.logged("request answered"), "the old settings are in force"
 
 
-# -- starts that fail ---------------------------------------------------------------------------------
+# -- starts that fail ------------------------------------------------------------------------------
 
 
 def test_an_address_that_is_taken_is_named_and_ends_the_start(broker: ScriptedBroker) -> None:
@@ -235,8 +235,8 @@ def test_an_address_that_is_taken_is_named_and_ends_the_start(broker: ScriptedBr
         # REST is there before the listeners are.
         with contextlib.suppress(StartError), GatewaySidecar(settings, wait_for_broker=False) as sidecar:
             assert sidecar.wait() == 1
-            (said,) = sidecar.logged("cannot start")
-            assert said["problem"] == f"listener TAKEN: can't listen on {address}: Address already in use"
+            (entry,) = sidecar.logged("cannot start")
+            assert entry["problem"] == f"listener TAKEN: can't listen on {address}: Address already in use"
             assert "Traceback" not in sidecar.log_text()
 
 

@@ -1,4 +1,4 @@
-"""docs/receiver-metrics.md has every metric of a real sidecar's /metrics, with its labels, and no other."""
+"""docs/receiver-metrics.md lists exactly the metrics of a real sidecar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real sidecar with TLS: what it needs to start, and certificates that change while it runs."""
+"""The sidecar with TLS: bad files, and certificates that change."""
 
 from __future__ import annotations
 
@@ -95,13 +95,13 @@ def test_a_certificate_is_exchanged_while_connections_go_on(
             assert serial_of(after) == renewed.x509.serial_number != serial_of(before)
             assert exchange(after, produce_frame(1, b"new")).endswith(b"new")
             assert exchange(before, produce_frame(1, b"old")).endswith(b"old")
-        assert sidecar.logged("TLS files are re-read")
+        assert sidecar.logged("TLS files re-read")
         server.key.write_text("nothing")
         time.sleep(1.1)
         with over_tls(sidecar, server) as still:
             assert serial_of(still) == renewed.x509.serial_number
-        (said,) = sidecar.logged("TLS files can't be used; the old ones stay")
-        assert f"listeners[].tls.key: {server.key}: expected a private key in PEM form" in said["problem"]
+        (entry,) = sidecar.logged("TLS files can't be used, the old ones stay")
+        assert f"listeners[].tls.key: {server.key}: expected a private key in PEM form" in entry["problem"]
         assert "PRIVATE" not in sidecar.log_text()
 
 
@@ -118,7 +118,10 @@ def encrypt(key: Path) -> None:
 
 @pytest.mark.parametrize(
     ("spoil", "why"),
-    [(Path.unlink, "No such file or directory"), (encrypt, "it is encrypted; write it without a password")],
+    [
+        (Path.unlink, "No such file or directory"),
+        (encrypt, "the key is encrypted; store it without"),
+    ],
 )
 def test_a_key_that_cannot_be_used_ends_the_start(
     broker: ScriptedBroker, server: CertificateFiles, spoil: Any, why: str

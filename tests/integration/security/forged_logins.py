@@ -1,4 +1,4 @@
-"""What forgers say before they push: what each is answered, and who they turn out to be.
+"""Forged login sequences, with the expected answers and principals.
 
 The broker's listener authenticates everybody but for SASL_BEFORE_OPEN, whose serves anybody.
 """
@@ -45,13 +45,13 @@ class Refused:
 
     Attributes:
         login: What it says.
-        said: What that, a request for subscriptions and a push are answered.
+        answers: What that, a request for subscriptions and a push are answered.
         counted: What the sidecar counts of it.
         listener: Where it says it.
     """
 
     login: tuple[Asked, ...] = ()
-    said: list[Outcome]
+    answers: list[Outcome]
     counted: Mapping[str, int]
     listener: str = "SASL"
 
@@ -62,55 +62,57 @@ class Taken:
 
     Attributes:
         login: What it says.
-        said: What that is answered.
+        answers: What that is answered.
         principal: Whose push it is.
         counted: What the sidecar counts of it besides a login and a push.
     """
 
     login: tuple[Asked, ...]
-    said: list[Outcome]
+    answers: list[Outcome]
     principal: str
     counted: Mapping[str, int] = field(default_factory=dict)
 
 
 REFUSED: Final[dict[str, Refused]] = {
-    "nothing": Refused(said=[CLOSED], counted={}),
-    "a wrong password": Refused(login=(handshake(), plain("alice", WRONG)), said=_FAILS, counted={FAILED: 1}),
+    "nothing": Refused(answers=[CLOSED], counted={}),
+    "a wrong password": Refused(
+        login=(handshake(), plain("alice", WRONG)), answers=_FAILS, counted={FAILED: 1}
+    ),
     "a wrong password, then a right one": Refused(
         login=(handshake(), plain("bob", WRONG), handshake(), plain("alice")),
-        said=_FAILS,
+        answers=_FAILS,
         counted={FAILED: 1},
     ),
     "two handshakes, two names": Refused(
         login=(handshake(SCRAM), handshake(), Scram("alice").first(), plain("bob")),
-        said=[OK, ILLEGAL_SASL_STATE, CLOSED],
+        answers=[OK, ILLEGAL_SASL_STATE, CLOSED],
         counted={FAILED: 1},
     ),
     "a login half way": Refused(
         login=(handshake(SCRAM), Scram("alice").first()),
-        said=[OK, OK, ILLEGAL_SASL_STATE, CLOSED],
+        answers=[OK, OK, ILLEGAL_SASL_STATE, CLOSED],
         counted={TOO_EARLY: 1},
     ),
     "a handshake": Refused(
-        login=(handshake(),), said=[OK, ILLEGAL_SASL_STATE, CLOSED], counted={TOO_EARLY: 1}
+        login=(handshake(),), answers=[OK, ILLEGAL_SASL_STATE, CLOSED], counted={TOO_EARLY: 1}
     ),
-    "a token without a handshake": Refused(login=(plain("alice"),), said=[CLOSED], counted={}),
+    "a token without a handshake": Refused(login=(plain("alice"),), answers=[CLOSED], counted={}),
     "a mechanism that the broker lacks": Refused(
         login=(handshake("GSSAPI"), plain("alice")),
-        said=[UNSUPPORTED_SASL_MECHANISM, CLOSED],
+        answers=[UNSUPPORTED_SASL_MECHANISM, CLOSED],
         counted={FAILED: 1},
     ),
     **{
         f"two names in PLAIN: {token!r}": Refused(
             login=(handshake(), authenticate(token.format(SASL_USERS["alice"]))),
-            said=_FAILS,
+            answers=_FAILS,
             counted={FAILED: 1},
         )
         for token in ("bob\0alice\0{}", "\0alice\0{}\0bob", "bob\0alice\0{}\0", "alice\0bob\0{}")
     },
     **{
         f"two names in SCRAM: {first}": Refused(
-            login=(handshake(SCRAM), authenticate(first)), said=_FAILS, counted={FAILED: 1}
+            login=(handshake(SCRAM), authenticate(first)), answers=_FAILS, counted={FAILED: 1}
         )
         for first in (
             "n,,n=bob,n=alice,r=0123456789",
@@ -122,14 +124,15 @@ REFUSED: Final[dict[str, Refused]] = {
     },
     "a bearer token of one on behalf of another": Refused(
         login=(handshake("OAUTHBEARER"), bearer(claims(sub="alice"), authzid="bob")),
-        said=_FAILS,
+        answers=_FAILS,
         counted={FAILED: 1},
     ),
-    # The broker says no in an answer without an error code, and waits for the client's word (RFC 7628).
+    # The broker says no in an answer without an error code, and waits for the client's word (RFC
+    # 7628).
     **{
         f"a bearer token with {what}": Refused(
             login=(handshake("OAUTHBEARER"), bearer(text)),
-            said=[OK, OK, ILLEGAL_SASL_STATE, CLOSED],
+            answers=[OK, OK, ILLEGAL_SASL_STATE, CLOSED],
             counted={TOO_EARLY: 1},
         )
         for what, text in {
@@ -139,28 +142,26 @@ REFUSED: Final[dict[str, Refused]] = {
             "an end long ago": json.dumps({"sub": "alice", "iat": 0, "exp": 1}),
         }.items()
     },
-    "nothing, where none is said to be needed": Refused(
-        listener="OPEN_BEFORE_SASL", said=[CLOSED], counted={}
-    ),
-    "a wrong password, where none is said to be needed": Refused(
+    "nothing, where none is needed": Refused(listener="OPEN_BEFORE_SASL", answers=[CLOSED], counted={}),
+    "a wrong password, where none is needed": Refused(
         listener="OPEN_BEFORE_SASL",
         login=(handshake(), plain("alice", WRONG)),
-        said=_FAILS,
+        answers=_FAILS,
         counted={FAILED: 1},
     ),
-    "a login half way, where none is said to be needed": Refused(
+    "a login half way, where none is needed": Refused(
         listener="OPEN_BEFORE_SASL",
         login=(handshake(SCRAM), Scram("alice").first()),
-        said=[OK, OK, ILLEGAL_SASL_STATE, CLOSED],
+        answers=[OK, OK, ILLEGAL_SASL_STATE, CLOSED],
         counted={TOO_EARLY: 1},
     ),
     "nothing, where the broker needs nothing": Refused(
-        listener="SASL_BEFORE_OPEN", said=[ILLEGAL_SASL_STATE] * 2, counted={TOO_EARLY: 2}
+        listener="SASL_BEFORE_OPEN", answers=[ILLEGAL_SASL_STATE] * 2, counted={TOO_EARLY: 2}
     ),
     "a login, where the broker needs nothing": Refused(
         listener="SASL_BEFORE_OPEN",
         login=(handshake(), plain("alice")),
-        said=[ILLEGAL_SASL_STATE] * 4,
+        answers=[ILLEGAL_SASL_STATE] * 4,
         counted={FAILED: 1, TOO_EARLY: 2},
     ),
 }
@@ -171,32 +172,32 @@ ONE_BY_ONE: Final = (
     "two handshakes, two names",
     "a login half way",
     "a bearer token with an end long ago",
-    "a login half way, where none is said to be needed",
+    "a login half way, where none is needed",
     "a login, where the broker needs nothing",
 )
 
 TAKEN: Final[dict[str, Taken]] = {
-    "a login": Taken(login=(handshake(), plain("alice")), said=[OK, OK], principal=ALICE),
+    "a login": Taken(login=(handshake(), plain("alice")), answers=[OK, OK], principal=ALICE),
     # Without logins again (KIP-368), the broker refuses the second, and goes on.
     "alice's login, then bob's": Taken(
         login=(handshake(), plain("alice"), handshake(), plain("bob")),
-        said=[OK, OK, ILLEGAL_SASL_STATE, ILLEGAL_SASL_STATE],
+        answers=[OK, OK, ILLEGAL_SASL_STATE, ILLEGAL_SASL_STATE],
         principal=ALICE,
         counted={FAILED: 1},
     ),
     "bob's login, then alice's": Taken(
         login=(handshake(), plain("bob"), handshake(), plain("alice")),
-        said=[OK, OK, ILLEGAL_SASL_STATE, ILLEGAL_SASL_STATE],
+        answers=[OK, OK, ILLEGAL_SASL_STATE, ILLEGAL_SASL_STATE],
         principal=BOB,
         counted={FAILED: 1},
     ),
     "bob's token, then alice's": Taken(
         login=(handshake(), plain("bob"), plain("alice")),
-        said=[OK, OK, ILLEGAL_SASL_STATE],
+        answers=[OK, OK, ILLEGAL_SASL_STATE],
         principal=BOB,
     ),
     **{
-        what: Taken(login=(handshake("OAUTHBEARER"), token), said=[OK, OK], principal=principal)
+        what: Taken(login=(handshake("OAUTHBEARER"), token), answers=[OK, OK], principal=principal)
         for what, token, principal in (
             ("a nested name", bearer(claims(sub="alice", inner={"sub": "bob"})), ALICE),
             ("two algorithms", bearer(claims(sub="alice"), header='{"alg":"RS256","alg":"none"}'), ALICE),

@@ -1,4 +1,4 @@
-"""A client that forges: SASL logins and telemetry in raw frames, and what a sidecar made of them."""
+"""A client that forges SASL logins and telemetry in raw frames."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ CLOSED: Final = "closed"
 NOBODY: Final = "User:ANONYMOUS"
 
 #: Passwords and tokens that were said; none of them may be found anywhere.
-SAID: Final[set[str]] = {*SASL_USERS.values()}
+SENT_SECRETS: Final[set[str]] = {*SASL_USERS.values()}
 
-#: The connections, by what the log calls them, of which a push came out of the sidecar, one of each.
+#: The connections, by what the log calls them, of which a push came out of the sidecar, one of
+#: each.
 LET_IN: Final[list[str]] = []
 
 # Where the error code is in an answer if not right behind the correlation id.
@@ -75,8 +76,8 @@ class Forger(Raw):
         self.source = f"{LOOPBACK}:{self.port}"
         self.heard: list[bytes] = []
 
-    def says(self, *asked: Asked) -> list[Outcome]:
-        """Say it all in one write; return each answer's error code, and CLOSED where the connection ends."""
+    def codes_of(self, *asked: Asked) -> list[Outcome]:
+        """Send all requests in one write; return the error codes, CLOSED for an end."""
         self.heard = []
         try:
             self.send(b"".join(one.frame for one in asked))
@@ -105,9 +106,9 @@ def authenticate(token: str | bytes, correlation_id: int = 2) -> Asked:
 
 
 def plain(user: str, password: str | None = None, correlation_id: int = 2) -> Asked:
-    said = SASL_USERS[user] if password is None else password
-    SAID.update((said, base64.b64encode(f"\0{user}\0{said}".encode()).decode()))
-    return authenticate(f"\0{user}\0{said}", correlation_id)
+    secret = SASL_USERS[user] if password is None else password
+    SENT_SECRETS.update((secret, base64.b64encode(f"\0{user}\0{secret}".encode()).decode()))
+    return authenticate(f"\0{user}\0{secret}", correlation_id)
 
 
 def api_versions(correlation_id: int) -> Asked:
@@ -131,7 +132,7 @@ def creates(owner: str) -> Asked:
 
 
 def read_created(answer: bytes) -> tuple[str, str]:
-    """Of an answer to CreateDelegationToken v3: the token's id, and its HMAC as SCRAM's password."""
+    """Decode CreateDelegationToken v3: the token's id, and its SCRAM password."""
     rest = answer[7:]
     for _ in range(4):  # owner and requester
         rest = rest[rest[0] :]
@@ -161,24 +162,24 @@ class Scram:
     def __init__(self, user: str, password: str | None = None, *, extensions: str = "") -> None:
         self._password = SASL_USERS[user] if password is None else password
         self._bare = f"n={user},r=0123456789{extensions}"
-        SAID.add(self._password)
+        SENT_SECRETS.add(self._password)
 
     def first(self, *, authzid: str = "") -> Asked:
         self._header = f"n,{authzid and 'a=' + authzid},"
         return authenticate(self._header + self._bare)
 
     def final(self, server_first: bytes) -> Asked:
-        said = server_first.decode()
-        server = dict(part.split("=", 1) for part in said.split(","))
+        message = server_first.decode()
+        server = dict(part.split("=", 1) for part in message.split(","))
         salted = hashlib.pbkdf2_hmac(
             "sha256", self._password.encode(), base64.b64decode(server["s"]), int(server["i"])
         )
         client_key = hmac.digest(salted, b"Client Key", "sha256")
         final = f"c={base64.b64encode(self._header.encode()).decode()},r={server['r']}"
-        signed = f"{self._bare},{said},{final}".encode()
+        signed = f"{self._bare},{message},{final}".encode()
         signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
         proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-        SAID.add(base64.b64encode(proof).decode())
+        SENT_SECRETS.add(base64.b64encode(proof).decode())
         return authenticate(f"{final},p={base64.b64encode(proof).decode()}")
 
 
@@ -190,17 +191,17 @@ def token_of(answer: bytes) -> bytes:
 
 
 def scram(raw: Forger, login: Scram, *, authzid: str = "") -> list[Outcome]:
-    """Log in; return what the broker said to handshake, first and final message, as far as it came."""
-    outcomes = raw.says(handshake("SCRAM-SHA-256"), login.first(authzid=authzid))
+    """Log in; return the broker's answers to handshake, first and final message."""
+    outcomes = raw.codes_of(handshake("SCRAM-SHA-256"), login.first(authzid=authzid))
     if outcomes != [OK, OK]:
         return outcomes
-    return outcomes + raw.says(login.final(token_of(raw.heard[1])))
+    return outcomes + raw.codes_of(login.final(token_of(raw.heard[1])))
 
 
 def bearer(claims: str, *, header: str = '{"alg":"none"}', authzid: str = "") -> Asked:
     """OAUTHBEARER's token (RFC 7628) with an unsigned JSON Web Token in it."""
     jwt = ".".join(base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode() for text in (header, claims))
-    SAID.update((jwt, jwt.split(".")[1]))
+    SENT_SECRETS.update((jwt, jwt.split(".")[1]))
     return authenticate(f"n,{authzid and 'a=' + authzid},\x01auth=Bearer {jwt}.\x01\x01")
 
 
@@ -227,7 +228,7 @@ class Watch:
         return Forger(self._sidecar.port(self._listener))
 
     def counted(self) -> dict[str, int]:
-        """Logins by what became of them, requests before a login, pushes by their answer: what there was."""
+        """Return the nonzero counts of logins, early requests and pushes."""
         grown = {key: int(value - self._before.get(key, 0)) for key, value in self._now().items()}
         return {key: value for key, value in grown.items() if value}
 
@@ -238,14 +239,14 @@ class Watch:
         return found[0] if found else None
 
     def ended_as(self, raw: Forger) -> set[str]:
-        """Wait for the connection's end; return everybody that it ever was, as far as the log tells."""
+        """Wait for the connection's end; return all its principals in the log."""
         wait_until(
             lambda: self.principal(raw) is None, timeout_s=TIMEOUT_S, what="the end of a forger's connection"
         )
         return {line["principal"] for line in self._since() if line.get("source") == raw.source}
 
     def pushed_by(self, raw: Forger) -> str:
-        """Wait until a push of a forger's comes out of the sidecar; return whose it is said to be."""
+        """Wait for a forger's push at the console plugin; return its principal."""
         found: list[str] = []
 
         def came_out() -> bool:
@@ -276,5 +277,5 @@ class Watch:
 
 
 def came(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The pushes that came out of a sidecar, as its console plugin printed them among these lines."""
+    """Return the pushes that the console plugin printed among these lines."""
     return [line for line in lines if "metrics" in line and "event" not in line]

@@ -1,4 +1,4 @@
-"""Who connects how in these tests, and raw logins for what no client library does."""
+"""Listeners and clients of the security tests, and raw SASL logins."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ KNOWN = "org.apache.kafka.producer.connection.creation.total"
 #: The common name alone, where there is one.
 MAPPING_RULES = "RULE:^CN=([^,]+).*$/$1/,DEFAULT"
 
-#: After so long the broker wants another login on REAUTH (KIP-368), which it refuses before a second is over.
+#: After so long the broker wants another login on REAUTH (KIP-368), which it refuses before a
+#: second is over.
 REAUTH_MS = 2000
 
 #: Another claim than Kafka's own, on listener CLAIM.

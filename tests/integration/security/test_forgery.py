@@ -1,7 +1,8 @@
-"""Forged, replayed and interleaved logins, in raw frames to a real broker: nobody passes for somebody else.
+"""No forged, replayed or interleaved login gets another user's principal.
 
-Each says what every request is answered, who the sidecar says the client is, how many logins it counted, and
-which pushes came out of it. Forgers know a client instance of alice's, and ask and push in its name.
+Each says what every request is answered, who the sidecar says the client is, how many logins it
+counted, and which pushes came out of it. Forgers know a client instance of alice's, and ask and
+push in its name.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tests.integration.security.forger import (
     LET_IN,
     NOBODY,
     OK,
-    SAID,
+    SENT_SECRETS,
     Asked,
     Forger,
     Outcome,
@@ -96,7 +97,7 @@ def sidecar(secured_broker: KafkaBroker) -> Iterator[GatewaySidecar]:
 def known(sidecar: GatewaySidecar) -> tuple[bytes, int]:
     """A client instance of alice's, and its subscription's id."""
     with Watch(sidecar).connect() as raw:
-        assert raw.says(handshake(), plain("alice"), asks()) == [OK, OK, OK]
+        assert raw.codes_of(handshake(), plain("alice"), asks()) == [OK, OK, OK]
         _, instance, subscription_id = read_get(raw.heard[2])
     return instance, subscription_id
 
@@ -107,14 +108,14 @@ def telemetry(known: tuple[bytes, int]) -> Telemetry:
     return asks(), pushes(*known)
 
 
-# -- who is refused -----------------------------------------------------------------------------------
+# -- who is refused --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
 def test_nobody_pushes_after(sidecar: GatewaySidecar, telemetry: Telemetry, case: Refused) -> None:
     watch = Watch(sidecar, case.listener)
     with watch.connect() as raw:
-        assert raw.says(*case.login, *telemetry) == case.said
+        assert raw.codes_of(*case.login, *telemetry) == case.answers
         assert watch.principal(raw) in {NOBODY, None}
     assert watch.ended_as(raw) <= {NOBODY}
     assert watch.counted() == case.counted
@@ -130,14 +131,14 @@ def test_nobody_pushes_either_who_waits_for_each_answer_after(
     with watch.connect() as raw:
         for one in (*case.login, *telemetry):
             if CLOSED not in heard:
-                heard += raw.says(one)
-        assert heard == case.said
+                heard += raw.codes_of(one)
+        assert heard == case.answers
         assert watch.principal(raw) in {NOBODY, None}
     assert watch.ended_as(raw) <= {NOBODY}
     assert watch.counted() == case.counted
 
 
-# -- who is let in ------------------------------------------------------------------------------------
+# -- who is let in ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("listener", ["SASL", "OPEN_BEFORE_SASL"])
@@ -147,7 +148,7 @@ def test_whose_a_push_is_after(
 ) -> None:
     watch = Watch(sidecar, listener)
     with watch.connect() as raw:
-        assert raw.says(*case.login, *telemetry) == [*case.said, OK, OK]
+        assert raw.codes_of(*case.login, *telemetry) == [*case.answers, OK, OK]
         assert watch.principal(raw) == case.principal
         assert watch.pushed_by(raw) == case.principal
     assert watch.ended_as(raw) == {case.principal}
@@ -162,19 +163,19 @@ def test_another_name_where_scram_has_none(
     watch = Watch(sidecar)
     with watch.connect() as raw:
         assert scram(raw, Scram("alice", extensions=extensions), authzid=authzid) == [OK, OK, OK]
-        assert raw.says(*telemetry) == [OK, OK]
+        assert raw.codes_of(*telemetry) == [OK, OK]
         assert watch.pushed_by(raw) == ALICE
     assert watch.ended_as(raw) == {ALICE}
     assert watch.counted() == {SUCCEEDED: 1, ACCEPTED: 1}
 
 
 def test_bare_tokens_and_then_telemetry(sidecar: GatewaySidecar, telemetry: Telemetry) -> None:
-    """Behind SaslHandshake v0 all is the broker's: it answers telemetry itself, and the push stays there."""
+    """After SaslHandshake v0 the broker itself answers telemetry and keeps the push."""
     watch = Watch(sidecar)
     with watch.connect() as raw:
-        assert raw.says(handshake(version=0)) == [OK]
+        assert raw.codes_of(handshake(version=0)) == [OK]
         assert raw.exchange(framed(b"\0alice\0" + SASL_USERS["alice"].encode())) == b""
-        assert raw.says(*telemetry) == [OK, UNKNOWN_SUBSCRIPTION_ID]
+        assert raw.codes_of(*telemetry) == [OK, UNKNOWN_SUBSCRIPTION_ID]
         assert watch.principal(raw) == UNKNOWN_PRINCIPAL
     assert watch.ended_as(raw) <= {UNKNOWN_PRINCIPAL}
     assert watch.counted() == {}
@@ -188,22 +189,22 @@ def test_the_same_correlation_id_everywhere(
     watch = Watch(sidecar)
     rest = (api_versions(same), asks(same), pushes(*known, same), api_versions(same))
     with watch.connect() as raw:
-        assert raw.says(api_versions(same), *rest) == [OK, CLOSED]
+        assert raw.codes_of(api_versions(same), *rest) == [OK, CLOSED]
     assert watch.ended_as(raw) <= {NOBODY}
     with watch.connect() as raw:
         wrong = plain("alice", WRONG, same)
-        said = raw.says(api_versions(same), handshake("PLAIN", same), wrong, *rest)
-        assert said == [OK, OK, SASL_AUTHENTICATION_FAILED, CLOSED]
+        codes = raw.codes_of(api_versions(same), handshake("PLAIN", same), wrong, *rest)
+        assert codes == [OK, OK, SASL_AUTHENTICATION_FAILED, CLOSED]
     assert watch.ended_as(raw) <= {NOBODY}
     assert watch.counted() == {FAILED: 1}
     with watch.connect() as raw:
-        said = raw.says(api_versions(same), handshake("PLAIN", same), plain("alice", None, same), *rest)
-        assert said == [OK] * 7
+        codes = raw.codes_of(api_versions(same), handshake("PLAIN", same), plain("alice", None, same), *rest)
+        assert codes == [OK] * 7
         assert watch.pushed_by(raw) == ALICE
     assert watch.counted() == {FAILED: 1, SUCCEEDED: 1, ACCEPTED: 1}
 
 
-# -- again --------------------------------------------------------------------------------------------
+# -- again -----------------------------------------------------------------------------------------
 
 
 def test_a_login_that_was_overheard(sidecar: GatewaySidecar, telemetry: Telemetry) -> None:
@@ -212,13 +213,13 @@ def test_a_login_that_was_overheard(sidecar: GatewaySidecar, telemetry: Telemetr
     alice = Scram("alice")
     with watch.connect() as raw:
         first = alice.first()
-        assert raw.says(handshake(SCRAM), first) == [OK, OK]
+        assert raw.codes_of(handshake(SCRAM), first) == [OK, OK]
         final = alice.final(token_of(raw.heard[1]))
-        assert raw.says(final) == [OK]
+        assert raw.codes_of(final) == [OK]
         assert watch.principal(raw) == ALICE
     with watch.connect() as raw:
-        said = raw.says(handshake(SCRAM), first, final, *telemetry)
-        assert said == [OK, OK, SASL_AUTHENTICATION_FAILED, CLOSED]
+        codes = raw.codes_of(handshake(SCRAM), first, final, *telemetry)
+        assert codes == [OK, OK, SASL_AUTHENTICATION_FAILED, CLOSED]
     assert watch.ended_as(raw) <= {NOBODY}
     assert watch.counted() == {SUCCEEDED: 1, FAILED: 1}
 
@@ -227,11 +228,11 @@ def test_two_logins_that_swap_connections_half_way(sidecar: GatewaySidecar, tele
     watch = Watch(sidecar)
     with watch.connect() as one, watch.connect() as other:
         alice, bob = Scram("alice"), Scram("bob")
-        assert one.says(handshake(SCRAM), alice.first()) == [OK, OK]
-        assert other.says(handshake(SCRAM), bob.first()) == [OK, OK]
+        assert one.codes_of(handshake(SCRAM), alice.first()) == [OK, OK]
+        assert other.codes_of(handshake(SCRAM), bob.first()) == [OK, OK]
         alices, bobs = alice.final(token_of(one.heard[1])), bob.final(token_of(other.heard[1]))
-        assert one.says(bobs, *telemetry) == [SASL_AUTHENTICATION_FAILED, CLOSED]
-        assert other.says(alices, *telemetry) == [SASL_AUTHENTICATION_FAILED, CLOSED]
+        assert one.codes_of(bobs, *telemetry) == [SASL_AUTHENTICATION_FAILED, CLOSED]
+        assert other.codes_of(alices, *telemetry) == [SASL_AUTHENTICATION_FAILED, CLOSED]
     assert watch.ended_as(one) | watch.ended_as(other) <= {NOBODY}
     assert watch.counted() == {FAILED: 2}
 
@@ -239,7 +240,7 @@ def test_two_logins_that_swap_connections_half_way(sidecar: GatewaySidecar, tele
 def begin(watch: Watch, telemetry: Sequence[Asked]) -> Forger:
     """Log in as alice, and wait until she may log in again."""
     raw = watch.connect()
-    assert raw.says(handshake(), plain("alice"), *telemetry) == [OK, OK, OK, OK]
+    assert raw.codes_of(handshake(), plain("alice"), *telemetry) == [OK, OK, OK, OK]
     assert watch.pushed_by(raw) == ALICE
     time.sleep(NO_SOONER_THAN_S)
     return raw
@@ -248,9 +249,9 @@ def begin(watch: Watch, telemetry: Sequence[Asked]) -> Forger:
 def test_logging_in_again_under_another_name(sidecar: GatewaySidecar, telemetry: Telemetry) -> None:
     watch = Watch(sidecar, "REAUTH")
     with begin(watch, telemetry) as raw:
-        assert raw.says(handshake(), plain("bob")) == [OK, SASL_AUTHENTICATION_FAILED]
+        assert raw.codes_of(handshake(), plain("bob")) == [OK, SASL_AUTHENTICATION_FAILED]
         assert watch.principal(raw) in {ALICE, None}
-        assert raw.says(*telemetry) == [CLOSED]
+        assert raw.codes_of(*telemetry) == [CLOSED]
     assert watch.ended_as(raw) == {ALICE}
     assert watch.counted() == {SUCCEEDED: 1, FAILED: 1, ACCEPTED: 1}
 
@@ -258,7 +259,7 @@ def test_logging_in_again_under_another_name(sidecar: GatewaySidecar, telemetry:
 def test_telemetry_behind_a_login_again_under_another_name(
     sidecar: GatewaySidecar, telemetry: Telemetry
 ) -> None:
-    """The broker answers what is behind it first, as alice's, and then refuses: no answer to telemetry comes.
+    """The broker answers earlier requests as alice's and then refuses the login.
 
     What comes instead are its answers to the markers, under ids that the client has never heard of.
     """
@@ -279,12 +280,12 @@ def test_telemetry_behind_a_login_again_under_another_name(
 def test_telemetry_in_the_midst_of_logging_in_again(sidecar: GatewaySidecar, telemetry: Telemetry) -> None:
     watch = Watch(sidecar, "REAUTH")
     with begin(watch, telemetry) as raw:
-        assert raw.says(handshake(), telemetry[1], plain("bob")) == [OK, ILLEGAL_SASL_STATE, CLOSED]
+        assert raw.codes_of(handshake(), telemetry[1], plain("bob")) == [OK, ILLEGAL_SASL_STATE, CLOSED]
     assert watch.ended_as(raw) == {ALICE}
     assert watch.counted() == {SUCCEEDED: 1, TOO_EARLY: 1, ACCEPTED: 1}
 
 
-# -- delegation tokens (KIP-48) -----------------------------------------------------------------------
+# -- delegation tokens (KIP-48) --------------------------------------------------------------------
 
 
 def with_token(watch: Watch, token: tuple[str, str], telemetry: Telemetry) -> str | None:
@@ -292,8 +293,8 @@ def with_token(watch: Watch, token: tuple[str, str], telemetry: Telemetry) -> st
     token_id, password = token
     with watch.connect() as raw:
         assert scram(raw, Scram(token_id, password, extensions=",tokenauth=true")) == [OK, OK, OK]
-        said = raw.says(describes(), *telemetry)  # which tells nothing to who comes with a token
-        assert said == [DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, OK, OK]
+        codes = raw.codes_of(describes(), *telemetry)  # which tells nothing to who comes with a token
+        assert codes == [DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, OK, OK]
         principal = watch.principal(raw)
         assert watch.pushed_by(raw) == principal
     return principal
@@ -314,10 +315,10 @@ def test_whose_token_was_made_past_the_sidecar_is_known_once_it_was_described(
     watch = Watch(sidecar)
     assert with_token(watch, token, telemetry) == f"DelegationToken:{token[0]}"
     with watch.connect() as raw:
-        assert raw.says(describes()) == [CLOSED]  # without a login
+        assert raw.codes_of(describes()) == [CLOSED]  # without a login
     assert with_token(watch, token, telemetry) == f"DelegationToken:{token[0]}"
     with watch.connect() as raw:
-        assert raw.says(handshake(), plain("bob"), describes()) == [OK, OK, OK]
+        assert raw.codes_of(handshake(), plain("bob"), describes()) == [OK, OK, OK]
     assert with_token(watch, token, telemetry) == BOB
 
 
@@ -326,10 +327,10 @@ def test_a_token_is_its_owners_whoever_asked_for_it(
 ) -> None:
     watch = Watch(sidecar)
     with watch.connect() as raw:
-        assert raw.says(handshake(), plain("alice"), creates("bob")) == [OK, OK, OK]
+        assert raw.codes_of(handshake(), plain("alice"), creates("bob")) == [OK, OK, OK]
         token = read_created(raw.heard[2])
     with Forger(secured_broker.port("SASL")) as raw:
-        assert raw.says(handshake(), plain("bob")) == [OK, OK]
+        assert raw.codes_of(handshake(), plain("bob")) == [OK, OK]
         wait_until(
             lambda: token[0].encode() in raw.exchange(describes().frame),
             timeout_s=TIMEOUT_S,
@@ -338,13 +339,13 @@ def test_a_token_is_its_owners_whoever_asked_for_it(
     assert with_token(watch, token, telemetry) == BOB
 
 
-# -- what is left of it all ---------------------------------------------------------------------------
+# -- what is left of it all ------------------------------------------------------------------------
 
 
 def test_nothing_came_out_but_what_was_let_in(sidecar: GatewaySidecar, telemetry: Telemetry) -> None:
     watch = Watch(sidecar)
     with watch.connect() as raw:
-        assert raw.says(handshake(), plain("alice"), *telemetry) == [OK, OK, OK, OK]
+        assert raw.codes_of(handshake(), plain("alice"), *telemetry) == [OK, OK, OK, OK]
         assert watch.pushed_by(raw) == ALICE
     pushes = came(sidecar.logged_objects())
     assert sorted(push["source"] for push in pushes) == sorted(LET_IN)
@@ -363,4 +364,6 @@ def test_no_password_or_token_is_in_the_log_or_an_answer(sidecar: GatewaySidecar
     shown["the log"] = sidecar.log_text()
     assert ALICE in shown[lists[0]]
     assert ALICE in shown["the log"]
-    assert [(secret, where) for where, text in shown.items() for secret in SAID if secret in text] == []
+    assert [
+        (secret, where) for where, text in shown.items() for secret in SENT_SECRETS if secret in text
+    ] == []

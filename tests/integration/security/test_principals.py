@@ -1,4 +1,4 @@
-"""Every client over every protocol and mechanism: who it is, as the broker said, arrives with its metrics."""
+"""The principal of every client, protocol and mechanism arrives with its metrics."""
 
 from __future__ import annotations
 

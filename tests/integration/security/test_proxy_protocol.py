@@ -1,4 +1,4 @@
-"""Load balancers say who their clients are, between hosts with addresses of their own, in IPv4 and IPv6."""
+"""Client addresses behind a real load balancer, over IPv4 and IPv6."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that have to log in again and again (KIP-368) stay who they are."""
+"""Clients keep their principal when they re-authenticate (KIP-368)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def renewed(sidecar: GatewaySidecar, mechanism: str) -> float:
 def test_who_logs_in_again_and_again_stays_the_same(
     secured: GatewaySidecar, shared_collector: Collector
 ) -> None:
-    # Of what franz-go counts it pushes what has changed: so ask for more than connections, which stay.
+    # Of what franz-go counts it pushes what has changed: so ask for more than connections, which
+    # stay.
     secured.put_subscription("again", ["*"], INTERVAL_MS, {"client_id": "again-.*"})
     with contextlib.ExitStack() as running:
         clients = {

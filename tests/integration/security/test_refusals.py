@@ -1,4 +1,4 @@
-"""Nobody who is not authenticated pushes, whatever they send and however a listener is set up."""
+"""No unauthenticated client can push, whatever the listener's settings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OK = 0
 
 
 def asks(raw: Raw) -> int | None:
-    """Ask for subscriptions; return the answer's error code, None where the connection ends instead."""
+    """Ask for subscriptions; return the error code, None if the connection ends."""
     try:
         return read_get(raw.exchange(get_subscriptions()))[0]
     except (EOFError, ConnectionError):
@@ -137,14 +137,14 @@ def test_what_runs_ahead_of_a_login_waits_for_the_brokers_word(secured: GatewayS
         with RawLogin(secured.port("SASL")) as raw:
             token = plain_token("alice", password)
             raw.send(sasl_handshake("PLAIN") + sasl_authenticate(token) + get_subscriptions())
-            said = [error_of(raw.frame()), error_of(raw.frame())]
+            codes = [error_of(raw.frame()), error_of(raw.frame())]
             with contextlib.suppress(EOFError, ConnectionError):
-                said.append(read_get(raw.frame())[0])
-            assert said == answers
+                codes.append(read_get(raw.frame())[0])
+            assert codes == answers
 
 
 def test_a_name_said_in_another_mechanism_counts_for_nothing(secured: GatewaySidecar) -> None:
-    """A token of PLAIN in a login with SCRAM, and the other way round: the broker lets in neither."""
+    """The broker refuses a PLAIN token in a SCRAM login, and the reverse."""
     scram = b"n,,n=alice,r=abcdef"
     for mechanism, token in (("SCRAM-SHA-256", plain_token("alice", SASL_USERS["alice"])), ("PLAIN", scram)):
         with RawLogin(secured.port("SASL")) as raw:
@@ -190,7 +190,7 @@ def test_a_client_with_a_wrong_password_pushes_nothing(
 def test_a_listener_in_plaintext_before_one_with_sasl_believes_the_broker(
     misconfigured: GatewaySidecar, shared_collector: Collector
 ) -> None:
-    """The login passes through all the same, and the broker's word is as good as on the right listener."""
+    """The login passes through, so the broker's verdict is as good as elsewhere."""
     client_id = "open-before-sasl"
     with FranzClient(
         Mode.PRODUCER,
@@ -206,7 +206,7 @@ def test_a_listener_in_plaintext_before_one_with_sasl_believes_the_broker(
     assert {export.resource["principal"] for export in exports_of(exports, client_id)} == {"User:alice"}
 
 
-# -- TLS ----------------------------------------------------------------------------------------------
+# -- TLS -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Certificates change on disk while clients run: who connects meets the new ones, nobody is disconnected."""
+"""Certificates change on disk while clients run, and nobody is disconnected."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_files_that_do_not_work_change_nothing(
     rotating.server.key.write_text(another)
     try:
         wait_until(
-            lambda: shown(secured, alice) != before or "it is not the key of" in secured.log_text(),
+            lambda: shown(secured, alice) != before or "this is not the key of" in secured.log_text(),
             timeout_s=TIMEOUT_S,
             what="a word in the log",
         )

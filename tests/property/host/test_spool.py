@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from receiver.host.spool import Position, Spool
-from tests.unit.host.spool.support import append_each, bytes_on_disk, read_all, segments, some, told
+from tests.unit.host.spool.support import append_each, bytes_on_disk, numbers_of, read_all, segments, some
 
 _EVERYTHING = 1 << 30
 _SEGMENT_BYTES = 1500
@@ -19,7 +19,7 @@ _PUSH_BYTES = 60
 
 
 class SpoolMachine(RuleBasedStateMachine):
-    """``waiting`` is what was appended and not committed; ``read`` is how many of these were read."""
+    """``waiting``: appended and not committed. ``read``: how many of these were read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class SpoolMachine(RuleBasedStateMachine):
     def read(self, items: int, pushes_of_bytes: int) -> None:
         spooled = self.spool.read(items, pushes_of_bytes * _PUSH_BYTES)
         at = len(self.positions)
-        assert told(spooled) == self.waiting[at : at + min(items, pushes_of_bytes)]
+        assert numbers_of(spooled) == self.waiting[at : at + min(items, pushes_of_bytes)]
         self.positions += [each.position for each in spooled]
         assert self.positions == sorted(set(self.positions))
 
@@ -84,7 +84,7 @@ class SpoolMachine(RuleBasedStateMachine):
         """Go on with a copy of the folder, to which something happened."""
         self.rewind()
         held = self.spool.read(_EVERYTHING, _EVERYTHING)
-        assert told(held) == self.waiting
+        assert numbers_of(held) == self.waiting
         self.folders += 1
         copy = self.top / str(self.folders)
         shutil.copytree(self.folder, copy)

@@ -1,4 +1,4 @@
-"""What tests of who is let in have in common: settings, clients over TLS, and who was refused why."""
+"""Helpers for admission tests: settings, TLS clients, logged refusals."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ async def refusal(gate: Gate, listener: Listener, context: ssl.SSLContext) -> tu
             async with over_tls(listener, context) as peer:
                 await peer.receive(1)
         await eventually(lambda: bool(refusals(log)), "a refusal")
-    (said,) = refusals(log)
-    assert gate.value("connections_refused_total", listener="CLIENT", reason=said["reason"]) == 1
+    (entry,) = refusals(log)
+    assert gate.value("connections_refused_total", listener="CLIENT", reason=entry["reason"]) == 1
     assert nobody_is_counted(gate)
-    return said["reason"], said["problem"]
+    return entry["reason"], entry["problem"]
 
 
 def nobody_is_counted(gate: Gate) -> bool:

@@ -1,4 +1,4 @@
-"""What tests of the gateway share: a broker for each, and certificates issued once, as that takes long."""
+"""Fixtures of the gateway tests: a broker for each test, and shared certificates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Relays and listeners of the real gateway on an event loop, between sockets that tests hold."""
+"""Helpers that run real relays and listeners between sockets of the test."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from receiver.gateway.event_loop import Share, run, running_loop
 from receiver.gateway.events import GatewayEvents
-from receiver.gateway.held import HeldRequests
 from receiver.gateway.listener import Listener
 from receiver.gateway.registry import ConnectionRegistry
 from receiver.gateway.relay import CloseReason, Relay
+from receiver.gateway.request_memory import RequestMemory
 from receiver.metrics import ReceiverMetrics
 from receiver.plugin import Push
 from receiver.session.delegation_tokens import DelegationTokens
@@ -39,7 +39,7 @@ BUFFER_BYTES = 100_000
 
 
 def on_loop(main: Coroutine[None, None, _Result]) -> _Result:
-    """Run it on the loop that the receiver runs on; nothing may take for ever, and no error go unseen."""
+    """Run a coroutine on the receiver's event loop, with a time-out and no lost error."""
     unseen: list[dict[str, object]] = []
 
     async def watched() -> _Result:
@@ -79,7 +79,7 @@ class Gate:
     def __init__(self, *, max_push_bytes: int = 4096, limits: LimitsSettings | None = None) -> None:
         self.broker = Broker(id=NODE_ID)
         self.limits = Limits(limits or LimitsSettings())
-        self.held = HeldRequests(limits or LimitsSettings())
+        self.memory = RequestMemory(limits or LimitsSettings())
         self.registry = ConnectionRegistry()
         self.metrics = ReceiverMetrics(version="0")
         self.pushed: list[Push] = []
@@ -137,7 +137,7 @@ class Gate:
             registry=self.registry,
             metrics=self.metrics,
             limits=self.limits,
-            held=self.held,
+            memory=self.memory,
             make_session=self.make_session,
             on_disconnect=self.disconnect,
         )
@@ -177,7 +177,7 @@ class Relayed:
             inner_client,
             inner_broker,
             self.session,
-            self.gate.held,
+            self.gate.memory,
             Share(),
             BUFFER_BYTES,
             self._on_close,

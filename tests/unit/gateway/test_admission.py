@@ -1,4 +1,4 @@
-"""Who is let in over TLS, and as whom: certificates, principals, handshakes."""
+"""Admission over TLS: certificates, principals, handshakes."""
 
 from __future__ import annotations
 
@@ -112,9 +112,9 @@ def test_a_client_certificate_that_is_no_good_is_refused(
             context = certificates.client_context(
                 version=version, identity=identity(certificates, tmp_path, kind)
             )
-            reason, said = await refusal(gate, listener, context)
+            reason, text = await refusal(gate, listener, context)
             assert reason == "tls_handshake"
-            assert said.startswith(problem)
+            assert text.startswith(problem)
             assert asked(broker) == 0
 
     on_loop(main())
@@ -224,10 +224,10 @@ def test_a_client_that_is_slow_to_shake_hands_is_reset_and_costs_the_broker_noth
             with capture_logs() as log:
                 for _ in range(3):
                     assert await is_reset(listener, say)
-            (said,) = refusals(log)
-            assert (said["reason"], said["problem"]) == (
+            (entry,) = refusals(log)
+            assert (entry["reason"], entry["problem"]) == (
                 "handshake_timeout",
-                "listeners[].handshake_timeout_ms is 150",
+                "no handshake within listeners[].handshake_timeout_ms (150)",
             )
         assert gate.value("connections_refused_total", listener="CLIENT", reason="handshake_timeout") == 3
         assert nobody_is_counted(gate)
@@ -259,8 +259,8 @@ def test_what_is_no_tls_is_refused(
                     lambda: gate.value("connections_refused_total", **labels) == 3,
                     "three refusals",
                 )
-            (said,) = refusals(log)
-            assert (said["reason"], said["problem"]) == ("tls_handshake", problem)
+            (entry,) = refusals(log)
+            assert (entry["reason"], entry["problem"]) == ("tls_handshake", problem)
         assert nobody_is_counted(gate)
         assert asked(broker) == 0
 

@@ -1,4 +1,4 @@
-"""How many connections one peer is let in with."""
+"""Limits on the connections of one peer."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def test_a_source_address_with_as_many_connections_as_it_may_have_gets_no_more(
                 with capture_logs() as log:
                     assert await is_reset(listener)
                     assert await is_reset(listener)
-                (said,) = refusals(log)
-                assert said["reason"] == "limit_source_address"
-                assert said["problem"] == f"{LOOPBACK} is over limits.source_address.connections (2)"
+                (entry,) = refusals(log)
+                assert entry["reason"] == "limit_source_address"
+                assert entry["problem"] == f"{LOOPBACK} is over limits.source_address.connections (2)"
                 labels = {"listener": "CLIENT", "reason": "limit_source_address"}
                 assert gate.value("connections_refused_total", **labels) == 2
                 async with connected(listener, ELSEWHERE):

@@ -1,4 +1,4 @@
-"""The event loop: direct callbacks beside asyncio's own business."""
+"""The event loop serves direct callbacks beside asyncio's own work."""
 
 from __future__ import annotations
 
@@ -144,10 +144,10 @@ def test_timers_tasks_and_threads_are_served_while_direct_callbacks_are_busy() -
         other.send(b"x")
         await asyncio.sleep(0.05)
         assert rounds > 10
-        told = asyncio.Event()
-        thread = threading.Thread(target=lambda: loop.call_soon_threadsafe(told.set))
+        called = asyncio.Event()
+        thread = threading.Thread(target=lambda: loop.call_soon_threadsafe(called.set))
         thread.start()
-        await asyncio.wait_for(told.wait(), 120)
+        await asyncio.wait_for(called.wait(), 120)
         thread.join()
         assert await asyncio.create_task(asyncio.sleep(0.01, "done")) == "done"
         loop.set_direct_reader(one.fileno(), None)

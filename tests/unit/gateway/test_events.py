@@ -1,4 +1,4 @@
-"""What the gateway does with what happens: metrics, the request log, the plugins."""
+"""Session events become metrics, log lines and pushes for the plugins."""
 
 from __future__ import annotations
 
@@ -136,9 +136,9 @@ def test_what_is_over_a_limit_is_logged_with_its_setting_and_counted(gate: Gate)
     )
     with capture_logs() as log:
         gate.events.limit_exceeded(connection(), exceeded)
-    (said,) = log
-    assert (said["event"], said["limit"]) == ("limit exceeded", "limits.principal.core_ms_per_second")
-    assert (said["peer"], said["allowed"]) == ("User:alice", 7)
+    (entry,) = log
+    assert (entry["event"], entry["limit"]) == ("limit exceeded", "limits.principal.core_ms_per_second")
+    assert (entry["peer"], entry["allowed"]) == ("User:alice", 7)
     assert gate.value("limit_exceeded_total", limit="core_time", scope="principal") == 1
 
 

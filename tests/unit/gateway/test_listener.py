@@ -1,4 +1,4 @@
-"""A listener: whom it admits, whom it resets, what it counts, and how it ends."""
+"""A listener admits, resets and counts clients, and drains."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def test_a_client_is_reset_while_the_broker_is_down() -> None:
                     assert await is_reset(listener)
                 assert listener.upstream_problem == "Connection refused"
         assert gate.value("connections_refused_total", listener="CLIENT", reason="upstream") == 3
-        (said,) = [line for line in log if line["event"] == "connection refused"]
-        assert said["problem"] == f"{LOOPBACK}:{port}: Connection refused"
+        (entry,) = [line for line in log if line["event"] == "connection refused"]
+        assert entry["problem"] == f"{LOOPBACK}:{port}: Connection refused"
         assert len(gate.registry) == 0
 
     on_loop(main())
@@ -275,8 +275,8 @@ def test_malformed_bytes_are_counted_and_logged_once_in_a_while(broker: Scripted
                 await eventually(lambda: not len(gate.registry), "their end")
         labels = {"listener": "CLIENT", "reason": "client_protocol_error"}
         assert gate.value("protocol_errors_total", **labels) == 3
-        (said,) = [line for line in log if line["event"] == "closed for malformed bytes"]
-        assert said["problem"].startswith("expected a frame length from 8 to")
-        assert said["source"].startswith(LOOPBACK)
+        (entry,) = [line for line in log if line["event"] == "closed for malformed bytes"]
+        assert entry["problem"].startswith("expected a frame length from 8 to")
+        assert entry["source"].startswith(LOOPBACK)
 
     on_loop(main())

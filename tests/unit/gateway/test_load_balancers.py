@@ -1,4 +1,4 @@
-"""Who a client is behind a load balancer: PROXY headers, and from whom they count."""
+"""A client's address behind a load balancer that sends PROXY headers."""
 
 from __future__ import annotations
 
@@ -104,9 +104,9 @@ def test_a_header_from_elsewhere_is_refused(broker: ScriptedBroker, header: byte
                 async with connected(listener, ELSEWHERE) as client:
                     await send(client, header)
                     assert not await at_end(client)
-            (said,) = refusals(log)
-            assert said["reason"] == "proxy_protocol"
-            assert said["problem"].startswith(f"a PROXY header from {ELSEWHERE}, which is in no network of")
+            (entry,) = refusals(log)
+            assert entry["reason"] == "proxy_protocol"
+            assert entry["problem"].startswith(f"PROXY header from {ELSEWHERE}, which is in no network of")
         assert gate.value("connections_refused_total", listener="CLIENT", reason="proxy_protocol") == 1
         assert asked(broker) == 0
 

@@ -1,4 +1,4 @@
-"""A client that asks too much is not read from for a while (KIP-219); one that may not go on is closed."""
+"""A relay stops reading from a throttled client (KIP-219)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def answer_all(wire: Relayed) -> None:
 
 @contextlib.asynccontextmanager
 async def muted() -> AsyncIterator[Relayed]:
-    """A relay whose client has just sent more telemetry requests than it may, and has all the answers."""
+    """A relay whose client has just exceeded its limit of telemetry requests."""
     async with relayed(Gate(limits=ONE_A_SECOND)) as wire:
         answering = asyncio.create_task(answer_all(wire))
         await send(wire.client, get_subscriptions() * (BURST + MORE))

@@ -279,7 +279,7 @@ def test_a_client_with_too_many_answers_due_is_not_read_from_until_they_come() -
     on_loop(main())
 
 
-# -- drain --------------------------------------------------------------------------------------------
+# -- drain -----------------------------------------------------------------------------------------
 
 
 def test_a_request_that_the_drain_cuts_in_two_is_completed_and_answered() -> None:

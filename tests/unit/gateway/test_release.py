@@ -1,4 +1,4 @@
-"""Nothing of a connection outlives its end: its memory is free without a search for cycles."""
+"""A closed connection frees its memory without the garbage collector."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GARBAGE = b"\xff\xff\xff\xff"
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[Callable[[], list[object]]]:
-    """Collect no cycles meanwhile; gives what tells of the receiver's objects those that have come since."""
+    """Disable the garbage collector; yield a function that lists new objects."""
     gc.collect()
     gc.disable()
     before = {id(one) for one in gc.get_objects()}
@@ -92,7 +92,7 @@ async def request_takes_too_long(_: Relayed, __: End, ___: End) -> None:
 
 
 async def too_much_is_held(wire: Relayed, client: End, __: End) -> None:
-    wire.gate.held.replace_settings(LimitsSettings(max_held_bytes=1 << 20))
+    wire.gate.memory.replace_settings(LimitsSettings(max_held_bytes=1 << 20))
     await client.send(PUSH[300_000:300_100])
 
 
@@ -152,7 +152,7 @@ async def close_and_look(
         del wire.relay, wire, one, other  # the relay knows whom it tells of its end
         await asyncio.sleep(0)
         assert come() == []
-    assert gate.held.total == 0
+    assert gate.memory.total == 0
 
 
 @CLOSINGS

@@ -1,4 +1,4 @@
-"""With a destination that stores first, a client hears of its push when the disk has it, and in order."""
+"""With ``spool_always`` the response waits for the disk, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS contexts made of files: what is wrong with a file is said, and files that change are taken over."""
+"""TLS contexts report bad files, and follow files that change."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ WRONG: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a folder": ("server.key", make_folder, "Is a directory"),
     "no key": ("server.key", Path.unlink, "No such file or directory"),
     "an empty key": ("server.key", lambda file: file.write_text(""), "expected a private key in PEM form"),
-    "an encrypted key": ("server.key", encrypt, "it is encrypted; write it without a password"),
+    "an encrypted key": ("server.key", encrypt, "the key is encrypted; store it without a password"),
 }
 
 
@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_used_is_named_with_its_key_and_why(folder: Path, 
 
 def test_a_key_of_another_certificate_is_named(folder: Path) -> None:
     (folder / "server.key").write_bytes((folder / "client.key").read_bytes())
-    with pytest.raises(TlsFilesError, match=r"tls\.key: .*it is not the key of .*server\.crt"):
+    with pytest.raises(TlsFilesError, match=r"tls\.key: .*this is not the key of .*server\.crt"):
         server_context("CLIENT", settings(folder))
 
 
@@ -168,7 +168,7 @@ def test_the_certificate_is_chosen_by_the_name_that_is_asked_for(
     }
 
 
-# -- files that change --------------------------------------------------------------------------------
+# -- files that change -----------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_a_new_certificate_is_shown_to_who_connects_next(folder: Path, certifica
     with capture_logs() as log:
         assert name_of(context.current(), certificates) == "renewed"
         assert context.current() is context.current()
-    assert [(line["event"], line["listener"]) for line in log] == [("TLS files are re-read", "CLIENT")]
+    assert [(line["event"], line["listener"]) for line in log] == [("TLS files re-read", "CLIENT")]
     assert name_of(first, certificates) == "localhost"
 
 
@@ -228,11 +228,11 @@ def test_new_files_that_cannot_be_used_leave_the_old_ones_in_force(
     with capture_logs() as log:
         assert context.current() is first
         assert context.current() is first
-    (said,) = log
-    assert said["event"] == "TLS files can't be used; the old ones stay"
-    assert said["listener"] == "CLIENT"
-    assert f"{folder / file}: {why}" in said["problem"]
-    assert "BEGIN" not in str(said)
+    (entry,) = log
+    assert entry["event"] == "TLS files can't be used, the old ones stay"
+    assert entry["listener"] == "CLIENT"
+    assert f"{folder / file}: {why}" in entry["problem"]
+    assert "BEGIN" not in str(entry)
     if (folder / file).is_dir():
         (folder / file).rmdir()
     certificates.authority.issue(common_name="repaired").write(folder, "server")

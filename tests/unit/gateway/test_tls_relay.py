@@ -1,4 +1,4 @@
-"""The relay with TLS on either side: nothing that OpenSSL holds is forgotten, and ends arrive as ends."""
+"""The relay with TLS on either side: no byte and no end of stream is lost."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_record_that_comes_in_pieces_passes(certificates: Certificates, versio
 
 
 def test_what_openssl_holds_while_nobody_may_read_is_read_afterwards(certificates: Certificates) -> None:
-    """A drain reads a request to its end; the rest of the record stays where no event tells of it."""
+    """A drain reads one request; the rest of the record stays without an event."""
 
     async def main() -> None:
         async with tls_relayed(certificates) as (wire, client, broker):
@@ -139,7 +139,7 @@ def test_what_openssl_holds_while_nobody_may_read_is_read_afterwards(certificate
             assert wire.relay.traffic[0] == len(request)
             tls = wire.inner[0]
             assert isinstance(tls, TlsSocket)
-            assert tls.holds
+            assert tls.has_unread
             wire.relay._up.limit = lambda: 1
             wire.relay._draining = False
             wire.relay.moved()
@@ -148,7 +148,7 @@ def test_what_openssl_holds_while_nobody_may_read_is_read_afterwards(certificate
     on_loop(main())
 
 
-# -- ends ---------------------------------------------------------------------------------------------
+# -- ends ------------------------------------------------------------------------------------------
 
 
 @VERSIONS
@@ -277,7 +277,7 @@ def test_the_end_after_a_slow_reader_comes_behind_the_last_byte(certificates: Ce
     on_loop(main())
 
 
-# -- what TLS can't make sense of ---------------------------------------------------------------------
+# -- what TLS can't make sense of ------------------------------------------------------------------
 
 
 @VERSIONS
@@ -341,7 +341,8 @@ def test_keys_may_be_updated_while_bytes_pass(certificates: Certificates, comman
         broker, inner_broker = pair()
         wire = Relayed(client=(socket.socket(), tls), broker=(broker, inner_broker))
         try:
-            # What s_client takes for a command is a line that begins with one; a length begins with zeros.
+            # What s_client takes for a command is a line that begins with one; a length begins with
+            # zeros.
             request = framed(b"A" * 20 + b"\n")
             for _ in range(3):
                 os.write(client.stdin.fileno(), request)

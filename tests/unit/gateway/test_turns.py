@@ -1,4 +1,4 @@
-"""What one peer may use of a turn of the event loop, whatever it sends."""
+"""A peer's share of an event loop turn is bounded, whatever it sends."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ def test_a_peer_with_many_connections_has_no_more_of_a_turn_than_one(monkeypatch
         assert loop.deferred > 0
 
     on_loop(main())
-    # In each turn the hostile peer has its share: four calls. The innocent one is called in each turn.
+    # In each turn the hostile peer has its share: four calls. The innocent one is called in each
+    # turn.
     between, run = Counter[int](), 0
     for name in calls:
         if name == "hostile":
@@ -151,7 +152,7 @@ def test_a_long_callback_of_one_peer_is_followed_by_the_others(monkeypatch: pyte
     assert set(Counter(calls[:30]).values()) <= {9, 10, 11}
 
 
-# -- TLS records --------------------------------------------------------------------------------------
+# -- TLS records -----------------------------------------------------------------------------------
 
 
 @contextlib.asynccontextmanager
@@ -250,7 +251,7 @@ def test_one_read_takes_a_bounded_number_of_records(
     assert max(taken) <= 3 * MAX_RECORDS_IN_A_READ
 
 
-# -- headers ------------------------------------------------------------------------------------------
+# -- headers ---------------------------------------------------------------------------------------
 
 
 class Headers:
@@ -334,7 +335,7 @@ def test_a_read_stops_behind_a_bounded_number_of_headers(monkeypatch: pytest.Mon
     assert max(headers.in_a_call) <= 2 * HEADER_BYTES_IN_A_TURN // len(UNKNOWN_KEY)
 
 
-# -- handshakes, buffers ------------------------------------------------------------------------------
+# -- handshakes, buffers ---------------------------------------------------------------------------
 
 
 def test_a_peer_with_many_handshakes_waits_for_itself() -> None:

@@ -1,4 +1,4 @@
-"""TLS to the broker: whom the receiver trusts, what it shows, and what it says where it can't get through."""
+"""TLS to the broker: trust, client certificates, and advice in errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.unit.session.support import get_subscriptions, read_subscriptions
 
 async def problem_of(listener: Listener) -> str:
     """What the listener's watch finds wrong with its broker."""
-    await eventually(lambda: listener.upstream_problem not in (None, "not asked yet"), "a problem")
+    await eventually(lambda: listener.upstream_problem not in (None, "not probed yet"), "a problem")
     assert listener.upstream_problem is not None
     return listener.upstream_problem
 
@@ -119,7 +119,7 @@ def test_a_broker_of_another_authority_is_not_trusted(certificates: Certificates
                 broker,
                 certificates.upstream_settings(ca=other),
                 "TLS: certificate verify failed: unable to get local issuer certificate; "
-                "listeners[].upstream_tls.ca has to name the CA of the broker's certificate",
+                "set listeners[].upstream_tls.ca to the CA of the broker's certificate",
             )
 
     on_loop(main())
@@ -161,7 +161,7 @@ def test_a_broker_that_wants_a_certificate_gets_the_configured_one(
             async with opened(
                 Gate().listener(broker.port, upstream_tls=certificates.upstream_settings())
             ) as listener:
-                assert "; the broker may want a client certificate: listeners[].upstream_tls." in (
+                assert "; the broker may require a client certificate: listeners[].upstream_tls." in (
                     await problem_of(listener)
                 )
             settings = certificates.upstream_settings(

@@ -1,4 +1,4 @@
-"""The watch over an upstream: what it learns, what it says is wrong, and when it asks again."""
+"""The watch over a broker: what a probe learns and reports, and its retries."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.gateway.connecting import UpstreamAddress
 from receiver.gateway.handshake import HandshakeTurns
 from receiver.gateway.probe import ProbeError, probe
+from receiver.gateway.upstream_address import UpstreamAddress
 from receiver.gateway.upstream_watch import UpstreamWatch
 from receiver.session.upstream import Upstream
 from receiver.telemetry.connection import Broker
@@ -70,17 +70,17 @@ def after_the_question(then: Callable[[Peer], None]) -> Callable[[Peer], None]:
 
 
 ANSWERS: dict[str, tuple[Callable[[Peer], None], str]] = {
-    "nothing and the end": (lambda peer: None, "does that listener speak TLS"),
-    "a part and the end": (lambda peer: peer.socket.sendall(b"\0\0\1\0abc"), "does that listener speak TLS"),
+    "nothing and the end": (lambda peer: None, "if that listener speaks TLS"),
+    "a part and the end": (lambda peer: peer.socket.sendall(b"\0\0\1\0abc"), "if that listener speaks TLS"),
     "a reset": (Peer.reset, "Connection reset by peer"),
-    "HTTP": (lambda peer: peer.socket.sendall(b"HTTP/1.1 400 Bad\r\n\r\n"), "the answer is not Kafka's"),
+    "HTTP": (lambda peer: peer.socket.sendall(b"HTTP/1.1 400 Bad\r\n\r\n"), "the response is not Kafka's"),
     "a TLS alert": (
         lambda peer: peer.socket.sendall(bytes.fromhex("15030300020250") + bytes(30)),
         "that listener speaks TLS: give it",
     ),
-    "a negative length": (lambda peer: peer.socket.sendall(b"\xff" * 8), "the answer is not Kafka's"),
-    "an empty answer": (lambda peer: peer.socket.sendall(framed(b"")), "the answer is not Kafka's"),
-    "a cut answer": (lambda peer: peer.socket.sendall(framed(bytes(8))), "the answer is not Kafka's"),
+    "a negative length": (lambda peer: peer.socket.sendall(b"\xff" * 8), "the response is not Kafka's"),
+    "an empty answer": (lambda peer: peer.socket.sendall(framed(b"")), "the response is not Kafka's"),
+    "a cut answer": (lambda peer: peer.socket.sendall(framed(bytes(8))), "the response is not Kafka's"),
     "an error": (
         lambda peer: peer.socket.sendall(framed(struct.pack(">ihi", 0, 42, 0))),
         "answered ApiVersions with INVALID_REQUEST",
@@ -125,7 +125,7 @@ def test_a_watch_asks_until_there_is_an_answer() -> None:
         known = Broker(id=NODE_ID)
         upstream = Upstream()
         watching = watch(broker.port, known, upstream)
-        assert watching.problem == "not asked yet"
+        assert watching.problem == "not probed yet"
         with capture_logs() as log:
             watching.start()
             await eventually(lambda: watching.problem == "Connection refused", "a refusal")
@@ -185,8 +185,8 @@ def test_a_configured_cluster_that_is_not_the_brokers_is_said_to_be_wrong(broker
             await eventually(lambda: watching.problem is None, "the broker")
         watching.stop()
         assert known.cluster_id == "configured"
-        (said,) = [line for line in log if "broker.cluster_id" in line["event"]]
-        assert (said["configured"], said["broker_says"]) == ("configured", CLUSTER_ID)
+        (entry,) = [line for line in log if "broker.cluster_id" in line["event"]]
+        assert (entry["configured"], entry["actual"]) == ("configured", CLUSTER_ID)
 
     on_loop(main())
 

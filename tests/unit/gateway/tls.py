@@ -1,4 +1,4 @@
-"""TLS peers of the gateway, independent of its own TLS: SSLObjects whose bytes a test sends as it likes."""
+"""TLS peers for tests: SSLObjects whose records the test sends itself."""
 
 from __future__ import annotations
 
@@ -225,7 +225,8 @@ def tls_broker(context: ssl.SSLContext) -> Iterator[ScriptedBroker]:
     """A broker whose listener speaks TLS; :attr:`Peer.socket` is the TLS connection then."""
 
     def serve(peer: Peer) -> None:
-        # When the broker is stopped, SSLSocket.shutdown() takes TLS off, and ciphertext may be read.
+        # When the broker is stopped, SSLSocket.shutdown() takes TLS off, and ciphertext may be
+        # read.
         with (
             contextlib.suppress(ValueError, struct.error),
             context.wrap_socket(peer.socket, server_side=True) as peer.socket,

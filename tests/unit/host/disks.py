@@ -1,4 +1,4 @@
-"""Delivery logs on real disks, and disks that refuse or hang."""
+"""Helpers for queues on real disks, and disks that fail or hang."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from receiver.host.disk import Disk
-from receiver.host.failure_log import FailureLog
-from receiver.host.queue import PushQueue
+from receiver.host.delivery.disk_queue import DiskQueue
+from receiver.host.delivery.failure_log import FailureLog
+from receiver.host.delivery.fair_queue import FairQueue
 from receiver.host.settings import SpoolSettings
-from receiver.host.spooled_log import SpooledLog
+from receiver.host.spool.disk import Disk
 from tests.unit.host.support import numbers
 
 
@@ -31,7 +31,7 @@ class Clock:
         return self.now
 
 
-def spooled_log(
+def disk_queue(
     folder: Path,
     clock: Callable[[], float],
     *,
@@ -40,33 +40,33 @@ def spooled_log(
     max_bytes: int = 1_000_000,
     disk_bytes: int = 1 << 24,
     segment_bytes: int = 1 << 16,
-) -> SpooledLog:
-    """A log that has looked at its disk; with no ``after_s`` it writes every push."""
+) -> DiskQueue:
+    """A queue that has looked at its disk; with no ``after_s`` it writes every push."""
     # Smaller than an operator may make it, so that little fills it.
     settings = SpoolSettings.model_construct(max_bytes=disk_bytes, segment_bytes=segment_bytes)
     disk = Disk(folder, settings, log=FailureLog("p", clock=clock), clock=clock)
-    log = SpooledLog(PushQueue(max_items=max_items, max_bytes=max_bytes), disk, after_s=after_s, clock=clock)
-    log.open()
-    return log
+    queue = DiskQueue(FairQueue(max_items=max_items, max_bytes=max_bytes), disk, after_s=after_s, clock=clock)
+    queue.open()
+    return queue
 
 
-def read(log: SpooledLog, max_items: int = 100) -> list[int]:
+def read(queue: DiskQueue, max_items: int = 100) -> list[int]:
     """The numbers of what can be read at once; none when nothing can."""
-    with log._lock:
-        if not log._readable():
+    with queue._lock:
+        if not queue._readable():
             return []
-    return numbers(log.read(max_items=max_items, max_bytes=10**9, linger_s=0.0))
+    return numbers(queue.read(max_items=max_items, max_bytes=10**9, linger_s=0.0))
 
 
-def due(log: SpooledLog, clock: Clock) -> bool:
+def due(queue: DiskQueue, clock: Clock) -> bool:
     """Whether the spooler has something to write now."""
-    with log._lock:
-        return log._due_at() <= clock.now
+    with queue._lock:
+        return queue._due_at() <= clock.now
 
 
-def killed(log: SpooledLog) -> None:
-    """What ``kill -9`` leaves: the folder's lock is free, and nothing was written on the way out."""
-    spool = log._disk._spool
+def killed(queue: DiskQueue) -> None:
+    """Release the folder's lock without a last write, like ``kill -9``."""
+    spool = queue._disk.spool
     with spool._lock:
         spool._release()
 

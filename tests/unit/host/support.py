@@ -1,4 +1,4 @@
-"""Pushes, and plugins whose behaviour a test decides."""
+"""Helpers: pushes, and plugins with a behaviour set by the test."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_names_are_unique() -> None:
     )
     assert [one.name for one in loaded] == ["acme", "acme-2", "acme-3", "mine"]
     assert problem({"type": "acme", "url": url, "name": "a"}, {"type": "acme", "url": url, "name": "a"}) == (
-        'plugins[1].name: "a": plugins[0] has this name too: choose another'
+        'plugins[1].name: "a": plugins[0] has the same name: choose another'
     )
 
 
@@ -134,7 +134,7 @@ def test_each_has_a_spool_of_its_own() -> None:
     assert [one.spool_path for one in loaded] == [Path("spool/a"), Path("x/y"), None]
     for same in (str(Path("spool/a").absolute()), "./spool/b/../a"):
         assert problem(first, {**first, "name": "b", "spool": {"path": same}}).endswith(
-            '/a": plugins[0] has this folder too: give each one of its own'
+            '/a": plugins[0] has the same folder: give each plugin its own'
         )
 
 
@@ -146,7 +146,7 @@ def test_no_spool_is_spread_over_the_working_directory(path: str) -> None:
 
 @pytest.mark.usefixtures("acme")
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         ({"type": "acme"}, "plugins[0].url: required: text"),
         (
@@ -188,9 +188,9 @@ def test_no_spool_is_spread_over_the_working_directory(path: str) -> None:
         ({"type": "acme", "url": "acme://x", "token": 12345}, "plugins[0].token: expected text, or {file: "),
     ],
 )
-def test_what_is_wrong_is_named_with_the_fix(config: dict[str, Any], said: str) -> None:
+def test_what_is_wrong_is_named_with_the_fix(config: dict[str, Any], message: str) -> None:
     text = problem(config)
-    assert text.startswith(said)
+    assert text.startswith(message)
     assert "hunter2" not in text
     assert "12345" not in text
     assert "pw" not in text
@@ -211,20 +211,20 @@ def test_a_missing_type_is_named() -> None:
 
 @pytest.mark.usefixtures("acme")
 @pytest.mark.parametrize(
-    ("type_", "said"),
+    ("type_", "message"),
     [
         ("notthere", "acme_plugin_missing:Acme cannot be loaded: ModuleNotFoundError"),
         ("notclass", "acme_plugin:ACME cannot be loaded: AttributeError"),
         ("wrong", "acme_plugin:PluginConfig is no ClientTelemetryReceiver"),
         ("untyped", "the Config of acme_plugin:Untyped is no PluginConfig"),
-        ("greedy", "the Config of acme_plugin:Greedy has the host's own keys queue"),
+        ("greedy", "the Config of acme_plugin:Greedy has keys that are reserved for the host: queue"),
         ("broken", "the plugin cannot be constructed: RuntimeError at acme_plugin.py"),
     ],
 )
-def test_a_plugin_that_keeps_not_to_the_contract_is_named(type_: str, said: str) -> None:
+def test_a_plugin_that_keeps_not_to_the_contract_is_named(type_: str, message: str) -> None:
     text = problem({"type": type_} | ({"url": "acme://x", "token": "hunter2"} if type_ == "broken" else {}))
     assert text.startswith(f'plugins[0].type: "{type_}": ')
-    assert said in text
+    assert message in text
     assert "hunter2" not in text
 
 

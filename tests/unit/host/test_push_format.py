@@ -60,17 +60,17 @@ def test_what_a_newer_receiver_wrote_is_passed_over() -> None:
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (b"\x01\0", "shorter than its prefix"),
+        (b"\x01\0", "expected at least 5"),
         (written("[]", version=2), "version 2"),
-        (struct.pack("<BI", 1, 100) + b"[]", "no room for the 100"),
-        (written("[]"), "no JSON of two arrays"),
-        (written("{"), "no JSON of two arrays"),
-        (written("1"), "no JSON of two arrays"),
-        (written("[1,2]"), "no JSON of two arrays"),
-        (written("[" * 200_000), "no JSON of two arrays"),
-        (written("[" + "9" * 10_000 + "]"), "no JSON of two arrays"),
+        (struct.pack("<BI", 1, 100) + b"[]", "its context alone has 100"),
+        (written("[]"), "not JSON of two arrays"),
+        (written("{"), "not JSON of two arrays"),
+        (written("1"), "not JSON of two arrays"),
+        (written("[1,2]"), "not JSON of two arrays"),
+        (written("[" * 200_000), "not JSON of two arrays"),
+        (written("[" + "9" * 10_000 + "]"), "not JSON of two arrays"),
         (written("[[],[]]"), "lacks fields"),
-        (written('[["id", 5], []]'), "listener is of the type int"),
+        (written('[["id", 5], []]'), "listener has the type int"),
     ],
 )
 def test_what_is_no_push_is_refused(data: bytes, problem: str) -> None:
@@ -81,5 +81,5 @@ def test_what_is_no_push_is_refused(data: bytes, problem: str) -> None:
 def test_a_boolean_is_no_number() -> None:
     context, payload = arrays()
     context[4] = True
-    with pytest.raises(PushFormatError, match="source_port is of the type bool"):
+    with pytest.raises(PushFormatError, match="source_port has the type bool"):
         decode_push(written(json.dumps([context, payload])))

@@ -1,4 +1,4 @@
-"""What the composition root tells of itself at scrape: the peers of its limits, the certificates in use."""
+"""Metrics from the composition root: tracked peers, certificates in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The series that tell of budgets, back-pressure and offenders."""
+"""Metrics of series budgets, back-pressure and offenders."""
 
 from __future__ import annotations
 

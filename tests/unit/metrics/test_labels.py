@@ -1,4 +1,4 @@
-"""Labels that clients choose: the first so many are kept, the rest share one."""
+"""Labels that clients choose are bounded in number and length."""
 
 from receiver.metrics.labels import OTHER, SoftwareLabels
 

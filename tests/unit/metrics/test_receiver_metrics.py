@@ -1,4 +1,4 @@
-"""What happens is counted, with the real core's outcomes, under Kafka's names of the errors."""
+"""Counters of real outcomes, under Kafka's names of the errors."""
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
@@ -168,8 +168,8 @@ def test_two_receivers_in_a_process_keep_apart() -> None:
     ],
 )
 def test_the_exposition_is_what_the_scraper_prefers(accept: str | None, content_type: str) -> None:
-    text, told = ReceiverMetrics(version="9.9.9").exposition(accept)
-    assert told.startswith(content_type)
+    text, actual = ReceiverMetrics(version="9.9.9").exposition(accept)
+    assert actual.startswith(content_type)
     assert b'version="9.9.9"' in text
     assert b"_created" not in text
 

@@ -1,8 +1,9 @@
-"""What is asked at scrape: the series follow what the sources say at that moment."""
+"""Metrics that each scrape reads from its sources."""
 
 from dataclasses import dataclass, field
 
-from receiver.host.statistics import DropReason, PluginState, PluginStatistics
+from receiver.host.delivery.statistics import DropReason, PluginState, PluginStatistics
+from receiver.host.plugin_metrics import PluginMetrics
 from receiver.metrics import OTHER, ListenerBytes, ReceiverMetrics, SoftwareLabels, Sources
 from receiver.telemetry.connection import Connection
 from receiver.telemetry.control.limits import Scope
@@ -33,7 +34,6 @@ class Now:
                 instances=lambda: self.instances,
                 telemetry=lambda: self.telemetry,
                 listeners=lambda: self.listeners,
-                plugins=lambda: self.plugins,
                 ready=lambda: self.ready,
                 draining=lambda: self.draining,
                 certificates=lambda: self.certificates,
@@ -42,6 +42,7 @@ class Now:
                 deferred_calls=lambda: 17,
             )
         )
+        metrics.registry.register(PluginMetrics(lambda: self.plugins))
         return metrics
 
 

@@ -1,4 +1,4 @@
-"""Append to a spool until somebody kills it, and tell after each append how many pushes are on disk."""
+"""Program that appends to a spool until it is killed, and prints the count."""
 
 from __future__ import annotations
 

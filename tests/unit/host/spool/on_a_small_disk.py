@@ -1,4 +1,4 @@
-"""A spool on a disk of 1 MiB that fills up, and becomes read-only: run in a mount namespace of its own.
+"""Program that fills a spool on a disk of 1 MiB, in its own mount namespace.
 
 The argument is an empty folder. Prints what went wrong and what was kept, as JSON.
 """

@@ -1,4 +1,4 @@
-"""Spools in a folder, and what is in them."""
+"""Helpers that make and read spools in a folder."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def append_each(one: Spool, first: int, end: int, *, size: int = 100) -> None:
         one.append([each])
 
 
-def told(spooled: Sequence[Spooled]) -> list[int]:
+def numbers_of(spooled: Sequence[Spooled]) -> list[int]:
     return numbers([each.push for each in spooled])
 
 
 def read_all(one: Spool) -> list[int]:
-    return told(one.read(EVERYTHING, 1 << 40))
+    return numbers_of(one.read(EVERYTHING, 1 << 40))
 
 
 def segments(folder: Path) -> list[Path]:

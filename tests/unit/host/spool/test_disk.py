@@ -1,4 +1,4 @@
-"""What the disk and other processes do: full, read-only, a folder that is taken, ``kill -9``."""
+"""The spool with a full or read-only disk, a locked folder, ``kill -9``."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.unit.host.disks import no_more_memory, refused_file
 from tests.unit.host.spool.support import (
     append_each,
     bytes_on_disk,
+    numbers_of,
     opened,
     read_all,
     segments,
     some,
     spool,
-    told,
 )
 
 ROOT = Path(__file__).parents[4]
@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[4]
 
 def test_a_folder_has_one_spool(tmp_path: Path) -> None:
     one = opened(tmp_path)
-    with pytest.raises(SpoolError, match="another plugin or receiver has this folder") as error:
+    with pytest.raises(SpoolError, match="another plugin or receiver uses this folder") as error:
         spool(tmp_path).open()
     assert str(tmp_path) in str(error.value)
     one.close()
@@ -132,7 +132,7 @@ def test_a_segment_that_somebody_deletes_is_written_no_more(tmp_path: Path) -> N
     append_each(one, 0, 3)
     (path,) = segments(tmp_path)
     path.unlink()
-    with pytest.raises(SpoolError, match="somebody has deleted the file"):
+    with pytest.raises(SpoolError, match="another process has deleted the file"):
         append_each(one, 3, 4)
     append_each(one, 3, 5)
     one.close()
@@ -150,7 +150,7 @@ def test_nothing_is_lost_where_there_is_no_memory_for_a_while(
         first = one.read(20, 1 << 40)
         one.commit(first[-1].position)
     assert len(first) < 20
-    assert [*told(first), *read_all(one)] == list(range(20))
+    assert [*numbers_of(first), *read_all(one)] == list(range(20))
     assert one.statistics.lost_pushes == 0
     assert one.statistics.pushes == 20 - len(first)
 
@@ -159,7 +159,7 @@ def test_nor_where_it_ends_in_the_middle_of_a_frame(tmp_path: Path, monkeypatch:
     one = opened(tmp_path)
     append_each(one, 0, 2)
     one.append(some(2, 6))
-    assert told(one.read(2, 1 << 40)) == [0, 1]
+    assert numbers_of(one.read(2, 1 << 40)) == [0, 1]
     calls: list[int] = []
 
     def decode(data: memoryview) -> Push:
@@ -171,7 +171,7 @@ def test_nor_where_it_ends_in_the_middle_of_a_frame(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("receiver.host.spool.reader.decode_push", decode)
     assert read_all(one) == []
     rest = one.read(10, 1 << 40)
-    assert told(rest) == [2, 3, 4, 5]
+    assert numbers_of(rest) == [2, 3, 4, 5]
     one.commit(rest[-1].position)
     assert (one.statistics.pushes, one.statistics.lost_pushes) == (0, 0)
 
@@ -204,7 +204,7 @@ def test_nor_is_it_lost_when_memory_ends_in_the_middle_of_it(tmp_path: Path, err
         raise error
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("receiver.host.spool.segment._take_frame", fail)
+        patch.setattr("receiver.host.spool.segment._scan_frame", fail)
         with pytest.raises(SpoolError, match=f"{segments(tmp_path)[0]}: .*memory"):
             one.open()
     assert one.open().set_aside == ()
@@ -238,7 +238,7 @@ def test_a_segment_that_can_not_be_deleted_is_told_and_counts(tmp_path: Path) ->
 
 
 def test_a_disk_that_is_full_or_read_only(tmp_path: Path) -> None:
-    """Full: nothing half-written, reading and committing go on, and so does appending once there is room."""
+    """A full disk stops appends only, until there is room again."""
     if shutil.which("unshare") is None:
         pytest.skip("unshare(1) is missing (Debian: apt-get install util-linux)")
     namespace = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]

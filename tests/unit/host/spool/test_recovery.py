@@ -1,4 +1,4 @@
-"""What a crash, a bad disk or another version leaves in the folder, and what becomes of it."""
+"""Recovery of a spool after a crash, a bad disk or another version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes in comes out: order, positions, commits, the bound."""
+"""The spool's order, positions, commits and bound."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.unit.host.spool.support import (
     EVERYTHING,
     append_each,
     bytes_on_disk,
+    numbers_of,
     opened,
     read_all,
     segments,
     some,
     spool,
-    told,
 )
 from tests.unit.host.support import push, wait_for
 
@@ -31,8 +31,8 @@ def test_pushes_come_out_as_they_went_in_and_batches_keep_both_limits(tmp_path: 
     first = one.read(3, EVERYTHING)
     assert [each.push for each in first] == pushes[:3]
     assert [each.position for each in first] == sorted(each.position for each in first)
-    assert told(one.read(10, 29)) == [3, 4]
-    assert told(one.read(10, 1)) == [5], "a single push may be larger"
+    assert numbers_of(one.read(10, 29)) == [3, 4]
+    assert numbers_of(one.read(10, 1)) == [5], "a single push may be larger"
     assert one.read(10, 1) == []
     one.append(some(6, 7))
     assert read_all(one) == [6]
@@ -129,7 +129,7 @@ def test_at_the_bound_the_oldest_go_and_are_counted(tmp_path: Path) -> None:
     one = opened(tmp_path, max_bytes=20_000, segment_bytes=1 << 20)
     append_each(one, 0, 20, size=500)
     read = one.read(3, EVERYTHING)
-    assert told(read) == [0, 1, 2]
+    assert numbers_of(read) == [0, 1, 2]
     append_each(one, 20, 100, size=500)
     statistics = one.statistics
     assert bytes_on_disk(tmp_path) == statistics.bytes <= 20_000
@@ -148,7 +148,7 @@ def test_at_the_bound_the_oldest_go_and_are_counted(tmp_path: Path) -> None:
 def test_what_went_at_the_bound_is_not_looked_for(tmp_path: Path) -> None:
     one = opened(tmp_path, max_bytes=20_000)
     one.append(some(0, 10, size=300))
-    assert told(one.read(3, EVERYTHING)) == [0, 1, 2]
+    assert numbers_of(one.read(3, EVERYTHING)) == [0, 1, 2]
     append_each(one, 10, 100, size=300)
     left = list(range(one.statistics.dropped_full, 100))
     assert left[0] > 10
@@ -218,7 +218,7 @@ def test_reading_and_writing_at_once_loses_and_repeats_nothing(tmp_path: Path) -
 
     def all_read() -> bool:
         spooled = one.read(7, EVERYTHING)
-        read.extend(told(spooled))
+        read.extend(numbers_of(spooled))
         if spooled:
             one.commit(spooled[-1].position)
         return len(read) >= 500

@@ -1,0 +1,142 @@
+"""Bounds the memory of waiting requests, and the time that one may take.
+
+Owns the total of what waits: incomplete requests, requests that wait for the broker, and bytes for
+a slow reader together with the kernel buffers that are full because of it. Owns one timer, for the
+oldest incomplete request. No timer runs while every request is complete, because each wait of the
+event loop would pay for it.
+
+At the bound, the source that holds most loses the connection that has held memory for the longest.
+The requests of well-behaved clients are complete within moments, so a flood evicts its own
+connections. No source may hold more than its share of the total.
+"""
+
+from __future__ import annotations
+
+from asyncio import TimerHandle
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from receiver.gateway.event_loop import running_loop
+from receiver.plugin.sources import site_of
+from receiver.settings.limits import LimitsSettings
+
+if TYPE_CHECKING:
+    from receiver.gateway.relay import Relay
+
+__all__ = ["RequestMemory"]
+
+#: The event loop may call a timer this early, in seconds: the resolution of its clock.
+_TIMER_RESOLUTION_S: Final = 1e-3
+
+#: One source may hold the total bound divided by this number.
+_SOURCE_SHARE_DIVISOR: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Incomplete:
+    """An incomplete request's number on its connection, and its deadline."""
+
+    number: int
+    deadline: float
+
+
+class _Source:
+    """The memory of one source, and its connections that hold it, oldest first."""
+
+    __slots__ = ("held_bytes", "relays")
+
+    def __init__(self) -> None:
+        self.held_bytes = 0
+        self.relays: OrderedDict[Relay, None] = OrderedDict()
+
+
+class RequestMemory:
+    """Memory held by all connections, and the deadlines of their incomplete requests.
+
+    Attributes:
+        total: Bytes that all connections hold.
+    """
+
+    def __init__(self, settings: LimitsSettings) -> None:
+        self._bytes: dict[Relay, int] = {}
+        self._sources: dict[str, _Source] = {}
+        # Ordered by start, and so by deadline.
+        self._incomplete: dict[Relay, _Incomplete] = {}
+        self._timer: TimerHandle | None = None
+        self.total = 0
+        self.replace_settings(settings)
+
+    def replace_settings(self, settings: LimitsSettings) -> None:
+        """Use other bounds from now on; a request that has begun keeps its deadline."""
+        self._max_bytes = settings.max_held_bytes
+        self._max_source_bytes = settings.max_held_bytes // _SOURCE_SHARE_DIVISOR
+        self._timeout_s = settings.request_timeout_ms / 1000
+
+    def update(self, relay: Relay, held_bytes: int, incomplete: int | None) -> None:
+        """Record the memory of a connection; close connections while a bound is exceeded.
+
+        Args:
+            relay: The connection. It must call :meth:`release` when it closes.
+            held_bytes: Memory that it holds.
+            incomplete: The number of its incomplete request, None if it has none. Each request on a
+                connection has another number.
+        """
+        if not held_bytes:
+            self.release(relay)
+            return
+        source = self._sources.setdefault(site_of(relay.connection.source_address), _Source())
+        more = held_bytes - self._bytes.get(relay, 0)
+        self.total += more
+        source.held_bytes += more
+        self._bytes[relay] = held_bytes
+        source.relays.setdefault(relay)
+        if incomplete is None:
+            self._complete(relay)
+        else:
+            self._begin(relay, incomplete, source)
+        while source.held_bytes > self._max_source_bytes and relay in self._bytes:
+            next(iter(source.relays)).close_for_held_bytes()
+        while self.total > self._max_bytes and relay in self._bytes:
+            largest = max(self._sources.values(), key=lambda one: one.held_bytes)
+            next(iter(largest.relays)).close_for_held_bytes()
+
+    def release(self, relay: Relay) -> None:
+        """Stop counting a connection that is closed or holds nothing."""
+        held_bytes = self._bytes.pop(relay, None)
+        if held_bytes is None:
+            return
+        name = site_of(relay.connection.source_address)
+        source = self._sources[name]
+        self.total -= held_bytes
+        source.held_bytes -= held_bytes
+        del source.relays[relay]
+        self._complete(relay)
+        if not source.held_bytes:
+            del self._sources[name]
+
+    def _begin(self, relay: Relay, number: int, source: _Source) -> None:
+        known = self._incomplete.get(relay)
+        if known is not None:
+            if known.number == number:
+                return
+            del self._incomplete[relay]  # so that the new request comes last
+            source.relays.move_to_end(relay)
+        deadline = running_loop().time() + self._timeout_s
+        self._incomplete[relay] = _Incomplete(number, deadline)
+        if self._timer is None:
+            self._timer = running_loop().call_at(deadline, self._close_expired)
+
+    def _complete(self, relay: Relay) -> None:
+        self._incomplete.pop(relay, None)
+        if self._timer is not None and not self._incomplete:
+            self._timer.cancel()
+            self._timer = None
+
+    def _close_expired(self) -> None:
+        loop, self._timer = running_loop(), None
+        for relay, request in list(self._incomplete.items()):
+            if request.deadline > loop.time() + _TIMER_RESOLUTION_S:
+                self._timer = loop.call_at(request.deadline, self._close_expired)
+                return
+            relay.close_for_request_timeout()

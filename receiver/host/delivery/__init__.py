@@ -1,0 +1,1 @@
+"""Delivery to one plugin: its queue, its sender thread, retries, statistics."""

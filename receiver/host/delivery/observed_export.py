@@ -1,0 +1,174 @@
+"""Calls a plugin's export, measures it, and turns its result into a value.
+
+Handles every exception of a plugin, including SystemExit. The sender decides what comes next.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from receiver.host.delivery.cpu_account import CpuAccount
+from receiver.host.delivery.failure_log import FailureLog, Redaction
+from receiver.host.delivery.statistics import DropReason, Tally
+from receiver.host.isolation.proxy import PluginProxy
+from receiver.plugin import (
+    BatchRefusedError,
+    ClientTelemetryReceiver,
+    ExportResult,
+    PermanentError,
+    Push,
+    RetryableError,
+)
+
+__all__ = [
+    "Accepted",
+    "BatchRefused",
+    "Crashed",
+    "ObservedExport",
+    "Outcome",
+    "Refused",
+    "Retry",
+    "call_export",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The destination accepted the pushes, except for some data points."""
+
+    rejected_points: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The same export may succeed later, perhaps after a requested delay."""
+
+    retry_after_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRefused:
+    """These pushes, more than one, will never succeed together; a part of them may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crashed:
+    """The plugin raised an exception outside the contract, so its state is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The same export will never succeed."""
+
+    reason: DropReason
+    rejected_points: int
+
+
+Outcome = Accepted | Retry | BatchRefused | Crashed | Refused
+
+
+#: The most rejected points counted for one export, so that the sum fits a metric's float.
+_MAX_POINTS: Final = 1 << 53
+
+
+def call_export(plugin: ClientTelemetryReceiver, pushes: Sequence[Push]) -> ExportResult | None:
+    """Call a plugin's ``export`` or ``export_batch``; raises what the plugin raises.
+
+    There must be at least one push, and no more than the plugin's ``max_batch_items``.
+    """
+    if plugin.max_batch_items > 1:
+        return plugin.export_batch(pushes)
+    (push,) = pushes
+    return plugin.export(push.context, push.payload)
+
+
+class ObservedExport:
+    """Calls a plugin's export and returns its outcome.
+
+    Args:
+        cpu: Charged with the CPU time of exports, except retryable failures, which clients do not
+            cause.
+    """
+
+    def __init__(
+        self,
+        plugin: ClientTelemetryReceiver,
+        *,
+        tally: Tally,
+        log: FailureLog,
+        redaction: Redaction,
+        clock: Callable[[], float] = time.monotonic,
+        cpu: CpuAccount | None = None,
+    ) -> None:
+        self._cpu = CpuAccount() if cpu is None else cpu
+        self._plugin = plugin
+        self._tally = tally
+        self._log = log
+        self._redaction = redaction
+        self._clock = clock
+
+    def __call__(self, pushes: Sequence[Push]) -> Outcome:
+        """Export at least one push; never raises."""
+        began = self._clock()
+        self._tally.call_began(began)
+        cpu_began = self._cpu_s()
+        try:
+            outcome = self._export(pushes)
+        finally:
+            self._tally.export_ended(self._clock() - began)
+        if not isinstance(outcome, Retry):
+            self._cpu.add(pushes, self._cpu_s() - cpu_began)
+        if isinstance(outcome, Accepted) and (failures := self._tally.succeeded()):
+            self._log.info("plugin works again", failures=failures)
+        return outcome
+
+    def _cpu_s(self) -> float:
+        """Return the CPU seconds of this thread and of the plugin's process, if any."""
+        child_s = self._plugin.cpu_s if isinstance(self._plugin, PluginProxy) else 0.0
+        return time.thread_time() + child_s
+
+    def _export(self, pushes: Sequence[Push]) -> Outcome:
+        # The conversions are inside, because a text or delay of the wrong type counts as a crash
+        # too.
+        try:
+            try:
+                return self._accepted(call_export(self._plugin, pushes))
+            except RetryableError as error:
+                retry_after_s = None if error.retry_after_s is None else float(error.retry_after_s)
+                self._failed("export failed, will be retried", str(error), pushes)
+                return Retry(retry_after_s)
+            except PermanentError as error:
+                points = _points(error.rejected_points)
+                if isinstance(error, BatchRefusedError) and len(pushes) > 1:
+                    self._failed("export refused as a whole, halves will be tried", str(error), pushes)
+                    return BatchRefused()
+                self._failed("export refused, pushes dropped", str(error), pushes)
+                return Refused(DropReason.PERMANENT, points)
+        except BaseException as error:  # the contract: any other exception, SystemExit too, is a crash
+            self._failed("plugin crashed, will be restarted", self._redaction.exception(error), pushes)
+            return Crashed()
+
+    def _accepted(self, result: ExportResult | None) -> Accepted:
+        if result is None:
+            return Accepted(0)
+        points = _points(result.rejected_points)
+        if points or result.message:
+            self._log.limited(
+                "destination accepted an export in part or with a warning",
+                rejected_points=points,
+                message=self._redaction.text(str(result.message)),
+            )
+        return Accepted(points)
+
+    def _failed(self, event: str, error: str, pushes: Sequence[Push]) -> None:
+        error = self._redaction.text(error)
+        self._tally.failed(error)
+        self._log.limited(event, error=error, pushes=len(pushes))
+
+
+def _points(value: int) -> int:
+    """Convert a plugin's count of points, which may have any type and size."""
+    return min(max(0, int(value)), _MAX_POINTS)

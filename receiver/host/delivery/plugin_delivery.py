@@ -1,0 +1,214 @@
+"""Delivers pushes to one plugin: assembles its queue, sender and spooler.
+
+Owns their assembly, their common shutdown, and the plugin's statistics.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+from receiver.host.delivery.cpu_account import CpuAccount
+from receiver.host.delivery.disk_queue import DiskQueue
+from receiver.host.delivery.failure_log import FailureLog
+from receiver.host.delivery.fair_queue import FairQueue
+from receiver.host.delivery.memory_queue import MemoryQueue
+from receiver.host.delivery.retry import RetryPolicy
+from receiver.host.delivery.sender import Sender
+from receiver.host.delivery.spooler import Spooler
+from receiver.host.delivery.statistics import (
+    DropReason,
+    PluginState,
+    PluginStatistics,
+    QueueStatistics,
+    Tally,
+)
+from receiver.host.discovery import HostedPlugin
+from receiver.host.isolation.proxy import PluginProxy
+from receiver.host.settings import Delivery
+from receiver.host.spool.disk import Disk
+
+__all__ = ["PluginDelivery"]
+
+#: Seconds that the disk may take at shutdown beyond the drain time.
+_LAST_WRITES_S = 5.0
+#: Seconds after which a write to disk is reported as a problem.
+_SLOW_WRITE_S = 5.0
+_MEMORY_ELAPSED_S = 300.0
+#: The log events of drops. The host's watch thread logs them, because the plugin's threads may
+#: hang.
+_DROP_EVENTS = {
+    DropReason.QUEUE_FULL: "queue full, oldest pushes dropped",
+    DropReason.SPOOL_FULL: "spool full, oldest pushes dropped",
+    DropReason.SPOOL_DAMAGED: "spool damaged, pushes lost",
+}
+
+
+class PluginDelivery:
+    """Delivers pushes to one plugin.
+
+    Args:
+        hangs_after_s: Seconds that a call of the plugin lasts before the plugin counts as hanging.
+        cpu: Charged with the CPU time of exports and of the spool.
+
+    Attributes:
+        hosted: The plugin with the operator's settings.
+        offer: :meth:`MemoryQueue.offer` of the plugin's queue.
+    """
+
+    def __init__(
+        self,
+        hosted: HostedPlugin,
+        *,
+        hangs_after_s: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+        wall_ns: Callable[[], int] = time.time_ns,
+        cpu: CpuAccount | None = None,
+    ) -> None:
+        settings = hosted.settings
+        self.hosted = hosted
+        self._hangs_after_s = hangs_after_s
+        self._clock = clock
+        self._wall_ns = wall_ns
+        self._log = FailureLog(hosted.name, clock=clock)
+        self._tally = Tally()
+        memory = FairQueue(max_items=settings.queue.max_items, max_bytes=settings.queue.max_bytes)
+        self._disk: Disk | None = None
+        self._spooler: Spooler | None = None
+        self._queue: MemoryQueue
+        path = hosted.spool_path
+        if path is None:
+            self._queue = MemoryQueue(memory, clock=clock)
+        else:
+            self._disk = Disk(path, settings.spool, log=self._log, clock=clock)
+            always = settings.delivery is Delivery.SPOOL_ALWAYS
+            after_s = None if always else settings.spool.after_ms / 1000
+            queue = DiskQueue(memory, self._disk, after_s=after_s, clock=clock, cpu=cpu)
+            self._queue = queue
+            self._spooler = Spooler(queue, log=self._log, name=hosted.name)
+        self.offer = self._queue.offer
+        self._sender = Sender(
+            hosted.plugin,
+            self._queue,
+            settings,
+            policy=RetryPolicy.from_settings(
+                settings.retry, default_elapsed_s=_MEMORY_ELAPSED_S if self._disk is None else math.inf
+            ),
+            tally=self._tally,
+            log=self._log,
+            name=hosted.name,
+            clock=clock,
+            cpu=cpu,
+        )
+        self._logged_drops = dict.fromkeys(_DROP_EVENTS, 0)
+        self._logged_call: float | None = None
+
+    def start(self) -> None:
+        """Start the threads, and on one of them the plugin, without waiting."""
+        if self._spooler is not None:
+            self._spooler.start()
+        self._sender.start()
+
+    def request_stop(self, deadline: float, closing_s: float) -> None:
+        """Accept no more pushes, and export the queued ones, without waiting.
+
+        Args:
+            deadline: The time at which everything should have ended, on the clock.
+            closing_s: No export begins in the last ``closing_s`` seconds before the deadline. After
+                half of them the queue no longer waits for a running export: its pushes go to disk
+                if there is one.
+        """
+        self._sender.request_stop(deadline - closing_s)
+        self._queue.close(deadline - closing_s / 2)
+
+    def join(self, deadline: float) -> bool:
+        """Wait for the threads to end, and abandon them at the deadline.
+
+        Returns:
+            Whether the plugin ended in time.
+        """
+        ended = self._sender.join(deadline - self._clock())
+        written = self._spooler is None or self._spooler.join(deadline + _LAST_WRITES_S - self._clock())
+        if not ended or not written:
+            lost = self._queue.abandon()
+            if not ended:
+                self._tally.entered(PluginState.ABANDONED)
+                self._log.error("plugin hangs and is abandoned at the drain deadline", pushes_lost=lost)
+            if not written:
+                self._log.error("spool hangs and is abandoned at the drain deadline", pushes_lost=lost)
+        self.watch()
+        return ended
+
+    def watch(self) -> None:
+        """Log dropped pushes and a hanging call; called at intervals."""
+        dropped = self._queue.statistics().dropped
+        for reason, event in _DROP_EVENTS.items():
+            if more := dropped[reason] - self._logged_drops[reason]:
+                self._logged_drops[reason] = dropped[reason]
+                self._log.limited(event, dropped=more)
+        began = self._tally.snapshot().call_started_at
+        if began != self._logged_call and self._hangs(began):
+            self._logged_call = began
+            self._log.error("plugin hangs", call_seconds=round(self._since(began), 1))
+
+    def statistics(self) -> PluginStatistics:
+        """Return the plugin's statistics; never waits for the disk."""
+        hosted, settings = self.hosted, self.hosted.settings
+        queue, memory = self._queue.statistics(), self._queue.memory
+        tally = self._tally.snapshot()
+        hangs = self._hangs(tally.call_started_at) and tally.state is not PluginState.ABANDONED
+        plugin = hosted.plugin
+        return PluginStatistics(
+            name=hosted.name,
+            type=hosted.type,
+            state=PluginState.HANGS if hangs else tally.state,
+            delivery=str(settings.delivery),
+            isolation=str(settings.isolation),
+            circuit=str(self._sender.circuit),
+            queue_items=queue.memory,
+            queue_bytes=queue.memory_bytes,
+            queue_high_water_items=memory.high_water_items,
+            queue_high_water_bytes=memory.high_water_bytes,
+            queue_max_items=memory.max_items,
+            queue_max_bytes=memory.max_bytes,
+            spool_pushes=queue.disk,
+            spool_bytes=0 if self._disk is None else self._disk.statistics.bytes,
+            spool_max_bytes=0 if self._disk is None else settings.spool.max_bytes,
+            spool_problem=self._spool_problem(queue),
+            in_flight_pushes=queue.in_flight,
+            lag_s=self._lag_s(queue),
+            offered_pushes=queue.offered,
+            recovered_pushes=queue.recovered,
+            exported_pushes=queue.exported,
+            exported_batches=tally.exported_batches,
+            dropped=queue.dropped,
+            rejected_points=tally.rejected_points,
+            failures=tally.failures,
+            retries=tally.retries,
+            restarts=plugin.restarts if isinstance(plugin, PluginProxy) else tally.restarts,
+            consecutive_failures=tally.consecutive_failures,
+            last_error=tally.last_error,
+            export_seconds=tally.export_seconds,
+            exports=tally.exports,
+            call_seconds=self._since(tally.call_started_at),
+        )
+
+    def _since(self, began: float | None) -> float:
+        return 0.0 if began is None else max(0.0, self._clock() - began)
+
+    def _hangs(self, began: float | None) -> bool:
+        return self._since(began) >= self._hangs_after_s
+
+    def _lag_s(self, queue: QueueStatistics) -> float:
+        if queue.oldest_received_at_ns is None:
+            return 0.0
+        return max(0, self._wall_ns() - queue.oldest_received_at_ns) / 1e9
+
+    def _spool_problem(self, queue: QueueStatistics) -> str | None:
+        if self._disk is None:
+            return None
+        seconds = self._since(queue.writing_since)
+        if seconds >= _SLOW_WRITE_S:
+            return f"a write has taken {seconds:.0f} s"
+        return self._disk.problem or self._disk.statistics.problem

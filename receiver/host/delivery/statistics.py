@@ -1,0 +1,237 @@
+"""Statistics of a plugin, for /metrics and the REST API.
+
+Owns their form, and the counters of a plugin's calls. Every push that was offered, or recovered
+from disk, is in exactly one place: in memory, on disk, in flight, exported, or dropped for one
+reason.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+__all__ = ["DropReason", "PluginState", "PluginStatistics", "QueueStatistics", "Tally", "TallySnapshot"]
+
+
+class DropReason(StrEnum):
+    """Why a push never reached its destination."""
+
+    QUEUE_FULL = "queue_full"
+    PERMANENT = "permanent"
+    CRASH = "crash"
+    RETRIES_EXHAUSTED = "retries_exhausted"
+    SPOOL_FULL = "spool_full"
+    SPOOL_DAMAGED = "spool_damaged"
+    SHUTDOWN = "shutdown"
+
+
+class PluginState(StrEnum):
+    """A plugin's state in its lifecycle."""
+
+    NEW = "new"
+    STARTING = "starting"
+    RUNNING = "running"
+    RESTARTING = "restarting"
+    #: A call has not returned for long.
+    HANGS = "hangs"
+    STOPPED = "stopped"
+    ABANDONED = "abandoned"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginStatistics:
+    """One plugin's statistics; counters count from the start of the receiver.
+
+    Attributes:
+        name: The plugin's unique name.
+        type: The name of its entry point.
+        state: Its state in its lifecycle.
+        delivery: Which pushes go to disk: ``memory`` (none), ``spool_when_behind`` or
+            ``spool_always``.
+        isolation: Where it runs: ``thread`` or ``process``.
+        circuit: The state of its circuit breaker: ``closed`` (normal), ``open`` or ``half_open``.
+        queue_items: Pushes in memory.
+        queue_bytes: OTLP bytes in memory.
+        queue_high_water_items: The most pushes ever in memory.
+        queue_high_water_bytes: The most OTLP bytes ever in memory.
+        queue_max_items: The memory's bound in pushes.
+        queue_max_bytes: The memory's bound in bytes.
+        spool_pushes: Pushes on disk.
+        spool_bytes: Bytes on disk, compressed, including delivered pushes that are not deleted yet.
+        spool_max_bytes: The spool's bound in bytes; 0 without a spool.
+        spool_problem: Why the spool can't be written or committed; None if it works.
+        in_flight_pushes: Pushes read for an export, and neither exported nor dropped yet.
+        lag_s: The age of the oldest push that is neither exported nor dropped, in seconds; 0.0
+            without one.
+        offered_pushes: Pushes handed to the host.
+        recovered_pushes: Pushes of an earlier run, found on disk.
+        exported_pushes: Pushes that the destination accepted, also in part.
+        exported_batches: Exports that the destination accepted.
+        dropped: Dropped pushes for every reason.
+        rejected_points: Data points that the destination rejected in accepted exports (OTLP's
+            partial success).
+        failures: Failed calls of the plugin's start and export.
+        retries: Retried exports.
+        restarts: Restarts of the plugin, or of its process, after a crash.
+        consecutive_failures: Failures since the last success.
+        last_error: The text of the last failure; None if there was none.
+        export_seconds: Seconds spent in export calls, including failed ones.
+        exports: Export calls that returned.
+        call_seconds: Seconds for which the current call of the plugin has lasted; 0 without one. A
+            hang shows here.
+    """
+
+    name: str
+    type: str
+    state: PluginState
+    delivery: str
+    isolation: str
+    circuit: str
+    queue_items: int
+    queue_bytes: int
+    queue_high_water_items: int
+    queue_high_water_bytes: int
+    queue_max_items: int
+    queue_max_bytes: int
+    spool_pushes: int
+    spool_bytes: int
+    spool_max_bytes: int
+    spool_problem: str | None
+    in_flight_pushes: int
+    lag_s: float
+    offered_pushes: int
+    recovered_pushes: int
+    exported_pushes: int
+    exported_batches: int
+    dropped: Mapping[DropReason, int]
+    rejected_points: int
+    failures: int
+    retries: int
+    restarts: int
+    consecutive_failures: int
+    last_error: str | None
+    export_seconds: float
+    exports: int
+    call_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStatistics:
+    """A consistent snapshot of a plugin's queue.
+
+    ``offered + recovered`` is the sum of ``memory``, ``disk``, ``in_flight``, ``exported`` and all
+    of ``dropped``.
+
+    Attributes:
+        offered: Pushes ever offered.
+        recovered: Pushes of an earlier run, found on disk.
+        memory: Pushes in memory and not in flight.
+        memory_bytes: Their OTLP bytes.
+        disk: Pushes on disk and not in flight.
+        in_flight: Pushes read and not acknowledged.
+        exported: Delivered pushes.
+        dropped: Dropped pushes for every reason.
+        oldest_received_at_ns: The receive time of the oldest push that is neither exported nor
+            dropped, in nanoseconds since the epoch; None without one.
+        writing_since: The start of the current write to disk, in monotonic seconds; None without
+            one.
+    """
+
+    offered: int
+    recovered: int = 0
+    memory: int
+    memory_bytes: int
+    disk: int = 0
+    in_flight: int
+    exported: int
+    dropped: Mapping[DropReason, int]
+    oldest_received_at_ns: int | None
+    writing_since: float | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class TallySnapshot:
+    """The values of a :class:`Tally`; attributes as in :class:`PluginStatistics`."""
+
+    state: PluginState = PluginState.NEW
+    exported_batches: int = 0
+    rejected_points: int = 0
+    failures: int = 0
+    retries: int = 0
+    restarts: int = 0
+    consecutive_failures: int = 0
+    last_error: str | None = None
+    export_seconds: float = 0.0
+    exports: int = 0
+    call_started_at: float | None = None
+
+
+class Tally:
+    """Counts one plugin's calls; its thread writes, any thread reads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._values = TallySnapshot()
+
+    def entered(self, state: PluginState) -> None:
+        """Set the plugin's state; ABANDONED is final."""
+        with self._lock:
+            if self._values.state is not PluginState.ABANDONED:
+                self._values.state = state
+
+    def call_began(self, now: float) -> None:
+        """Record the start of a call of the plugin, in monotonic seconds."""
+        with self._lock:
+            self._values.call_started_at = now
+
+    def call_ended(self) -> None:
+        """Record the end of a call other than an export."""
+        with self._lock:
+            self._values.call_started_at = None
+
+    def export_ended(self, seconds: float) -> None:
+        """Record the end of an export, successful or not."""
+        with self._lock:
+            self._values.call_started_at = None
+            self._values.export_seconds += seconds
+            self._values.exports += 1
+
+    def succeeded(self) -> int:
+        """Record a successful call; return the number of failures in a row before it."""
+        with self._lock:
+            failures, self._values.consecutive_failures = self._values.consecutive_failures, 0
+            return failures
+
+    def failed(self, error: str) -> None:
+        """Record a failed call; the error text must hold no secret."""
+        with self._lock:
+            self._values.failures += 1
+            self._values.consecutive_failures += 1
+            self._values.last_error = error
+
+    def retried(self) -> None:
+        """Count a retried export."""
+        with self._lock:
+            self._values.retries += 1
+
+    def restarted(self) -> None:
+        """Count a restart after a crash."""
+        with self._lock:
+            self._values.restarts += 1
+
+    def exported(self) -> None:
+        """Count an export that the destination accepted."""
+        with self._lock:
+            self._values.exported_batches += 1
+
+    def rejected(self, points: int) -> None:
+        """Count data points that the destination rejected."""
+        with self._lock:
+            self._values.rejected_points += points
+
+    def snapshot(self) -> TallySnapshot:
+        """Return a consistent copy of the values."""
+        with self._lock:
+            return replace(self._values)

@@ -1,0 +1,1 @@
+"""Plugins in child processes: proxy, child and the channel between them."""

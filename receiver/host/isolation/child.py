@@ -1,0 +1,174 @@
+"""Program of a plugin's child process: calls the plugin as the receiver requests.
+
+Owns the child's signals, its memory limit, and its exit when the receiver exits. It never outlives
+the receiver. It decides nothing: it answers with the outcome of each call, and the receiver's
+sender decides.
+
+:class:`receiver.host.isolation.proxy.PluginProxy` starts it with three arguments: the plugin's
+type, the descriptor of the socket, and whether its memory is private. Everything else, secrets
+above all, comes over the socket.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import functools
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from receiver import dumps
+from receiver.host.delivery.failure_log import Redaction
+from receiver.host.delivery.observed_export import call_export
+from receiver.host.discovery import PluginConfigError, load_plugins
+from receiver.host.isolation.channel import (
+    OUT_OF_MEMORY_STATUS,
+    PRIVATE,
+    Answer,
+    Channel,
+    Load,
+    Outcome,
+    Request,
+    pushes_from_bytes,
+)
+from receiver.plugin import (
+    BatchRefusedError,
+    ClientTelemetryReceiver,
+    ExportResult,
+    PermanentError,
+    RetryableError,
+)
+
+__all__ = ["main"]
+
+#: From <linux/prctl.h>: sets the signal that the kernel sends when the parent's thread ends.
+_PR_SET_PDEATHSIG: Final = 1
+
+_ANSWER: Final = 0
+
+
+def main() -> None:
+    """Serve one plugin until the receiver requests STOP or exits."""
+    # A terminal or supervisor signals the whole process group; the receiver decides when the child
+    # exits.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    # The thread below can't run while a plugin holds the interpreter lock, so the kernel must kill
+    # us too.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    faulthandler.enable()
+    type_, descriptor, privacy = sys.argv[1:]
+    if privacy == PRIVATE:
+        dumps.forbid()
+    stream = socket.socket(fileno=int(descriptor))
+    stream.set_inheritable(False)
+    threading.Thread(target=_exit_with_receiver, args=(stream.fileno(),), daemon=True).start()
+    try:
+        _serve(Channel(stream), type_)
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY_STATUS)
+    except (EOFError, ConnectionError):
+        os._exit(0)  # the receiver has exited
+
+
+def _exit_with_receiver(descriptor: int) -> None:
+    """Exit, even during a call, when the receiver's end of the socket is closed."""
+    hang_up = select.poll()
+    hang_up.register(descriptor, 0)
+    hang_up.poll()
+    os._exit(0)
+
+
+def _serve(channel: Channel, type_: str) -> None:
+    _, body = channel.receive()
+    load = Load.model_validate_json(body)
+    sys.path[:] = load.sys_path
+    try:
+        (hosted,) = load_plugins([{**json.loads(load.config), "type": type_}])
+    except PluginConfigError as error:
+        _send(channel, Answer(outcome=Outcome.CRASH, text=str(error).removeprefix("plugins[0].")))
+        return
+    plugin, redaction = hosted.plugin, Redaction(hosted.plugin.config)
+    _limit_memory(load.max_memory_bytes)
+    _send(channel, Answer(outcome=Outcome.DONE))
+    request = Request.LOAD
+    while request is not Request.STOP:
+        kind, body = channel.receive()
+        request = Request(kind)
+        began = time.process_time()
+        answer = _answer(functools.partial(_call, plugin, request, body), redaction)
+        answer = answer.model_copy(update={"cpu_s": time.process_time() - began})
+        if request is Request.START:
+            _limit_memory(load.max_memory_bytes)
+        _send(channel, answer)
+
+
+def _send(channel: Channel, answer: Answer) -> None:
+    channel.send(_ANSWER, answer.model_dump_json().encode())
+
+
+def _limit_memory(additional_bytes: int) -> None:
+    """Limit the address space to the current size plus a number of bytes."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = pages * resource.getpagesize() + additional_bytes
+    if hard != resource.RLIM_INFINITY:
+        limit = min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+
+
+def _call(plugin: ClientTelemetryReceiver, request: Request, body: bytes) -> ExportResult | None:
+    match request:
+        case Request.START:
+            plugin.start()
+        case Request.EXPORT:
+            return call_export(plugin, pushes_from_bytes(body))
+        case Request.STOP:
+            plugin.stop()
+        case Request.LOAD:
+            raise ValueError("the plugin is loaded already")
+    return None
+
+
+def _answer(call: Callable[[], ExportResult | None], redaction: Redaction) -> Answer:
+    """Make the call and return its outcome."""
+    # The conversions are inside, because the plugin's values may be of any type.
+    try:
+        try:
+            result = call() or ExportResult()
+            return Answer(
+                outcome=Outcome.DONE,
+                text=redaction.text(str(result.message)),
+                rejected_points=max(0, int(result.rejected_points)),
+            )
+        except RetryableError as error:
+            return Answer(
+                outcome=Outcome.RETRYABLE,
+                text=redaction.text(str(error)),
+                retry_after_s=None if error.retry_after_s is None else float(error.retry_after_s),
+            )
+        except PermanentError as error:
+            refused = isinstance(error, BatchRefusedError)
+            return Answer(
+                outcome=Outcome.BATCH_REFUSED if refused else Outcome.PERMANENT,
+                text=redaction.text(str(error)),
+                rejected_points=max(0, int(error.rejected_points)),
+            )
+    except MemoryError:
+        raise  # exit, because a new process has all its memory again
+    except BaseException as error:  # the contract: anything else is a crash
+        return Answer(outcome=Outcome.CRASH, text=redaction.exception(error))
+
+
+if __name__ == "__main__":
+    main()

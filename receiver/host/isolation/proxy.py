@@ -1,0 +1,286 @@
+"""Proxy for a plugin that runs in a child process.
+
+Owns the process: its start, time-outs, exit, and restart with the next call. The sender decides
+when the next call comes, and paces calls after failures as with any plugin. The process runs
+:mod:`receiver.host.isolation.child`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from receiver import dumps
+from receiver.host.isolation.channel import (
+    DUMPABLE,
+    MAX_ANSWER_BYTES,
+    OUT_OF_MEMORY_STATUS,
+    PRIVATE,
+    Answer,
+    Channel,
+    Load,
+    Outcome,
+    Request,
+    pushes_to_bytes,
+)
+from receiver.host.settings import ProcessSettings
+from receiver.plugin import (
+    BatchRefusedError,
+    ClientTelemetryContext,
+    ClientTelemetryPayload,
+    ClientTelemetryReceiver,
+    ExportResult,
+    PermanentError,
+    Push,
+    PushIdentity,
+    RetryableError,
+)
+from receiver.settings.environment import PREFIX
+
+__all__ = ["PluginCrashError", "PluginProxy"]
+
+_MODULE: Final = "receiver.host.isolation.child"
+
+#: Seconds to start the interpreter and import the modules, also on a busy machine.
+_LOAD_TIMEOUT_S: Final = 60.0
+
+#: Seconds for the process to exit after its last answer.
+_EXIT_TIMEOUT_S: Final = 2.0
+
+#: Pushes are refused after the process has died this often in a row while it exported them.
+_MAX_DEATHS: Final = 3
+
+
+class PluginCrashError(Exception):
+    """The plugin raised an exception outside the contract in its process."""
+
+
+class _ProcessGoneError(Exception):
+    """The process exited, or was killed, during a call; the text gives the reason.
+
+    Attributes:
+        hung: Whether it was killed because the call took too long.
+    """
+
+    def __init__(self, reason: str, *, hung: bool = False) -> None:
+        super().__init__(reason)
+        self.hung = hung
+
+
+class PluginProxy(ClientTelemetryReceiver):
+    """Forwards the calls of a plugin to its process.
+
+    If a call hangs, the proxy kills the process. The call is retryable then, and also if the
+    process dies. The next call starts a new process. If the process dies three times in a row on
+    the same pushes, they are refused as a batch, so that the host finds the fatal push by halving.
+
+    Args:
+        plugin: The plugin, constructed here to check its settings, and not used further.
+        type_: The name of its entry point.
+        own: The operator's settings for the plugin itself.
+        settings: The limits of the process.
+
+    Attributes:
+        restarts: Restarts of the process.
+        cpu_s: CPU seconds of exports in the process, as it reported them.
+    """
+
+    def __init__(
+        self,
+        plugin: ClientTelemetryReceiver,
+        *,
+        type_: str,
+        own: Mapping[str, Any],
+        settings: ProcessSettings,
+    ) -> None:
+        super().__init__(plugin.config)
+        self.max_batch_items = plugin.max_batch_items
+        self.restarts = 0
+        self.cpu_s = 0.0
+        self._type = type_
+        self._config_json = json.dumps(own, default=str)
+        self._settings = settings
+        self._process: _Process | None = None
+        self._started_before = False
+        self._fatal_pushes: list[PushIdentity] = []
+        self._deaths = 0
+
+    def start(self) -> None:
+        """Start the process, and the plugin in it.
+
+        Raises:
+            RetryableError: The process or the plugin failed to start; the process has exited.
+        """
+        self._running_process()
+
+    def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> ExportResult | None:
+        """Export one push; see :meth:`export_batch`."""
+        return self.export_batch([Push(context=context, payload=payload)])
+
+    def export_batch(self, pushes: Sequence[Push]) -> ExportResult | None:
+        """Export pushes in the process.
+
+        Raises:
+            RetryableError: The plugin raised it, or its process hung, died or failed to start.
+            BatchRefusedError: The plugin raised it, or its process died three times on these
+                pushes.
+            PermanentError: The plugin raised it.
+            PluginCrashError: The plugin raised another exception.
+        """
+        process = self._running_process()
+        try:
+            answer = process.ask(Request.EXPORT, pushes_to_bytes(pushes), self._settings.call_timeout_s)
+        except _ProcessGoneError as gone:
+            self._process = None
+            raise self._died(gone, pushes) from None
+        self._deaths = 0
+        self.cpu_s += answer.cpu_s
+        match answer.outcome:
+            case Outcome.DONE:
+                return ExportResult(rejected_points=answer.rejected_points, message=answer.text)
+            case Outcome.RETRYABLE:
+                raise RetryableError(answer.text, answer.retry_after_s)
+            case Outcome.BATCH_REFUSED:
+                raise BatchRefusedError(answer.text, answer.rejected_points)
+            case Outcome.PERMANENT:
+                raise PermanentError(answer.text, answer.rejected_points)
+            case Outcome.CRASH:
+                raise PluginCrashError(answer.text)
+
+    def stop(self) -> None:
+        """Stop the plugin and its process.
+
+        Raises:
+            PluginCrashError: The plugin failed to stop; its process has exited all the same.
+        """
+        process, self._process = self._process, None
+        if process is None:
+            return
+        try:
+            answer = process.ask(Request.STOP, b"", self._settings.call_timeout_s)
+        except _ProcessGoneError as gone:
+            raise PluginCrashError(str(gone)) from None
+        finally:
+            process.end()
+        if answer.outcome is not Outcome.DONE:
+            raise PluginCrashError(answer.text)
+
+    def _running_process(self) -> _Process:
+        if self._process is not None:
+            return self._process
+        self.restarts += self._started_before
+        self._started_before = True
+        load = Load(
+            config=self._config_json,
+            sys_path=sys.path,
+            max_memory_bytes=self._settings.max_memory_bytes,
+        )
+        try:
+            process = _Process(self._type)
+            for request, body, timeout_s in (
+                (Request.LOAD, load.model_dump_json().encode(), _LOAD_TIMEOUT_S),
+                (Request.START, b"", self._settings.call_timeout_s),
+            ):
+                answer = process.ask(request, body, timeout_s)
+                if answer.outcome is not Outcome.DONE:
+                    process.end(timeout_s=0)
+                    raise RetryableError(f"the plugin can't be started in its process: {answer.text}")
+        except (_ProcessGoneError, OSError) as error:
+            raise RetryableError(f"the plugin's process can't be started: {error}") from None
+        self._process = process
+        return process
+
+    def _died(self, gone: _ProcessGoneError, pushes: Sequence[Push]) -> RetryableError | BatchRefusedError:
+        # A hanging plugin usually waits for its destination, so the pushes are not the cause.
+        if gone.hung:
+            return RetryableError(str(gone))
+        identities = [push.identity for push in pushes]
+        self._deaths = self._deaths + 1 if identities == self._fatal_pushes else 1
+        self._fatal_pushes = identities
+        if self._deaths < _MAX_DEATHS:
+            return RetryableError(str(gone))
+        self._deaths = 0
+        return BatchRefusedError(f"{gone}, {_MAX_DEATHS} times in a row with the same pushes")
+
+
+class _Process:
+    """One child process, from its start to its exit.
+
+    Raises:
+        OSError: The process can't be started.
+    """
+
+    def __init__(self, type_: str) -> None:
+        ours, theirs = socket.socketpair()
+        # exec(2) makes a process dumpable again, so the child must forbid dumps itself.
+        privacy = DUMPABLE if dumps.allowed() else PRIVATE
+        with theirs:
+            try:
+                self._popen = subprocess.Popen(  # noqa: S603 # our own interpreter and module
+                    # -P: import no modules from the working directory.
+                    [sys.executable, "-P", "-m", _MODULE, type_, str(theirs.fileno()), privacy],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(),),
+                    env=_environment(),
+                )
+            except BaseException:
+                ours.close()
+                raise
+        self._channel = Channel(ours)
+
+    def ask(self, request: Request, body: bytes, timeout_s: float) -> Answer:
+        """Send a request and return its answer.
+
+        Raises:
+            _ProcessGoneError: The process has exited without an answer.
+        """
+        try:
+            self._channel.send(request, body, timeout_s=timeout_s)
+            _, answer = self._channel.receive(max_bytes=MAX_ANSWER_BYTES, timeout_s=timeout_s)
+            return Answer.model_validate_json(answer)
+        except TimeoutError:
+            self.end(timeout_s=0)
+            raise _ProcessGoneError(
+                f"{request.name.lower()} took longer than {timeout_s:g} s: the plugin's process was killed",
+                hung=True,
+            ) from None
+        except ValueError:
+            self.end(timeout_s=0)
+            raise _ProcessGoneError("the plugin's process sent a malformed answer and was killed") from None
+        except (EOFError, OSError):
+            raise _ProcessGoneError(f"the plugin's process {_describe_exit(self.end())}") from None
+
+    def end(self, *, timeout_s: float = _EXIT_TIMEOUT_S) -> int:
+        """Wait for the exit, and kill the process after a time-out.
+
+        Returns:
+            The exit status, negative for a signal.
+        """
+        try:
+            return self._popen.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            return self._popen.wait()
+        finally:
+            self._channel.close()
+
+
+def _environment() -> dict[str, str]:
+    # Any of the receiver's own variables may hold a secret, perhaps of another plugin.
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(PREFIX)}
+    # malloc would reserve 64 MB of address space for an arena of each thread.
+    return {"MALLOC_ARENA_MAX": "2", **inherited}
+
+
+def _describe_exit(status: int) -> str:
+    if status == OUT_OF_MEMORY_STATUS:
+        return "reached its limit process.max_memory_bytes"
+    if status < 0:
+        return f"was ended by signal {-status} ({signal.strsignal(-status)})"
+    return f"ended with status {status}"
