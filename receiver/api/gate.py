@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from receiver.api.access import Access, Caller, Refusal, changes
 from receiver.api.problems import problem_response
 from receiver.log import RateLimitedLog
-from receiver.principal.distinguished_name import subject_of
+from receiver.principal.distinguished_name import subject_name
 
 __all__ = ["AuditedChange", "Change", "Gate"]
 
@@ -92,7 +92,7 @@ class Gate:
         facts = {}
         if reason is Refusal.UNKNOWN_CERTIFICATE:
             # As rest.clients has to have it: not every program writes it so.
-            facts["subject"] = subject_of(scope["state"]["client_certificate"])[:_MAX_SUBJECT]
+            facts["subject"] = subject_name(scope["state"]["client_certificate"])[:_MAX_SUBJECT]
         self._log.warning(
             "a REST request was refused: nobody knows who sent it",
             kind=reason,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-__all__ = ["MalformedCertificateError", "subject_of"]
+__all__ = ["MalformedCertificateError", "subject_name"]
 
 _SEQUENCE: Final = 0x30
 _SET: Final = 0x31
@@ -54,7 +54,7 @@ class _Element(NamedTuple):
     encoded: bytes
 
 
-def subject_of(der_certificate: bytes) -> str:
+def subject_name(der_certificate: bytes) -> str:
     """Write a certificate's subject as Java's ``X500Principal.getName()`` does (RFC 2253, section 2).
 
     Args:

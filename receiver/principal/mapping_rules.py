@@ -136,7 +136,7 @@ class MappingRules:
         """Map a name by the first rule whose pattern matches all of it (KIP-371).
 
         Args:
-            distinguished_name: As :func:`receiver.principal.distinguished_name.subject_of` writes it.
+            distinguished_name: As :func:`receiver.principal.distinguished_name.subject_name` writes it.
 
         Returns:
             The principal's name, without ``User:``. It may be empty, where rules make it so.

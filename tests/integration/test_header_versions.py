@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from receiver.session.kip1313.refusals import error_body
 from receiver.wire.error_codes import ErrorCode
-from receiver.wire.error_responses import error_body
-from receiver.wire.header_versions import FIRST_FLEXIBLE, LATEST, V3_SINCE
+from receiver.wire.header_versions import FIRST_FLEXIBLE, FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.headers import request_header_version, response_header_version
 from tests.testbed import jvm
 
@@ -69,7 +69,7 @@ def test_the_bodies_that_say_an_error_are_kafkas(schemas: list[Schema]) -> None:
         if not schema.stable:
             continue
         body = error_body(schema.key, schema.version, ErrorCode.INVALID_REQUEST)
-        if schema.version != V3_SINCE.get(schema.key, 0) - 1:
+        if schema.version != FIRST_WITH_HEADER_V3.get(schema.key, 0) - 1:
             assert body is None, schema
         else:
             assert schema.error_body == ("-" if body is None else body.hex()), schema

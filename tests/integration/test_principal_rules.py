@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from receiver.principal.distinguished_name import subject_of
+from receiver.principal.distinguished_name import subject_name
 from receiver.principal.mapping_rules import MappingRules, MappingRulesError, NoMatchingRuleError
 from receiver.principal.sasl import UNKNOWN_PRINCIPAL, SaslExchange
 from tests.testbed import jvm, parts
@@ -196,7 +196,7 @@ def test_subjects_are_javas(kafka_names: KafkaNames) -> None:
     taken = [(case, theirs) for case, theirs in zip(cases, answers, strict=True) if theirs is not None]
     assert len(taken) > 0.9 * len(cases)  # Java refuses some tags with values that they cannot have
     for case, theirs in taken:
-        assert subject_of(case) == theirs
+        assert subject_name(case) == theirs
 
 
 def standard_claims() -> str:

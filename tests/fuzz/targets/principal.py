@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.name import _ASN1Type
 
-from receiver.principal.distinguished_name import MalformedCertificateError, subject_of
+from receiver.principal.distinguished_name import MalformedCertificateError, subject_name
 from receiver.principal.mapping_rules import MappingRules, MappingRulesError, NoMatchingRuleError
 from tests.fuzz.target import Target, require
 
@@ -104,7 +104,7 @@ RULES = Target(
 
 def _run_name(data: bytes) -> None:
     try:
-        name = subject_of(data)
+        name = subject_name(data)
     except MalformedCertificateError as error:
         require(len(str(error)) < 300, "an error as long as the bytes allow")
         return

@@ -26,7 +26,7 @@ from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
 from receiver.wire.framing import BrokenStreamError
-from receiver.wire.header_versions import LATEST, V3_SINCE
+from receiver.wire.header_versions import FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.headers import RequestHeader, encode_request_header
 from receiver.wire.uuid import ZERO_UUID, Uuid
 from tests.fuzz.login_broker import OWNER, PASSWORD, TOKEN_ID, UNKNOWN, LoginBroker
@@ -301,7 +301,7 @@ def _with_id(api_key: int, body: bytes, instance: Uuid = _INSTANCE, client_id: s
     """Write a request with header v3, in KIP-1313's version of its RPC."""
     header = RequestHeader(
         api_key=api_key,
-        api_version=V3_SINCE[api_key],
+        api_version=FIRST_WITH_HEADER_V3[api_key],
         correlation_id=api_key + 1000,
         client_id=client_id,
         client_instance_id=instance,

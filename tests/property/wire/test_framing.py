@@ -148,7 +148,7 @@ def test_every_header_is_looked_at_alike_however_it_is_cut(
     def replace_head(head: bytes, length: int) -> tuple[bytes, bool]:
         change = seen[len(looked_at)][1]
         looked_at.append((head, length))
-        rewrite.every = len(looked_at) < until
+        rewrite.reads_all_headers = len(looked_at) < until
         rest = length - len(head)
         if change == "dropped":
             return frame(b"marker"), False
@@ -162,7 +162,7 @@ def test_every_header_is_looked_at_alike_however_it_is_cut(
         max_frame_bytes=100_000,
         max_watched_bytes=MAX_WATCHED,
     )
-    rewrite.every = until > 0
+    rewrite.reads_all_headers = until > 0
     out = b"".join(bytes(rewrite.feed(memoryview(piece))) for piece in pieces(stream, sizes))
     assert out == expected
     assert looked_at == [(head, length) for head, _, length in seen]
@@ -180,7 +180,7 @@ def test_looking_at_every_header_changes_nothing_by_itself(
         rewrite = RequestRewriter(
             replacement, watched=WATCHED, max_frame_bytes=10_000, max_watched_bytes=MAX_WATCHED
         )
-        rewrite.every = mode
+        rewrite.reads_all_headers = mode
         outs.append(b"".join(bytes(rewrite.feed(memoryview(piece))) for piece in pieces(stream, sizes)))
         assert rewrite.frames == len(messages)
     assert outs[0] == outs[1]
@@ -197,7 +197,7 @@ def test_arbitrary_headers_raise_nothing_but_a_wire_error(
         max_frame_bytes=10_000,
         max_watched_bytes=MAX_WATCHED,
     )
-    rewrite.every = True
+    rewrite.reads_all_headers = True
     with contextlib.suppress(WireError):
         for chunk in (struct.pack(">ihh", length, *kind), *chunks):
             rewrite.feed(memoryview(chunk))

@@ -39,7 +39,7 @@ def every(replace_head: Callable[[bytes, int], tuple[bytes, bool]]) -> RequestRe
         max_frame_bytes=100_000,
         max_watched_bytes=1000,
     )
-    rewrite.every = True
+    rewrite.reads_all_headers = True
     return rewrite
 
 
@@ -153,7 +153,7 @@ def test_the_first_header_can_be_looked_at_alone() -> None:
 
     def replace_head(head: bytes, length: int) -> tuple[bytes, bool]:
         seen.append((head, length))
-        rewrite.every = False
+        rewrite.reads_all_headers = False
         return frame_start(head, length - len(head)), True
 
     rewrite = every(replace_head)

@@ -8,7 +8,7 @@ import pytest
 
 from receiver.wire import api_keys
 from receiver.wire.errors import WireError
-from receiver.wire.header_versions import FIRST_FLEXIBLE, LATEST, V3_SINCE, offered
+from receiver.wire.header_versions import FIRST_FLEXIBLE, FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.headers import (
     RequestHeader,
     ResponseHeader,
@@ -135,22 +135,14 @@ def test_response_header_versions(key: int, by_version: dict[int, int]) -> None:
 
 
 def test_kip_1313_adds_the_version_after_the_latest_to_every_rpc_but_sasl_handshake() -> None:
-    assert V3_SINCE.keys() == LATEST.keys() - {api_keys.SASL_HANDSHAKE}
-    assert V3_SINCE[api_keys.API_VERSIONS] == 6
-    assert V3_SINCE[api_keys.OFFSET_DELETE] == FIRST_FLEXIBLE[api_keys.OFFSET_DELETE] == 1
-    assert V3_SINCE[api_keys.PUSH_TELEMETRY] == V3_SINCE[api_keys.GET_TELEMETRY_SUBSCRIPTIONS] == 1
-
-
-def test_a_version_is_offered_only_where_the_broker_stops_right_before_it() -> None:
-    ranges = {
-        api_keys.PRODUCE: (3, 13),
-        api_keys.METADATA: (0, 12),
-        api_keys.SASL_HANDSHAKE: (0, 1),
-        api_keys.API_VERSIONS: (0, 5),
-        22: (0, 6),  # InitProducerId: Kafka 4.4 has an unstable version 6 with request header 2
-        9999: (0, 0),
-    }
-    assert offered(ranges) == {api_keys.PRODUCE: (3, 14), api_keys.API_VERSIONS: (0, 6)}
+    assert FIRST_WITH_HEADER_V3.keys() == LATEST.keys() - {api_keys.SASL_HANDSHAKE}
+    assert FIRST_WITH_HEADER_V3[api_keys.API_VERSIONS] == 6
+    assert FIRST_WITH_HEADER_V3[api_keys.OFFSET_DELETE] == FIRST_FLEXIBLE[api_keys.OFFSET_DELETE] == 1
+    assert (
+        FIRST_WITH_HEADER_V3[api_keys.PUSH_TELEMETRY]
+        == FIRST_WITH_HEADER_V3[api_keys.GET_TELEMETRY_SUBSCRIPTIONS]
+        == 1
+    )
 
 
 def test_apiversions_of_a_later_version_is_read_up_to_the_client_id() -> None:

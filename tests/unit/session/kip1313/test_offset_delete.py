@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from receiver.session.kip1313.offset_delete import request_to_v0, response_to_v1
 from receiver.wire.errors import WireError
-from receiver.wire.k47_offset_delete import request_to_v0, response_to_v1
 from receiver.wire.primitives import Reader, Writer
 
 TAG = "01 05 02 6162"

@@ -10,7 +10,7 @@ from receiver.session.session import WATCHED_KEYS
 from receiver.telemetry.connection import MAX_TEXT_CHARS
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
-from receiver.wire.header_versions import LATEST, V3_SINCE
+from receiver.wire.header_versions import FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.k18_api_versions import ApiVersionsRequest, encode_request
 from receiver.wire.k71_get_telemetry_subscriptions import decode_response
 from receiver.wire.primitives import Reader
@@ -48,7 +48,7 @@ def v3_frame(
     client_id: str | None = "raw",
 ) -> bytes:
     """A request with header v3, in KIP-1313's version of its RPC."""
-    version = V3_SINCE[api_key] if version is None else version
+    version = FIRST_WITH_HEADER_V3[api_key] if version is None else version
     name = b"\xff\xff" if client_id is None else struct.pack(">h", len(client_id)) + client_id.encode()
     head = struct.pack(">hhi", api_key, version, correlation_id) + name + instance + b"\0"
     return framed(head + body)
@@ -253,7 +253,7 @@ def test_an_rpc_of_which_the_broker_lacks_the_version_before_is_not_offered() ->
 
 
 @pytest.mark.parametrize("arrival", [WHOLE, BYTE_BY_BYTE])
-@pytest.mark.parametrize("api_key", V3_SINCE.keys() - WATCHED_KEYS - {OFFSET_DELETE})
+@pytest.mark.parametrize("api_key", FIRST_WITH_HEADER_V3.keys() - WATCHED_KEYS - {OFFSET_DELETE})
 def test_the_broker_gets_the_version_before_without_the_id_and_with_the_client_id(
     arrival: str, api_key: int
 ) -> None:
