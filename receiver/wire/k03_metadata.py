@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from receiver.wire import api_keys
+from receiver.wire.api_keys import check_version
 from receiver.wire.primitives import Reader, Writer
 
 __all__ = ["SUPPORTED_VERSIONS", "decode_cluster_id", "encode_no_topics_request", "is_error"]
@@ -47,7 +49,7 @@ def encode_no_topics_request(version: int) -> bytes:
 
     Source: the Kafka protocol guide, "Metadata API".
     """
-    _check_version(version)
+    check_version(api_keys.METADATA, version, SUPPORTED_VERSIONS)
     writer = Writer()
     if version >= _FIRST_FLEXIBLE:
         writer.compact_array_length(0)
@@ -80,7 +82,7 @@ def decode_cluster_id(reader: Reader, version: int) -> str | None:
 
     Source: the Kafka protocol guide, "Metadata API".
     """
-    _check_version(version)
+    check_version(api_keys.METADATA, version, SUPPORTED_VERSIONS)
     if version < _FIRST_WITH_CLUSTER_ID:
         return None
     brokers = _brokers(reader, version)
@@ -119,7 +121,7 @@ def is_error(reader: Reader, version: int) -> bool:
 
     Source: Kafka's MetadataRequest.getErrorResponse; KIP-152 for when a request is refused.
     """
-    _check_version(version)
+    check_version(api_keys.METADATA, version, SUPPORTED_VERSIONS)
     if _brokers(reader, version):
         return False
     if version < _FIRST_WITH_CLUSTER_ID:
@@ -135,10 +137,3 @@ def _brokers(reader: Reader, version: int) -> int:
     if version >= _FIRST_FLEXIBLE:
         return reader.compact_array_length("Brokers", item_size=11)
     return reader.array_length("Brokers", item_size=12)
-
-
-def _check_version(version: int) -> None:
-    if version not in SUPPORTED_VERSIONS:
-        raise ValueError(
-            f"Metadata version {version} is not one of {SUPPORTED_VERSIONS[0]} to {SUPPORTED_VERSIONS[-1]}"
-        )

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from receiver.wire.api_keys import API_VERSIONS
+from receiver.wire.api_keys import API_VERSIONS, check_version
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k18_entries import ENTRY, FIRST_FLEXIBLE, RANGE, EntryTable, body_version
 from receiver.wire.primitives import Reader, TaggedFields, Writer
@@ -66,7 +66,7 @@ class ApiVersionsRequest:
         client_software_version: Its version; empty before version 3.
         cluster_id: The cluster that the client means to reach, or None; None before version 5 (KIP-1242).
         node_id: The broker that the client means to reach, or -1; -1 before version 5 (KIP-1242).
-        tagged_fields: Tagged fields, kept raw; empty before version 3.
+        tagged_fields: Unknown tagged fields; empty before version 3.
     """
 
     client_software_name: str = ""
@@ -84,7 +84,7 @@ class ApiVersion:
         api_key: The API.
         min_version: The lowest version.
         max_version: The highest version.
-        tagged_fields: Tagged fields, kept raw; empty before version 3.
+        tagged_fields: Unknown tagged fields; empty before version 3.
     """
 
     api_key: int
@@ -98,7 +98,7 @@ class ApiVersionsResponse:
     """What a broker speaks.
 
     Attributes:
-        error_code: An error code (int16); one that is not in ``ErrorCode`` is kept as it is.
+        error_code: Error code (int16), also one that is not in ``ErrorCode``.
         api_keys: What it speaks, in the broker's order.
         throttle_time_ms: For how long the client should stay quiet, in milliseconds; 0 before version 1.
         tagged_fields: The broker's features among others, kept raw; empty before version 3.
@@ -141,7 +141,7 @@ def decode_request(reader: Reader, version: int) -> ApiVersionsRequest:
 
     Source: KIP-511, KIP-1242.
     """
-    _check_version(version)
+    check_version(API_VERSIONS, version, SUPPORTED_VERSIONS)
     if version < FIRST_FLEXIBLE:
         return ApiVersionsRequest()
     return ApiVersionsRequest(
@@ -168,7 +168,7 @@ def encode_request(value: ApiVersionsRequest, version: int) -> bytes:
 
     Source: KIP-511, KIP-1242.
     """
-    _check_version(version)
+    check_version(API_VERSIONS, version, SUPPORTED_VERSIONS)
     if version < FIRST_FLEXIBLE:
         return b""
     writer = Writer()
@@ -198,7 +198,7 @@ def decode_response(reader: Reader, version: int) -> ApiVersionsResponse:
 
     Source: KIP-35, KIP-511.
     """
-    _check_version(version)
+    check_version(API_VERSIONS, version, SUPPORTED_VERSIONS)
     error_code = reader.int16("ErrorCode")
     version = body_version(error_code, version)
     flexible = version >= FIRST_FLEXIBLE
@@ -242,7 +242,7 @@ def encode_response(value: ApiVersionsResponse, version: int) -> bytes:
 
     Source: KIP-35, KIP-511.
     """
-    _check_version(version)
+    check_version(API_VERSIONS, version, SUPPORTED_VERSIONS)
     version = body_version(value.error_code, version)
     flexible = version >= FIRST_FLEXIBLE
     writer = Writer()
@@ -313,7 +313,7 @@ def read_ranges(body: bytes, version: int, keys: Iterable[int]) -> dict[int, tup
 
     Source: KIP-35.
     """
-    _check_version(version)
+    check_version(API_VERSIONS, version, SUPPORTED_VERSIONS)
     table = EntryTable(body, version)
     ranges = {}
     for key in keys:
@@ -344,7 +344,7 @@ def splice_api_keys(body: bytes, version: int, ranges: Mapping[int, tuple[int, i
 
     Source: KIP-35; KIP-714 for what its presence tells a client.
     """
-    _check_version(version)
+    check_version(API_VERSIONS, version, SUPPORTED_VERSIONS)
     if len(body) >= len(_NO_ERROR) and not body.startswith(_NO_ERROR):
         return body
     table = EntryTable(body, version)
@@ -363,10 +363,3 @@ def splice_api_keys(body: bytes, version: int, ranges: Mapping[int, tuple[int, i
         return bytes(edited)
     table.insert(edited, {key: ranges[key] for key in missing})
     return bytes(edited)
-
-
-def _check_version(version: int) -> None:
-    if version not in SUPPORTED_VERSIONS:
-        raise ValueError(
-            f"ApiVersions version {version} is not one of {SUPPORTED_VERSIONS[0]} to {SUPPORTED_VERSIONS[-1]}"
-        )

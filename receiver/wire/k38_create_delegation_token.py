@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
+from receiver.wire import api_keys
+from receiver.wire.api_keys import check_version
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.primitives import Reader
 
@@ -63,11 +65,7 @@ def decode_response(reader: Reader, version: int) -> DelegationToken | None:
 
     Source: KIP-48, KIP-373.
     """
-    if version not in SUPPORTED_VERSIONS:
-        raise ValueError(
-            f"CreateDelegationToken version {version} is not one of "
-            f"{SUPPORTED_VERSIONS[0]} to {SUPPORTED_VERSIONS[-1]}"
-        )
+    check_version(api_keys.CREATE_DELEGATION_TOKEN, version, SUPPORTED_VERSIONS)
     if reader.int16("ErrorCode") != ErrorCode.NONE:
         return None
     return decode_token(reader, version)

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from receiver.wire import api_keys
+from receiver.wire.api_keys import check_version
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k38_create_delegation_token import FIRST_FLEXIBLE, DelegationToken, decode_token
 from receiver.wire.primitives import Reader
@@ -43,11 +45,7 @@ def decode_response(reader: Reader, version: int) -> tuple[DelegationToken, ...]
 
     Source: KIP-48, KIP-373.
     """
-    if version not in SUPPORTED_VERSIONS:
-        raise ValueError(
-            f"DescribeDelegationToken version {version} is not one of "
-            f"{SUPPORTED_VERSIONS[0]} to {SUPPORTED_VERSIONS[-1]}"
-        )
+    check_version(api_keys.DESCRIBE_DELEGATION_TOKEN, version, SUPPORTED_VERSIONS)
     if reader.int16("ErrorCode") != ErrorCode.NONE:
         return ()
     array_length = reader.compact_array_length if version >= FIRST_FLEXIBLE else reader.array_length

@@ -12,9 +12,9 @@ from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
 from receiver.wire.header_versions import FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.k18_api_versions import ApiVersionsRequest, encode_request
-from receiver.wire.k71_get_telemetry_subscriptions import decode_response
 from receiver.wire.primitives import Reader
 from receiver.wire.uuid import ZERO_UUID, Uuid
+from tests.testbed.messages import decode_subscriptions_response
 from tests.testbed.scripted_broker import framed, request_frame, split
 from tests.unit.session.support import (
     ARRIVALS,
@@ -73,7 +73,7 @@ def translating(arrival: str = WHOLE) -> Wire:
 
 
 def error_of_get_v1(answer: bytes) -> int:
-    return decode_response(Reader(answer[5:]), 1).error_code
+    return decode_subscriptions_response(Reader(answer[5:]), 1).error_code
 
 
 # -- who assigns the id: the table of KIP-1313, "Alignment of identifiers" ---------------------------
@@ -104,7 +104,7 @@ def test_a_new_client_names_its_own_id_in_version_0() -> None:
 def test_a_new_client_names_its_own_id_in_the_header_in_version_1(arrival: str) -> None:
     wire = Wire(arrival=arrival)
     answer = wire.exchange(get_v1(MINE))
-    response = decode_response(Reader(answer[5:]), 1)
+    response = decode_subscriptions_response(Reader(answer[5:]), 1)
     assert response.error_code == ErrorCode.NONE
     assert wire.connection.client_instance_id == MINE
     assert read_push(wire.exchange(push_v1(MINE, response.subscription_id))) == ErrorCode.NONE
