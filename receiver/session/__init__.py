@@ -1,5 +1,5 @@
-"""The proxied connection without I/O: decides what happens to each request and response.
+"""Decides what happens to each request and response of a proxied connection.
 
-It takes bytes and returns bytes. The gateway reads and writes sockets, and the telemetry core decides
-about subscriptions and pushes.
+It takes bytes and returns bytes. The gateway reads and writes sockets, and the telemetry core
+decides about subscriptions and pushes.
 """

@@ -1,19 +1,19 @@
 r"""Decides which ApiVersions requests to forward, and edits the broker's responses.
 
-===========================================  ========================================  ================
-Request                                      Answer                                    Connection
-===========================================  ========================================  ================
-Unknown version                              UNSUPPORTED_VERSION in a v0 body, with    stays open, the
-                                             the range of ApiVersions (KIP-35,         client retries
-                                             KIP-511)
-Software name or version that does not       INVALID_REQUEST                           closed (KIP-511)
-match ``[\.\-a-zA-Z0-9]+`` (v3 and later)
-Only one of ClusterId and NodeId (v5)        INVALID_REQUEST (KIP-1242)                stays open
-ClusterId or NodeId of another broker (v5),  REBOOTSTRAP_REQUIRED (KIP-1242)           stays open
-if the broker lacks v5
-All others                                   The broker's, with the receiver's         stays open
-                                             versions
-===========================================  ========================================  ================
+======================================  ======================================  ===============
+Request                                 Answer                                  Connection
+======================================  ======================================  ===============
+Unknown version                         UNSUPPORTED_VERSION in a v0 body, with  stays open, the
+                                        the range of ApiVersions (KIP-35,       client retries
+                                        KIP-511)
+Software name or version that does not  INVALID_REQUEST                         closed
+match ``[\.\-a-zA-Z0-9]+`` (since v3)                                           (KIP-511)
+Only one of ClusterId and NodeId (v5)   INVALID_REQUEST (KIP-1242)              stays open
+ClusterId or NodeId of another broker   REBOOTSTRAP_REQUIRED (KIP-1242)         stays open
+(v5), if the broker lacks v5
+All others                              The broker's, with the receiver's       stays open
+                                        versions
+======================================  ======================================  ===============
 
 A broker that has v5 checks ClusterId and NodeId itself.
 """
@@ -55,8 +55,8 @@ def _ends(versions: range) -> tuple[int, int]:
     return versions[0], versions[-1]
 
 
-#: Lowest and highest version, by API key, of the requests that the receiver speaks for any broker. Every
-#: ApiVersions response lists them, unless KIP-1313's version of ApiVersions is offered too.
+#: Lowest and highest version, by API key, of the requests that the receiver speaks for any broker.
+#: Every ApiVersions response lists them, unless KIP-1313's version of ApiVersions is offered too.
 OFFERED: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
     {
         api_keys.API_VERSIONS: _ends(k18_api_versions.SUPPORTED_VERSIONS),
@@ -75,7 +75,7 @@ class _Forward:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Refuse:
-    """Decision to answer a request here, with this body, and perhaps to close the connection then."""
+    """Decision to answer a request here, and perhaps to close the connection."""
 
     error_code: ErrorCode
     body: bytes
@@ -130,7 +130,8 @@ class ApiVersionsExchange:
     """The request that the broker gets and the answer that the client gets.
 
     Attributes:
-        request: Writes the request for the broker, without its length, under a given correlation id.
+        request: Writes the request for the broker, without its length, under a given correlation
+            id.
         answer: Makes the client's answer from the broker's response.
         closes: Whether the connection is closed after the answer.
     """
@@ -202,8 +203,8 @@ class ApiVersionsRequests:
         body = response[_CORRELATION_ID_BYTES:]
         error_code = k18_api_versions.read_error_code(body)
         if error_code == ErrorCode.UNSUPPORTED_VERSION:
-            # The broker was rolled back. The client falls back because of this response (KIP-511), and its
-            # next request is forwarded in a version that the broker has.
+            # The broker was rolled back. The client falls back because of this response (KIP-511),
+            # and its next request is forwarded in a version that the broker has.
             self._upstream.learn(k18_api_versions.read_ranges(body, 0, (api_keys.API_VERSIONS,)))
         else:
             if error_code == ErrorCode.NONE:
@@ -226,7 +227,7 @@ class ApiVersionsRequests:
 def _answer_body(
     body: bytes, ranges: Mapping[int, tuple[int, int]], *, requested: int, forwarded: int
 ) -> bytes:
-    """Put version ranges into the broker's response and convert it to the client's version.
+    """Put version ranges into a broker's response, in the client's version.
 
     Args:
         body: The body of the broker's response. An error other than UNSUPPORTED_VERSION is kept.

@@ -1,7 +1,8 @@
-"""Remembers the owners of delegation tokens, learned from the broker's responses (KIP-48).
+"""Remembers the owners of delegation tokens, from broker responses (KIP-48).
 
-A login with a token names only the token's id, while the broker treats the client as the token's owner. The
-owner is in the responses to CreateDelegationToken and DescribeDelegationToken that pass on any connection.
+A login with a token names only the token's id, while the broker treats the client as the token's
+owner. The owner is in the responses to CreateDelegationToken and DescribeDelegationToken that pass
+on any connection.
 
 A token's HMAC must not be kept, because anybody can log in with it.
 """
@@ -30,8 +31,8 @@ _MAX_ID_BYTES: Final = 255
 class DelegationTokens:
     """The owners of delegation tokens, shared by all sessions in front of one broker.
 
-    Entries do not expire, because a token's owner never changes and its random id is never reused. If the
-    broker names two owners of one token anyway, the owner is unknown.
+    Entries do not expire, because a token's owner never changes and its random id is never reused.
+    If the broker names two owners of one token anyway, the owner is unknown.
     """
 
     __slots__ = ("_owners",)
@@ -43,7 +44,7 @@ class DelegationTokens:
         return len(self._owners)
 
     def owner(self, token_id: str) -> str | None:
-        """Return the principal of a token's owner, such as ``User:alice``; None if it is unknown."""
+        """Return the principal of a token's owner (``User:alice``), or None."""
         owner = self._owners.get(token_id)
         if owner is not None:
             self._owners.move_to_end(token_id)

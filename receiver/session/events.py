@@ -1,4 +1,4 @@
-"""The events that a session reports for the metrics, the request log and the plugins.
+"""Events that a session reports to the metrics, request log and plugins.
 
 The gateway implements :class:`SessionEvents`. Each method is called once, when the answer goes out.
 """
@@ -18,7 +18,7 @@ __all__ = ["SessionEvents"]
 
 
 class SessionEvents(Protocol):
-    """Receives an event for each request that was answered here or whose response was edited."""
+    """Receives an event for each answered request and each edited response."""
 
     def api_versions_answered(self, connection: Connection, header: RequestHeader, error_code: int) -> None:
         """An ApiVersions request was answered, by the broker or here."""
@@ -26,7 +26,7 @@ class SessionEvents(Protocol):
     def subscriptions_answered(
         self, connection: Connection, header: RequestHeader, outcome: SubscriptionsOutcome, seconds: float
     ) -> None:
-        """A GetTelemetrySubscriptions request was answered, at a cost of ``seconds`` of CPU time."""
+        """A GetTelemetrySubscriptions request was answered; it took ``seconds`` of CPU."""
 
     def push_answered(
         self,
@@ -36,18 +36,18 @@ class SessionEvents(Protocol):
         seconds: float,
         stored: Callable[[], None],
     ) -> bool:
-        """A PushTelemetry request was decided, at a cost of ``seconds`` of CPU time.
+        """A PushTelemetry request was decided; it took ``seconds`` of CPU.
 
         Returns:
-            Whether the answer has to wait for a call of ``stored``. The call must come later, once, and
-            on the session's thread.
+            Whether the answer has to wait for a call of ``stored``. The call must come later, once,
+            and on the session's thread.
         """
 
     def push_answered_before_stored(self, connection: Connection) -> None:
         """A push was answered although ``stored`` has not been called for it."""
 
     def unauthenticated_telemetry(self, connection: Connection, header: RequestHeader) -> None:
-        """A telemetry request came before authentication was over and was refused."""
+        """A telemetry request was refused because it came before authentication."""
 
     def login_ended(self, connection: Connection, mechanism: str, outcome: LoginOutcome) -> None:
         """A SASL login ended; the connection already has its new principal."""
@@ -56,4 +56,4 @@ class SessionEvents(Protocol):
         """A peer exceeded a limit; it was throttled or its connection is closed."""
 
     def client_instance_refused(self, connection: Connection, header: RequestHeader) -> None:
-        """A request was refused because its client instance id is not its connection's (KIP-1313)."""
+        """A request was refused because of its client instance id (KIP-1313)."""

@@ -1,12 +1,13 @@
-"""Learns a connection's principal from the SASL logins that pass (KIP-43, KIP-152, KIP-368).
+"""Learns a connection's principal from its SASL logins.
 
-A principal counts once the **broker** has accepted the login. It is the name that the client gave in that
-exchange. For a login with a delegation token (KIP-48) it is the token's owner, if the owner is known, because
-the broker does the same. Re-authentication (KIP-368) may not change the principal. Brokers refuse that, so if
-the name changes anyway, the principal becomes unknown.
+A principal counts once the **broker** has accepted the login (KIP-43, KIP-152). It is the name that
+the client gave in that exchange. For a login with a delegation token (KIP-48) it is the token's
+owner, if the owner is known, because the broker does the same. Re-authentication (KIP-368) may not
+change the principal. Brokers refuse that, so if the name changes anyway, the principal becomes
+unknown.
 
-Requests and responses arrive in the connection's order. A response belongs to the exchange that was the
-latest when its request passed, also if the client does not wait for responses.
+Requests and responses arrive in the connection's order. A response belongs to the exchange that was
+the latest when its request passed, also if the client does not wait for responses.
 
 No password or token may be kept, logged or put into an error; see :mod:`receiver.principal.sasl`.
 """
@@ -57,7 +58,8 @@ class Login:
     """Follows the SASL logins of one connection.
 
     Args:
-        connection: The connection's entry in the registry. Its principal and mechanism are set here.
+        connection: The connection's entry in the registry. Its principal and mechanism are set
+            here.
         principal_claim: The claim of an OAUTHBEARER token that names the principal.
         delegation_tokens: The owners of delegation tokens.
         on_outcome: Called at the end of each login with its mechanism and outcome.
@@ -101,7 +103,8 @@ class Login:
         """Read a request that has to do with logins: one of :data:`WATCHED`.
 
         Args:
-            header: The request's header. SaslHandshake v0, after which bare tokens follow, is not allowed.
+            header: The request's header. SaslHandshake v0, after which bare tokens follow, is not
+                allowed.
             reader: At the body. A malformed body is ignored here, because the broker refuses it.
 
         Returns:
@@ -165,7 +168,8 @@ class Login:
 
     def _learn_owners(self, header: RequestHeader) -> ObserveResponse:
         def observe(response: bytes) -> None:
-            # A broker that requires logins gives no tokens before one, so such a response is not trusted.
+            # A broker that requires logins gives no tokens before one, so such a response is not
+            # trusted.
             if self.succeeded or not self.required:
                 self._delegation_tokens.learn(header, response)
 

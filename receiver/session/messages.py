@@ -61,12 +61,12 @@ def decode_telemetry(
     Args:
         header: The request's header.
         reader: At the body.
-        cut_beyond: None for a whole request. For a push whose end was not kept: the number of bytes that
-            the kept part of its metrics must exceed.
+        cut_beyond: None for a whole request. For a push whose end was not kept: the number of bytes
+            that the kept part of its metrics must exceed.
 
     Raises:
-        WireError: The body is malformed, or its version is not offered. Kafka closes the connection in
-            both cases, because only ApiVersions is answered with UNSUPPORTED_VERSION (KIP-511).
+        WireError: The body is malformed, or its version is not offered. Kafka closes the connection
+            in both cases, because only ApiVersions is answered with UNSUPPORTED_VERSION (KIP-511).
     """
     is_push = header.api_key == api_keys.PUSH_TELEMETRY
     versions = (k72_push_telemetry if is_push else k71_get_telemetry_subscriptions).SUPPORTED_VERSIONS
@@ -125,7 +125,7 @@ def at_body(response: bytes, api_key: int, api_version: int) -> Reader:
 def api_versions_request(
     header: RequestHeader, correlation_id: int, version: int, body: ApiVersionsRequest
 ) -> bytes:
-    """Write an ApiVersions request, without its length, in place of a client's in another version."""
+    """Write an ApiVersions request, without its length, in another version."""
     rewritten = RequestHeader(
         api_key=api_keys.API_VERSIONS,
         api_version=version,
@@ -136,15 +136,15 @@ def api_versions_request(
 
 
 def unknown_version_request(header: RequestHeader, correlation_id: int) -> bytes:
-    """Write an ApiVersions request that a broker answers without any other effect (KIP-511)."""
+    """Write an ApiVersions request that has no effect but a response (KIP-511)."""
     unknown = RequestHeader(
         api_key=api_keys.API_VERSIONS,
         api_version=_UNKNOWN_VERSION,
         correlation_id=correlation_id,
         client_id=header.client_id,
     )
-    # Kafka reads the header of an unknown version like that of its highest version, which is flexible.
-    # Brokers older than flexible versions stop reading after the client id.
+    # Kafka reads the header of an unknown version like that of its highest version, which is
+    # flexible. Brokers older than flexible versions stop reading after the client id.
     return encode_request_header(unknown, version=2)
 
 
@@ -152,7 +152,8 @@ def marker(client_id: str | None, version: int, correlation_id: int) -> bytes:
     """Write the frame that replaces a telemetry request: Metadata for no topics.
 
     Args:
-        client_id: The client's id, so that the broker counts the request against the client's quota.
+        client_id: The client's id, so that the broker counts the request against the client's
+            quota.
         version: The Metadata version.
         correlation_id: The correlation id that the broker's response will have.
     """
@@ -173,7 +174,7 @@ def _around_correlation_id(client_id: str | None, version: int) -> tuple[bytes, 
 
 
 def telemetry_error(header: RequestHeader, error_code: ErrorCode) -> bytes:
-    """Write the frame that answers a telemetry request with an error code and defaults."""
+    """Write the frame that answers a telemetry request with an error code."""
     if header.api_key == api_keys.PUSH_TELEMETRY:
         body = k72_push_telemetry.encode_response(
             PushTelemetryResponse(error_code=error_code), header.api_version
@@ -186,7 +187,7 @@ def telemetry_error(header: RequestHeader, error_code: ErrorCode) -> bytes:
 
 
 def without_tagged_fields(header: RequestHeader) -> RequestHeader:
-    """Return a header without its tagged fields, which may be large, to keep until the response."""
+    """Return a header without its tagged fields, which may be large."""
     return replace(header, tagged_fields=()) if header.tagged_fields else header
 
 

@@ -70,7 +70,7 @@ class PendingRequests:
         max_read_bytes: int | None = None,
         unread_correlation_id: int = 0,
     ) -> int:
-        """Append a request and return the correlation id under which it goes to the broker.
+        """Append a request and return the correlation id that the broker gets.
 
         The arguments are the attributes of :class:`PendingRequest`.
         """

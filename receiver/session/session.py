@@ -1,4 +1,4 @@
-"""One proxied connection: forwards requests and responses, and answers telemetry requests.
+"""One proxied connection: forwards frames and answers telemetry requests.
 
 All bytes pass unchanged, except for these requests:
 
@@ -8,36 +8,40 @@ All bytes pass unchanged, except for these requests:
   (:mod:`receiver.session.telemetry_requests`). The broker gets a marker in their place.
 - SaslHandshake and SaslAuthenticate pass. Their contents are read to learn the principal
   (:mod:`receiver.session.login`).
-- CreateDelegationToken and DescribeDelegationToken pass. Their responses are read to learn the owners
-  of tokens (:mod:`receiver.session.delegation_tokens`).
-- SaslHandshake v0 ends all inspection of the connection. Bare tokens without a request header follow
-  it, and a token may look like any request (the PLAIN token of a user "Gina" looks like key 71).
+- CreateDelegationToken and DescribeDelegationToken pass. Their responses are read to learn the
+  owners of tokens (:mod:`receiver.session.delegation_tokens`).
+- SaslHandshake v0 ends all inspection of the connection. Bare tokens without a request header
+  follow it, and a token may look like any request (the PLAIN token of a user "Gina" looks like key
+  71).
 - Request headers with a client instance id are translated for older brokers
   (:mod:`receiver.session.kip1313`).
 
-**Order.** Kafka answers the requests of a connection in order. Counting responses cannot reproduce that
-order, because Produce with acks=0 has no response. Therefore each request that is answered here is
-replaced by a *marker*: a tiny request whose response is replaced by our answer. The order is then the
-broker's own.
+**Order.** Kafka answers the requests of a connection in order. Counting responses cannot reproduce
+that order, because Produce with acks=0 has no response. Therefore each request that is answered
+here is replaced by a *marker*: a tiny request whose response is replaced by our answer. The order
+is then the broker's own.
 
-The marker of a telemetry request is Metadata for no topics. A broker answers it only on authenticated
-connections, so the broker decides who may push. A push is accepted when the marker's response arrives.
-Between SaslHandshake and the end of authentication a broker answers any request with
-ILLEGAL_SASL_STATE before it closes. Such an error is passed on, and the push is not accepted.
+The marker of a telemetry request is Metadata for no topics. A broker answers it only on
+authenticated connections, so the broker decides who may push. A push is accepted when the marker's
+response arrives. Between SaslHandshake and the end of authentication a broker answers any request
+with ILLEGAL_SASL_STATE before it closes. Such an error is passed on, and the push is not accepted.
 
-The marker of an ApiVersions request is ApiVersions in a version that no broker has. A broker answers it
-on any connection. It must not be a version that the broker has: the broker takes only one such request
-before SaslHandshake, so a client that falls back from a newer version could not log in.
+The marker of an ApiVersions request is ApiVersions in a version that no broker has. A broker
+answers it on any connection. It must not be a version that the broker has: the broker takes only
+one such request before SaslHandshake, so a client that falls back from a newer version could not
+log in.
 
-**The shortcut.** When nothing is in flight there is no order to keep, so the answer goes out at once.
-Nothing is in flight when as many responses as requests have passed. A Produce with acks=0 makes the two
-counts differ for good, and the connection then always uses markers. The shortcut also needs a marker
-that the broker has answered on this connection, and it is never used with SASL, where a login can expire.
+**The shortcut.** When nothing is in flight there is no order to keep, so the answer goes out at
+once. Nothing is in flight when as many responses as requests have passed. A Produce with acks=0
+makes the two counts differ for good, and the connection then always uses markers. The shortcut also
+needs a marker that the broker has answered on this connection, and it is never used with SASL,
+where a login can expire.
 
-**Turns.** A client's requests must not delay other clients. In one turn of the event loop a connection
-decides at most one push and reads at most 43 headers; see :meth:`Session.bytes_in_a_turn` and
-:meth:`Session.answer_bytes_in_a_turn`. The CPU time is charged to the client's source address and
-principal, also before its login. A client that is over its limit is muted for a while.
+**Turns.** A client's requests must not delay other clients. In one turn of the event loop a
+connection decides at most one push and reads at most 43 headers; see
+:meth:`Session.bytes_in_a_turn` and :meth:`Session.answer_bytes_in_a_turn`. The CPU time is charged
+to the client's source address and principal, also before its login. A client that is over its limit
+is muted for a while.
 """
 
 from __future__ import annotations
@@ -82,26 +86,26 @@ WATCHED_KEYS: Final = WATCHED_BY_LOGIN | {
     api_keys.PUSH_TELEMETRY,
 }
 
-#: Most bytes of a watched request besides a push's metrics. A client id, a software name and a software
-#: version have at most 32,767 bytes each.
+#: Most bytes of a watched request besides a push's metrics. A client id, a software name and a
+#: software version have at most 32,767 bytes each.
 _MAX_AROUND_METRICS: Final = 131_072
 
 #: Longest response that is replaced: ApiVersions, or Metadata for no topics of a large cluster.
 _MAX_RESPONSE_BYTES: Final = 4_194_304
 
-#: Longest response that is read to learn a principal; a longer one passes unread. It has room for about
-#: 2,000 delegation tokens, which take 10 ms to read.
+#: Longest response that is read to learn a principal; a longer one passes unread. It has room for
+#: about 2,000 delegation tokens, which take 10 ms to read.
 _MAX_OBSERVED_BYTES: Final = 262_144
 
 #: Pending requests at which the client is no longer read from.
 _MAX_PENDING: Final = 16
 
-#: Pending requests at which the connection is closed. One chunk holds thousands of small requests, and all
-#: clients wait while they are answered. A well-behaved client has one or two pending.
+#: Pending requests at which the connection is closed. One chunk holds thousands of small requests,
+#: and all clients wait while they are answered. A well-behaved client has one or two pending.
 _MAX_OUTSTANDING: Final = 32
 
-#: Bytes of requests to take in one turn while each header is read: at most 43 headers of twelve bytes,
-#: which take less than a millisecond.
+#: Bytes of requests to take in one turn while each header is read: at most 43 headers of twelve
+#: bytes, which take less than a millisecond.
 HEADER_BYTES_IN_A_TURN: Final = 512
 
 #: Bytes of a response that hold its length and its correlation id.
@@ -135,10 +139,11 @@ class Session:
         limits: The limits on one peer.
         events: Receives an event for every request that is answered or edited here.
         clock: Source of time.
-        random_bits: Returns an integer of that many random bits, like ``random.SystemRandom.getrandbits``.
-            A client must not be able to predict them.
+        random_bits: Returns an integer of that many random bits, like
+            ``random.SystemRandom.getrandbits``. A client must not be able to predict them.
         max_frame_bytes: Longest request that a client may announce.
-        max_push_bytes: Most bytes of metrics in a push. A longer push is refused, and its end not kept.
+        max_push_bytes: Most bytes of metrics in a push. A longer push is refused, and its end not
+            kept.
         principal_claim: The claim of an OAUTHBEARER token that names the principal.
         delegation_tokens: The owners of delegation tokens, shared by all sessions of the broker.
 
@@ -236,7 +241,7 @@ class Session:
         self.closing: SessionEnd | None = None
 
     def take_answers(self) -> bytes:
-        """Return the answers to send to the client now, after everything from :attr:`responses`.
+        """Return the answers to send now, after everything from :attr:`responses`.
 
         Call it each time :attr:`requests` has returned other bytes than it was given.
         """
@@ -247,23 +252,26 @@ class Session:
         return answers
 
     def watch_storing(self, on_storing: Callable[[], None]) -> None:
-        """Call a function when :attr:`storing` changes; on a start, before the answer is returned."""
+        """Set a function to call when :attr:`storing` changes.
+
+        On a start it is called before the answer is returned.
+        """
         self._telemetry.on_storing = on_storing
 
     @property
     def storing(self) -> bool:
-        """Whether the answer to a push, and all responses after it, wait until the push is stored."""
+        """Whether a push is being stored; its answer and all later responses wait."""
         return self._telemetry.unstored > 0
 
     def storing_takes_too_long(self) -> None:
-        """Stop waiting for the disk: answers go out although pushes are not stored yet."""
+        """Stop waiting for the disk; answers go out before pushes are stored."""
         self._telemetry.storing_takes_too_long()
 
     def take_mute(self) -> float:
-        """Return and reset the seconds for which not to read from the client; usually 0.
+        """Return and reset the seconds for which not to read from the client.
 
-        Kafka enforces quotas the same way (KIP-219): the answer goes out, and the next request waits.
-        Call it whenever :meth:`take_answers` is called.
+        It is usually 0. Kafka enforces quotas the same way (KIP-219): the answer goes out, and the
+        next request waits. Call it whenever :meth:`take_answers` is called.
         """
         return self._telemetry.take_mute()
 
@@ -276,7 +284,7 @@ class Session:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes held by incomplete requests and by requests that wait for a response."""
+        """Bytes held by incomplete requests and by pending requests."""
         return self.requests.held + self._pending.held_bytes
 
     @property
@@ -286,16 +294,19 @@ class Session:
 
     @property
     def due(self) -> int:
-        """Bytes that the client still has to send to complete its current request; 0 between two."""
+        """Bytes still to come of the client's current request; 0 between two."""
         return self.requests.due
 
     @property
     def looks_at_headers(self) -> bool:
-        """Whether every request header is read now: the first one, or all to translate (KIP-1313)."""
+        """Whether every request header is read now (KIP-1313).
+
+        That holds for the first request, and for all requests if they are translated.
+        """
         return self.requests.reads_all_headers
 
     def bytes_in_a_turn(self) -> int:
-        """Return how many bytes to take from the client in one turn while every header is read."""
+        """Return the limit on client bytes in one turn while every header is read."""
         return self.requests.due + HEADER_BYTES_IN_A_TURN
 
     @property
@@ -304,20 +315,20 @@ class Session:
         return self._undecided > 1
 
     def answer_bytes_in_a_turn(self) -> int:
-        """Return how many bytes to take from the broker so that at most one response is complete."""
+        """Return the limit on broker bytes in one turn: at most one response ends."""
         return self.responses.due or _RESPONSE_HEAD_BYTES
 
     @property
     def in_flight(self) -> bool:
-        """Whether the broker may owe a response; always true after a Produce with acks=0."""
+        """Whether the broker may owe a response; always so after acks=0."""
         return self._unanswered != 0
 
     @property
     def awaiting(self) -> bool:
-        """Whether a request is pending whose response the session reads or replaces."""
+        """Whether a response is pending that the session reads or replaces."""
         return bool(self._pending)
 
-    # -- requests -------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------
 
     def _replace_request(self, request: bytes, length: int) -> bytes:
         self._check_outstanding()
@@ -402,9 +413,9 @@ class Session:
         return marker(self._headers.client_id(header), version, correlation_id)
 
     def _may_answer_now(self) -> bool:
-        """Whether the shortcut is open: only the current request, already counted, has no response yet.
+        """Whether the shortcut is open: only the current request has no response yet.
 
-        It is closed while an answer waits to be sent, so one chunk of bytes decides at most one push.
+        It is closed while an answer waits to be sent, so one chunk decides at most one push.
         """
         return (
             self._telemetry.marker_answered
@@ -416,7 +427,7 @@ class Session:
 
     @property
     def _unanswered(self) -> int:
-        """How many of the requests that the broker got have no response yet."""
+        """Number of requests that the broker got and has not answered."""
         return self.requests.frames - self._answered_here - self.responses.frames
 
     def _expect(self, make_answer: MakeAnswer, held_bytes: int) -> int:
@@ -450,10 +461,10 @@ class Session:
         self.responses.stop_passing()
         self.closing = end
 
-    # -- CPU time -------------------------------------------------------------------------------------
+    # -- CPU time ------------------------------------------------------------------------------
 
     def _charge(self, replace: Callable[[bytes, int], _Replacement]) -> Callable[[bytes, int], _Replacement]:
-        """Charge the client for the CPU time of a call, and mute a client that is over its limit."""
+        """Charge the client for a call's CPU time, and mute it over its limit."""
         clock, limits, connection = self._clock, self._limits, self._connection
 
         def charged(frame_bytes: bytes, length: int) -> _Replacement:
@@ -472,10 +483,10 @@ class Session:
     def _charge_until_decided(
         self, replace: Callable[[bytes, int], _Replacement]
     ) -> Callable[[bytes, int], _Replacement]:
-        """Charge for headers that are read until the connection's client instance is decided.
+        """Charge for headers that are read until the client instance is decided.
 
-        Headers that are only translated are not charged. They are the client's own traffic, which the broker
-        limits, and the event loop's shares keep their cost from other clients.
+        Headers that are only translated are not charged. They are the client's own traffic, which
+        the broker limits, and the event loop's shares keep their cost from other clients.
         """
         charged, headers = self._charge(replace), self._headers
 
@@ -484,7 +495,7 @@ class Session:
 
         return charged_until_decided
 
-    # -- request headers (KIP-1313) -------------------------------------------------------------------
+    # -- request headers (KIP-1313) ------------------------------------------------------------
 
     def _replace_head(self, head: bytes, length: int) -> tuple[bytes, bool]:
         header, _ = self._headers.read(head)
@@ -517,7 +528,7 @@ class Session:
         correlation_id = self._expect(lambda response: offset_delete.answer(kept_header, response), 0)
         return frame(with_correlation_id(correlation_id, translated))
 
-    # -- responses ------------------------------------------------------------------------------------
+    # -- responses -----------------------------------------------------------------------------
 
     def _replace_response(self, response: bytes, length: int) -> bytes:
         if length > len(response):

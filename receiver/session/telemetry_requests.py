@@ -1,7 +1,7 @@
-"""Answers the telemetry requests of one connection: subscriptions and pushes (KIP-714).
+"""Answers the telemetry requests of one connection (KIP-714).
 
-Applies the limits, decodes the request, calls the telemetry core and encodes the answer. When the answer
-goes out is the session's decision.
+Applies the limits, decodes the request, calls the telemetry core and encodes the answer. When the
+answer goes out is the session's decision.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from receiver.wire.primitives import Reader
 
 __all__ = ["Clock", "TelemetryRequests"]
 
-#: Seconds for which a throttled connection is not read from. The time doubles for each further request
-#: within the pause, and all requests of the connection wait, as with Kafka's quotas. A client that only
-#: shares its address with a busy one is hardly delayed.
+#: Seconds for which a throttled connection is not read from. The time doubles for each further
+#: request within the pause, and all requests of the connection wait, as with Kafka's quotas. A
+#: client that only shares its address with a busy one is hardly delayed.
 _FIRST_MUTE_S: Final = 0.005
 _MAX_MUTE_S: Final = 1.0
 #: A refusal this many seconds after the end of a mute still counts as a repeated one.
@@ -67,7 +67,8 @@ class TelemetryRequests:
     Attributes:
         marker_answered: Whether the broker has answered a marker on this connection.
         unstored: Number of decided pushes that are not stored yet; their answers wait.
-        on_storing: Called when ``unstored`` leaves 0, before the answer is returned, and when it is 0 again.
+        on_storing: Called when ``unstored`` leaves 0, before the answer is returned, and when it is
+            0 again.
     """
 
     __slots__ = (
@@ -135,8 +136,8 @@ class TelemetryRequests:
             cut: Whether the request was too long and its end was not kept.
 
         Returns:
-            The function that decides and returns the answer's frame. It must be called only when the
-            client is known to be authenticated.
+            The function that decides and returns the answer's frame. It must be called only when
+            the client is known to be authenticated.
 
         Raises:
             WireError: The request is malformed.
@@ -209,10 +210,10 @@ class TelemetryRequests:
         request: GetTelemetrySubscriptionsRequest | PushTelemetryRequest | None,
         exceeded: Exceeded,
     ) -> bytes:
-        """Answer a push with an error, and a get with an empty subscription to renew later.
+        """Answer a push with an error, a get with an empty subscription to renew.
 
-        A client whose push fails waits for its push interval. A get is not answered with an error, because a
-        Java client would wait five minutes after its first one.
+        A client whose push fails waits for its push interval. A get is not answered with an error,
+        because a Java client would wait five minutes after its first one.
         """
         if not isinstance(request, GetTelemetrySubscriptionsRequest):
             self._events.limit_exceeded(self._connection, exceeded)
@@ -242,7 +243,7 @@ class TelemetryRequests:
             self.on_storing()
 
     def mute(self) -> None:
-        """Stop reading from the client for a while, twice as long as before if it did not wait."""
+        """Stop reading from the client for a while, longer if it did not wait."""
         now = self._clock.monotonic()
         repeated = now - self._refused_at < self._next_mute_s + _REPEATED_WITHIN_S
         self._refused_at = now

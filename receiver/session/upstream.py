@@ -1,4 +1,4 @@
-"""The API versions of the broker behind a listener, learned from its ApiVersions responses.
+"""API versions of a listener's broker, learned from ApiVersions responses.
 
 Every response that passes updates them, so a broker that was upgraded or rolled back is known from
 its first response.
@@ -32,10 +32,11 @@ class Upstream:
         translates: As given.
         learned_keys: The API keys whose ranges are learned.
         ranges: Lowest and highest version by API key, of the keys known so far.
-        capped: Ranges to offer in place of the broker's, by API key. SaslAuthenticate is capped to the
-            versions that the session can read, because an unread login would have no principal.
+        capped: Ranges to offer in place of the broker's, by API key. SaslAuthenticate is capped to
+            the versions that the session can read, because an unread login would have no principal.
         translated: Lowest version and KIP-1313's version, by API key, of the translated RPCs.
-        offered_with_header_v3: API keys of all RPCs that clients are offered with request header v3.
+        offered_with_header_v3: API keys of all RPCs that clients are offered with request header
+            v3.
     """
 
     __slots__ = ("capped", "learned_keys", "offered_with_header_v3", "ranges", "translated", "translates")
@@ -71,6 +72,6 @@ class Upstream:
         return max(0, min(requested, highest, k18_api_versions.SUPPORTED_VERSIONS[-1]))
 
     def metadata_version(self) -> int:
-        """Return the version of the Metadata request that replaces a telemetry request."""
+        """Return the version of the Metadata request used as a marker."""
         lowest, highest = self.ranges.get(api_keys.METADATA, (0, _FIRST_WITH_CLUSTER_ID))
         return min(max(lowest, _FIRST_WITH_CLUSTER_ID), highest, k03_metadata.SUPPORTED_VERSIONS[-1])

@@ -1,7 +1,8 @@
-"""Walks over the frames of a byte stream and replaces watched frames, in either direction.
+"""Walks over the frames of a byte stream and replaces watched frames.
 
-A frame is an int32 length and that many bytes. This module checks lengths and buffers a watched frame until
-it is complete. Which frames are watched is decided by the subclasses in :mod:`receiver.wire.framing`.
+A frame is an int32 length and that many bytes. This module checks lengths and buffers a watched
+frame until it is complete. Which frames are watched is decided by the subclasses in
+:mod:`receiver.wire.framing`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _NONE: Final = -1
 
 _LENGTH = Struct(">i")
 
-#: The frame length -1, at which a broker answers all earlier requests and then closes the connection.
+#: The frame length -1, at which a broker answers all earlier requests and then closes the
+#: connection.
 END_OF_REQUESTS: Final = b"\xff\xff\xff\xff"
 
 
@@ -55,12 +57,12 @@ def frame(*parts: bytes) -> bytes:
 
 
 def frame_start(beginning: bytes, rest: int) -> bytes:
-    """Return the length (int32) and the first bytes of a frame that has ``rest`` more bytes."""
+    """Return the length (int32) and first bytes of a frame with ``rest`` more bytes."""
     return _LENGTH.pack(len(beginning) + rest) + beginning
 
 
 def frame_in(held: bytearray) -> bytes:
-    """Return a buffered frame without its length; it is copied once, because it may be a megabyte."""
+    """Return a buffered frame without its length, copied only once."""
     with memoryview(held) as view:
         return bytes(view[LENGTH_BYTES:])
 
@@ -69,9 +71,9 @@ class FrameRewriter(ABC):
     """Rewrites one direction of a connection: replaces every watched frame.
 
     Args:
-        replace: Called with a watched frame (without its length) and its announced length. Returns the
-            bytes that go out in its place. The frame is cut to ``max_watched_bytes``, so it may be shorter
-            than its announced length; its remaining bytes are dropped.
+        replace: Called with a watched frame (without its length) and its announced length. Returns
+            the bytes that go out in its place. The frame is cut to ``max_watched_bytes``, so it may
+            be shorter than its announced length; its remaining bytes are dropped.
         max_frame_bytes: Longest frame that may be announced.
         max_watched_bytes: Most bytes to keep of a watched frame.
 
@@ -101,8 +103,8 @@ class FrameRewriter(ABC):
         self._replace = replace
         self._max_frame_bytes = max_frame_bytes
         self._max_watched_bytes = max_watched_bytes
-        # An incomplete head or an incomplete watched frame. None otherwise, because most connections are
-        # idle most of the time.
+        # An incomplete head or an incomplete watched frame. None otherwise, because most
+        # connections are idle most of the time.
         self._held: bytearray | None = None
         self._skip = 0  # bytes still to pass of the current frame; _NONE while bytes are held or dropped
         self._swallow = 0  # bytes still to drop of a watched frame
@@ -141,9 +143,10 @@ class FrameRewriter(ABC):
         self._skip = _NONE
 
     def feed(self, chunk: memoryview) -> memoryview | bytes:
-        """Take the next bytes and return the bytes to send: the chunk itself if no frame is watched.
+        """Take the next bytes and return the bytes to send.
 
-        This is :meth:`passing` and :meth:`rewrite` together. Hot loops call the two directly.
+        These are the chunk itself if no frame is watched. This is :meth:`passing` and
+        :meth:`rewrite` together. Hot loops call the two directly.
 
         Raises:
             BrokenStreamError: A frame length is out of range, or a watched frame is malformed.
@@ -163,7 +166,7 @@ class FrameRewriter(ABC):
         """Return whether the frame with this head is watched."""
 
     def rewrite(self, chunk: memoryview, position: int) -> bytes:
-        """Return the bytes to send for a chunk whose bytes before ``position`` pass unchanged.
+        """Return the bytes to send for a chunk that passes unchanged to ``position``.
 
         Raises:
             BrokenStreamError: A frame length is out of range, or a watched frame is malformed.
@@ -197,7 +200,7 @@ class FrameRewriter(ABC):
         return b"".join(out)
 
     def _hold(self, chunk: memoryview, position: int, out: list[memoryview | bytes]) -> int:
-        """Buffer more of the current frame; pass or replace it when enough of it has arrived."""
+        """Buffer more of the current frame; pass or replace it when complete."""
         held = self._held
         if held is None:
             if len(chunk) - position >= self._HEAD_BYTES:
@@ -236,7 +239,11 @@ class FrameRewriter(ABC):
         return position
 
     def _pass(self, _chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:
-        """Pass the current frame, whose head is complete; return where its rest begins in the chunk."""
+        """Pass the current frame, whose head is complete.
+
+        Returns:
+            Where the frame's rest begins in the chunk.
+        """
         (length,) = _LENGTH.unpack_from(held)
         self.frames += 1
         out.append(bytes(held))
@@ -245,7 +252,7 @@ class FrameRewriter(ABC):
         return position
 
     def _swallow_rest(self) -> None:
-        """Drop the rest of the current frame, unless passing or watching has been stopped."""
+        """Drop the rest of the current frame, unless watching has stopped."""
         if self._skip > 0 and not self._over:
             self._swallow = self._skip
             self._skip = _NONE

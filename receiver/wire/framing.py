@@ -1,10 +1,11 @@
 """Finds the watched requests and responses in a byte stream and replaces them.
 
-Requests are watched by API key (int16, at the start of a request) and responses by correlation id (int32,
-at the start of a response). Nothing else of a frame is read, except where a request's header ends.
+Requests are watched by API key (int16, at the start of a request) and responses by correlation id
+(int32, at the start of a response). Nothing else of a frame is read, except where a request's
+header ends.
 
-Every byte of every client takes this path, so no object is created for an unwatched frame: a chunk of
-unwatched frames goes out as the memory it came in. The code that both directions share is in
+Every byte of every client takes this path, so no object is created for an unwatched frame: a chunk
+of unwatched frames goes out as the memory it came in. The code that both directions share is in
 :mod:`receiver.wire.frame_rewriter`, and its names can be imported from here too.
 """
 
@@ -43,7 +44,8 @@ _LEAST_REQUEST: Final = 8
 #: The shortest response: a correlation id (response header v0).
 _LEAST_RESPONSE: Final = 4
 
-#: The longest request header. A client id has at most 32,767 bytes, and Kafka has no tagged fields here.
+#: The longest request header. A client id has at most 32,767 bytes, and Kafka has no tagged fields
+#: here.
 _MAX_HEADER: Final = 65_536
 
 #: All values of an int16.
@@ -69,12 +71,13 @@ class RequestRewriter(FrameRewriter):
 
     Args:
         replace: See the base class.
-        replace_head: Called, while :attr:`reads_all_headers` is set, for each unwatched request with its
-            header and the length of its frame. Returns the bytes that replace the header, and whether the
-            rest of the frame follows them. If it follows, the bytes begin with a length
-            (:func:`frame_start`). If not, the bytes are whole frames or nothing, and the rest is dropped.
-        header_version: Returns the request header version for an API key and version. For an unknown
-            request it returns 1, and the header is then assumed to end after the client id.
+        replace_head: Called, while :attr:`reads_all_headers` is set, for each unwatched request
+            with its header and the length of its frame. Returns the bytes that replace the header,
+            and whether the rest of the frame follows them. If it follows, the bytes begin with a
+            length (:func:`frame_start`). If not, the bytes are whole frames or nothing, and the
+            rest is dropped.
+        header_version: Returns the request header version for an API key and version. For an
+            unknown request it returns 1, and the header is then assumed to end after the client id.
         watched: The watched API keys.
         max_frame_bytes: See the base class.
         max_watched_bytes: See the base class.
@@ -104,7 +107,7 @@ class RequestRewriter(FrameRewriter):
 
     @property
     def reads_all_headers(self) -> bool:
-        """Whether every request's header is read; a change takes effect with the next frame."""
+        """Whether every request's header is read, from the next frame on."""
         return self._stops_at is _EVERY_KEY
 
     @reads_all_headers.setter
@@ -139,7 +142,7 @@ class RequestRewriter(FrameRewriter):
         return _REQUEST_HEAD.unpack_from(head, offset)[1] in self._watched
 
     def _pass(self, chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:
-        """See the base class; while all headers are read, waits for the whole header."""
+        """See the base class; waits for the whole header if all are read."""
         if self._stops_at is self._watched:
             self._header_bytes = _LEAST_REQUEST
             return super()._pass(chunk, position, held, out)
@@ -172,12 +175,13 @@ class RequestRewriter(FrameRewriter):
 
 
 class ResponseRewriter(FrameRewriter):
-    """Rewrites responses from a broker: replaces the one with the awaited correlation id.
+    """Rewrites responses from a broker: replaces the awaited one.
 
     Args:
         replace: See the base class.
         replace_correlation_id: Called at the beginning of an awaited response that is longer than
-            :attr:`max_replaced_bytes`. Such a response passes with the correlation id that it returns.
+            :attr:`max_replaced_bytes`. Such a response passes with the correlation id that it
+            returns.
         max_frame_bytes: See the base class.
         max_watched_bytes: See the base class.
 
@@ -240,7 +244,7 @@ class ResponseRewriter(FrameRewriter):
         return bool(correlation_id == self.awaited and length <= self.max_replaced_bytes)
 
     def _pass(self, chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:
-        """See the base class; an awaited response that is too long gets another correlation id."""
+        """See the base class; a long awaited response gets another correlation id."""
         length, correlation_id = _unpack_response_head(held)
         position = super()._pass(chunk, position, held, out)
         if correlation_id == self.awaited:

@@ -1,8 +1,8 @@
 """The latest and the first flexible version of every RPC in Kafka 4.4, as a table.
 
-Kafka's schemas tie a header's version to the request's version. From an RPC's first flexible version
-on, requests have header v2 and responses have header v1 (KIP-482). KIP-1313 adds one version to every
-RPC but SaslHandshake, right after the latest of Kafka 4.4, with request header v3.
+Kafka's schemas tie a header's version to the request's version. From an RPC's first flexible
+version on, requests have header v2 and responses have header v1 (KIP-482). KIP-1313 adds one
+version to every RPC but SaslHandshake, right after the latest of Kafka 4.4, with request header v3.
 
 A broker may be older or newer than this table, so it does not decide which versions are offered.
 """
@@ -124,8 +124,8 @@ FIRST_FLEXIBLE: Final[Mapping[int, int]] = MappingProxyType(
     {key: first for key, (_, first) in _VERSIONS.items()}
 )
 
-#: By API key: the version that KIP-1313 adds, the first with request header v3. SaslHandshake has none,
-#: because clients do not negotiate its versions.
+#: By API key: the version that KIP-1313 adds, the first with request header v3. SaslHandshake has
+#: none, because clients do not negotiate its versions.
 FIRST_WITH_HEADER_V3: Final[Mapping[int, int]] = MappingProxyType(
     {key: latest + 1 for key, latest in LATEST.items() if key != api_keys.SASL_HANDSHAKE}
 )

@@ -1,4 +1,4 @@
-"""Reads and writes request and response headers, and knows which message has which version.
+"""Reads and writes request and response headers.
 
 Versions of the request header:
 
@@ -9,8 +9,8 @@ Versions of the request header:
 
 Version 0 of the response header has the correlation id, and version 1 adds tagged fields.
 
-Header values are not checked here: a null client id, a zero client instance id and an unknown API key
-are valid.
+Header values are not checked here: a null client id, a zero client instance id and an unknown API
+key are valid.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ __all__ = [
     "response_header_version",
 ]
 
-#: API keys whose KIP-1313 version is always known, because the receiver itself answers these requests.
+#: API keys whose KIP-1313 version is always known, because the receiver itself answers these
+#: requests.
 ALWAYS_WITH_HEADER_V3: Final = frozenset({api_keys.GET_TELEMETRY_SUBSCRIPTIONS, api_keys.PUSH_TELEMETRY})
 
 #: Kafka has none. Each one can cause a header that arrives in pieces to be read once more.
@@ -60,7 +61,8 @@ class RequestHeader:
         api_version: Version of the request's body (int16).
         correlation_id: Correlation id of the request and its response (int32).
         client_id: Name that the application chose, or None; always None in header v0.
-        client_instance_id: Id of the client instance in header v3 (KIP-1313); None in earlier versions.
+        client_instance_id: Id of the client instance in header v3 (KIP-1313); None in earlier
+            versions.
         tagged_fields: Unknown tagged fields; empty before header v2.
     """
 
@@ -91,12 +93,12 @@ def request_header_version(api_key: int, api_version: int, *, translated: Contai
     Args:
         api_key: The request's API key.
         api_version: The request's API version.
-        translated: API keys whose KIP-1313 version is offered on the connection. For other keys that
-            version counts as unknown, except for the telemetry RPCs.
+        translated: API keys whose KIP-1313 version is offered on the connection. For other keys
+            that version counts as unknown, except for the telemetry RPCs.
 
     Returns:
-        0 to 3. An unknown key or version gives 1, because all later headers begin like version 1. The client
-        id kept its old form for this purpose (KIP-511, KIP-1313).
+        0 to 3. An unknown key or version gives 1, because all later headers begin like version 1.
+        The client id kept its old form for this purpose (KIP-511, KIP-1313).
 
     Source: KIP-482; KIP-1313, "Changes to the Kafka protocol message schemas".
     """
@@ -112,8 +114,8 @@ def request_header_version(api_key: int, api_version: int, *, translated: Contai
 def response_header_version(api_key: int, api_version: int) -> int:
     """Return the version of a response's header, 0 or 1; KIP-1313 adds none.
 
-    An unknown API key gives 0. ApiVersions has 0 in every version, so that a client can read the answer
-    to a version that the broker lacks.
+    An unknown API key gives 0. ApiVersions has 0 in every version, so that a client can read the
+    answer to a version that the broker lacks.
 
     Source: KIP-482; KIP-511 for ApiVersions.
     """
@@ -158,8 +160,8 @@ def request_header_size(beginning: bytes, version: int) -> int:
         version: The header version, 0 to 3.
 
     Returns:
-        The header's size in bytes if all of it is in ``beginning``. Otherwise a lower bound of it that is
-        greater than the length of ``beginning``.
+        The header's size in bytes if all of it is in ``beginning``. Otherwise a lower bound of it
+        that is greater than the length of ``beginning``.
 
     Raises:
         WireError: There are more than 64 tagged fields, or a count, tag or size is malformed.
@@ -194,7 +196,7 @@ def request_header_size(beginning: bytes, version: int) -> int:
 
 
 def _varint(beginning: bytes, offset: int) -> tuple[int, int]:
-    """Return a varint and its end; if it is incomplete, 0 and an end past the available bytes."""
+    """Return a varint and its end; 0 and an end past the bytes if incomplete."""
     available = len(beginning) - offset
     if available > 0 and beginning[offset] < 0x80:  # the usual case: no tagged fields
         return beginning[offset], offset + 1
@@ -211,8 +213,8 @@ def encode_request_header(value: RequestHeader, version: int | None = None) -> b
     """Write a request's header.
 
     Args:
-        value: The header. Fields that the version lacks are left out. A missing client instance id is
-            written as zero.
+        value: The header. Fields that the version lacks are left out. A missing client instance id
+            is written as zero.
         version: The header version, 0 to 3; None for :func:`request_header_version`.
 
     Source: KIP-482, KIP-1313 "Request Header".

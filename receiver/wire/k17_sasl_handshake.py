@@ -1,4 +1,4 @@
-"""SaslHandshake (API key 17): the SASL mechanism that a client wants to use (KIP-43).
+"""SaslHandshake (API key 17): a client's choice of SASL mechanism (KIP-43).
 
 Versions (none is flexible, and none will be, by KIP-1313):
 
@@ -29,10 +29,10 @@ SUPPORTED_VERSIONS: Final = range(2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslHandshakeRequest:
-    """A client's choice.
+    """A client's choice of a SASL mechanism.
 
     Attributes:
-        mechanism: The SASL mechanism's name, ``PLAIN`` for instance.
+        mechanism: The mechanism's name, for example ``PLAIN``.
     """
 
     mechanism: str
@@ -44,7 +44,7 @@ class SaslHandshakeResponse:
 
     Attributes:
         error_code: Error code (int16), also one that is not in ``ErrorCode``.
-        mechanisms: The mechanisms that the broker's listener has.
+        mechanisms: The mechanisms that the broker's listener supports.
     """
 
     error_code: int

@@ -6,7 +6,8 @@ Versions:
 - 1: the response has the lifetime of the session (KIP-368).
 - 2: flexible (KIP-482).
 
-Tokens hold passwords. They are not parsed here, are left out of ``repr()``, and must never be logged.
+Tokens hold passwords. They are not parsed here, are left out of ``repr()``, and must never be
+logged.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class SaslAuthenticateRequest:
     """A client's token.
 
     Attributes:
-        auth_bytes: The token, as the mechanism defines it: a secret.
+        auth_bytes: The token in the mechanism's format: a secret.
         tagged_fields: Unknown tagged fields; empty before version 2.
     """
 
@@ -48,14 +49,14 @@ class SaslAuthenticateRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslAuthenticateResponse:
-    """A broker's token, and whether it said no.
+    """A broker's token, or its refusal.
 
     Attributes:
         error_code: Error code (int16), also one that is not in ``ErrorCode``.
-        error_message: What the broker says of the error, or None.
-        auth_bytes: The token, as the mechanism defines it.
-        session_lifetime_ms: Milliseconds after which the client must authenticate again; 0 for never, and
-            before version 1.
+        error_message: The broker's text about the error, or None.
+        auth_bytes: The token in the mechanism's format.
+        session_lifetime_ms: Milliseconds after which the client must authenticate again. 0 means
+            never, and is the value before version 1.
         tagged_fields: Unknown tagged fields; empty before version 2.
     """
 

@@ -1,13 +1,12 @@
-"""DescribeDelegationToken, API key 41: only as much of the answer as tells whose the tokens are (KIP-48).
+"""DescribeDelegationToken (API key 41): the owners of delegation tokens (KIP-48).
 
-What the versions changed, as far as that goes:
+Versions, as far as the owners are concerned:
 
 - 0 and 1: the same bytes.
 - 2: flexible (KIP-482).
-- 3: the response names each token's requester too (KIP-373).
+- 3: the response also names each token's requester (KIP-373).
 
-This module owns the bytes around the tokens; those of a token are CreateDelegationToken's. It must not keep a
-token's HMAC, which is a password.
+A token's HMAC is a password and must not be kept.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ _LEAST_TOKEN: Final = 2 + 3 * 8 + 2 + 1
 
 
 def decode_response(reader: Reader, version: int) -> tuple[DelegationToken, ...]:
-    """Read a response's body as far as the last token; what follows it is left unread.
+    """Read the tokens of a response body; the bytes after the last one stay unread.
 
     Args:
         reader: At the body.
         version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
 
     Returns:
-        The tokens; none where the broker tells an error.
+        The tokens; none if the response has an error.
 
     Raises:
-        WireError: The bytes are no such body.
+        WireError: The body is malformed.
         ValueError: The version is not supported.
 
     Source: KIP-48, KIP-373.

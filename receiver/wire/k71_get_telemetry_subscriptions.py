@@ -1,9 +1,10 @@
-"""GetTelemetrySubscriptions (API key 71): the metrics that a client is asked to push (KIP-714).
+"""GetTelemetrySubscriptions (API key 71): the metrics to push (KIP-714).
 
 Versions (both are flexible):
 
 - 0: the first.
-- 1: the request and the response lack the client instance id, which the request header has (KIP-1313).
+- 1: the request and the response lack the client instance id, which the request header has
+  (KIP-1313).
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ _INTERVAL_LIMIT_TEMPORALITY = Struct(">ii?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetTelemetrySubscriptionsRequest:
-    """A client's question what it shall push.
+    """A client's question which metrics to push.
 
     Attributes:
-        client_instance_id: The client instance's id, zero for none yet; zero after version 0, where the
-            request header has it.
+        client_instance_id: The client instance's id. Zero if it has none yet, and after version 0,
+            where the request header has it.
         tagged_fields: Unknown tagged fields.
     """
 
@@ -48,19 +49,20 @@ class GetTelemetrySubscriptionsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetTelemetrySubscriptionsResponse:
-    """What a client shall push, how, and how often.
+    """The metrics that a client is asked to push, and how often.
 
     Attributes:
-        throttle_time_ms: For how long the client should mute its connection, in milliseconds.
+        throttle_time_ms: Milliseconds for which the client should send nothing.
         error_code: Error code (int16), also one that is not in ``ErrorCode``.
-        client_instance_id: The id the client goes by; left out of the bytes after version 0.
-        subscription_id: Which set of subscriptions this is (int32).
-        accepted_compression_types: Codecs (int8 each) in the order of preference: 1 gzip, 2 snappy, 3 lz4, 4
-            zstd.
-        push_interval_ms: Time between two pushes, in milliseconds.
-        telemetry_max_bytes: The most bytes of metrics in one push.
-        delta_temporality: True where counters shall be sent as deltas, False for cumulative values.
-        requested_metrics: Prefixes of metric names; none: nothing, an empty string: everything.
+        client_instance_id: The client instance's id; not encoded after version 0.
+        subscription_id: Id of this set of subscriptions (int32).
+        accepted_compression_types: Codecs (int8 each), the preferred first: 1 gzip, 2 snappy, 3
+            lz4, 4 zstd.
+        push_interval_ms: Milliseconds between two pushes.
+        telemetry_max_bytes: Most bytes of metrics in one push.
+        delta_temporality: True to push counters as deltas, False for cumulative values.
+        requested_metrics: Prefixes of metric names. No prefix requests nothing, an empty one
+            everything.
         tagged_fields: Unknown tagged fields.
     """
 

@@ -40,13 +40,14 @@ class PushTelemetryRequest:
     """One push of a client's metrics.
 
     Attributes:
-        client_instance_id: The client instance's id; zero after version 0, where the request header has it.
-        subscription_id: The set of subscriptions that the push answers (int32).
+        client_instance_id: The client instance's id; zero after version 0, where the request header
+            has it.
+        subscription_id: The set of subscriptions that the push follows (int32).
         terminating: Whether the client is about to close.
-        compression_type: The codec of the metrics (int8): 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
-        metrics: OTLP MetricsData as the client compressed it; after decoding a view into the buffer that was
-            read, which must not be changed as long as the view is in use. None where the client sent null:
-            the schema forbids it, and librdkafka before 2.10.1 does it when nothing matched.
+        compression_type: Codec of the metrics (int8): 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+        metrics: OTLP MetricsData as the client compressed it. After decoding it is a view into the
+            buffer, which must not change while the view is in use. None if the client sent null:
+            the schema forbids it, but librdkafka before 2.10.1 sends it when no metric matched.
         tagged_fields: Unknown tagged fields.
     """
 
@@ -60,10 +61,10 @@ class PushTelemetryRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushTelemetryResponse:
-    """What became of a push.
+    """The answer to a push.
 
     Attributes:
-        throttle_time_ms: For how long the client should mute its connection, in milliseconds.
+        throttle_time_ms: Milliseconds for which the client should send nothing.
         error_code: Error code (int16), also one that is not in ``ErrorCode``.
         tagged_fields: Unknown tagged fields.
     """
@@ -74,19 +75,16 @@ class PushTelemetryResponse:
 
 
 def decode_request(reader: Reader, version: int, *, cut: bool = False) -> PushTelemetryRequest:
-    """Read a request's body, without a copy of the metrics.
+    """Read a request body; the metrics are a view into the reader's buffer.
 
     Args:
         reader: At the body.
         version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
-        cut: Whether the body is one that was too long to be kept, and ends somewhere in its metrics: they are
-            then as many of their bytes as there are.
-
-    Returns:
-        The request; its metrics are a view into the reader's buffer.
+        cut: Whether the end of the body was not kept. The metrics are then the bytes that are
+            there.
 
     Raises:
-        WireError: The bytes are no such body.
+        WireError: The body is malformed.
         ValueError: The version is not supported.
 
     Source: KIP-714 and KIP-1313, "PushTelemetry API".

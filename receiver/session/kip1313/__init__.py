@@ -1,4 +1,4 @@
-"""KIP-1313 for brokers that lack it: client instance ids in request headers, and the translation.
+"""KIP-1313 for brokers that lack it: client instance ids in request headers.
 
 A client that knows KIP-1313 sends its client instance id in request header v3, which each RPC but
 SaslHandshake carries from one new version on. The translation has five rules, one module each:

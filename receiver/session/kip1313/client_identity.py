@@ -1,21 +1,23 @@
-"""Binds a connection to one client instance, by the ids in its request headers (KIP-1313).
+"""Binds a connection to one client instance by its request headers.
 
-=========================================================  ============================================
-Request                                                    Decision
-=========================================================  ============================================
-SaslHandshake (which cannot carry an id), or an unknown    Admitted and not counted as the first request.
-API key or version                                         The eighth such request counts as a first
-                                                           request with an older header.
-First request: header v3 with a non-zero id                Admitted. The connection is bound to the id.
-First request: header v3 with the zero id                  Refused.
-First request: older header                                Admitted. The connection is bound to no id.
-Later request on a bound connection: same id               Admitted.
-Later request on a bound connection: another id, the       Refused.
+======================================================  ==========================================
+Request                                                 Decision
+======================================================  ==========================================
+SaslHandshake (which cannot carry an id), or an         Admitted and not counted as the first
+unknown API key or version                              request. The eighth such request counts as
+                                                        a first request with an older header.
+First request: header v3 with a non-zero id             Admitted. The connection is bound to the
+                                                        id.
+First request: header v3 with the zero id               Refused.
+First request: older header                             Admitted. The connection is bound to no
+                                                        id.
+Later request on a bound connection: same id            Admitted.
+Later request on a bound connection: another id, the    Refused.
 zero id
-Later request on a bound connection: no id                 Refused if the client was offered header v3
-                                                           for this RPC, else admitted.
-Later request on an unbound connection                     Refused with the zero id, else admitted.
-=========================================================  ============================================
+Later request on a bound connection: no id              Refused if the client was offered header
+                                                        v3 for this RPC, else admitted.
+Later request on an unbound connection                  Refused with the zero id, else admitted.
+======================================================  ==========================================
 
 The limit of eight exists because a client that sends only unknown API keys would otherwise have
 each of its headers read for the life of the connection.
@@ -36,8 +38,9 @@ from receiver.wire.uuid import ZERO_UUID, Uuid
 
 __all__ = ["ClientIdentity"]
 
-#: Requests without an id to look at, after which the connection counts as unbound. A client asks for
-#: ApiVersions in a version that the receiver does not know, falls back, and tries SASL mechanisms.
+#: Requests without an id to look at, after which the connection counts as unbound. A client asks
+#: for ApiVersions in a version that the receiver does not know, falls back, and tries SASL
+#: mechanisms.
 _MAX_UNDECIDED: Final = 8
 
 

@@ -1,4 +1,4 @@
-"""Which RPCs a client is offered with request header v3 in front of a broker that lacks it."""
+"""Chooses the RPCs to offer with request header v3 for an older broker."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["translated_versions"]
 def translated_versions(broker_ranges: Mapping[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
     """Return the versions to offer of each RPC that can be translated.
 
-    An RPC can be translated if the broker's highest version is the one right before KIP-1313's. With
-    an older highest version, the broker cannot answer what KIP-1313's version asks. With a newer one,
-    the broker itself gives KIP-1313's version number a meaning. The telemetry RPCs are never
-    translated, because the receiver answers them.
+    An RPC can be translated if the broker's highest version is the one right before KIP-1313's.
+    With an older highest version, the broker cannot answer what KIP-1313's version asks. With a
+    newer one, the broker itself gives KIP-1313's version number a meaning. The telemetry RPCs are
+    never translated, because the receiver answers them.
 
     Args:
         broker_ranges: Lowest and highest version that the broker speaks, by API key.

@@ -18,7 +18,8 @@ from receiver.wire.primitives import Reader, Writer
 
 __all__ = ["answer", "request_to_v0", "response_to_v1"]
 
-#: Most topics and partitions of one message: far more than a group has. They take 0.2 s to translate.
+#: Most topics and partitions of one message: far more than a group has. They take 0.2 s to
+#: translate.
 _MAX_ITEMS: Final = 65_536
 
 _PARTITION = Struct(">i")
@@ -40,7 +41,7 @@ def answer(header: RequestHeader, response: bytes) -> bytes:
 
 
 def request_to_v0(reader: Reader) -> bytes:
-    """Translate a request body from version 1 to version 0, which has no room for tagged fields.
+    """Translate a request body from version 1 to 0, without its tagged fields.
 
     Args:
         reader: At the body; afterwards at its end.

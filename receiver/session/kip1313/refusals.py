@@ -1,8 +1,8 @@
-"""Writes INVALID_REQUEST answers to requests that KIP-1313 refuses, in the layout of each RPC.
+"""Writes INVALID_REQUEST answers to requests that KIP-1313 refuses.
 
 Knows every RPC whose response has one error code for the whole response. All other fields get their
-defaults. A response with error codes only for topics or partitions cannot be written without reading
-the request, so such a request is refused by closing its connection.
+defaults. A response with error codes only for topics or partitions cannot be written without
+reading the request, so such a request is refused by closing its connection.
 
 Owns the layouts for the latest version in Kafka 4.4 and the version that KIP-1313 adds after it.
 Which requests are refused is decided in :mod:`receiver.session.kip1313.client_identity`.
@@ -23,8 +23,8 @@ from receiver.wire.k18_api_versions import ApiVersionsResponse
 
 __all__ = ["error_body", "refusal"]
 
-# The body in KIP-1313's version, by API key; eeee is the error code. Kafka 4.4's message classes write
-# the same bytes for the same layout with defaults in all other fields.
+# The body in KIP-1313's version, by API key; eeee is the error code. Kafka 4.4's message classes
+# write the same bytes for the same layout with defaults in all other fields.
 _LAYOUTS: Final = {
     1: "00000000 eeee 000000000100",  # Fetch
     3: "000000000100ffffffff01 eeee 00",  # Metadata
@@ -121,10 +121,11 @@ def error_body(api_key: int, api_version: int, error_code: int) -> bytes | None:
     """Write the body of a response that consists of an error code and defaults.
 
     Returns:
-        The body. None if the response has no error code for the whole, or the version is neither the
-        latest of Kafka 4.4 nor KIP-1313's.
+        The body. None if the response has no error code for the whole, or the version is neither
+        the latest of Kafka 4.4 nor KIP-1313's.
 
-    Source: KIP-1313, "Client Instance ID", for INVALID_REQUEST; the Kafka protocol guide for the layouts.
+    Source: KIP-1313, "Client Instance ID", for INVALID_REQUEST; the Kafka protocol guide for the
+        layouts.
     """
     if api_version == FIRST_WITH_HEADER_V3.get(api_key):
         layout = _LAYOUTS.get(api_key)

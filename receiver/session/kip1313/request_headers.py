@@ -1,4 +1,4 @@
-"""Reads the request headers of one connection and writes the headers that the broker gets.
+"""Reads the request headers of one connection and translates them.
 
 Owns which header version a request has (by its API key, its version and what the client was
 offered), and the header without a client instance id that replaces header v3 for a broker that
@@ -43,7 +43,10 @@ class RequestHeaders:
 
     @property
     def must_read_all(self) -> bool:
-        """Whether to read every header: until the first request decides, or for the translation."""
+        """Whether every request's header has to be read.
+
+        That holds until a request has bound the connection, and always for the translation.
+        """
         return self._upstream.translates or not self._identity.decided
 
     @property
@@ -87,11 +90,11 @@ class RequestHeaders:
         return self._identity.client_id(header)
 
     def is_translated(self, header: RequestHeader) -> bool:
-        """Return whether the broker gets this request in the version before KIP-1313's."""
+        """Return whether the broker gets this request in the previous version."""
         return header.client_instance_id is not None and header.api_key in self._upstream.translated
 
     def translated(self, header: RequestHeader) -> bytes:
-        """Write the header that the broker gets: one version lower, and without client instance id.
+        """Write the header for the broker: a version lower, without instance id.
 
         The client id of the connection's first request replaces a null one.
         """
