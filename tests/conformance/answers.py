@@ -1,7 +1,8 @@
 """Reads raw answers into what a case compares: a line to read, and the bytes.
 
-Owns the readers of the answers that the suite asks for, independent of the receiver's own codec. What cannot
-be equal on two peers (random ids, offsets, ports) is left out of the line and blanked in the bytes.
+Owns the readers of the answers that the suite asks for, independent of the receiver's own codec.
+What cannot be equal on two peers (random ids, offsets, ports) is left out of the line and blanked
+in the bytes.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class Seen:
 
     Attributes:
         text: For people, and for the table of differences.
-        raw: The answer's bytes, header included, with what is random blanked; empty where there are none to
-            compare.
+        raw: The answer's bytes, header included, with what is random blanked; empty where there are
+            none to compare.
     """
 
     text: str
@@ -55,8 +56,8 @@ class Reading:
 
     Attributes:
         seed: What its instances' ids are made from, the same for both peers.
-        telemetry_versions: The versions of both telemetry requests that the peer has; None where an answer
-            to ApiVersions is read as it is.
+        telemetry_versions: The versions of both telemetry requests that the peer has; None where an
+            answer to ApiVersions is read as it is.
         sasl_payload: What the last SaslAuthenticate was answered.
         instance_ids: By name of an instance the id that the peer answered or the client made up.
         subscription_ids: By name of an instance the subscription id it was last answered.
@@ -181,7 +182,7 @@ def api_versions(version: int) -> Reader:
 
 
 def get(instance: str, asked_with: bytes, version: int = 0) -> Reader:
-    """The reader of an answer to GetTelemetrySubscriptions; version 1 has no id in it (KIP-1313)."""
+    """Return a reader of GetTelemetrySubscriptions responses; v1 has no id (KIP-1313)."""
 
     def reader(answer: bytes, reading: Reading) -> Seen:
         body = _Bytes(answer)

@@ -1,7 +1,7 @@
 """A conversation with one peer: a case, its run, and what was seen in it.
 
-Owns what is sent when and on which connection. It compares nothing, and knows no request by name: those are
-in :mod:`tests.conformance.words`.
+Owns what is sent when and on which connection. It compares nothing, and knows no request by name:
+those are in :mod:`tests.conformance.words`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from tests.conformance.answers import Reader, Reading, Seen
 from tests.conformance.peer import Listener, Peer, Subscribed
 from tests.conformance.talk import Fate, Talk
 
-#: Kafka compares times in whole milliseconds: a get in the same one as the push before it does not count.
+#: Kafka compares times in whole milliseconds: a get in the same one as the push before it does not
+#: count.
 _BETWEEN_STEPS_S: Final = 0.003
 
 Framing = Literal["whole", "byte by byte", "one write"]
@@ -39,8 +40,8 @@ class Case:
         steps: What is done, in order.
         listener: Where it connects.
         subscribed: Which subscription its client id is matched by.
-        goes_on: Whether the last line tells the connection's fate, by one more ApiVersions. No, where the
-            peer is left in the middle of a frame or expects something else.
+        goes_on: Whether the last line tells the connection's fate, by one more ApiVersions. No,
+            where the peer is left in the middle of a frame or expects something else.
     """
 
     name: str

@@ -18,7 +18,7 @@ ANSWER_WITHIN_S = 10.0
 
 
 class Fate(StrEnum):
-    """What came in place of an answer. A reset is a close: which of the two it is, is up to unread bytes."""
+    """What came instead of a response; a reset counts as a close, as it depends on unread bytes."""
 
     CLOSED = "closed"
     SILENT = "no answer"

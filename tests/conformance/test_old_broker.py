@@ -1,7 +1,8 @@
-"""ApiVersions in front of brokers that know less of it: every client gets versions 0 to 5 all the same.
+"""Clients get ApiVersions v0 to v5 in front of brokers that have fewer versions.
 
-A real broker can't be told to unlearn a version, so this is the testbed's scripted one. What a client is
-answered is compared with what the real Kafka 4.4 answers to the same requests, as far as both can say it.
+A real broker can't be told to unlearn a version, so this is the testbed's scripted one. What a
+client is answered is compared with what the real Kafka 4.4 answers to the same requests, as far as
+both can say it.
 """
 
 from __future__ import annotations

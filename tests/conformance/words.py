@@ -26,7 +26,7 @@ _DISCONNECT_S: Final = 0.4
 OWN: Final = "own"
 
 
-# -- requests ---------------------------------------------------------------------------------------------
+# -- requests ------------------------------------------------------------------------------------
 
 
 def request(
@@ -93,7 +93,7 @@ def get(
     client_id: str | None = OWN,
     cut: int | None = None,
 ) -> Request:
-    """GetTelemetrySubscriptions of a named instance; ``zero`` and ``reserved`` say what it asks with.
+    """Return a GetTelemetrySubscriptions request of an instance, a ``zero`` or ``reserved`` id.
 
     In version 1 the id is in the header (KIP-1313).
     """
@@ -168,7 +168,7 @@ def push(
 
 
 def _named(instance_id: bytes, version: int, header_tags: bytes) -> bytes:
-    """The end of a telemetry request's header, and the id: behind it, or in it from version 1 on."""
+    """Return the end of a request header with the instance id; from v1 on the header has the id."""
     return instance_id + header_tags if version == 1 else header_tags + instance_id
 
 
@@ -208,7 +208,7 @@ def any_request(label: str, data: bytes, reader: Reader) -> Request:
     )
 
 
-# -- everything else that happens -------------------------------------------------------------------------
+# -- everything else that happens ----------------------------------------------------------------
 
 
 def wait(intervals: float) -> Step:

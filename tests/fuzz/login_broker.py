@@ -1,8 +1,8 @@
-"""Owns a broker's side of SASL, as far as a fuzzer needs it: it decides who a client is, by itself.
+"""The broker's side of SASL for a fuzzer, with its own decision about each principal.
 
-The way it reads names is Kafka's (``PlainServerCallbackHandler``, ``ScramMessages``), written anew: what
-the receiver saw in passing is compared with it. It checks no SCRAM proof: whoever knows how to ask gets in,
-so that the fuzzer gets in often.
+The way it reads names is Kafka's (``PlainServerCallbackHandler``, ``ScramMessages``), written anew:
+what the receiver saw in passing is compared with it. It checks no SCRAM proof: whoever knows how to
+ask gets in, so that the fuzzer gets in often.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tests.testbed.scripted_broker import API_VERSIONS, SASL_HANDSHAKE, Answers
 
 __all__ = ["MECHANISMS", "OWNER", "PASSWORD", "TOKEN_ID", "UNKNOWN", "LoginBroker", "claimed_principal"]
 
-#: Who the receiver cannot name.
+#: The principal of a login whose name the receiver cannot read.
 UNKNOWN = "User:unknown"
 PASSWORD = b"s3cret-Pa55word"
-#: What the broker has; it lets anybody in who says anything in the last.
+#: The broker's mechanisms; it accepts any token of the last.
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "GSSAPI")
 
-#: The one delegation token that there is, and whose it is (KIP-48).
+#: The id and the owner of the only delegation token (KIP-48).
 TOKEN_ID, OWNER = "token-id", "User:carol"
 
 _SASL_AUTHENTICATE, _CREATE_DELEGATION_TOKEN, _DESCRIBE_DELEGATION_TOKEN = 36, 38, 41
@@ -46,7 +46,7 @@ _CLIENT_FIRST = re.compile(
 
 
 def claimed_principal(mechanism: str, token: bytes) -> str | None:
-    """Return whom a broker takes a client for by its first token; None where it refuses the token.
+    """Return the principal that a broker reads from a first token; None if it refuses the token.
 
     Args:
         mechanism: PLAIN or one of SCRAM's.
@@ -73,7 +73,7 @@ class LoginBroker:
     """What a broker answers on a connection of a SASL listener.
 
     Args:
-        answers: What it answers once it knows who asks.
+        answers: Its answers to authenticated clients.
 
     Attributes:
         principal: Who it holds the client for; None before a login.
@@ -99,7 +99,7 @@ class LoginBroker:
                 return self._answers.to(data)
             if (key, version) == (_DESCRIBE_DELEGATION_TOKEN, 1):
                 return struct.pack(">i", correlation_id) + _TOKENS
-        self.dead = True  # before a login, and in the middle of one, nothing else is taken
+        self.dead = True  # other requests before the end of a login
         return None
 
     def _handshake(self, data: bytes, version: int, correlation_id: int) -> bytes:
@@ -145,7 +145,7 @@ class LoginBroker:
         if claimed.startswith("DelegationToken:"):
             if claimed != f"DelegationToken:{TOKEN_ID}":
                 return _REFUSED
-            claimed = OWNER  # KIP-48: who logs in with a token is its owner
+            claimed = OWNER  # KIP-48: a login with a token is its owner's
         self._claimed = claimed
         return SaslAuthenticateResponse(error_code=0, auth_bytes=b"r=server,s=c2FsdA==,i=4096")
 

@@ -1,6 +1,7 @@
 """Names as Kafka's own classes and Java give them.
 
-Where the two differ, ours may only know less: a rule refused when it is read, a principal ``User:unknown``.
+Where the two differ, ours may only know less: a rule refused when it is read, a principal
+``User:unknown``.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from receiver.principal.distinguished_name import MalformedCertificateError, sub
 from receiver.principal.mapping_rules import MappingRules, MappingRulesError, NoMatchingRuleError
 from tests.fuzz.target import Target, require
 
-# -- rules --------------------------------------------------------------------------------------------
+# -- rules ---------------------------------------------------------------------------------------
 
 _RULES = (
     "DEFAULT",
@@ -99,7 +99,7 @@ RULES = Target(
     brief=15_000,
 )
 
-# -- names --------------------------------------------------------------------------------------------
+# -- names ---------------------------------------------------------------------------------------
 
 
 def _run_name(data: bytes) -> None:
@@ -108,7 +108,8 @@ def _run_name(data: bytes) -> None:
     except MalformedCertificateError as error:
         require(len(str(error)) < 300, "an error as long as the bytes allow")
         return
-    # A byte is at most three: an escape, or a number of seven bits with its dot; keywords come with it.
+    # A byte is at most three: an escape, or a number of seven bits with its dot; keywords come with
+    # it.
     require(len(name) <= 5 * len(data) + 64, f"{len(data)} bytes became a name of {len(name)}")
 
 

@@ -1,8 +1,8 @@
 """SASL observation: the tokens of one login, in both directions.
 
-An input is the mechanism (one byte), then tokens, each behind a byte of direction and two of length. The
-names that are read are compared with how a broker reads them (:mod:`tests.fuzz.login_broker`), and no secret
-stays.
+An input is the mechanism (one byte), then tokens, each behind a byte of direction and two of
+length. The names that are read are compared with how a broker reads them
+(:mod:`tests.fuzz.login_broker`), and no secret stays.
 """
 
 from __future__ import annotations

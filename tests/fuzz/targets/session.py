@@ -1,8 +1,8 @@
-"""The session in both directions: conversations in which anything may be said, by either side, cut anywhere.
+"""Fuzzes a session in both directions: any bytes from client and broker, cut anywhere.
 
-An input is a script: one byte of circumstances, two that seed the cuts, then steps (:func:`steps`). It is
-played twice, once in whole steps and once cut: what comes out is the same. Where the broker is honest, nobody
-is taken for somebody else, and nobody pushes who did not log in.
+An input is a script: one byte of circumstances, two that seed the cuts, then steps (:func:`steps`).
+It is played twice, once in whole steps and once cut: what comes out is the same. Where the broker
+is honest, nobody is taken for somebody else, and nobody pushes who did not log in.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ from tests.unit.session.support import (
 )
 from tests.unit.wire.corpus import load
 
-#: Further RPCs of a broker's: with KIP-1313 offered on its behalf, each can be asked with request header v3.
+#: Further RPCs of a broker's: with KIP-1313 offered on its behalf, each can be asked with request
+#: header v3.
 _MORE_RANGES = {key: (0, LATEST[key]) for key in (1, 12, 38, 41, 47)}
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MAX_BYTES = 3000
@@ -64,8 +65,8 @@ _HEAD = struct.Struct(">BH")
 _CLIENT, _BROKER_ANSWERS, _BROKER_LIES, _BROKER_SAYS = range(4)
 _KINDS = (_CLIENT, _CLIENT, _CLIENT, _BROKER_ANSWERS, _BROKER_ANSWERS, _CLIENT, _BROKER_LIES, _BROKER_SAYS)
 
-#: What a session may keep of requests that are not whole or wait for an answer: two pushes, and as much as
-#: may arrive after that in one go, as it is asked between two readings only.
+#: What a session may keep of requests that are not whole or wait for an answer: two pushes, and as
+#: much as may arrive after that in one go, as it is asked between two readings only.
 _MAX_HELD = 2 * (MAX_PUSH_BYTES + 131_072) + 2 * _MAX_BYTES
 
 
@@ -224,7 +225,7 @@ class _Conversation:
                 require(outcome.push.context.principal in names, "a push under another's name")
 
     def _answered(self) -> bool:
-        """Whether the session has seen the broker's answers: they are with it at the end of each step."""
+        """Whether the session has got all of the broker's responses, as at the end of each step."""
         return not self._over
 
     def _facts(self) -> tuple[Any, ...]:
@@ -266,7 +267,7 @@ def _run(data: bytes) -> None:
     require(cut.facts == whole.facts, "cut, something else was noted")
 
 
-# -- seeds --------------------------------------------------------------------------------------------
+# -- seeds ---------------------------------------------------------------------------------------
 
 
 def handshake(mechanism: bytes, version: int = 1, correlation_id: int = 17) -> bytes:

@@ -1,7 +1,7 @@
-"""The wire codec: every message that is read, in every version, and the headers around it.
+"""Fuzzes the wire codec: every message in every version, and the headers.
 
-An input's first byte says which reader gets the rest. What a reader takes can be written, and reads the same
-again.
+An input's first byte says which reader gets the rest. What a reader takes can be written, and reads
+the same again.
 """
 
 from __future__ import annotations

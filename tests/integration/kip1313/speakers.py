@@ -1,7 +1,8 @@
 """Clients in raw frames: one that knows KIP-1313, and one that does not.
 
-Bodies and answers are kio's, which is made from Kafka's own schemas: KIP-1313's version of an RPC is laid out
-as the one before, but for OffsetDelete and the telemetry RPCs. Nothing here is the receiver's own codec.
+Bodies and answers are kio's, which is made from Kafka's own schemas: KIP-1313's version of an RPC
+is laid out as the one before, but for OffsetDelete and the telemetry RPCs. Nothing here is the
+receiver's own codec.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Speaker(Raw):
         self._correlation_ids = itertools.count(1)
 
     def layout(self, api_key: int) -> int:
-        """The version of an RPC whose body is laid out as those that :meth:`ask` sends and returns."""
+        """Return the version whose body layout :meth:`ask` sends and returns."""
         return self.offered[api_key][1]
 
     def ask(self, api_key: int, body: bytes) -> bytes:
@@ -108,9 +109,9 @@ class OldClient(Speaker):
 
 
 class NewClient(Speaker):
-    """A client of KIP-1313: its first request is ApiVersions v6, and its client id is null behind that.
+    """A KIP-1313 client: begins with ApiVersions v6, and then sends a null client id.
 
-    Where it is told that there is no v6, it goes on as older clients do.
+    If the broker lacks v6, it continues like an older client.
 
     Args:
         port: Where it connects.
@@ -149,7 +150,7 @@ def in_kio(api_key: int, version: int) -> bool:
     return version in schema_name_map.get(api_key_map.get(api_key, ""), ())
 
 
-def part_of(api_key: int, version: int, name: str) -> Any:
+def schema_type(api_key: int, version: int, name: str) -> Any:
     """A type that a request is made of."""
     return getattr(importlib.import_module(load_request_schema(api_key, version).__module__), name)
 

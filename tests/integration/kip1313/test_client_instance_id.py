@@ -1,4 +1,4 @@
-"""The client instance id of KIP-1313: who makes it, that it stays, where it is shown; and real clients."""
+"""KIP-1313's client instance id: its origin, its lifetime, where it shows, and real clients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from tests.testbed.scripted_broker import RANGES, ScriptedBroker
 
 INTERVAL_MS = 200
 
-#: Where an answer has its error code, of RPCs that kio lacks in the version asked; None: it has none.
+#: Where an answer has its error code, of RPCs that kio lacks in the version asked; None: it has
+#: none.
 _ERROR_AT: dict[int, int | None] = {
     api.TXN_OFFSET_COMMIT: None,
     api.DELETE_GROUPS: None,
@@ -46,12 +47,12 @@ _ERROR_AT: dict[int, int | None] = {
 _ERROR_IN_V3_AT: dict[int, int | None] = {api.OFFSET_DELETE: 0, api.GET: 4}
 
 
-# -- who makes it: the table of KIP-1313, "Alignment of identifiers" ---------------------------------
+# -- origin: the table of KIP-1313, "Alignment of identifiers" ---------------------------------
 
 
 @pytest.fixture(scope="module")
 def fronts(plugin_broker: KafkaBroker, translating: GatewaySidecar) -> Iterator[Mapping[str, int]]:
-    """Where a client connects: the old broker is Kafka 4.4 with a telemetry plugin, the new one is ours."""
+    """Where a client connects: Kafka 4.4 with a telemetry plugin (old) or the receiver (new)."""
     metrics, match = ["org.apache.kafka.producer."], {"client_id": CLIENT_ID}
     plugin_broker.alter_client_metrics("kip1313", metrics, INTERVAL_MS, match)
     translating.put_subscription("kip1313", metrics, INTERVAL_MS, match)
@@ -65,7 +66,7 @@ def fronts(plugin_broker: KafkaBroker, translating: GatewaySidecar) -> Iterator[
     [
         (OldClient, "old", 0, ZERO, "an id of the broker's"),
         (OldClient, "new", 0, ZERO, "an id of the broker's"),
-        # The KIP has the answer's id be zero, but Kafka 4.4 says what it was told.
+        # The KIP has the answer's id be zero, but Kafka 4.4 repeats the id of the request.
         (NewClient, "old", 0, MINE, "its own id"),
         (NewClient, "new", 1, MINE, "no id"),
     ],
@@ -138,14 +139,14 @@ def test_a_newer_client_finds_its_way_back_whatever_its_id_is(
         assert _shown(not_translating, speaker)["client_instance_id"] is not None
 
 
-# -- that it stays -----------------------------------------------------------------------------------
+# -- lifetime -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrong", [ANOTHER, ZERO, None])
 def test_another_id_is_refused_in_the_words_of_each_rpc(
     translating: GatewaySidecar, wrong: uuid.UUID | None
 ) -> None:
-    """INVALID_REQUEST where the answer has a place for it, else the connection ends; without one, too."""
+    """A wrong or missing id gives INVALID_REQUEST, or a close if the response has no error code."""
     with NewClient(translating.port()) as client:
         offered = client.offered
     answered, expected = {}, {}
@@ -224,7 +225,7 @@ def test_a_login_under_another_id_is_none(translating: GatewaySidecar) -> None:
             client.ask(api.DESCRIBE_CLUSTER, b"\0\1\0\0")
 
 
-# -- where it is shown -------------------------------------------------------------------------------
+# -- where it shows -------------------------------------------------------------------------------
 
 
 def _shown(sidecar: GatewaySidecar, speaker: Speaker, listener: str = "CLIENT") -> dict[str, Any]:
@@ -249,7 +250,7 @@ def test_the_registry_and_the_request_log_show_it(translating: GatewaySidecar) -
         ]
 
 
-# -- older brokers, and newer ones -------------------------------------------------------------------
+# -- older brokers, and newer ones ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -272,13 +273,14 @@ def test_only_what_can_be_asked_of_the_broker_is_offered(
         with GatewaySidecar(settings) as sidecar, NewClient(sidecar.port()) as client:
             assert {key: client.offered[key] for key in offered} == offered
             assert client.falls_back is (api.API_VERSIONS in ranges)
-            # What was offered with header v3 goes on in the version before, under the first client id.
+            # What was offered with header v3 goes on in the version before, under the first client
+            # id.
             assert client.ask(api.PRODUCE, struct.pack(">hh", -1, 1) + b"records").endswith(b"records")
         seen = broker.peers[-1].answers.seen[-1]
         assert (seen.api_key, seen.api_version, seen.client_id) == (api.PRODUCE, 13, CLIENT_ID)
 
 
-# -- real clients, none of which knows KIP-1313 ------------------------------------------------------
+# -- real clients, none of which knows KIP-1313 --------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [JavaClient, LibrdkafkaClient, FranzClient])

@@ -1,4 +1,4 @@
-"""Any bytes: a subject or the one error, and what a value holds never passes for another attribute."""
+"""Any bytes give a subject or the one error, and no value can forge another attribute."""
 
 from __future__ import annotations
 

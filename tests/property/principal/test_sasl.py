@@ -1,4 +1,4 @@
-"""Whatever passes: nothing raises, nobody is named without the broker, and no secret stays behind."""
+"""No token raises, names a client without the broker, or leaves a secret behind."""
 
 from __future__ import annotations
 

@@ -80,7 +80,8 @@ def test_arbitrary_bytes_raise_nothing_but_a_wire_error(chunks: list[bytes]) -> 
             rewrite.feed(memoryview(chunk))
 
 
-#: API keys and versions with each version of the request header; of the last two only the front is known.
+#: API keys and versions with each version of the request header; of the last two only the front is
+#: known.
 KINDS = [(7, 0), (0, 8), (0, 13), (0, 14), (12, 5), (18, 3), (71, 1), (0, 15), (999, 0)]
 TRANSLATED = frozenset({0, 12})
 
@@ -125,7 +126,7 @@ def test_the_size_of_a_header_is_known_as_soon_as_it_is_there_and_never_overesti
 def test_every_header_is_looked_at_alike_however_it_is_cut(
     messages: list[tuple[bytes, bytes, str]], sizes: list[int], until: int
 ) -> None:
-    """The header of each request goes to the callback, until it says after so many that it has enough."""
+    """Each request's header goes to the callback until reading all headers is switched off."""
     stream, expected = b"", b""
     seen: list[tuple[bytes, str, int]] = []
     for head, body, change in messages:

@@ -1,8 +1,9 @@
 """Both directions against kio, a codec made from Kafka's own schemas by other people.
 
-kio fails on tagged fields that its schema does not name, so there are none here; it has no ApiVersions v5, no
-v1 of the telemetry messages and no request header v3. It turns durations into seconds in floating point, so a
-session's lifetime stays below 2**50 ms here, where that is exact; the round trip goes through all of int64.
+kio fails on tagged fields that its schema does not name, so there are none here; it has no
+ApiVersions v5, no v1 of the telemetry messages and no request header v3. It turns durations into
+seconds in floating point, so a session's lifetime stays below 2**50 ms here, where that is exact;
+the round trip goes through all of int64.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ ranges_to_list = st.dictionaries(st.integers(0, 90) | int16s, st.tuples(int16s, 
 
 
 def _edited(response: k18.ApiVersionsResponse, ranges: dict[int, tuple[int, int]]) -> k18.ApiVersionsResponse:
-    """Say the rule once more, on values: replace in place; insert in order, or append where there is none."""
+    """Apply the rule to values: replace in place, insert in order, or append if not ordered."""
     if response.error_code != 0 or not response.api_keys:
         return response
     keys = [entry.api_key for entry in response.api_keys]

@@ -1,4 +1,4 @@
-"""Logins as the session sees them; tests/integration/test_principal_rules.py asks Kafka's own servers."""
+"""SASL exchanges; tests/integration/test_principal_rules.py compares them with Kafka's servers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def bearer(token: bytes, authzid: bytes = b"") -> bytes:
 
 
 def logged_in(mechanism: str, client_first: bytes, *, principal_claim: str = "sub") -> SaslExchange:
-    """The exchange after the broker has said yes to whatever the client said."""
+    """Return an exchange whose login the broker has accepted."""
     exchange = SaslExchange(mechanism, principal_claim=principal_claim)
     exchange.client_token(client_first)
     if mechanism in SCRAM:

@@ -61,7 +61,7 @@ _FOLLOWER = 777_777
 
 @dataclass(slots=True)
 class Clock:
-    """A clock that tests set. The CPU time is this one too: who is served has the processor."""
+    """A clock that tests set; its time is also the CPU time."""
 
     now: float = 1000.0
 
@@ -77,7 +77,7 @@ class Clock:
 
 @dataclass(slots=True)
 class Events:
-    """Keeps what a session told."""
+    """Records the events of a session."""
 
     api_versions: list[tuple[RequestHeader, int]] = field(default_factory=list)
     subscriptions: list[tuple[RequestHeader, SubscriptionsOutcome]] = field(default_factory=list)
@@ -149,10 +149,10 @@ def connection(security_protocol: str = "PLAINTEXT") -> Connection:
 
 
 class Wire:
-    """A session with both of its sides.
+    """A session between a client and a broker that the test controls.
 
-    What the session says to the broker waits until :meth:`answer`. Bytes arrive in a buffer that is
-    overwritten afterwards, as the relay's is: whatever the session keeps, it has to copy.
+    Requests to the broker wait until :meth:`answer`. Bytes arrive in a buffer that is overwritten
+    afterwards, like the relay's, so the session has to copy what it keeps.
     """
 
     def __init__(
@@ -241,7 +241,7 @@ class Wire:
             buffer[:] = b"\xee" * len(buffer)
 
     def received(self) -> list[bytes]:
-        """The answers that reached the client since the last call; frames that only follow are checked."""
+        """Return the client's new responses, and check those to the requests that only follow."""
         follower = struct.pack(">ihh", _FOLLOWER, -1, 1) + b"behind"
         frames = split(bytes(self.to_client))
         self.to_client.clear()
@@ -249,7 +249,7 @@ class Wire:
         return [data for data in frames if data != follower]
 
     def awaits(self) -> bool:
-        """Whether an answer of the receiver's is still outstanding."""
+        """Whether a request is pending."""
         return self.session.awaiting
 
     def congested(self) -> bool:
@@ -274,11 +274,11 @@ def _pieces(data: bytes, arrival: str) -> list[bytes]:
     return [data[start : start + size] for start in range(0, len(data), size)]
 
 
-# -- requests and answers -----------------------------------------------------------------------------
+# -- requests and answers ------------------------------------------------------------------------
 
 
 def api_versions(version: int, correlation_id: int = 1, **fields: object) -> bytes:
-    """An ApiVersions request; versions 3 and later name a valid software unless told otherwise."""
+    """An ApiVersions request; v3 and later have a valid software name and version by default."""
     known = version in k18_api_versions.SUPPORTED_VERSIONS
     if not known:
         return request_frame(api_keys.API_VERSIONS, version, correlation_id, b"\x0bwhatever that is")
@@ -343,7 +343,7 @@ def read_api_versions(answer: bytes, version: int, correlation_id: int = 1) -> A
     return response
 
 
-def ranges_of(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
+def listed_ranges(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
     """What an answer lists; a key twice is a mistake."""
     ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
     assert len(ranges) == len(response.api_keys)

@@ -1,4 +1,4 @@
-"""Headers, and which message has which."""
+"""Request and response headers, and the header version of each message."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_header_of_an_unknown_api_is_read_up_to_the_client_id() -> None:
         (b"", ""),
     ],
 )
-def test_a_client_id_that_is_no_utf_8_is_read_as_kafka_reads_it(data: bytes, client_id: str) -> None:
+def test_an_invalid_utf_8_client_id_is_read_like_kafka_does(data: bytes, client_id: str) -> None:
     raw = struct.pack(">hhih", 18, 0, 1, len(data)) + data
     header = decode_request_header(Reader(raw))
     assert header.client_id == client_id
@@ -177,5 +177,5 @@ def test_a_client_id_that_is_no_utf_8_is_read_as_kafka_reads_it(data: bytes, cli
 
 
 @pytest.mark.parametrize("length", [-1, -2, -32_768])
-def test_a_client_id_of_a_length_below_zero_is_null(length: int) -> None:
+def test_a_client_id_with_a_negative_length_is_null(length: int) -> None:
     assert decode_request_header(Reader(struct.pack(">hhih", 18, 0, 1, length))).client_id is None

@@ -1,4 +1,4 @@
-"""The primitive types: good values, bounds, and the one error."""
+"""The primitive types: valid values, bounds and errors."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tests.property.wire.strategies import int32s, texts
 
 
 def _flexible(kind: Any, **arrays: Any) -> Any:
-    """Make a version of a type of kio's with compact types and tagged fields, with items of another type."""
+    """Return a kio type in a flexible version, with other item types for its arrays."""
     named = {"__flexible__": True, "__type__": kind.__type__, "__version__": 1}
     columns = []
     for column in fields(kind):

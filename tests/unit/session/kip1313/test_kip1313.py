@@ -1,4 +1,4 @@
-"""KIP-1313: the client instance id in request header v3, and all RPCs with it in front of any broker."""
+"""KIP-1313 through a session: the client instance id, and the translation of all RPCs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.unit.session.support import (
     api_versions,
     correlation_id_of,
     get_subscriptions,
-    ranges_of,
+    listed_ranges,
     read_api_versions,
     read_push,
     read_subscriptions,
@@ -72,11 +72,11 @@ def translating(arrival: str = WHOLE) -> Wire:
     return Wire(arrival=arrival, translates=True, ranges=KAFKA_4_4, learned=KAFKA_4_4)
 
 
-def error_of_get_v1(answer: bytes) -> int:
+def get_v1_error(answer: bytes) -> int:
     return decode_subscriptions_response(Reader(answer[5:]), 1).error_code
 
 
-# -- who assigns the id: the table of KIP-1313, "Alignment of identifiers" ---------------------------
+# -- origin of the id: the table of KIP-1313, "Alignment of identifiers" ---------------------------
 
 
 @pytest.mark.parametrize("arrival", ARRIVALS)
@@ -112,11 +112,11 @@ def test_a_new_client_names_its_own_id_in_the_header_in_version_1(arrival: str) 
 
 
 def test_both_versions_are_offered_in_front_of_any_broker() -> None:
-    ranges = ranges_of(read_api_versions(Wire().exchange(api_versions(3)), 3))
+    ranges = listed_ranges(read_api_versions(Wire().exchange(api_versions(3)), 3))
     assert (ranges[GET], ranges[PUSH], ranges[18]) == ((0, 1), (0, 1), (0, 5))
 
 
-# -- one id for a connection's life ------------------------------------------------------------------
+# -- one id for a connection's life --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arrival", ARRIVALS)
@@ -168,15 +168,15 @@ def test_it_holds_for_every_rpc_that_was_offered_with_it(arrival: str, second: b
 
 def test_the_zero_id_is_refused_in_the_first_request_and_in_all_that_follow() -> None:
     wire = Wire()
-    assert error_of_get_v1(wire.exchange(get_v1(ZERO_UUID))) == ErrorCode.INVALID_REQUEST
-    assert error_of_get_v1(wire.exchange(get_v1(MINE))) == ErrorCode.INVALID_REQUEST
+    assert get_v1_error(wire.exchange(get_v1(ZERO_UUID))) == ErrorCode.INVALID_REQUEST
+    assert get_v1_error(wire.exchange(get_v1(MINE))) == ErrorCode.INVALID_REQUEST
     assert not len(wire.telemetry.instances)
 
 
 def test_no_id_is_handed_out_to_a_zero_id_behind_an_old_first_request() -> None:
     wire = Wire()
     wire.exchange(api_versions(3))
-    assert error_of_get_v1(wire.exchange(get_v1(ZERO_UUID))) == ErrorCode.INVALID_REQUEST
+    assert get_v1_error(wire.exchange(get_v1(ZERO_UUID))) == ErrorCode.INVALID_REQUEST
     assert not len(wire.telemetry.instances)
 
 
@@ -199,7 +199,7 @@ def test_a_request_whose_answer_has_no_place_for_the_error_ends_the_connection()
         wire.send(v3_frame(0, ANOTHER))
 
 
-# -- the client id of the first request --------------------------------------------------------------
+# -- the client id of the first request ----------------------------------------------------------
 
 
 def test_a_null_client_id_means_the_first_one() -> None:
@@ -225,19 +225,19 @@ def test_of_a_long_client_id_little_is_kept_and_the_broker_gets_all_of_it() -> N
     assert wire.connection.client_id == "x" * MAX_TEXT_CHARS
 
 
-# -- all RPCs in front of a broker that lacks header v3 ----------------------------------------------
+# -- all RPCs in front of a broker that lacks header v3 ------------------------------------------
 
 
 def test_nothing_is_translated_unless_configured() -> None:
     wire = Wire(ranges=KAFKA_4_4, learned=KAFKA_4_4)
     assert read_api_versions(wire.exchange(api_versions_v6(MINE)), 0).error_code == 35
-    assert ranges_of(read_api_versions(wire.exchange(api_versions(4)), 4))[FETCH] == KAFKA_4_4[FETCH]
+    assert listed_ranges(read_api_versions(wire.exchange(api_versions(4)), 4))[FETCH] == KAFKA_4_4[FETCH]
 
 
 def test_every_rpc_but_sasl_handshake_is_offered_with_header_v3() -> None:
     wire = translating()
     response = read_api_versions(wire.exchange(api_versions_v6(MINE)), 5)
-    assert ranges_of(response) == {
+    assert listed_ranges(response) == {
         key: (0, latest if key == 17 else latest + 1) for key, latest in LATEST.items()
     }
     assert wire.connection.client_software_name == "new"
@@ -247,7 +247,7 @@ def test_every_rpc_but_sasl_handshake_is_offered_with_header_v3() -> None:
 def test_an_rpc_of_which_the_broker_lacks_the_version_before_is_not_offered() -> None:
     older = KAFKA_4_4 | {FETCH: (4, 17)}
     wire = Wire(translates=True, ranges=older, learned=older)
-    ranges = ranges_of(read_api_versions(wire.exchange(api_versions_v6(MINE)), 5))
+    ranges = listed_ranges(read_api_versions(wire.exchange(api_versions_v6(MINE)), 5))
     assert ranges[FETCH] == (4, 17)
     assert ranges[HEARTBEAT] == (0, 5)
 

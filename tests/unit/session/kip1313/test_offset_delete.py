@@ -1,4 +1,4 @@
-"""OffsetDelete in its two versions, byte by byte."""
+"""OffsetDelete translated between its two versions, byte by byte."""
 
 from __future__ import annotations
 

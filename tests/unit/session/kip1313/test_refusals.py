@@ -1,4 +1,4 @@
-"""Responses that say an error and nothing else."""
+"""Responses that consist of an error code and defaults."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from receiver.wire.primitives import Reader
 
 @pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize("error_code", [ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR])
-def test_what_we_encode_ourselves_is_the_same(version: int, error_code: ErrorCode) -> None:
+def test_bodies_equal_those_of_the_codec(version: int, error_code: ErrorCode) -> None:
     subscriptions = k71.GetTelemetrySubscriptionsResponse(error_code=error_code)
     assert error_body(71, version, error_code) == k71.encode_response(subscriptions, version)
     pushed = k72.PushTelemetryResponse(error_code=error_code)
@@ -28,7 +28,7 @@ def test_api_versions_has_the_body_of_the_version_before() -> None:
     assert error_body(api_keys.API_VERSIONS, 6, 42) == k18_api_versions.encode_response(versions, 5)
 
 
-def test_offset_delete_has_one_in_both_versions() -> None:
+def test_offset_delete_has_a_body_in_both_versions() -> None:
     before = error_body(api_keys.OFFSET_DELETE, 0, 42)
     assert before is not None
     assert error_body(api_keys.OFFSET_DELETE, 1, 42) == offset_delete.response_to_v1(Reader(before))
@@ -44,7 +44,7 @@ def test_offset_delete_has_one_in_both_versions() -> None:
         (9999, 0),
     ],
 )
-def test_of_other_versions_and_rpcs_there_is_none(key: int, version: int) -> None:
+def test_other_versions_and_rpcs_have_no_body(key: int, version: int) -> None:
     assert error_body(key, version, 42) is None
 
 
