@@ -397,7 +397,7 @@ class Session:
     def _replace_telemetry(
         self, header: RequestHeader, reader: Reader, *, cut: bool, held_bytes: int
     ) -> bytes:
-        decide = self._telemetry.accept(header, reader, cut=cut)
+        decide = self._telemetry.decode(header, reader, cut=cut)
         if self._may_answer_now():
             self._answered_here += 1
             self._answers.append(decide())

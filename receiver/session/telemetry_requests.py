@@ -127,8 +127,8 @@ class TelemetryRequests:
         seconds, self._mute_s = self._mute_s, 0.0
         return seconds
 
-    def accept(self, header: RequestHeader, reader: Reader, *, cut: bool) -> Callable[[], bytes]:
-        """Decode a request without deciding about it yet.
+    def decode(self, header: RequestHeader, reader: Reader, *, cut: bool) -> Callable[[], bytes]:
+        """Count a request against the limits and decode it; nothing is decided yet.
 
         Args:
             header: The request's header.
@@ -159,7 +159,7 @@ class TelemetryRequests:
 
         Args:
             header: The request's header.
-            decide: The function that :meth:`accept` returned for the request.
+            decide: The function that :meth:`decode` returned for the request.
             response: The broker's Metadata response, without its length.
             version: The version of the Metadata request.
 

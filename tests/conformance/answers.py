@@ -1,6 +1,6 @@
 """Reads raw answers into what a case compares: a line to read, and the bytes.
 
-Owns the readers of the answers that the suite asks for, independent of the receiver's own codec.
+The readers are independent of the receiver's own codec.
 What cannot be equal on two peers (random ids, offsets, ports) is left out of the line and blanked
 in the bytes.
 """
@@ -201,15 +201,15 @@ def get(instance: str, asked_with: bytes, version: int = 0) -> Reader:
         if error:
             return Seen(text=_error(error), raw=raw)
         if answered_with == requests.ZERO_ID:
-            whose = "no id"
+            which_id = "no id"
         else:
-            whose = "the same id" if answered_with == asked_with else "a new id"
+            which_id = "the same id" if answered_with == asked_with else "a new id"
             reading.instance_ids[instance] = answered_with
         reading.subscription_ids[instance] = subscription_id
         number = reading.number(subscription_id)
         return Seen(
             text=(
-                f"NONE, {whose}, subscription #{number}, {'/'.join(map(str, codecs))}, {interval_ms} ms, "
+                f"NONE, {which_id}, subscription #{number}, {'/'.join(map(str, codecs))}, {interval_ms} ms, "
                 f"{max_bytes} bytes, {'delta' if delta else 'cumulative'}, metrics {metrics}"
                 + (f", throttled {throttled} ms" if throttled else "")
                 + (", tagged fields" if tags else "")

@@ -68,7 +68,7 @@ class Conversation:
     """The state of a case with one peer.
 
     Attributes:
-        client_id: What requests say unless they say otherwise; the subscription matches it.
+        client_id: Default client id of the requests; the subscription matches it.
         reading: What was learned from answers.
         lines: What was seen so far.
     """
@@ -136,7 +136,7 @@ class Request(Step):
     """A request; as a step of its own it is sent and answered.
 
     Attributes:
-        label: What the line says.
+        label: Text of the line.
         data: Makes the request's bytes without the length.
         reader: Makes the reader of the answer; None where Kafka answers nothing.
     """

@@ -13,7 +13,7 @@ from typing import Self
 
 from tests.testbed.ports import LOOPBACK
 
-#: An answer takes milliseconds; whoever says nothing for so long on a loaded machine has hung.
+#: An answer takes milliseconds; a peer that is silent this long has hung, even on a loaded machine.
 ANSWER_WITHIN_S = 10.0
 
 

@@ -16,7 +16,7 @@ from tests.conformance.payloads import OTLP
 from tests.conformance.peer import INTERVAL_MS
 from tests.conformance.talk import Fate
 
-#: How long a peer must say nothing for it to count as silent.
+#: Seconds without bytes after which a peer counts as silent.
 _SILENCE_S: Final = 0.25
 
 #: How long a broker may take to notice that a client is gone.
@@ -44,8 +44,8 @@ def request(
     """A request from its parts; ``cut`` takes so many bytes from its end."""
 
     def data(conversation: Conversation, used_correlation_id: int) -> bytes:
-        who = conversation.client_id if client_id == OWN else client_id
-        whole = requests.header(api_key, version, used_correlation_id, who, header_tags) + body(conversation)
+        name = conversation.client_id if client_id == OWN else client_id
+        whole = requests.header(api_key, version, used_correlation_id, name, header_tags) + body(conversation)
         return whole[: len(whole) - (cut or 0)]
 
     return Request(label=label, data=data, reader=reader, correlation_id=correlation_id)
@@ -243,7 +243,7 @@ def send(data: bytes) -> Step:
 
 
 def expect_silence() -> Step:
-    """Note whether the peer says nothing, something, or closes."""
+    """Note whether the peer is silent, sends bytes or closes."""
 
     def run(conversation: Conversation) -> None:
         answer = conversation.talk.receive(_SILENCE_S)

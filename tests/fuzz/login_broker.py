@@ -1,8 +1,8 @@
 """The broker's side of SASL for a fuzzer, with its own decision about each principal.
 
 The way it reads names is Kafka's (``PlainServerCallbackHandler``, ``ScramMessages``), written anew:
-what the receiver saw in passing is compared with it. It checks no SCRAM proof: whoever knows how to
-ask gets in, so that the fuzzer gets in often.
+what the receiver saw in passing is compared with it. It checks no SCRAM proof,
+so that the fuzzer logs in often.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class LoginBroker:
         answers: Its answers to authenticated clients.
 
     Attributes:
-        principal: Who it holds the client for; None before a login.
+        principal: The principal of the client; None before a login.
         dead: Whether it has closed the connection.
     """
 
@@ -88,7 +88,7 @@ class LoginBroker:
         self._claimed: str | None = None
 
     def to(self, data: bytes) -> bytes | None:
-        """Answer one frame (given and returned without its length); None where it says nothing."""
+        """Answer one frame (given and returned without its length); None for no answer."""
         key, version, correlation_id = struct.unpack_from(">hhi", data)
         if key == SASL_HANDSHAKE and version == 1:
             return self._handshake(data, version, correlation_id)
@@ -151,7 +151,7 @@ class LoginBroker:
 
     def _let_in(self, principal: str, token: bytes = b"") -> SaslAuthenticateResponse:
         if self.principal not in (None, principal):
-            return _REFUSED  # KIP-368: nobody becomes somebody else
+            return _REFUSED  # KIP-368: the principal must not change
         self.principal, self._mechanism = principal, None
         return SaslAuthenticateResponse(error_code=0, auth_bytes=token, session_lifetime_ms=60_000)
 

@@ -1,4 +1,4 @@
-"""The tables of versions, and of bodies that say an error, against Kafka's own message classes."""
+"""The tables of versions and error bodies equal those of Kafka's message classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.testbed import jvm
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """What Kafka says of one version of one RPC."""
+    """Kafka's facts about one version of one RPC."""
 
     key: int
     version: int

@@ -163,7 +163,7 @@ def _reshape(data: bytes, random: Random) -> bytes:
                 )
             steps.insert(0, (True, _jwt(claims.decode("latin-1"))))
             mechanism = 3
-    return bytes([mechanism]) + b"".join(token(said, from_client=client) for client, said in steps)
+    return bytes([mechanism]) + b"".join(token(content, from_client=client) for client, content in steps)
 
 
 _TOKENS = (

@@ -2,7 +2,7 @@
 
 An input is a script: one byte of circumstances, two that seed the cuts, then steps (:func:`steps`).
 It is played twice, once in whole steps and once cut: what comes out is the same. Where the broker
-is honest, nobody is taken for somebody else, and nobody pushes who did not log in.
+is honest, no client gets another's principal, and none pushes without a login.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MAX_BYTES = 3000
 _HEAD = struct.Struct(">BH")
 
-# Steps. The client says something more often than the broker is out of its mind.
+# Steps. The client sends more often than the broker misbehaves.
 _CLIENT, _BROKER_ANSWERS, _BROKER_LIES, _BROKER_SAYS = range(4)
 _KINDS = (_CLIENT, _CLIENT, _CLIENT, _BROKER_ANSWERS, _BROKER_ANSWERS, _CLIENT, _BROKER_LIES, _BROKER_SAYS)
 
@@ -76,7 +76,7 @@ def step(kind: int, data: bytes = b"") -> bytes:
 
 
 def steps(script: bytes) -> Iterator[tuple[int, bytes]]:
-    """Read a script's steps: their kind and what is said; the last may be cut off."""
+    """Read a script's steps: their kind and content; the last may be cut off."""
     at = 0
     while at + _HEAD.size <= len(script):
         kind, size = _HEAD.unpack_from(script, at)
@@ -161,7 +161,7 @@ class _Conversation:
         )
 
     def _feed(self, data: bytes, cuts: Random | None, *, from_client: bool) -> None:
-        """Let one side say something; the buffer is overwritten afterwards, as the relay's is."""
+        """Pass bytes from one side; the buffer is overwritten afterwards, like the relay's."""
         session = self.session
         out = self._waiting if from_client else self._to_client
         before = len(out)
@@ -341,8 +341,8 @@ _SASL = {
 
 
 def _log_in(mechanism: bytes) -> bytes:
-    says = [handshake(mechanism), *_SASL[mechanism]]
-    return b"".join(step(_CLIENT, request) + step(_BROKER_ANSWERS) for request in says)
+    requests = [handshake(mechanism), *_SASL[mechanism]]
+    return b"".join(step(_CLIENT, request) + step(_BROKER_ANSWERS) for request in requests)
 
 
 def _seeds() -> list[bytes]:
@@ -373,8 +373,8 @@ def _seeds() -> list[bytes]:
 
 
 def _reshape(data: bytes, random: Random) -> bytes:
-    """Change a script step by step: leave out, double, swap, say something else, log in."""
-    head, script = data[:3], [step(kind, said) for kind, said in steps(data[3:])]
+    """Change a script step by step: leave out, double, swap, replace, log in."""
+    head, script = data[:3], [step(kind, content) for kind, content in steps(data[3:])]
     for _ in range(1 + int(random.random() * 4)):
         at = int(random.random() * (len(script) + 1))
         choice = int(random.random() * 10)

@@ -1,7 +1,7 @@
 """Fuzzes the wire codec: every message in every version, and the headers.
 
-An input's first byte says which reader gets the rest. What a reader takes can be written, and reads
-the same again.
+An input's first byte chooses the reader of the rest. A value that was read is written and read
+again, and must be equal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from receiver.wire.primitives import Reader
 from tests.fuzz.target import Target, require
 from tests.unit.wire.corpus import REQUESTS, RESPONSES, VERSIONS, Codec, decode_header, load
 
-#: The longest text of an error: of ours, whatever the bytes say.
+#: The longest text of an error, whatever the bytes are.
 _MAX_ERROR_CHARACTERS = 300
 
 _KEY_VERSION_ERROR = Struct(">hhh")

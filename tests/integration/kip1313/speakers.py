@@ -48,7 +48,7 @@ class Speaker(Raw):
 
     Args:
         port: Where it connects.
-        client_id: What it says of itself.
+        client_id: Its client id.
 
     Attributes:
         client_id: As given; may be changed.
@@ -71,9 +71,9 @@ class Speaker(Raw):
         Raises:
             EOFError: The connection was closed.
         """
-        return self.say(api_key, self.offered[api_key][1], body)
+        return self.exchange(api_key, self.offered[api_key][1], body)
 
-    def say(self, api_key: int, version: int, body: bytes, instance: uuid.UUID | None = None) -> bytes:
+    def exchange(self, api_key: int, version: int, body: bytes, instance: uuid.UUID | None = None) -> bytes:
         """Ask in a certain version: with header v3 where an instance is named.
 
         Raises:
@@ -105,7 +105,7 @@ class OldClient(Speaker):
 
     def __init__(self, port: int, *, client_id: str | None = CLIENT_ID) -> None:
         super().__init__(port, client_id=client_id)
-        self.learn(self.say(API_VERSIONS, 5, software("old")))
+        self.learn(self.exchange(API_VERSIONS, 5, software("old")))
 
 
 class NewClient(Speaker):
@@ -125,9 +125,9 @@ class NewClient(Speaker):
     def __init__(self, port: int, *, instance: uuid.UUID = MINE) -> None:
         super().__init__(port)
         self.instance = instance
-        answer = self.say(API_VERSIONS, 6, software("new"), instance)
+        answer = self.exchange(API_VERSIONS, 6, software("new"), instance)
         self.falls_back = struct.unpack_from(">h", answer)[0] == ErrorCode.unsupported_version.value
-        self.learn(self.say(API_VERSIONS, 5, software("new")) if self.falls_back else answer)
+        self.learn(self.exchange(API_VERSIONS, 5, software("new")) if self.falls_back else answer)
         if not self.falls_back:
             self.client_id = None
 
@@ -137,7 +137,7 @@ class NewClient(Speaker):
 
     def ask(self, api_key: int, body: bytes) -> bytes:
         """See the base; with its own id in header v3."""
-        return self.say(api_key, self.offered[api_key][1], body, self.instance)
+        return self.exchange(api_key, self.offered[api_key][1], body, self.instance)
 
 
 def software(name: str) -> bytes:
@@ -156,7 +156,7 @@ def schema_type(api_key: int, version: int, name: str) -> Any:
 
 
 def write(value: Any) -> bytes:
-    """Say it in bytes."""
+    """Return the encoded value."""
     buffer = io.BytesIO()
     entity_writer(type(value))(buffer, value)
     return buffer.getvalue()

@@ -61,7 +61,7 @@ _BLANKS: Final[Mapping[str, object]] = {
 _NONE, _SECOND = datetime.timedelta(), datetime.timedelta(seconds=1)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
-#: What a broker says of a topic or a coordinator that is just being made.
+#: Errors for a topic or a coordinator that is being created.
 _NOT_YET = re.compile("coordinator_load_in_progress|coordinator_not_available|unknown_topic|not_leader")
 
 
@@ -135,14 +135,14 @@ class _Life:
     """What a client does with its own topic and group, and the answers that it got.
 
     Args:
-        client: Who does it.
-        name: The name of topic and group.
+        client: The client that does it.
+        name: Name of the topic and the group.
     """
 
     def __init__(self, client: Speaker, name: str) -> None:
         self._client = client
         self._name = name
-        self._told: dict[str, str] = {}
+        self._answers: dict[str, str] = {}
 
     def live(self) -> dict[str, str]:
         """Write, read, join a group, commit, leave and delete everything; return each answer."""
@@ -175,7 +175,7 @@ class _Life:
         )
         gone = self._part(api.DELETE_TOPICS, "DeleteTopicState", name=self._name, topic_id=None)
         self._ask("delete", api.DELETE_TOPICS, topics=(gone,), timeout=10 * _SECOND)
-        return self._told
+        return self._answers
 
     def _write_and_read(self, topic_id: object) -> None:
         self._ask("producer id", api.INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=_NONE)
@@ -288,7 +288,7 @@ class _Life:
             )
             self._ask("delete offsets", api.OFFSET_DELETE, group_id=self._name, topics=(topic,))
             return
-        # Version 1 is flexible, the only one that KIP-1313 lays out anew.
+        # Version 1 is flexible: the only body that KIP-1313 changes.
         name, one = compact_string(self._name), uvarint(2)
         partition = struct.pack(">i", 0) + b"\0"
         answer = self._client.ask(api.OFFSET_DELETE, name + one + name + one + partition + b"\0\0")
@@ -325,5 +325,5 @@ class _Life:
         return answer
 
     def _note(self, step: str, answer: Any) -> None:
-        told = _UUID.sub("<uuid>", repr(answer)).replace(self._name, "<name>")
-        self._told[step] = re.sub(r"producer_id=\d+", "producer_id=<number>", told)
+        text = _UUID.sub("<uuid>", repr(answer)).replace(self._name, "<name>")
+        self._answers[step] = re.sub(r"producer_id=\d+", "producer_id=<number>", text)

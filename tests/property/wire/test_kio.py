@@ -64,7 +64,7 @@ def _read(kind: Any, data: bytes) -> Any:
 
 
 def _ours(value: Any) -> Any:
-    """Turn one value of kio's into our way to say it."""
+    """Convert a value of kio to the type that the receiver uses."""
     if isinstance(value, timedelta):
         return value // timedelta(milliseconds=1)
     if isinstance(value, uuid.UUID):
@@ -80,7 +80,7 @@ _RENAMED = {
 
 
 def _assert_same(ours: Any, theirs: Any) -> None:
-    """Compare field by field, as far as kio's version has the field."""
+    """Compare the fields that kio's version has."""
     for name in (field.name for field in fields(theirs)):
         expected = getattr(theirs, name)
         if name in (

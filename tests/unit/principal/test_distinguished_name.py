@@ -1,4 +1,4 @@
-"""Subjects as Java writes them; tests/integration/test_principal_rules.py asks Java itself."""
+"""Subjects as Java writes them; tests/integration/test_principal_rules.py compares with Java."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ from tests.testbed.scripted_broker import (
 MAX_PUSH_BYTES = 4096
 MAX_FRAME_BYTES = 1_048_576
 
-#: The subscription that matches everybody in these tests.
+#: The subscription that matches every client in these tests.
 EVERYTHING = Subscription(name="everything", metrics=("*",), interval_ms=1000)
 
 WHOLE, BYTE_BY_BYTE, FOLLOWED = "whole", "byte by byte", "with bytes after it"
@@ -125,7 +125,7 @@ class Events:
 def telemetry_core(
     broker: Broker, limits: Limits, *, max_push_bytes: int = MAX_PUSH_BYTES
 ) -> ClientTelemetry:
-    """The real core, whose client instance ids count up."""
+    """Return the real core; its client instance ids count up."""
     counter = iter(range(2, 1_000_000))
     return ClientTelemetry(
         settings=TelemetrySettings(max_bytes=max_push_bytes),
@@ -217,11 +217,11 @@ class Wire:
             buffer[:] = b"\xee" * len(buffer)
 
     def forwarded(self) -> list[Request]:
-        """What the broker got and has not answered yet, but for frames that only follow."""
+        """Return the unanswered requests of the broker, without those that only follow."""
         return [request for request in map(parse, split(bytes(self.to_broker))) if not _follows(request)]
 
     def seen(self) -> list[Request]:
-        """What the broker has answered so far, but for frames that only follow."""
+        """Return the answered requests of the broker, without those that only follow."""
         return [request for request in self.answers.seen if not _follows(request)]
 
     def answer(self) -> None:

@@ -54,8 +54,8 @@ def test_an_older_broker_gets_its_own_version(wiring: Wiring, version: int, grea
     assert listed_ranges(response) == {**RANGES, **OURS}
     (forwarded,) = wire.seen()
     assert forwarded.api_version == min(version, greatest)
-    told = b"\x00\x04raw\x041.0" if min(version, greatest) >= 3 else b""
-    assert forwarded.body.startswith(told)
+    software = b"\x00\x04raw\x041.0" if min(version, greatest) >= 3 else b""
+    assert forwarded.body.startswith(software)
 
 
 def test_the_request_reaches_the_broker_untouched_but_for_its_correlation_id(wire: Wire) -> None:
@@ -176,7 +176,7 @@ def test_a_broker_that_was_rolled_back_makes_the_client_fall_back(wiring: Wiring
     response = read_api_versions(answer, 0)
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert listed_ranges(response) == {API_VERSIONS: (0, 3)}
-    # The client falls back; so would one that comes later and asks in version 5.
+    # This client falls back, and so would a later client with version 5.
     for version in (3, 5):
         response = read_api_versions(wire.exchange(api_versions(version)), version)
         assert listed_ranges(response) == {**RANGES, **OURS}

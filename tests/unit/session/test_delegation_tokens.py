@@ -56,12 +56,12 @@ class TokenBroker(Answers):
     """A broker that accepts every login and answers token requests with given bodies.
 
     Args:
-        says: The bodies of its answers about tokens, in order.
+        token_bodies: The bodies of its answers about tokens, in order.
     """
 
-    def __init__(self, *says: bytes) -> None:
+    def __init__(self, *token_bodies: bytes) -> None:
         super().__init__(ranges={**RANGES, CREATE: (1, 3), DESCRIBE: (1, 3)})
-        self._says = list(says)
+        self._token_bodies = list(token_bodies)
         self._tokens_seen = 0
 
     def to(self, data: bytes) -> bytes | None:
@@ -69,7 +69,7 @@ class TokenBroker(Answers):
         correlation_id = struct.pack(">i", request.correlation_id)
         if request.api_key in (CREATE, DESCRIBE):
             self.seen.append(request)
-            return correlation_id + self._says.pop(0)
+            return correlation_id + self._token_bodies.pop(0)
         if request.api_key == SASL_HANDSHAKE and request.api_version == 1:
             self._tokens_seen = 0
             return correlation_id + struct.pack(">hi", 0, 0)
@@ -81,14 +81,14 @@ class TokenBroker(Answers):
 
 
 def wire(
-    *says: bytes,
+    *token_bodies: bytes,
     tokens: DelegationTokens | None = None,
     arrival: str = WHOLE,
     security_protocol: str = "SASL_PLAINTEXT",
     limits: Limits | None = None,
 ) -> Wire:
     made = Wire(arrival=arrival, security_protocol=security_protocol, delegation_tokens=tokens, limits=limits)
-    made.answers = TokenBroker(*says)
+    made.answers = TokenBroker(*token_bodies)
     return made
 
 
@@ -255,7 +255,7 @@ def test_a_client_cannot_forge_the_brokers_response() -> None:
     tokens = DelegationTokens()
     made = wire(created(TOKEN, "alice", NOT_ALLOWED), tokens=tokens)
     log_in(made, "mallory")
-    # Any other request's answer may say what the client likes: here the broker echoes it.
+    # The client controls the response to another request, because here the broker echoes it.
     forged = request_frame(1, 0, 38, created(TOKEN, "alice"))
     made.send(forged + create(38) + forged)
     made.answer()
@@ -349,8 +349,8 @@ def names(made: Wire, tokens: DelegationTokens, steps: Sequence[str]) -> list[st
         "a password, then the token",
         "the token, then a password",
         "another's token",
-        "another token of nobody known",
-        "nobody for good",
+        "another token with an unknown owner",
+        "unknown for good",
     ],
 )
 def test_reauthentication(steps: Sequence[str], principals: list[str], last: LoginOutcome) -> None:

@@ -166,7 +166,7 @@ def test_a_failed_exchanges_name_is_not_used_for_the_next() -> None:
 
 def test_a_second_pipelined_handshake_does_not_change_the_first_ones_name() -> None:
     made = wire(OK)
-    # The broker's yes is to mallory's token, whatever exchange was begun behind it.
+    # The broker accepted mallory's token, whatever exchange began after it.
     made.send(handshake() + plain("mallory") + handshake("SCRAM-SHA-256"))
     made.answer()
     made.received()
@@ -189,7 +189,7 @@ def test_a_second_token_in_one_exchange_changes_nothing() -> None:
 
 def test_a_response_with_the_clients_correlation_id_does_not_end_the_login() -> None:
     made = wire(WRONG)
-    # Each under the correlation id of the login: the broker answers ApiVersions to anybody.
+    # Each under the correlation id of the login: the broker answers ApiVersions before a login.
     made.exchange(handshake())
     made.send(api_versions(0, 36) + authenticate(b"\0alice\0guess", 36) + api_versions(0, 36))
     made.answer()

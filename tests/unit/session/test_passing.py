@@ -120,8 +120,8 @@ def test_due_is_the_missing_part_of_the_current_request() -> None:
     for request in (produce_frame(1, bytes(100)), api_versions(3), push(b"\1" * 16, 1, bytes(300_000))):  # type: ignore[arg-type]
         wire = Wire(arrival=WHOLE)
         for position in range(min(len(request), 300)):
-            taken = 1
-            wire.session.requests.feed(memoryview(request[position : position + taken]))
+            size = 1
+            wire.session.requests.feed(memoryview(request[position : position + size]))
             due = wire.session.due
             assert 0 < due <= len(request) - position - 1 or (due == 0 and position == len(request) - 1)
         rest = len(request) - position - 1

@@ -67,7 +67,7 @@ def test_no_push_is_decided_before_the_markers_response(wire: Wire) -> None:
 
 def test_an_unauthenticated_push_is_not_accepted_when_the_broker_disconnects(wire: Wire) -> None:
     wire.send(push(ZERO_UUID, 1, OTLP))
-    # The broker closes the connection instead of answering the marker: nobody calls the session
+    # The broker closes the connection instead of answering the marker: the session is not called
     # again.
     assert wire.awaits()
     assert wire.events.pushes == []
@@ -166,7 +166,7 @@ def test_telemetry_is_decided_in_the_order_of_the_requests(wire: Wire) -> None:
     wire.answer()
     first, second = wire.received()
     assert read_push(first, 1) == ErrorCode.NONE
-    assert read_push(second, 2) == ErrorCode.INVALID_REQUEST  # it said that it was terminating
+    assert read_push(second, 2) == ErrorCode.INVALID_REQUEST  # its earlier push was a terminating one
 
 
 # -- correlation ids -----------------------------------------------------------------------------
@@ -182,8 +182,8 @@ def test_a_marker_has_a_random_correlation_id_that_no_client_uses(wiring: Wiring
 
 
 def test_a_repeated_correlation_id_cannot_forge_the_markers_response(wire: Wire) -> None:
-    # A broker answers ApiVersions to anybody. If its answer could pass for the marker's, a client
-    # that is not authenticated could push.
+    # A broker answers ApiVersions before authentication. If its answer could pass for the marker's,
+    # a client that is not authenticated could push.
     wire.send(get_subscriptions(correlation_id=5) + api_versions(0, 5) + produce_frame(5, b"echo"))
     marker, asked, produced = wire.forwarded()
     assert len({marker.correlation_id, asked.correlation_id, produced.correlation_id}) == 3

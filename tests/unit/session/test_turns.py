@@ -61,10 +61,10 @@ def test_answers_of_the_broker_are_read_one_by_one_while_several_pushes_wait() -
     wire.to_broker.clear()
     decided = []
     while answers:
-        taken = wire.session.answer_bytes_in_a_turn()
+        size = wire.session.answer_bytes_in_a_turn()
         before = len(wire.events.pushes)
-        wire.receive(answers[:taken])
-        answers = answers[taken:]
+        wire.receive(answers[:size])
+        answers = answers[size:]
         decided.append(len(wire.events.pushes) - before)
     assert sum(decided) == 5
     assert max(decided) == 1

@@ -179,7 +179,7 @@ def test_splicing_captured_responses(frame: Captured) -> None:
             {71: (0, 0), 2: (0, 0)},
             "04" + "00020000000000" + "00120000000401" + "070178" + "00470000000000",
         ),
-        # Listed twice: both entries say the same.
+        # Listed twice: both entries get the same range.
         (
             "03" + "00470003000400" + "00470001000200",
             {71: (0, 0)},

@@ -296,7 +296,7 @@ UNWRITABLE: list[tuple[str, Write, type[Exception], str]] = [
         ValueError,
         "-1 is not an unsigned integer of 32 bits",
     ),
-    ("long varint", lambda w: w.unsigned_varint(2**32), ValueError, "no unsigned integer of 32 bits"),
+    ("long varint", lambda w: w.unsigned_varint(2**32), ValueError, "not an unsigned integer of 32 bits"),
     (
         "string",
         lambda w: w.string("x" * 0x8000),

@@ -34,7 +34,7 @@ from tests.unit.session.support import (
 MINE, ANOTHER = Uuid(bytes(15) + b"\7"), Uuid(bytes(15) + b"\x08")
 FETCH, HEARTBEAT, SASL_AUTHENTICATE, OFFSET_DELETE, GET, PUSH = 1, 12, 36, 47, 71, 72
 
-#: What Kafka 4.4 says of every RPC: its latest version, from the least that does not matter here.
+#: The version range of every RPC in Kafka 4.4; the lowest version does not matter here.
 KAFKA_4_4 = {key: (0, latest) for key, latest in LATEST.items()}
 
 

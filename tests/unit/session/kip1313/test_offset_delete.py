@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import Struct
 
 import pytest
 
@@ -50,7 +51,7 @@ def test_topics_and_partitions_are_limited_together() -> None:
         for _ in range(topics):
             writer.compact_string("t")
             writer.compact_array_length(partitions)
-            writer.raw(bytes(5) * partitions)
+            writer.fixed(Struct(f"{5 * partitions}x"))
             writer.tagged_fields(())
         writer.tagged_fields(())
         return writer.take()
