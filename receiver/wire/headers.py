@@ -233,16 +233,11 @@ def encode_request_header(value: RequestHeader, version: int | None = None) -> b
 
 
 def decode_response_header(reader: Reader, version: int) -> ResponseHeader:
-    """Read a response's header; afterwards the reader is at the body.
+    """Read a response's header (KIP-482); afterwards the reader is at the body.
 
     Args:
         reader: At the beginning of a frame, after its length.
         version: The header version, from :func:`response_header_version`.
-
-    Raises:
-        WireError: The header is malformed.
-
-    Source: KIP-482.
     """
     return ResponseHeader(
         correlation_id=reader.int32("CorrelationId"),

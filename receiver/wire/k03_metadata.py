@@ -39,14 +39,6 @@ def encode_no_topics_request(version: int) -> bytes:
     """Write the body of a request for no topics, the marker.
 
     It creates no topics and asks for no authorized operations.
-
-    Args:
-        version: One of :data:`SUPPORTED_VERSIONS`.
-
-    Raises:
-        ValueError: The version is not supported.
-
-    Source: the Kafka protocol guide, "Metadata API".
     """
     check_version(api_keys.METADATA, version, SUPPORTED_VERSIONS)
     writer = Writer()
@@ -68,18 +60,8 @@ def encode_no_topics_request(version: int) -> bytes:
 def decode_cluster_id(reader: Reader, version: int) -> str | None:
     """Read the cluster id of a response body; the bytes after it stay unread.
 
-    Args:
-        reader: At the body.
-        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
-
     Returns:
         The cluster id; None if the broker names none, and always in version 1.
-
-    Raises:
-        WireError: The body is malformed.
-        ValueError: The version is not supported.
-
-    Source: the Kafka protocol guide, "Metadata API".
     """
     check_version(api_keys.METADATA, version, SUPPORTED_VERSIONS)
     if version < _FIRST_WITH_CLUSTER_ID:
@@ -110,15 +92,11 @@ def is_error(reader: Reader, version: int) -> bool:
 
     Args:
         reader: At the response's body.
-        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
+        version: The request's API version.
 
     Returns:
         Whether the response names neither a broker nor the cluster; in version 1, whether it names
         no broker.
-
-    Raises:
-        WireError: The body is malformed.
-        ValueError: The version is not supported.
 
     Source: Kafka's MetadataRequest.getErrorResponse; KIP-152 for when a request is refused.
     """

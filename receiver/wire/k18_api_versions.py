@@ -152,14 +152,7 @@ def encode_request(value: ApiVersionsRequest, version: int) -> bytes:
 def decode_response(reader: Reader, version: int) -> ApiVersionsResponse:
     """Read a response body (KIP-35, KIP-511).
 
-    Args:
-        reader: At the body.
-        version: The request's version, one of :data:`SUPPORTED_VERSIONS`. A body with
-            UNSUPPORTED_VERSION is read as version 0.
-
-    Raises:
-        WireError: The body is malformed.
-        ValueError: The version is not supported.
+    A body with UNSUPPORTED_VERSION is read as version 0.
     """
     check_version(API_VERSIONS, version, SUPPORTED_VERSIONS)
     error_code = reader.int16("ErrorCode")
@@ -192,13 +185,7 @@ def decode_response(reader: Reader, version: int) -> ApiVersionsResponse:
 def encode_response(value: ApiVersionsResponse, version: int) -> bytes:
     """Write a response body; fields that the version lacks are left out.
 
-    Args:
-        value: The response.
-        version: The request's version, one of :data:`SUPPORTED_VERSIONS`. A body with
-            UNSUPPORTED_VERSION is written as version 0.
-
-    Raises:
-        ValueError: The version is not supported.
+    A body with UNSUPPORTED_VERSION is written as version 0.
     """
     check_version(API_VERSIONS, version, SUPPORTED_VERSIONS)
     version = body_version(value.error_code, version)
@@ -238,11 +225,7 @@ def unsupported_version_body(versions: range = SUPPORTED_VERSIONS) -> bytes:
 
 
 def read_error_code(body: bytes) -> int:
-    """Read only the error code, which is first in every response body (KIP-35).
-
-    Raises:
-        WireError: The body has less than two bytes.
-    """
+    """Read only the error code, which is first in every response body (KIP-35)."""
     return Reader(body).int16("ErrorCode")
 
 
@@ -251,7 +234,7 @@ def read_ranges(body: bytes, version: int, keys: Iterable[int]) -> dict[int, tup
 
     Args:
         body: The response's body.
-        version: The request's version, one of :data:`SUPPORTED_VERSIONS`.
+        version: The request's version.
         keys: The API keys to look up.
 
     Returns:
@@ -259,9 +242,6 @@ def read_ranges(body: bytes, version: int, keys: Iterable[int]) -> dict[int, tup
 
     Raises:
         WireError: The body is malformed, up to the end of its API keys.
-        ValueError: The version is not supported.
-
-    Source: KIP-35.
     """
     check_version(API_VERSIONS, version, SUPPORTED_VERSIONS)
     table = EntryTable(body, version)
@@ -282,7 +262,7 @@ def splice_api_keys(body: bytes, version: int, ranges: Mapping[int, tuple[int, i
 
     Args:
         body: The response's body.
-        version: The request's version, one of :data:`SUPPORTED_VERSIONS`.
+        version: The request's version.
         ranges: The lowest and highest version to list, by API key.
 
     Returns:
@@ -290,7 +270,6 @@ def splice_api_keys(body: bytes, version: int, ranges: Mapping[int, tuple[int, i
 
     Raises:
         WireError: The body is malformed, up to the end of its API keys.
-        ValueError: The version is not supported.
 
     Source: KIP-35; KIP-714 for the meaning of keys 71 and 72 to a client.
     """

@@ -50,20 +50,9 @@ class DelegationToken:
 
 
 def decode_response(reader: Reader, version: int) -> DelegationToken | None:
-    """Read the token of a response body; the bytes after it stay unread.
+    """Read the token of a response body; None if the response has an error.
 
-    Args:
-        reader: At the body.
-        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
-
-    Returns:
-        The token; None if the response has an error.
-
-    Raises:
-        WireError: The body is malformed.
-        ValueError: The version is not supported.
-
-    Source: KIP-48, KIP-373.
+    The bytes after the token stay unread.
     """
     check_version(api_keys.CREATE_DELEGATION_TOKEN, version, SUPPORTED_VERSIONS)
     if reader.int16("ErrorCode") != ErrorCode.NONE:
@@ -72,17 +61,7 @@ def decode_response(reader: Reader, version: int) -> DelegationToken | None:
 
 
 def decode_token(reader: Reader, version: int) -> DelegationToken:
-    """Read a token from its owner to its HMAC, which is skipped and not copied.
-
-    Args:
-        reader: At the owner's principal type.
-        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
-
-    Raises:
-        WireError: The token is malformed.
-
-    Source: KIP-48, KIP-373.
-    """
+    """Read a token from its owner to its HMAC, which is skipped and not copied."""
     flexible = version >= FIRST_FLEXIBLE
     string = reader.compact_string if flexible else reader.string
     principal_type, principal_name = string("PrincipalType"), string("PrincipalName")

@@ -29,20 +29,9 @@ _LEAST_TOKEN: Final = 2 + 3 * 8 + 2 + 1
 
 
 def decode_response(reader: Reader, version: int) -> tuple[DelegationToken, ...]:
-    """Read the tokens of a response body; the bytes after the last one stay unread.
+    """Read the tokens of a response body; none if the response has an error.
 
-    Args:
-        reader: At the body.
-        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
-
-    Returns:
-        The tokens; none if the response has an error.
-
-    Raises:
-        WireError: The body is malformed.
-        ValueError: The version is not supported.
-
-    Source: KIP-48, KIP-373.
+    The bytes after the last token stay unread.
     """
     check_version(api_keys.DESCRIBE_DELEGATION_TOKEN, version, SUPPORTED_VERSIONS)
     if reader.int16("ErrorCode") != ErrorCode.NONE:

@@ -79,13 +79,9 @@ def decode_request(reader: Reader, version: int, *, cut: bool = False) -> PushTe
 
     Args:
         reader: At the body.
-        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
+        version: The request's API version.
         cut: Whether the end of the body was not kept. The metrics are then the bytes that are
             there.
-
-    Raises:
-        WireError: The body is malformed.
-        ValueError: The version is not supported.
 
     Source: KIP-714 and KIP-1313, "PushTelemetry API".
     """

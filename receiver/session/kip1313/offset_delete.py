@@ -43,13 +43,8 @@ def answer(header: RequestHeader, response: bytes) -> bytes:
 def request_to_v0(reader: Reader) -> bytes:
     """Translate a request body from version 1 to 0, without its tagged fields.
 
-    Args:
-        reader: At the body; afterwards at its end.
-
     Raises:
         WireError: The body is malformed, or has more than 65,536 topics and partitions.
-
-    Source: KIP-1313, "OffsetDelete API".
     """
     writer = Writer()
     writer.string(reader.compact_string("GroupId"))
@@ -71,13 +66,8 @@ def request_to_v0(reader: Reader) -> bytes:
 def response_to_v1(reader: Reader) -> bytes:
     """Translate a response body from version 0 to version 1.
 
-    Args:
-        reader: At the body; afterwards at its end.
-
     Raises:
         WireError: The body is malformed, or has more than 65,536 topics and partitions.
-
-    Source: KIP-1313, "OffsetDelete API".
     """
     writer = Writer()
     writer.int16(reader.int16("ErrorCode"))
