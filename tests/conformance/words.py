@@ -1,7 +1,4 @@
-"""The words that cases are written in: requests, pauses, changes.
-
-Owns the steps and nothing of how a conversation is held.
-"""
+"""The steps of cases: requests, pauses and changes."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ def request(
     client_id: str | None = OWN,
     cut: int | None = None,
 ) -> Request:
-    """A request from its parts; ``cut`` takes so many bytes from its end."""
+    """Return a request from its parts; ``cut`` removes that many bytes from its end."""
 
     def data(conversation: Conversation, used_correlation_id: int) -> bytes:
         name = conversation.client_id if client_id == OWN else client_id
@@ -135,9 +132,9 @@ def push(
     client_id: str | None = OWN,
     cut: int | None = None,
 ) -> Request:
-    """PushTelemetry of a named instance, under the subscription id that its last get was answered.
+    """Return a PushTelemetry request with the last answered subscription id.
 
-    In version 1 the id is in the header (KIP-1313).
+    In version 1 the client instance id is in the header (KIP-1313).
     """
 
     def body(conversation: Conversation) -> bytes:
@@ -186,7 +183,7 @@ def metadata(*, correlation_id: int | None = None) -> Request:
 
 
 def produce(acks: int, *, correlation_id: int | None = None) -> Request:
-    """Produce v3 of one record; with ``acks`` 0 Kafka answers nothing."""
+    """Return a Produce v3 request of one record; ``acks`` 0 has no answer."""
     return request(
         f"produce acks={acks}",
         requests.PRODUCE,
@@ -199,7 +196,7 @@ def produce(acks: int, *, correlation_id: int | None = None) -> Request:
 
 
 def any_request(label: str, data: bytes, reader: Reader) -> Request:
-    """A request as captured, its own correlation id in it."""
+    """Return a captured request with its own correlation id."""
     return Request(
         label=label,
         data=lambda _conversation, _id: data,
@@ -212,17 +209,17 @@ def any_request(label: str, data: bytes, reader: Reader) -> Request:
 
 
 def wait(intervals: float) -> Step:
-    """Let so many push intervals of the ``fast`` subscription go by."""
+    """Wait for that many push intervals of the ``fast`` subscription."""
     return Step(run=lambda _: time.sleep(intervals * INTERVAL_MS["fast"] / 1000))
 
 
 def connect_again() -> Step:
-    """Go on, on a second connection."""
+    """Continue on a second connection."""
     return Step(run=Conversation.connect_again)
 
 
 def reconnect() -> Step:
-    """Close the connection, let that be noticed, and open another."""
+    """Close the connection, wait until the peer has noticed, and open another."""
 
     def run(conversation: Conversation) -> None:
         conversation.disconnect()
@@ -233,12 +230,12 @@ def reconnect() -> Step:
 
 
 def change_subscription() -> Step:
-    """Have another subscription match the client too, and wait until the peer knows."""
+    """Add a subscription that matches the client, and wait until the peer has it."""
     return Step(run=Conversation.change_subscription)
 
 
 def send(data: bytes) -> Step:
-    """Send bytes as they are, and await nothing."""
+    """Send bytes and wait for nothing."""
     return Step(run=lambda conversation: conversation.talk.send(data))
 
 

@@ -1,8 +1,8 @@
 """The broker's side of SASL for a fuzzer, with its own decision about each principal.
 
-The way it reads names is Kafka's (``PlainServerCallbackHandler``, ``ScramMessages``), written anew:
-what the receiver saw in passing is compared with it. It checks no SCRAM proof,
-so that the fuzzer logs in often.
+It reads names like Kafka (``PlainServerCallbackHandler``, ``ScramMessages``), independently of the
+receiver, whose result is compared with it. It checks no SCRAM proof, so that the fuzzer logs in
+often.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _CLIENT_FIRST = re.compile(
 
 
 def claimed_principal(mechanism: str, token: bytes) -> str | None:
-    """Return the principal that a broker reads from a first token; None if it refuses the token.
+    """Return the principal that a broker reads from a first token, or None.
 
     Args:
         mechanism: PLAIN or one of SCRAM's.
-        token: The token.
+        token: The token; None is returned if the broker refuses it.
     """
     text = token.decode("utf-8", "replace")
     if mechanism == "PLAIN":

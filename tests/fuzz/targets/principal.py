@@ -1,4 +1,4 @@
-"""Principals of certificates: distinguished names out of DER, and mapping rules applied to names.
+"""Fuzzes certificate principals: distinguished names from DER, and mapping rules.
 
 An input of ``rules`` is the rules' size (two bytes), the rules, and a name; one of ``names`` is a
 certificate.
@@ -143,7 +143,7 @@ def _name_seeds() -> list[bytes]:
 
 
 def _elements(der: bytes) -> list[tuple[int, bytes]] | None:
-    """Take DER apart into tags and contents; None where it is none."""
+    """Split DER into tags and contents; None if it is malformed."""
     found = []
     at = 0
     while at < len(der):
@@ -188,7 +188,7 @@ _CONTENTS = (
 
 
 def _reshape_name(data: bytes, random: Random, depth: int = 0) -> bytes:
-    """Change one element somewhere; lengths are made to fit again."""
+    """Change one element somewhere, and adjust the lengths."""
     parts = _elements(data)
     if not parts:
         return random.choice(_CONTENTS)

@@ -1,8 +1,8 @@
 """Fuzzes a session in both directions: any bytes from client and broker, cut anywhere.
 
-An input is a script: one byte of circumstances, two that seed the cuts, then steps (:func:`steps`).
-It is played twice, once in whole steps and once cut: what comes out is the same. Where the broker
-is honest, no client gets another's principal, and none pushes without a login.
+An input is a script: one byte of circumstances, two bytes that seed the cuts, then steps
+(:func:`steps`). It runs twice, once in whole steps and once cut, with the same output. If the
+broker is honest, no client gets another's principal, and none pushes without a login.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def steps(script: bytes) -> Iterator[tuple[int, bytes]]:
 
 @dataclass(slots=True, kw_only=True)
 class _Played:
-    """What came of a script: what must be the same however it was cut."""
+    """The outcome of a script, which must not depend on the cuts."""
 
     to_broker: bytes
     to_client: bytes

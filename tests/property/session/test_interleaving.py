@@ -164,9 +164,11 @@ def test_the_client_sees_what_a_broker_would_answer(
     assert split(bytes(wire.to_client)) == expected_answers(requests, ranges)
     # What passes reached the broker as it was, in its place.
     assert [
-        _but_for_the_id(data) for data in at_broker if parse(data).api_key not in {API_VERSIONS, METADATA}
+        _without_correlation_id(data)
+        for data in at_broker
+        if parse(data).api_key not in {API_VERSIONS, METADATA}
     ] == [
-        _but_for_the_id(request[4:])
+        _without_correlation_id(request[4:])
         for request in requests
         if parse(request[4:]).api_key not in {API_VERSIONS, 71, 72}
     ]
@@ -223,6 +225,6 @@ def _feed(take: Callable[[bytes], None], stream: bytes, sizes: Sequence[int]) ->
             take(piece)
 
 
-def _but_for_the_id(request: bytes) -> bytes:
+def _without_correlation_id(request: bytes) -> bytes:
     """SASL and delegation token requests pass under a correlation id of the session."""
     return request[:4] + request[8:] if parse(request).api_key in {SASL_HANDSHAKE, 38, 41} else request

@@ -123,7 +123,7 @@ def test_the_size_of_a_header_is_known_as_soon_as_it_is_there_and_never_overesti
     cuts,
     st.integers(0, 8),
 )
-def test_every_header_is_looked_at_alike_however_it_is_cut(
+def test_every_header_is_read_the_same_however_it_is_cut(
     messages: list[tuple[bytes, bytes, str]], sizes: list[int], until: int
 ) -> None:
     """Each request's header goes to the callback until reading all headers is switched off."""
@@ -172,7 +172,7 @@ def test_every_header_is_looked_at_alike_however_it_is_cut(
 
 
 @given(requests, cuts, st.booleans())
-def test_looking_at_every_header_changes_nothing_by_itself(
+def test_reading_every_header_changes_nothing_by_itself(
     messages: list[tuple[int, bytes]], sizes: list[int], every: bool
 ) -> None:
     stream = b"".join(frame(struct.pack(">hhih", key, 0, 1, -1) + body) for key, body in messages)

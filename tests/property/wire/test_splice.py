@@ -63,7 +63,7 @@ def test_splice_is_decode_edit_encode(
 @pytest.mark.parametrize("version", k18.SUPPORTED_VERSIONS)
 @settings(max_examples=30)
 @given(data=st.data(), keys=st.lists(st.integers(0, 90), max_size=5))
-def test_read_ranges_is_what_the_entries_say(version: int, data: st.DataObject, keys: list[int]) -> None:
+def test_read_ranges_equals_the_entries(version: int, data: st.DataObject, keys: list[int]) -> None:
     response = data.draw(api_versions_responses(version))
     body = k18.encode_response(response, version)
     listed: dict[int, tuple[int, int]] = {}

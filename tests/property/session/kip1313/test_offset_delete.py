@@ -69,7 +69,7 @@ def _topics(**partition: st.SearchStrategy[Any]) -> Any:
 
 
 @given(texts, _topics(partition_index=int32s))
-def test_a_request_says_the_same_in_version_0(group: str, topics: Any) -> None:
+def test_a_request_translated_to_version_0_has_the_same_fields(group: str, topics: Any) -> None:
     v0, v1 = (_written(kind, topics, group_id=group) for kind in REQUESTS)
     reader = Reader(v1)
     assert request_to_v0(reader) == v0
@@ -77,7 +77,9 @@ def test_a_request_says_the_same_in_version_0(group: str, topics: Any) -> None:
 
 
 @given(error_codes, int32s, _topics(partition_index=int32s, error_code=error_codes))
-def test_a_response_says_the_same_in_version_1(error: ErrorCode, throttle: int, topics: Any) -> None:
+def test_a_response_translated_to_version_1_has_the_same_fields(
+    error: ErrorCode, throttle: int, topics: Any
+) -> None:
     throttled = timedelta(milliseconds=throttle)
     v0, v1 = (_written(kind, topics, error_code=error, throttle_time=throttled) for kind in RESPONSES)
     reader = Reader(v0)

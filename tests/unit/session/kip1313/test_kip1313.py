@@ -180,7 +180,7 @@ def test_no_id_is_handed_out_to_a_zero_id_behind_an_old_first_request() -> None:
     assert not len(wire.telemetry.instances)
 
 
-def test_the_refusal_is_said_in_the_words_and_the_place_of_the_request() -> None:
+def test_the_refusal_has_the_layout_and_the_order_of_the_request() -> None:
     wire = translating()
     wire.exchange(api_versions_v6(MINE))
     wire.send(get_v1(MINE, correlation_id=3))
@@ -192,7 +192,7 @@ def test_the_refusal_is_said_in_the_words_and_the_place_of_the_request() -> None
     assert HEARTBEAT not in {request.api_key for request in wire.seen()}
 
 
-def test_a_request_whose_answer_has_no_place_for_the_error_ends_the_connection() -> None:
+def test_a_refused_request_without_an_error_code_ends_the_connection() -> None:
     wire = translating()
     wire.exchange(api_versions_v6(MINE))
     with pytest.raises(WireError, match="client instance id of the connection's first request"):
@@ -209,7 +209,7 @@ def test_a_null_client_id_means_the_first_one() -> None:
     assert wire.connection.client_id == "orders"
 
 
-def test_it_is_the_first_one_although_that_request_is_none_that_is_watched() -> None:
+def test_the_first_client_id_may_be_that_of_an_unwatched_request() -> None:
     wire = Wire()
     wire.send(request_frame(HEARTBEAT, 4, 9, b"\0", client_id="orders"))
     assert wire.connection.client_id == "orders"
@@ -217,7 +217,7 @@ def test_it_is_the_first_one_although_that_request_is_none_that_is_watched() -> 
     assert wire.forwarded()[1].client_id == "orders"
 
 
-def test_of_a_long_client_id_little_is_kept_and_the_broker_gets_all_of_it() -> None:
+def test_a_long_client_id_is_truncated_here_and_forwarded_whole() -> None:
     wire = Wire()
     long = "x" * 32_767
     wire.send(get_v1(MINE, client_id=long) + get_v1(MINE, client_id=None))
@@ -244,7 +244,7 @@ def test_every_rpc_but_sasl_handshake_is_offered_with_header_v3() -> None:
     assert wire.connection.client_instance_id == MINE
 
 
-def test_an_rpc_of_which_the_broker_lacks_the_version_before_is_not_offered() -> None:
+def test_an_rpc_is_not_offered_if_the_broker_lacks_the_version_before() -> None:
     older = KAFKA_4_4 | {FETCH: (4, 17)}
     wire = Wire(translates=True, ranges=older, learned=older)
     ranges = listed_ranges(read_api_versions(wire.exchange(api_versions_v6(MINE)), 5))
@@ -277,7 +277,7 @@ def test_a_login_is_watched_in_kip_1313_s_version_too() -> None:
 
 
 @pytest.mark.parametrize("arrival", [WHOLE, BYTE_BY_BYTE])
-def test_offset_delete_is_said_in_the_version_that_is_not_flexible_and_back(arrival: str) -> None:
+def test_offset_delete_is_translated_to_version_0_and_back(arrival: str) -> None:
     wire = translating(arrival)
     wire.exchange(api_versions_v6(MINE))
     v1 = b"\x06group" + b"\x02" + b"\x06topic" + b"\x02" + struct.pack(">i", 3) + b"\0" + b"\0" + b"\0"
@@ -293,7 +293,7 @@ def test_offset_delete_is_said_in_the_version_that_is_not_flexible_and_back(arri
     assert answer == struct.pack(">ib", 47, 0) + answer_v1
 
 
-def test_a_large_produce_keeps_no_memory_but_its_header() -> None:
+def test_a_large_produce_holds_only_its_header() -> None:
     wire = translating()
     wire.exchange(api_versions_v6(MINE))
     whole = v3_frame(0, MINE, body=bytes(500_000))
@@ -303,7 +303,7 @@ def test_a_large_produce_keeps_no_memory_but_its_header() -> None:
     assert wire.session.requests.feed(rest) is rest
 
 
-def test_translating_requests_of_an_old_client_pass_as_they_are() -> None:
+def test_requests_of_an_old_client_pass_unchanged_with_the_translation() -> None:
     wire = translating()
     wire.exchange(api_versions(3))
     sent = b"".join(request_frame(key, 0, key) for key in (HEARTBEAT, OFFSET_DELETE))
