@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 from receiver.api.errors import ServerError
 from receiver.log import RateLimitedLog
-from receiver.principal.distinguished_name import subject_of
+from receiver.principal.distinguished_name import subject_name
 from receiver.settings.rest import RestSettings, Role
 from receiver.watch import Watch
 
@@ -101,7 +101,7 @@ class Authenticator:
         if certificate is None or not self._subjects:
             return Refusal.NO_CREDENTIALS
         try:
-            subject = subject_of(certificate)
+            subject = subject_name(certificate)
         except ValueError:
             return Refusal.MALFORMED_CREDENTIALS
         return self._subjects.get(subject, Refusal.UNKNOWN_CERTIFICATE)

@@ -22,7 +22,7 @@ from receiver.gateway.tls import server_context
 from receiver.gateway.tls_socket import TlsSocket, wrap
 from receiver.gateway.waiting import readable
 from receiver.plugin.sources import site_of
-from receiver.principal.distinguished_name import MalformedCertificateError, subject_of
+from receiver.principal.distinguished_name import MalformedCertificateError, subject_name
 from receiver.principal.mapping_rules import MappingRules, NoMatchingRuleError
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.connection import Connection
@@ -179,7 +179,7 @@ class Admission:
         if certificate is None:
             return
         try:
-            name = self._rules.principal_name(subject_of(certificate))
+            name = self._rules.principal_name(subject_name(certificate))
         except (MalformedCertificateError, NoMatchingRuleError) as error:
             raise RefusedError(RefusalReason.PRINCIPAL, str(error)) from None
         connection.principal = f"User:{name}"

@@ -1,6 +1,6 @@
-"""Who a client is: by its certificate, or by a SASL login that passes through.
+"""Names a client by its TLS certificate or by the SASL login that passes.
 
-Pure, and the lowest layer: no I/O, no clock, no logger, and nothing of the receiver is imported. Names come
-out in the form that Kafka's own broker gives them. Nothing here verifies anybody: TLS does that for
-certificates, the broker for logins.
+Names have the form that Kafka's own broker gives them. Nothing is verified here: TLS verifies
+certificates, and the broker verifies logins. This is the lowest layer, without I/O, clock or
+logger.
 """

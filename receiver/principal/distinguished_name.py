@@ -1,8 +1,8 @@
-"""A certificate's subject as text, the way Java writes it.
+"""Writes a certificate's subject as text, the way Java does.
 
-Owns the one form that Kafka applies ``ssl.principal.mapping.rules`` to: that of Java's
-``X500Principal.getName()``, which is RFC 2253 with habits of its own. They rest on each value's own bytes, so
-the subject is read from the DER itself. Whether the certificate is any good was TLS's business.
+Kafka applies ``ssl.principal.mapping.rules`` to the result of Java's ``X500Principal.getName()``:
+RFC 2253 with Java's own habits. They depend on the bytes of each value, so the subject is read from
+the DER. TLS has already verified the certificate.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-__all__ = ["MalformedCertificateError", "subject_of"]
+__all__ = ["MalformedCertificateError", "subject_name"]
 
 _SEQUENCE: Final = 0x30
 _SET: Final = 0x31
 _OBJECT_IDENTIFIER: Final = 0x06
 _EXPLICIT_VERSION: Final = 0xA0
 
-#: Longer ones name nothing, in bytes: an arc of thousands of digits takes long to write.
+#: Longest object identifier in bytes, because an arc of thousands of digits takes long to write.
 _MAX_OBJECT_IDENTIFIER: Final = 128
-# UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: what Java writes as text.
+# The types that Java writes as text: UTF8String, PrintableString, T61String, IA5String,
+# GeneralString and BMPString.
 _TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
 
-# RFC 2253, section 2.3: attributes that have a name.
+# RFC 2253, section 2.3: the attributes that have a keyword.
 _KEYWORDS: Final[Mapping[str, str]] = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
@@ -36,16 +37,17 @@ _KEYWORDS: Final[Mapping[str, str]] = {
     "0.9.2342.19200300.100.1.25": "DC",
 }
 
-# Java escapes '=' and '#' wherever they are, which RFC 2253 does not ask for.
+# Java escapes '=' and '#' everywhere, which RFC 2253 does not require.
 _SPECIAL = re.compile(r'[,=+<>#;"\\]')
-# Java escapes these where a value begins and ends.
+# Java escapes these at the beginning and the end of a value.
 _BLANKS: Final = " \r"
-# Where Python's decoder puts two or three replacement characters, Java's puts one.
+# For these bytes Python's decoder writes two or three replacement characters, and Java's writes
+# one.
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 class MalformedCertificateError(ValueError):
-    """The bytes are no X.509 certificate in DER; the message says where that shows."""
+    """The bytes are not an X.509 certificate in DER; the message says where."""
 
 
 class _Element(NamedTuple):
@@ -54,19 +56,20 @@ class _Element(NamedTuple):
     encoded: bytes
 
 
-def subject_of(der_certificate: bytes) -> str:
-    """Write a certificate's subject as Java's ``X500Principal.getName()`` does (RFC 2253, section 2).
+def subject_name(der_certificate: bytes) -> str:
+    """Write a certificate's subject as Java's ``X500Principal.getName()`` does.
 
     Args:
-        der_certificate: One X.509 certificate in DER, as ``SSLObject.getpeercert(binary_form=True)`` is.
+        der_certificate: One X.509 certificate in DER, as from
+            ``SSLObject.getpeercert(binary_form=True)``.
 
     Returns:
-        The relative distinguished names, last first, with commas between; empty for an empty subject. An
-        attribute that RFC 2253 has no keyword for is ``1.2.840.113549.1.9.1=#1613...``: its number and the
-        value's DER in hex.
+        The relative distinguished names, last first, separated by commas (RFC 2253, section 2). An
+        attribute without a keyword in RFC 2253 is written as its number and the value's DER in hex:
+        ``1.2.840.113549.1.9.1=#1613...``.
 
     Raises:
-        MalformedCertificateError: It is no certificate in DER.
+        MalformedCertificateError: The bytes are not a certificate in DER.
     """
     certificate = list(_elements(der_certificate, "the certificate"))
     if len(certificate) != 1:
@@ -98,7 +101,7 @@ def _attribute(element: _Element) -> str:
     keyword = _KEYWORDS.get(number)
     if keyword is None or value.tag not in _TEXTS:
         return f"{keyword or number}=#{value.encoded.hex()}"
-    # Java takes the bytes of every kind of string for UTF-8, BMPString's and T61String's too.
+    # Java reads every type of string as UTF-8, also BMPString and T61String.
     text = _SURROGATE.sub(b"\xff", value.content).decode("utf-8", "replace")
     escaped = _SPECIAL.sub(r"\\\g<0>", text).replace("\0", "\\00")
     start = len(escaped) - len(escaped.lstrip(_BLANKS))
@@ -116,7 +119,7 @@ def _content(element: _Element | None, tag: int, what: str) -> bytes:
 
 
 def _elements(der: bytes, what: str) -> Iterator[_Element]:
-    """Cut the elements that stand one after the other in ``der`` (X.690, section 8.1)."""
+    """Yield the elements that follow each other in ``der`` (X.690, section 8.1)."""
     start = 0
     while start < len(der):
         header = der[start : start + 2]

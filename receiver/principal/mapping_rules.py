@@ -1,10 +1,11 @@
-r"""Kafka's ``ssl.principal.mapping.rules``: from a certificate's distinguished name to a principal's name.
+r"""Kafka's ``ssl.principal.mapping.rules``: from a subject to a principal.
 
-Owns the syntax ``RULE:pattern/replacement/[LU]`` and ``DEFAULT`` (KIP-371), read and applied as Kafka's
-``SslPrincipalMapper`` does, Java's ``replaceAll`` included. Patterns run on RE2, which never backtracks.
+The syntax is ``RULE:pattern/replacement/[LU]`` and ``DEFAULT`` (KIP-371). Rules are read and
+applied as Kafka's ``SslPrincipalMapper`` does, including Java's ``replaceAll``. Patterns run on
+RE2, which never backtracks.
 
-A pattern that Java and RE2 would both take, but read differently, is refused. Two differences remain: RE2's
-``\b`` knows ASCII letters only, and no ``RULE`` applies to a name with a line end in it, because the two
+A pattern that Java and RE2 read differently is refused. Two differences remain: RE2's ``\b`` knows
+only ASCII letters, and no ``RULE`` applies to a name with a line end in it, because Java and RE2
 disagree on what ends a line.
 """
 
@@ -19,16 +20,16 @@ from receiver.patterns import compile_pattern
 
 __all__ = ["MappingRules", "MappingRulesError", "NoMatchingRuleError"]
 
-#: Replacing is quadratic in the worst case; real names have some hundred characters.
+#: Longest name to map, because replacing is quadratic in the worst case. Real names have about 100.
 MAX_NAME_CHARS: Final = 4096
 
 _RULE = re.compile(
     r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)|)\s*(?:,\s*|\Z)", re.ASCII
 )
-# What Java's String.trim takes away.
+# The characters that Java's String.trim removes.
 _BLANKS = "".join(map(chr, range(0x21)))
 
-# In this order: quoted text and escapes, to skip them; then what means something else in RE2 than in Java.
+# Quoted text and escapes are matched to skip them; the named groups mean something else in RE2.
 _JAVA_SYNTAX = re.compile(
     r"\\Q.*?(?:\\E|\Z)"
     r"|(?P<reference>\\(?:[1-9]|k<))"
@@ -47,23 +48,23 @@ _REFUSED: Final[Mapping[str, str]] = {
 _BACK_REFERENCE = re.compile(r"\$(\d+)", re.ASCII)
 _MAX_INT32: Final = 2**31 - 1
 _REPLACEMENT = re.compile(r"\\(.)|\$\{([A-Za-z][A-Za-z0-9]*)\}|\$([0-9]+)|([^\\$]+)", re.DOTALL)
-# Between them, Java's and RE2's ends of a line.
+# All line ends of Java and of RE2.
 _LINE_END = re.compile("[\n\r\x85\u2028\u2029]")
 
 _Case = Literal["", "L", "U"]
 
 
 class MappingRulesError(ValueError):
-    """The text is no list of mapping rules; the message names the rule, what is wrong, and the fix."""
+    """The mapping rules are invalid; the message names the rule and the fix."""
 
 
 class NoMatchingRuleError(ValueError):
-    """No rule applies to a distinguished name, so it has no principal; Kafka refuses such a client."""
+    """No rule applies to a distinguished name; Kafka refuses that client."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """One ``RULE``: texts and numbers of groups take the place of each match of the pattern."""
+    """One ``RULE``: each match is replaced by texts and groups of the pattern."""
 
     pattern: Any
     replacement: tuple[str | int, ...]
@@ -74,7 +75,7 @@ class _Rule:
             return None
         pieces: list[str] = []
         end, previous = 0, None
-        # As String.replaceAll: every match there is, which need not be the whole name that matched above.
+        # Like String.replaceAll: replaces every match, not only the one of the whole name.
         for found in self.pattern.finditer(name):
             if found.span() == previous:
                 continue  # re2 finds an empty match twice
@@ -87,7 +88,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappingRules:
-    """A list of mapping rules, in order; equal when their texts are.
+    """An ordered list of mapping rules; two are equal if their texts are.
 
     Attributes:
         text: The rules as written.
@@ -101,14 +102,12 @@ class MappingRules:
         r"""Read rules in Kafka's syntax (KIP-371), separated by commas.
 
         Args:
-            text: For example ``RULE:^CN=([^,]+),.*$/$1/L,DEFAULT``. A slash within a rule is written ``\/``.
-
-        Returns:
-            The rules. Empty ones are left out, as Kafka does.
+            text: For example ``RULE:^CN=([^,]+),.*$/$1/L,DEFAULT``. A slash within a rule is
+                written ``\/``. Empty rules are skipped, as in Kafka.
 
         Raises:
-            MappingRulesError: There is no rule, or one is malformed, or Kafka would fail whenever it applies,
-                or it needs what RE2 lacks.
+            MappingRulesError: There is no rule, a rule is malformed, Kafka would fail on each use
+                of it, or it needs a feature that RE2 lacks.
         """
         rules: list[_Rule | None] = []
         trimmed = text.strip(_BLANKS)
@@ -136,13 +135,15 @@ class MappingRules:
         """Map a name by the first rule whose pattern matches all of it (KIP-371).
 
         Args:
-            distinguished_name: As :func:`receiver.principal.distinguished_name.subject_of` writes it.
+            distinguished_name: A name from
+                :func:`receiver.principal.distinguished_name.subject_name`.
 
         Returns:
-            The principal's name, without ``User:``. It may be empty, where rules make it so.
+            The principal's name, without ``User:``. Rules may make it empty.
 
         Raises:
-            NoMatchingRuleError: No rule applies, or the name has more than :data:`MAX_NAME_CHARS` characters.
+            NoMatchingRuleError: No rule applies, or the name has more than :data:`MAX_NAME_CHARS`
+                characters.
         """
         if len(distinguished_name) > MAX_NAME_CHARS:
             raise NoMatchingRuleError(
@@ -194,7 +195,10 @@ def _compile(pattern: str) -> Any:
 
 
 def _escape_literals(replacement: str, groups: int) -> str:
-    """Put a backslash before a reference to no group, in Kafka's own steps: after the first it misses."""
+    """Escape references to groups that do not exist, as Kafka does.
+
+    After the first replacement Kafka's offsets are wrong, and so are these.
+    """
     value = replacement
     for found in _BACK_REFERENCE.finditer(replacement) if groups else ():
         if found[1].startswith("0"):

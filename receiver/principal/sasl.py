@@ -1,8 +1,8 @@
-"""One SASL login that passes through: who the broker let in.
+"""Reads the principal's name from a SASL login that passes.
 
-Owns the reading of names from clients' tokens, as strictly as Kafka's own servers read them, and the rule
-that a name counts only once the broker has said yes. Nothing is verified here, nothing of a token is kept but
-the name it claims, and nothing that a client sends raises. Where two readers could disagree on a name, it is
+Names are read from the client's tokens as strictly as Kafka's own servers read them. A name counts
+only once the broker has accepted the login. Nothing is verified here, and nothing of a token is
+kept but the name. No input from a client raises. If two readers could disagree on a name, it is
 unknown.
 """
 
@@ -15,20 +15,20 @@ from typing import Any, Final
 
 __all__ = ["UNKNOWN_PRINCIPAL", "SaslExchange"]
 
-#: The principal of a client that the broker let in by a way which does not show who it is.
+#: The principal of an accepted login whose name could not be read.
 UNKNOWN_PRINCIPAL: Final = "User:unknown"
 
-#: Longer tokens go by unread, in bytes. Kafka takes up to 524,288 (``sasl.server.max.receive.size``), but to
-#: read so much of a client that nobody knows yet would keep other clients waiting.
+#: Longest token to read, in bytes. Kafka accepts up to 524,288 (``sasl.server.max.receive.size``),
+#: but reading that much from an unauthenticated client would delay other clients.
 MAX_TOKEN_BYTES: Final = 65_536
 
-#: Longer names are not kept, in bytes of UTF-8. RFC 4616 asks for 255; a SPIFFE id may have 2,048.
+#: Longest name to keep, in bytes of UTF-8. RFC 4616 allows 255, and a SPIFFE id may have 2,048.
 MAX_NAME_BYTES: Final = 2048
 
-# RFC 5802, section 7: comma and equals sign are escaped. Kafka takes ASCII alone.
+# RFC 5802, section 7: comma and equals sign are escaped. Kafka accepts only ASCII.
 _SASL_NAME = rb"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _VALUE = rb"[\x01-\x2b\x2d-\x7f]+"
-# Kafka's ScramMessages.ClientFirstMessage, with the channel binding flag "n" alone.
+# Kafka's ScramMessages.ClientFirstMessage, but only with the channel binding flag "n".
 _SCRAM_CLIENT_FIRST = re.compile(
     rb"n,(?:a=(?P<authzid>" + _SASL_NAME + rb"))?,"
     rb"(?:m=" + _VALUE + rb",)?"
@@ -41,25 +41,26 @@ _PAIR = rb"[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01"
 _OAUTHBEARER_CLIENT_FIRST = re.compile(
     rb"n,(?:a=(?P<authzid>" + _SASL_NAME + rb"))?,\x01(?P<pairs>(?:" + _PAIR + rb")*)\x01"
 )
-# RFC 7515, section 7.1: header, payload, signature, which an unsecured token leaves empty.
+# RFC 7515, section 7.1: header, payload and signature, which is empty in an unsecured token.
 _BEARER_JWT = re.compile(
     rb"bearer +[-_A-Za-z0-9]+\.(?P<payload>[-_A-Za-z0-9]+)\.[-_A-Za-z0-9]*", re.IGNORECASE
 )
 _FROM_BASE64URL: Final = bytes.maketrans(b"-_", b"+/")
-# What Java's String.trim takes away.
+# The characters that Java's String.trim removes.
 _BLANKS: Final = "".join(map(chr, range(0x21)))
 
 
 class SaslExchange:
-    """Watches one login, from the client's first SaslAuthenticate request to the broker's last answer to it.
+    """Follows one login from the first SaslAuthenticate request to its last response.
 
-    It takes the tokens as they pass, each direction in its order; requests may run ahead of their answers. An
-    answer with an error ends a login: forget the exchange then. Logging in again (KIP-368) is a new exchange.
+    Tokens are passed in as they arrive, in order for each direction. Requests may run ahead of
+    their responses. A response with an error ends the login, and the exchange must then be
+    discarded. Re-authentication (KIP-368) is a new exchange.
 
     Args:
-        mechanism: The mechanism that the broker agreed to in its answer to SaslHandshake.
-        principal_claim: The claim of an OAUTHBEARER token that names the principal, as the broker's
-            ``sasl.oauthbearer.sub.claim.name``.
+        mechanism: The mechanism that the broker accepted in its answer to SaslHandshake.
+        principal_claim: The claim of an OAUTHBEARER token that names the principal, as in the
+            broker's ``sasl.oauthbearer.sub.claim.name``.
 
     Attributes:
         mechanism: As given.
@@ -88,27 +89,27 @@ class SaslExchange:
 
     @property
     def complete(self) -> bool:
-        """Whether the broker has let the client in."""
+        """Whether the broker has accepted the login."""
         return self._principal is not None
 
     @property
     def principal(self) -> str | None:
-        """``User:`` or ``DelegationToken:`` and a name once the broker has let the client in; None before.
+        """``User:`` or ``DelegationToken:`` and a name; None until the login is accepted.
 
-        A delegation token's owner is not in the exchange (KIP-48): the name is then the token's id.
+        For a delegation token the name is the token's id, because its owner is not in the exchange
+        (KIP-48).
         """
         return self._principal
 
     @property
     def delegation_token_id(self) -> str | None:
-        """The id of the delegation token (KIP-48) that the broker has let the client in with, else None."""
+        """Id of the delegation token (KIP-48) of an accepted login, else None."""
         return self._claimed if self.complete and self._by_delegation_token else None
 
     def client_token(self, token: bytes | memoryview) -> None:
-        """Take ``auth_bytes`` of the client's next SaslAuthenticate request (KIP-152).
+        """Read ``auth_bytes`` of the client's next SaslAuthenticate request (KIP-152).
 
-        Args:
-            token: The bytes; nothing of them is kept but the name in a mechanism's first message.
+        Only the name in a mechanism's first message is kept.
         """
         if self.complete:
             return
@@ -117,28 +118,28 @@ class SaslExchange:
             self._read(bytes(token))
 
     def server_token(self, token: bytes) -> None:
-        """Take ``auth_bytes`` of the broker's next SaslAuthenticate answer that has no error (KIP-152).
+        """Read ``auth_bytes`` of the broker's next response without error (KIP-152).
 
-        Args:
-            token: The bytes. They are how the broker says yes: ``v=`` in SCRAM's second answer (RFC 5802),
-                nothing in OAUTHBEARER's (RFC 7628), where anything else says no.
+        The bytes tell whether the login is accepted. In SCRAM the second response begins with
+        ``v=`` (RFC 5802). In OAUTHBEARER the response is empty, and anything else is a refusal (RFC
+        7628).
         """
         if self.complete or self._failed:
             return
         self._answers += 1
         if self._answers > self._requests:
-            self._failed = True  # nobody asked
+            self._failed = True  # a response without a request
         elif self.mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
             if self._answers == 2:
                 self._failed = not token.startswith(b"v=")
                 if not self._failed:
-                    self._let_in()
+                    self._accept()
         elif self.mechanism == "OAUTHBEARER" and token:
-            self._claimed = None  # Kafka may yet take another token, which is not read
+            self._claimed = None  # Kafka may accept a further token, which is not read
         else:
-            self._let_in()
+            self._accept()
 
-    def _let_in(self) -> None:
+    def _accept(self) -> None:
         if self._claimed is None:
             self._principal = UNKNOWN_PRINCIPAL
         else:
@@ -156,7 +157,10 @@ class SaslExchange:
 
 
 def _bounded(name: bytes) -> str | None:
-    """Decode a name; None where it is empty, too long, or no UTF-8, which Java would patch up."""
+    """Decode a name; None if it is empty, too long or invalid UTF-8.
+
+    Java would replace invalid UTF-8, so the broker's name could differ.
+    """
     if not 1 <= len(name) <= MAX_NAME_BYTES:
         return None
     try:
@@ -166,7 +170,7 @@ def _bounded(name: bytes) -> str | None:
 
 
 def _plain_name(token: bytes) -> str | None:
-    """Read RFC 4616's ``[authzid] NUL authcid NUL passwd``."""
+    """Read the name of RFC 4616's ``[authzid] NUL authcid NUL passwd``."""
     parts = token.split(b"\0", 3)
     if len(parts) != 3 or parts[0] not in (b"", parts[1]) or not parts[2]:
         return None
@@ -174,7 +178,7 @@ def _plain_name(token: bytes) -> str | None:
 
 
 def _scram_name(token: bytes) -> tuple[str | None, bool]:
-    """Read a name from RFC 5802's client-first-message, and whether it is the id of a delegation token."""
+    """Read the name of RFC 5802's first message, and whether it is a token's id."""
     found = _SCRAM_CLIENT_FIRST.fullmatch(token)
     if found is None:
         return None, False
@@ -190,7 +194,7 @@ def _scram_name(token: bytes) -> tuple[str | None, bool]:
 
 
 def _oauthbearer_name(token: bytes, claim: str) -> str | None:
-    """Read a claim from the JSON Web Token (RFC 7519) in RFC 7628's first message."""
+    """Read a claim of the JSON Web Token (RFC 7519) in RFC 7628's first message."""
     found = _OAUTHBEARER_CLIENT_FIRST.fullmatch(token)
     if found is None:
         return None
@@ -205,9 +209,9 @@ def _oauthbearer_name(token: bytes, claim: str) -> str | None:
 def _claim(payload: bytes, claim: str) -> str | None:
     try:
         text = binascii.a2b_base64(payload.translate(_FROM_BASE64URL) + b"=" * (-len(payload) % 4))
-        claims = json.loads(text.decode(), object_pairs_hook=_without_repetition)
+        claims = json.loads(text.decode(), object_pairs_hook=_unique_members)
         value = claims.get(claim) if isinstance(claims, dict) else None
-        # Kafka's validators do not agree on blanks around a name.
+        # Kafka's validators disagree on blanks around a name.
         if not isinstance(value, str) or value.strip(_BLANKS) != value:
             return None
         return _bounded(value.encode())
@@ -215,8 +219,8 @@ def _claim(payload: bytes, claim: str) -> str | None:
         return None
 
 
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise ValueError  # RFC 8259, section 4: which of them counts, each reader decides
+        raise ValueError  # RFC 8259, section 4: readers disagree on which member counts
     return members

@@ -1,4 +1,5 @@
-"""One proxied connection, as values: what happens to each frame in each direction.
+"""Decides what happens to each request and response of a proxied connection.
 
-Pure: bytes in, bytes out. The gateway moves them; the telemetry core decides about telemetry.
+It takes bytes and returns bytes. The gateway reads and writes sockets, and the telemetry core
+decides about subscriptions and pushes.
 """

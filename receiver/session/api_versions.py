@@ -1,19 +1,21 @@
-r"""The rules for an ApiVersions request: pass it on, or answer it here.
+r"""Decides which ApiVersions requests to forward, and edits the broker's responses.
 
-===========================================  ======================================  ==================
-the request                                  the answer                              then
-===========================================  ======================================  ==================
-a version that we do not know                UNSUPPORTED_VERSION in a v0 body, with  goes on (KIP-511:
-                                             ApiVersions' own range (KIP-35, 511)    it asks again)
-a software name or version that is not       INVALID_REQUEST                         closed (KIP-511)
-``[\.\-a-zA-Z0-9]+`` (v3 and later)
-only one of ClusterId and NodeId (v5)        INVALID_REQUEST (KIP-1242)              goes on
-ClusterId or NodeId of another broker (v5),  REBOOTSTRAP_REQUIRED (KIP-1242)         goes on
-and the broker does not know v5
-anything else                                the broker's own, with our versions     goes on
-===========================================  ======================================  ==================
+======================================  ======================================  ===============
+Request                                 Answer                                  Connection
+======================================  ======================================  ===============
+Unknown version                         UNSUPPORTED_VERSION in a v0 body, with  stays open, the
+                                        the range of ApiVersions (KIP-35,       client retries
+                                        KIP-511)
+Software name or version that does not  INVALID_REQUEST                         closed
+match ``[\.\-a-zA-Z0-9]+`` (since v3)                                           (KIP-511)
+Only one of ClusterId and NodeId (v5)   INVALID_REQUEST (KIP-1242)              stays open
+ClusterId or NodeId of another broker   REBOOTSTRAP_REQUIRED (KIP-1242)         stays open
+(v5), if the broker lacks v5
+All others                              The broker's, with the receiver's       stays open
+                                        versions
+======================================  ======================================  ===============
 
-A broker that knows v5 checks ClusterId and NodeId itself, and knows best who it is.
+A broker that has v5 checks ClusterId and NodeId itself.
 """
 
 from __future__ import annotations
@@ -27,10 +29,10 @@ from receiver.session.events import SessionEvents
 from receiver.session.messages import (
     api_versions_request,
     response_header,
-    under,
     unknown_version_request,
+    with_correlation_id,
 )
-from receiver.session.pending import Answering
+from receiver.session.pending import MakeAnswer
 from receiver.session.upstream import Upstream
 from receiver.telemetry.connection import MAX_TEXT_CHARS, Broker, Connection
 from receiver.wire import api_keys, k18_api_versions, k71_get_telemetry_subscriptions, k72_push_telemetry
@@ -40,7 +42,7 @@ from receiver.wire.headers import RequestHeader
 from receiver.wire.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from receiver.wire.primitives import Reader
 
-__all__ = ["OFFERED", "Answer", "ApiVersionsExchange", "ApiVersionsRequests", "Forward", "decide"]
+__all__ = ["OFFERED", "ApiVersionsExchange", "ApiVersionsRequests"]
 
 _CORRELATION_ID_BYTES: Final = 4
 
@@ -53,8 +55,8 @@ def _ends(versions: range) -> tuple[int, int]:
     return versions[0], versions[-1]
 
 
-#: What we speak ourselves, whatever the broker speaks: these ranges stand in every answer to ApiVersions, but
-#: for that of ApiVersions itself where KIP-1313's version of it is translated.
+#: Lowest and highest version, by API key, of the requests that the receiver speaks for any broker.
+#: Every ApiVersions response lists them, unless KIP-1313's version of ApiVersions is offered too.
 OFFERED: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
     {
         api_keys.API_VERSIONS: _ends(k18_api_versions.SUPPORTED_VERSIONS),
@@ -65,43 +67,37 @@ OFFERED: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forward:
-    """Pass the request on to the broker, in this version."""
+class _Forward:
+    """Decision to forward a request to the broker in this version."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """Answer the request here.
-
-    Attributes:
-        error_code: The error.
-        body: The response's body, in the version that the client can read.
-        close: Whether the connection is closed after the answer.
-    """
+class _Refuse:
+    """Decision to answer a request here, and perhaps to close the connection."""
 
     error_code: ErrorCode
     body: bytes
     close: bool = False
 
 
-def decide(
+def _decide(
     request: ApiVersionsRequest | None, version: int, *, broker: Broker, upstream: Upstream
-) -> Forward | Answer:
-    """Say what becomes of an ApiVersions request: the table above.
+) -> _Forward | _Refuse:
+    """Decide about an ApiVersions request by the table above.
 
     Args:
-        request: The decoded body; None for a version that we cannot decode.
-        version: The version the client asked in.
-        broker: Who the broker is.
-        upstream: What the broker speaks.
+        request: The decoded body; None for an unknown version.
+        version: The version of the client's request.
+        broker: The broker's identity.
+        upstream: The versions that the broker speaks.
     """
     if request is None:
-        _, greatest = upstream.translated.get(api_keys.API_VERSIONS, OFFERED[api_keys.API_VERSIONS])
-        return Answer(
+        _, highest = upstream.translated.get(api_keys.API_VERSIONS, OFFERED[api_keys.API_VERSIONS])
+        return _Refuse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
-            body=k18_api_versions.unsupported_version_body(range(greatest + 1)),
+            body=k18_api_versions.unsupported_version_body(range(highest + 1)),
         )
     if version >= _FIRST_WITH_CLIENT_INFORMATION and not k18_api_versions.is_valid_client_information(
         request.client_software_name, request.client_software_version
@@ -109,49 +105,50 @@ def decide(
         return _refuse(ErrorCode.INVALID_REQUEST, version, close=True)
     forward = upstream.api_versions_version(version)
     if version >= _FIRST_WITH_NODE:
-        knows_cluster, knows_node = request.cluster_id is not None, request.node_id != -1
-        if knows_cluster != knows_node:
+        has_cluster_id, has_node_id = request.cluster_id is not None, request.node_id != -1
+        if has_cluster_id != has_node_id:
             return _refuse(ErrorCode.INVALID_REQUEST, version)
-        if knows_node and forward < _FIRST_WITH_NODE and _is_misrouted(request, broker):
+        if has_node_id and forward < _FIRST_WITH_NODE and _is_misrouted(request, broker):
             return _refuse(ErrorCode.REBOOTSTRAP_REQUIRED, version)
-    return Forward(version=forward)
+    return _Forward(version=forward)
 
 
 def _is_misrouted(request: ApiVersionsRequest, broker: Broker) -> bool:
-    # A cluster id that nobody told us yet cannot be wrong; the node id is always configured.
+    # The cluster id is not compared until it is known; the node id is always configured.
     return request.node_id != broker.id or (
         broker.cluster_id is not None and request.cluster_id != broker.cluster_id
     )
 
 
-def _refuse(error_code: ErrorCode, version: int, *, close: bool = False) -> Answer:
+def _refuse(error_code: ErrorCode, version: int, *, close: bool = False) -> _Refuse:
     body = k18_api_versions.encode_response(ApiVersionsResponse(error_code=error_code), version)
-    return Answer(error_code=error_code, body=body, close=close)
+    return _Refuse(error_code=error_code, body=body, close=close)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsExchange:
-    """What the broker gets in place of a request, and what the client gets in place of its answer.
+    """The request that the broker gets and the answer that the client gets.
 
     Attributes:
-        request: Writes what the broker gets, without its length, under a correlation id of ours.
-        answer: Makes the answer's frame.
+        request: Writes the request for the broker, without its length, under a given correlation
+            id.
+        answer: Makes the client's answer from the broker's response.
         closes: Whether the connection is closed after the answer.
     """
 
     request: Callable[[int], bytes]
-    answer: Answering
+    answer: MakeAnswer
     closes: bool = False
 
 
 class ApiVersionsRequests:
-    """The ApiVersions requests of one connection.
+    """Handles the ApiVersions requests of one connection.
 
     Args:
-        connection: Its entry in the registry; the client's software is learned here.
-        broker: Who the broker is.
-        upstream: What the broker speaks; kept up to date here.
-        events: Told of every answer.
+        connection: The connection's entry in the registry. The client's software is set here.
+        broker: The broker's identity.
+        upstream: The versions that the broker speaks, which are kept up to date here.
+        events: Receives an event for every answer.
     """
 
     __slots__ = ("_broker", "_connection", "_events", "_upstream")
@@ -165,87 +162,89 @@ class ApiVersionsRequests:
         self._events = events
 
     def exchange(self, header: RequestHeader, reader: Reader, request: bytes) -> ApiVersionsExchange:
-        """Say what becomes of a request.
+        """Decide about a request.
 
         Args:
-            header: Its header.
-            reader: At its body.
-            request: The whole of it, without its length.
+            header: The request's header.
+            reader: At the request's body.
+            request: The whole request, without its length.
 
         Raises:
-            WireError: The bytes are no such request.
+            WireError: The request is malformed.
         """
         version = header.api_version
         body = None
         if version in k18_api_versions.SUPPORTED_VERSIONS:
             body = k18_api_versions.decode_request(reader, version)
-        decision = decide(body, version, broker=self._broker, upstream=self._upstream)
-        if isinstance(decision, Answer):
+        decision = _decide(body, version, broker=self._broker, upstream=self._upstream)
+        if isinstance(decision, _Refuse):
             return ApiVersionsExchange(
                 request=lambda correlation_id: unknown_version_request(header, correlation_id),
                 answer=lambda _: self._refuse(header, decision),
                 closes=decision.close,
             )
-        asked, forwarded = body or ApiVersionsRequest(), decision.version
+        client_request, forwarded = body or ApiVersionsRequest(), decision.version
         return ApiVersionsExchange(
             request=lambda correlation_id: (
-                under(correlation_id, request)
+                with_correlation_id(correlation_id, request)
                 if forwarded == version
-                else api_versions_request(header, correlation_id, forwarded, asked)
+                else api_versions_request(header, correlation_id, forwarded, client_request)
             ),
-            answer=lambda response: self._edit(header, asked, forwarded, response),
+            answer=lambda response: self._edit(header, client_request, forwarded, response),
         )
 
-    def _refuse(self, header: RequestHeader, refusal: Answer) -> bytes:
+    def _refuse(self, header: RequestHeader, refusal: _Refuse) -> bytes:
         self._events.api_versions_answered(self._connection, header, refusal.error_code)
         return frame(response_header(header), refusal.body)
 
     def _edit(
-        self, header: RequestHeader, asked: ApiVersionsRequest, forwarded: int, response: bytes
+        self, header: RequestHeader, request: ApiVersionsRequest, forwarded: int, response: bytes
     ) -> bytes:
         body = response[_CORRELATION_ID_BYTES:]
         error_code = k18_api_versions.read_error_code(body)
         if error_code == ErrorCode.UNSUPPORTED_VERSION:
-            # The broker was rolled back: the client falls back by this answer (KIP-511), and the next
-            # request is asked in a version that the broker has.
+            # The broker was rolled back. The client falls back because of this response (KIP-511),
+            # and its next request is forwarded in a version that the broker has.
             self._upstream.learn(k18_api_versions.read_ranges(body, 0, (api_keys.API_VERSIONS,)))
         else:
             if error_code == ErrorCode.NONE:
                 self._upstream.learn(
                     k18_api_versions.read_ranges(body, forwarded, self._upstream.learned_keys)
                 )
-                self._learn_software(asked)
+                self._learn_software(request)
             ranges = {**OFFERED, **self._upstream.translated, **self._upstream.capped}
-            body = _answer_body(body, ranges, asked=header.api_version, forwarded=forwarded)
+            body = _answer_body(body, ranges, requested=header.api_version, forwarded=forwarded)
         self._events.api_versions_answered(self._connection, header, error_code)
         return frame(response_header(header), body)
 
     def _learn_software(self, request: ApiVersionsRequest) -> None:
-        # Not before the broker took it: Kafka 4.4 refuses names that KIP-511 allows.
+        # Only after the broker accepted it, because Kafka 4.4 refuses names that KIP-511 allows.
         if request.client_software_name:
             self._connection.client_software_name = request.client_software_name[:MAX_TEXT_CHARS]
             self._connection.client_software_version = request.client_software_version[:MAX_TEXT_CHARS]
 
 
-def _answer_body(body: bytes, ranges: Mapping[int, tuple[int, int]], *, asked: int, forwarded: int) -> bytes:
-    """Turn the broker's answer into the client's: our versions in it, in the version the client asked in.
+def _answer_body(
+    body: bytes, ranges: Mapping[int, tuple[int, int]], *, requested: int, forwarded: int
+) -> bytes:
+    """Put version ranges into a broker's response, in the client's version.
 
     Args:
-        body: The body of the broker's response; an error other than UNSUPPORTED_VERSION stays what it is.
-        ranges: Our versions: the least and the greatest by API key.
-        asked: The version the client asked in.
-        forwarded: The version the broker was asked in, at most ``asked``.
+        body: The body of the broker's response. An error other than UNSUPPORTED_VERSION is kept.
+        ranges: The lowest and highest version to list, by API key.
+        requested: The version of the client's request.
+        forwarded: The version of the forwarded request, at most ``requested``.
 
     Raises:
         WireError: The broker's body is malformed.
     """
     spliced = k18_api_versions.splice_api_keys(body, forwarded, ranges)
-    if _layout(asked) == _layout(forwarded):
+    if _layout(requested) == _layout(forwarded):
         return spliced
     response = k18_api_versions.decode_response(Reader(spliced), forwarded)
-    return k18_api_versions.encode_response(response, asked)
+    return k18_api_versions.encode_response(response, requested)
 
 
 def _layout(version: int) -> int:
-    """Return the first version whose response body is laid out like this one's."""
+    """Return the first version whose response body has the same layout."""
     return _FIRST_FLEXIBLE if version >= _FIRST_FLEXIBLE else min(version, 1)

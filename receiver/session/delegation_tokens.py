@@ -1,10 +1,10 @@
-"""Whose a delegation token is (KIP-48), as far as the broker said so to somebody who asked through us.
+"""Remembers the owners of delegation tokens, from broker responses (KIP-48).
 
-Who logs in with a token shows its id alone, while the broker takes the client for the token's owner. The
-owner is in the broker's answers to CreateDelegationToken and DescribeDelegationToken.
+A login with a token names only the token's id, while the broker treats the client as the token's
+owner. The owner is in the responses to CreateDelegationToken and DescribeDelegationToken that pass
+on any connection.
 
-Owns what was learned from those that passed, on any connection. It must not keep a token's HMAC, with which
-anybody can log in.
+A token's HMAC must not be kept, because anybody can log in with it.
 """
 
 from __future__ import annotations
@@ -21,45 +21,41 @@ from receiver.wire.k38_create_delegation_token import DelegationToken
 
 __all__ = ["DelegationTokens"]
 
-#: Tokens that are remembered; the one that was least recently learned or logged in with goes first.
+#: Most tokens to remember. The least recently learned or used token is forgotten first.
 _MAX_TOKENS: Final = 16_384
 
-#: Longer ids are not kept, in bytes of UTF-8: Kafka's have 22.
+#: Longest token id to remember, in bytes of UTF-8; Kafka's have 22.
 _MAX_ID_BYTES: Final = 255
 
 
 class DelegationTokens:
     """The owners of delegation tokens, shared by all sessions in front of one broker.
 
-    A token's owner never changes, and its id is random and never given to another: so nothing expires here.
-    Where the broker names two owners of one token all the same, neither counts.
+    Entries do not expire, because a token's owner never changes and its random id is never reused.
+    If the broker names two owners of one token anyway, the owner is unknown.
     """
 
     __slots__ = ("_owners",)
 
     def __init__(self) -> None:
-        self._owners: OrderedDict[str, str | None] = OrderedDict()  # None: there were two
+        self._owners: OrderedDict[str, str | None] = OrderedDict()  # None: the broker named two
 
     def __len__(self) -> int:
         return len(self._owners)
 
     def owner(self, token_id: str) -> str | None:
-        """Return the principal of a token's owner, ``User:alice``; None where it is not known.
-
-        Args:
-            token_id: The token's id.
-        """
+        """Return the principal of a token's owner (``User:alice``), or None."""
         owner = self._owners.get(token_id)
         if owner is not None:
             self._owners.move_to_end(token_id)
         return owner
 
     def learn(self, header: RequestHeader, response: bytes) -> None:
-        """Take note of what the broker said; an answer that can't be read says nothing.
+        """Remember the tokens in a response; a malformed response is ignored.
 
         Args:
             header: The header of a CreateDelegationToken or DescribeDelegationToken request.
-            response: The broker's answer, without its length.
+            response: The broker's response, without its length.
         """
         try:
             tokens = _tokens(header, response)

@@ -1,6 +1,6 @@
-"""What a session tells the edge: facts for the metrics, the request log and the plugins.
+"""Events that a session reports to the metrics, request log and plugins.
 
-Owns the protocol that the edge implements. Each call is made once, when its answer goes out.
+The gateway implements :class:`SessionEvents`. Each method is called once, when the answer goes out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["SessionEvents"]
 
 
 class SessionEvents(Protocol):
-    """Told of every request that the receiver answered or edited the answer of."""
+    """Receives an event for each answered request and each edited response."""
 
     def api_versions_answered(self, connection: Connection, header: RequestHeader, error_code: int) -> None:
         """An ApiVersions request was answered, by the broker or here."""
@@ -26,7 +26,7 @@ class SessionEvents(Protocol):
     def subscriptions_answered(
         self, connection: Connection, header: RequestHeader, outcome: SubscriptionsOutcome, seconds: float
     ) -> None:
-        """A GetTelemetrySubscriptions request was answered; the core took ``seconds`` for it."""
+        """A GetTelemetrySubscriptions request was answered; it took ``seconds`` of CPU."""
 
     def push_answered(
         self,
@@ -36,23 +36,24 @@ class SessionEvents(Protocol):
         seconds: float,
         stored: Callable[[], None],
     ) -> bool:
-        """A PushTelemetry request was decided; the core took ``seconds`` for it.
+        """A PushTelemetry request was decided; it took ``seconds`` of CPU.
 
         Returns:
-            Whether the answer has to wait until ``stored`` is called: later, once, on the session's thread.
+            Whether the answer has to wait for a call of ``stored``. The call must come later, once,
+            and on the session's thread.
         """
 
     def push_answered_before_stored(self, connection: Connection) -> None:
-        """The answer to a push went out although nobody has said that the push is stored."""
+        """A push was answered although ``stored`` has not been called for it."""
 
     def unauthenticated_telemetry(self, connection: Connection, header: RequestHeader) -> None:
-        """A telemetry request came before authentication was over; nothing was decided about it."""
+        """A telemetry request was refused because it came before authentication."""
 
     def login_ended(self, connection: Connection, mechanism: str, outcome: LoginOutcome) -> None:
-        """A SASL login ended; the connection's principal is what it is from now on."""
+        """A SASL login ended; the connection already has its new principal."""
 
     def limit_exceeded(self, connection: Connection, exceeded: Exceeded) -> None:
-        """A peer took more than it may, and was told to wait or is cut off."""
+        """A peer exceeded a limit; it was throttled or its connection is closed."""
 
     def client_instance_refused(self, connection: Connection, header: RequestHeader) -> None:
-        """A request was refused because its client instance id is not its connection's (KIP-1313)."""
+        """A request was refused because of its client instance id (KIP-1313)."""

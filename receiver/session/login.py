@@ -1,14 +1,15 @@
-"""Who is at the other end: the SASL logins that pass through a connection (KIP-43, KIP-152, KIP-368).
+"""Learns a connection's principal from its SASL logins.
 
-Owns the connection's principal as far as SASL shows it. A principal counts once the **broker** has said that
-the login succeeded, and it is then the one that the client named to the broker in that very exchange: who
-named a delegation token (KIP-48) is its owner, where that is known, as it is to the broker. A login again
-(KIP-368) may not change it: a broker refuses that, so a name that changes all the same is nobody's.
+A principal counts once the **broker** has accepted the login (KIP-43, KIP-152). It is the name that
+the client gave in that exchange. For a login with a delegation token (KIP-48) it is the token's
+owner, if the owner is known, because the broker does the same. Re-authentication (KIP-368) may not
+change the principal. Brokers refuse that, so if the name changes anyway, the principal becomes
+unknown.
 
-Requests and answers come here in the connection's order, which is the broker's too: so an answer belongs to
-the exchange that was the latest when its request passed, also where a client does not wait for answers.
+Requests and responses arrive in the connection's order. A response belongs to the exchange that was
+the latest when its request passed, also if the client does not wait for responses.
 
-It must not keep a password or token, nor say one: see :mod:`receiver.principal.sasl`.
+No password or token may be kept, logged or put into an error; see :mod:`receiver.principal.sasl`.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from receiver.wire.errors import WireError
 from receiver.wire.headers import RequestHeader
 from receiver.wire.primitives import Reader
 
-__all__ = ["WATCHED", "Login", "LoginOutcome", "Observing"]
+__all__ = ["WATCHED", "Login", "LoginOutcome", "ObserveResponse"]
 
-#: Requests that have to do with logins.
+#: API keys of the requests that are read to learn principals.
 WATCHED: Final = frozenset(
     {
         api_keys.SASL_HANDSHAKE,
@@ -40,12 +41,12 @@ WATCHED: Final = frozenset(
     }
 )
 
-#: Looks at the broker's answer to a request, which comes without its length.
-Observing: TypeAlias = Callable[[bytes], None]
+#: Reads the broker's response to a request, which comes without its length.
+ObserveResponse: TypeAlias = Callable[[bytes], None]
 
 
 class LoginOutcome(StrEnum):
-    """What became of a login."""
+    """Result of a SASL login; CHANGED is a re-authentication as another principal."""
 
     SUCCEEDED = "succeeded"
     RENEWED = "renewed"
@@ -54,17 +55,18 @@ class LoginOutcome(StrEnum):
 
 
 class Login:
-    """The logins of one connection.
+    """Follows the SASL logins of one connection.
 
     Args:
-        connection: Its entry in the registry; principal and mechanism are set here.
+        connection: The connection's entry in the registry. Its principal and mechanism are set
+            here.
         principal_claim: The claim of an OAUTHBEARER token that names the principal.
-        delegation_tokens: Whose they are.
-        on_outcome: Told of the end of each login, with its mechanism.
+        delegation_tokens: The owners of delegation tokens.
+        on_outcome: Called at the end of each login with its mechanism and outcome.
 
     Attributes:
-        required: Whether the listener asks for a login.
-        succeeded: Whether the broker has let the client in.
+        required: Whether the listener requires a login.
+        succeeded: Whether the broker has accepted a login.
     """
 
     __slots__ = (
@@ -72,7 +74,7 @@ class Login:
         "_delegation_tokens",
         "_exchange",
         "_failed",
-        "_named",
+        "_login_name",
         "_on_outcome",
         "_principal_claim",
         "required",
@@ -91,36 +93,37 @@ class Login:
         self._principal_claim = principal_claim
         self._delegation_tokens = delegation_tokens
         self._on_outcome = on_outcome
-        self._exchange: SaslExchange | None = None  # of the latest SaslHandshake that passed
+        self._exchange: SaslExchange | None = None  # of the latest SaslHandshake request
         self._failed: SaslExchange | None = None  # the latest that the broker refused
-        self._named: str | None = None  # what the client that the broker let in called itself
+        self._login_name: str | None = None  # the name in the accepted login, even if an owner replaces it
         self.required = connection.security_protocol.startswith("SASL_")
         self.succeeded = False
 
-    def observe(self, header: RequestHeader, reader: Reader) -> Observing:
-        """Take note of a request that has to do with logins: one of :data:`WATCHED`.
+    def observe(self, header: RequestHeader, reader: Reader) -> ObserveResponse:
+        """Read a request that has to do with logins: one of :data:`WATCHED`.
 
         Args:
-            header: Its header; of SaslHandshake not of version 0, behind which come bare tokens.
-            reader: At its body. What can't be read is the broker's to refuse.
+            header: The request's header. SaslHandshake v0, after which bare tokens follow, is not
+                allowed.
+            reader: At the body. A malformed body is ignored here, because the broker refuses it.
 
         Returns:
-            What has to see the broker's answer; an answer that can't be read says nothing.
+            The function to call with the broker's response. It ignores a malformed response.
         """
         if header.api_key == api_keys.SASL_HANDSHAKE:
-            observing = self._handshake(header, reader)
+            observe_response = self._handshake(header, reader)
         elif header.api_key == api_keys.SASL_AUTHENTICATE:
-            observing = self._authenticate(header, reader)
+            observe_response = self._authenticate(header, reader)
         else:
-            observing = self._learn_owners(header)
+            observe_response = self._learn_owners(header)
 
-        def see(response: bytes) -> None:
+        def observe(response: bytes) -> None:
             with contextlib.suppress(WireError, ValueError):
-                observing(response)
+                observe_response(response)
 
-        return see
+        return observe
 
-    def _handshake(self, header: RequestHeader, reader: Reader) -> Observing:
+    def _handshake(self, header: RequestHeader, reader: Reader) -> ObserveResponse:
         try:
             mechanism = k17_sasl_handshake.decode_request(reader, header.api_version).mechanism
         except (WireError, ValueError):
@@ -136,15 +139,15 @@ class Login:
 
         return observe
 
-    def _authenticate(self, header: RequestHeader, reader: Reader) -> Observing:
+    def _authenticate(self, header: RequestHeader, reader: Reader) -> ObserveResponse:
         exchange, version = self._exchange, header.api_version
         if exchange is None:
-            return _nothing_to_see
+            return _ignore
         try:
             exchange.client_token(k36_sasl_authenticate.decode_request(reader, version).auth_bytes)
             readable = True
         except (WireError, ValueError):
-            self._exchange = None  # what follows in it would be out of step
+            self._exchange = None  # its further tokens would be out of step
             readable = False
 
         def observe(response: bytes) -> None:
@@ -163,28 +166,31 @@ class Login:
 
         return observe
 
-    def _learn_owners(self, header: RequestHeader) -> Observing:
+    def _learn_owners(self, header: RequestHeader) -> ObserveResponse:
         def observe(response: bytes) -> None:
-            # A listener that is said to ask for a login has something else behind it if this is without one.
+            # A broker that requires logins gives no tokens before one, so such a response is not
+            # trusted.
             if self.succeeded or not self.required:
                 self._delegation_tokens.learn(header, response)
 
         return observe
 
     def _succeed(self, exchange: SaslExchange) -> None:
-        named = exchange.principal or UNKNOWN_PRINCIPAL
+        login_name = exchange.principal or UNKNOWN_PRINCIPAL
         token_id = exchange.delegation_token_id
         owner = None if token_id is None else self._delegation_tokens.owner(token_id)
-        principal, outcome = owner or named, LoginOutcome.SUCCEEDED
+        principal, outcome = owner or login_name, LoginOutcome.SUCCEEDED
         if self.succeeded:
             outcome, current = LoginOutcome.RENEWED, self._connection.principal
-            # A token's owner may have been learned since, or forgotten.
-            if current not in (principal, named) and (owner is not None or named != self._named):
-                outcome, principal, named = LoginOutcome.CHANGED, UNKNOWN_PRINCIPAL, UNKNOWN_PRINCIPAL
+            # The token's owner may have been learned or forgotten since the first login.
+            if current not in (principal, login_name) and (
+                owner is not None or login_name != self._login_name
+            ):
+                outcome, principal, login_name = LoginOutcome.CHANGED, UNKNOWN_PRINCIPAL, UNKNOWN_PRINCIPAL
             elif owner is None:
                 principal = current
         self.succeeded = True
-        self._named = named
+        self._login_name = login_name
         self._connection.principal = principal
         self._connection.sasl_mechanism = exchange.mechanism
         self._on_outcome(exchange.mechanism, outcome)
@@ -194,5 +200,5 @@ class Login:
         self._on_outcome(exchange.mechanism, LoginOutcome.FAILED)
 
 
-def _nothing_to_see(_: bytes) -> None:
+def _ignore(_: bytes) -> None:
     return

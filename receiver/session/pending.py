@@ -1,10 +1,8 @@
-"""The requests of a connection whose answer is ours or is looked at by us, in the order of their answers.
+"""Queue of the forwarded requests whose responses the session reads or replaces.
 
-Owns the correlation ids under which such requests go to the broker: never the client's, but random ones from
-the half of the range that no client uses. A client that guesses or repeats ids could otherwise make the
-answer to another of its requests, one that needs no authentication, pass for the one that is waited for.
-
-It must not know what an answer says.
+Such a request goes to the broker under a random correlation id from the negative half of the range,
+which no client uses. Under its own ids, a client could make the response to another of its requests
+(one that needs no authentication) pass for the response that the session waits for.
 """
 
 from __future__ import annotations
@@ -14,45 +12,45 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["Answering", "Pending", "PendingRequests"]
+__all__ = ["MakeAnswer", "PendingRequest", "PendingRequests"]
 
-#: Makes the frame that goes to the client out of the broker's answer, which comes without its length.
-Answering: TypeAlias = Callable[[bytes], bytes]
+#: Makes the frame for the client from the broker's response, which comes without its length.
+MakeAnswer: TypeAlias = Callable[[bytes], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
-    """One of them.
+class PendingRequest:
+    """A request whose response is read or replaced.
 
     Attributes:
-        correlation_id: Under which the broker will answer.
-        held_bytes: Memory that the request keeps until then.
-        answering: What makes its answer.
-        max_read_bytes: Where set, a longer answer of the broker's is passed on unread.
-        passes_as: The correlation id with which it passes then: the client's own.
+        correlation_id: The correlation id that the broker's response will have.
+        held_bytes: Memory that the request holds until then.
+        make_answer: Makes the answer for the client.
+        max_read_bytes: A longer response is passed on unread; None for no limit.
+        unread_correlation_id: The correlation id that such a response gets: the client's own.
     """
 
     correlation_id: int
     held_bytes: int
-    answering: Answering
+    make_answer: MakeAnswer
     max_read_bytes: int | None = None
-    passes_as: int = 0
+    unread_correlation_id: int = 0
 
 
 class PendingRequests:
-    """The queue of them.
+    """The pending requests of one connection, in the order of their responses.
 
     Args:
-        random_bits: Gives so many random bits as an integer.
+        random_bits: Returns an integer of that many random bits.
 
     Attributes:
-        held_bytes: Memory that the requests keep.
+        held_bytes: Memory that the pending requests hold.
     """
 
     __slots__ = ("_queue", "_random_bits", "held_bytes")
 
     def __init__(self, random_bits: Callable[[int], int]) -> None:
-        self._queue: deque[Pending] | None = None  # most connections are idle: they own no queue
+        self._queue: deque[PendingRequest] | None = None  # None when empty, because most connections are idle
         self._random_bits = random_bits
         self.held_bytes = 0
 
@@ -60,41 +58,36 @@ class PendingRequests:
         return len(self._queue) if self._queue else 0
 
     @property
-    def first(self) -> Pending | None:
-        """The one whose answer is next; None while none is awaited."""
+    def first(self) -> PendingRequest | None:
+        """The request whose response comes next; None if none is pending."""
         return self._queue[0] if self._queue else None
 
     def add(
         self,
-        answering: Answering,
+        make_answer: MakeAnswer,
         held_bytes: int,
         *,
         max_read_bytes: int | None = None,
-        passes_as: int = 0,
+        unread_correlation_id: int = 0,
     ) -> int:
-        """Append a request.
+        """Append a request and return the correlation id that the broker gets.
 
-        Args:
-            answering: What makes its answer.
-            held_bytes: Memory that it keeps until then.
-            max_read_bytes: Where set, a longer answer of the broker's is passed on unread.
-            passes_as: The correlation id with which it passes then.
-
-        Returns:
-            The correlation id under which the request goes to the broker.
+        The arguments are the attributes of :class:`PendingRequest`.
         """
         correlation_id = -1 - self._random_bits(31)
         if self._queue is None:
             self._queue = deque()
-        self._queue.append(Pending(correlation_id, held_bytes, answering, max_read_bytes, passes_as))
+        self._queue.append(
+            PendingRequest(correlation_id, held_bytes, make_answer, max_read_bytes, unread_correlation_id)
+        )
         self.held_bytes += held_bytes
         return correlation_id
 
-    def take(self) -> Pending:
-        """Remove the first request, whose answer is there, and return it.
+    def take(self) -> PendingRequest:
+        """Remove and return the first request, whose response has arrived.
 
         Raises:
-            IndexError: None is pending.
+            IndexError: No request is pending.
         """
         if not self._queue:
             raise IndexError("no request is pending")

@@ -1,38 +1,47 @@
-"""One proxied connection: both of its directions, and the answers that are ours.
+"""One proxied connection: forwards frames and answers telemetry requests.
 
-Everything passes byte for byte, but for these requests:
+All bytes pass unchanged, except for these requests:
 
-- ApiVersions goes on under a correlation id of ours, in a version that the broker speaks, and its answer is
-  edited on the way back (:mod:`receiver.session.api_versions` has the rules);
-- GetTelemetrySubscriptions and PushTelemetry stay here. In their place the broker gets a marker;
-- SaslHandshake and SaslAuthenticate pass, and so do their answers, but who logs in is looked at
-  (:mod:`receiver.session.login`);
-- CreateDelegationToken and DescribeDelegationToken pass likewise, but whose a token is is looked at
-  (:mod:`receiver.session.delegation_tokens`);
-- SaslHandshake version 0 ends our look at the connection: what follows it are bare tokens without a request
-  header, and a token may look like any request (a PLAIN token of a user "Gina" looks like key 71).
+- ApiVersions is forwarded in a version that the broker speaks, and the response is edited
+  (:mod:`receiver.session.api_versions`).
+- GetTelemetrySubscriptions and PushTelemetry are answered here
+  (:mod:`receiver.session.telemetry_requests`). The broker gets a marker in their place.
+- SaslHandshake and SaslAuthenticate pass. Their contents are read to learn the principal
+  (:mod:`receiver.session.login`).
+- CreateDelegationToken and DescribeDelegationToken pass. Their responses are read to learn the
+  owners of tokens (:mod:`receiver.session.delegation_tokens`).
+- SaslHandshake v0 ends all inspection of the connection. Bare tokens without a request header
+  follow it, and a token may look like any request (the PLAIN token of a user "Gina" looks like key
+  71).
+- Request headers with a client instance id are translated for older brokers
+  (:mod:`receiver.session.kip1313`).
 
-**Order.** Kafka answers the requests of a connection in order, but Produce with acks=0 has no answer, so
-counting answers goes wrong. A request that we answer is therefore exchanged for a *marker*, a tiny request
-whose answer is exchanged for ours: the order is then the broker's own. The marker of a telemetry request is
-Metadata for no topics, which a broker answers to authenticated connections only: so the broker decides who
-may push, and a push counts when the marker's answer is there. Between SaslHandshake and the end of
-authentication a broker answers anything, with ILLEGAL_SASL_STATE, before it closes: so an answer that is an
-error is passed on as that error, and nothing is decided. The marker of an ApiVersions request is ApiVersions
-in a version that nobody has. It is answered to anybody, as the request itself is, and changes nothing with
-the broker: a version that it had would count as the one ApiVersions that it takes before SaslHandshake, and
-a client that falls back from a newer version could not log in.
+**Order.** Kafka answers the requests of a connection in order. Counting responses cannot reproduce
+that order, because Produce with acks=0 has no response. Therefore each request that is answered
+here is replaced by a *marker*: a tiny request whose response is replaced by our answer. The order
+is then the broker's own.
 
-**The short cut.** Where nothing is in flight there is no order to keep, and the answer can go out at once.
-Each answer belongs to one request before it, so nothing is in flight when as many answers have passed as
-requests; a Produce with acks=0 makes the two differ for good, and the marker stays. It is taken only where
-the broker has answered a marker on this connection, and never with SASL, where a login can expire.
+The marker of a telemetry request is Metadata for no topics. A broker answers it only on
+authenticated connections, so the broker decides who may push. A push is accepted when the marker's
+response arrives. Between SaslHandshake and the end of authentication a broker answers any request
+with ILLEGAL_SASL_STATE before it closes. Such an error is passed on, and the push is not accepted.
 
-**A turn.** What a client sends must not keep other clients waiting. One turn of the event loop
-decides at most one push of a connection and reads some hundred of its headers; see
-:meth:`Session.bytes_in_a_turn` and :meth:`Session.answer_bytes_in_a_turn`. The CPU time of all this
-is charged to the client's source address and principal, before its login too. A client that is over
-its limit is not read from for a while.
+The marker of an ApiVersions request is ApiVersions in a version that no broker has. A broker
+answers it on any connection. It must not be a version that the broker has: the broker takes only
+one such request before SaslHandshake, so a client that falls back from a newer version could not
+log in.
+
+**The shortcut.** When nothing is in flight there is no order to keep, so the answer goes out at
+once. Nothing is in flight when as many responses as requests have passed. A Produce with acks=0
+makes the two counts differ for good, and the connection then always uses markers. The shortcut also
+needs a marker that the broker has answered on this connection, and it is never used with SASL,
+where a login can expire.
+
+**Turns.** A client's requests must not delay other clients. In one turn of the event loop a
+connection decides at most one push and reads at most 43 headers; see
+:meth:`Session.bytes_in_a_turn` and :meth:`Session.answer_bytes_in_a_turn`. The CPU time is charged
+to the client's source address and principal, also before its login. A client that is over its limit
+is muted for a while.
 """
 
 from __future__ import annotations
@@ -45,25 +54,24 @@ from typing import Final, TypeVar
 from receiver.session.api_versions import ApiVersionsRequests
 from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.events import SessionEvents
+from receiver.session.kip1313 import offset_delete
+from receiver.session.kip1313.refusals import refusal
+from receiver.session.kip1313.request_headers import RequestHeaders
 from receiver.session.login import WATCHED as WATCHED_BY_LOGIN
 from receiver.session.login import Login, LoginOutcome
 from receiver.session.messages import (
-    error_answer,
     marker,
-    offset_delete_answer,
-    under,
     unknown_version_request,
+    with_correlation_id,
     without_tagged_fields,
 )
-from receiver.session.pending import Answering, Pending, PendingRequests
-from receiver.session.request_headers import RequestHeaders
+from receiver.session.pending import MakeAnswer, PendingRequest, PendingRequests
 from receiver.session.telemetry_requests import Clock, TelemetryRequests
 from receiver.session.upstream import Upstream
 from receiver.telemetry.connection import UNKNOWN_PRINCIPAL, Broker, Connection
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.telemetry import ClientTelemetry
-from receiver.wire import api_keys, k47_offset_delete
-from receiver.wire.error_codes import ErrorCode
+from receiver.wire import api_keys
 from receiver.wire.errors import WireError
 from receiver.wire.framing import RequestRewriter, ResponseRewriter, frame, frame_start
 from receiver.wire.headers import RequestHeader
@@ -71,37 +79,37 @@ from receiver.wire.primitives import Reader
 
 __all__ = ["HEADER_BYTES_IN_A_TURN", "WATCHED_KEYS", "Session", "SessionEnd"]
 
-#: Requests that do not just pass.
+#: API keys of the requests that the session reads on every connection.
 WATCHED_KEYS: Final = WATCHED_BY_LOGIN | {
     api_keys.API_VERSIONS,
     api_keys.GET_TELEMETRY_SUBSCRIPTIONS,
     api_keys.PUSH_TELEMETRY,
 }
 
-#: Room that a watched request may take besides a push's metrics: a client id and a software name and version
-#: have at most 32,767 bytes each.
+#: Most bytes of a watched request besides a push's metrics. A client id, a software name and a
+#: software version have at most 32,767 bytes each.
 _MAX_AROUND_METRICS: Final = 131_072
 
-#: Longest answer of the broker's that we read: ApiVersions, or Metadata for no topics of a large cluster.
-_MAX_ANSWER_BYTES: Final = 4_194_304
+#: Longest response that is replaced: ApiVersions, or Metadata for no topics of a large cluster.
+_MAX_RESPONSE_BYTES: Final = 4_194_304
 
-#: Longest answer that is read to learn who somebody is, and not just passed on: some two thousand delegation
-#: tokens, which take a hundredth of a second.
+#: Longest response that is read to learn a principal; a longer one passes unread. It has room for
+#: about 2,000 delegation tokens, which take 10 ms to read.
 _MAX_OBSERVED_BYTES: Final = 262_144
 
-#: Answers that may be outstanding before the client is no longer read from.
+#: Pending requests at which the client is no longer read from.
 _MAX_PENDING: Final = 16
 
-#: Requests for us in one go after which the connection is given up. A chunk holds thousands of small ones,
-#: and all clients wait while they are answered; a client of good will has one or two outstanding.
+#: Pending requests at which the connection is closed. One chunk holds thousands of small requests,
+#: and all clients wait while they are answered. A well-behaved client has one or two pending.
 _MAX_OUTSTANDING: Final = 32
 
-#: Bytes of further requests that are taken in one turn while each header is looked at: at most 43 headers of
-#: twelve bytes, which take less than a millisecond.
+#: Bytes of requests to take in one turn while each header is read: at most 43 headers of twelve
+#: bytes, which take less than a millisecond.
 HEADER_BYTES_IN_A_TURN: Final = 512
 
-#: What tells how long an answer is, and whether it is an awaited one: its length and its correlation id.
-_ANSWER_HEAD_BYTES: Final = 8
+#: Bytes of a response that hold its length and its correlation id.
+_RESPONSE_HEAD_BYTES: Final = 8
 
 _GREATEST_INT32: Final = 2_147_483_647
 
@@ -109,39 +117,40 @@ _SASL: Final = frozenset({api_keys.SASL_HANDSHAKE, api_keys.SASL_AUTHENTICATE})
 
 _KEY = Struct(">h")
 
-#: What goes out in a frame's place.
+#: Type of what replaces a frame or a header.
 _Replacement = TypeVar("_Replacement")
 
 
 class SessionEnd(StrEnum):
-    """Why a session wants its connection closed."""
+    """Reason for which a session closes its connection."""
 
     INVALID_REQUEST = "invalid_request"
     LIMIT = "limit"
 
 
 class Session:
-    """What happens to each frame of one connection, in each direction.
+    """Decides what happens to each frame of one connection, in each direction.
 
     Args:
-        connection: The connection's entry in the registry; kept up to date here.
-        broker: Who the broker is; its cluster id is learned here.
-        upstream: What the broker speaks; kept up to date here.
+        connection: The connection's entry in the registry, which the session keeps up to date.
+        broker: The broker's identity. The session learns its cluster id.
+        upstream: The versions that the broker speaks, which the session keeps up to date.
         telemetry: The telemetry core.
-        limits: What one peer may take.
-        events: Told of every request that is answered or edited here.
-        clock: The time.
-        random_bits: Gives so many random bits as an integer, as ``random.SystemRandom.getrandbits`` does: a
-            client must not be able to foresee them.
-        max_frame_bytes: Largest request a client may announce.
-        max_push_bytes: Most bytes of metrics that the core takes; a longer push is cut, as it is refused.
+        limits: The limits on one peer.
+        events: Receives an event for every request that is answered or edited here.
+        clock: Source of time.
+        random_bits: Returns an integer of that many random bits, like
+            ``random.SystemRandom.getrandbits``. A client must not be able to predict them.
+        max_frame_bytes: Longest request that a client may announce.
+        max_push_bytes: Most bytes of metrics in a push. A longer push is refused, and its end not
+            kept.
         principal_claim: The claim of an OAUTHBEARER token that names the principal.
-        delegation_tokens: Whose they are, as all sessions in front of the broker know it.
+        delegation_tokens: The owners of delegation tokens, shared by all sessions of the broker.
 
     Attributes:
-        requests: What becomes of the client's bytes.
-        responses: What becomes of the broker's bytes.
-        closing: Set once the connection has to be closed after what was returned so far has been sent.
+        requests: Rewrites the bytes from the client to the broker.
+        responses: Rewrites the bytes from the broker to the client.
+        closing: Set when the connection has to be closed after all returned bytes have been sent.
     """
 
     __slots__ = (
@@ -151,7 +160,6 @@ class Session:
         "_can_expire",
         "_clock",
         "_connection",
-        "_deciding",
         "_events",
         "_headers",
         "_limits",
@@ -160,6 +168,7 @@ class Session:
         "_opaque",
         "_pending",
         "_telemetry",
+        "_undecided",
         "_upstream",
         "closing",
         "requests",
@@ -200,9 +209,9 @@ class Session:
             self._charge(self._replace_response),
             replace_correlation_id=self._pass_unread,
             max_frame_bytes=_GREATEST_INT32,
-            max_watched_bytes=_MAX_ANSWER_BYTES,
+            max_watched_bytes=_MAX_RESPONSE_BYTES,
         )
-        self.requests.every = True  # until the first request has been seen (KIP-1313)
+        self.requests.reads_all_headers = True  # until the first request has decided (KIP-1313)
         self._pending = PendingRequests(random_bits)
         self._max_held_bytes = 2 * max_push_bytes
         self._login = Login(
@@ -211,7 +220,7 @@ class Session:
             delegation_tokens=delegation_tokens,
             on_outcome=self._logged_in,
         )
-        self._can_expire = self._login.required  # whether the broker might not answer a marker again
+        self._can_expire = self._login.required  # whether the broker may stop answering markers
         self._api_versions = ApiVersionsRequests(
             connection=connection, broker=broker, upstream=upstream, events=events
         )
@@ -226,15 +235,15 @@ class Session:
             max_push_bytes=max_push_bytes,
         )
         self._opaque = False
-        self._deciding = 0  # telemetry requests that the broker's answers will let be decided
-        self._answered_here = 0  # requests that the broker has never heard of
+        self._undecided = 0  # telemetry requests that wait for their marker's response
+        self._answered_here = 0  # requests that were answered without a marker
         self._answers: list[bytes] = []
         self.closing: SessionEnd | None = None
 
     def take_answers(self) -> bytes:
-        """Return what goes to the client at once, behind everything that :attr:`responses` has let out.
+        """Return the answers to send now, after everything from :attr:`responses`.
 
-        To be asked each time that :attr:`requests` has let out something else than what it was given.
+        Call it each time :attr:`requests` has returned other bytes than it was given.
         """
         if not self._answers:
             return b""
@@ -243,77 +252,83 @@ class Session:
         return answers
 
     def watch_storing(self, on_storing: Callable[[], None]) -> None:
-        """Have a change of :attr:`storing` told; where it begins, before the answer is let out."""
+        """Set a function to call when :attr:`storing` changes.
+
+        On a start it is called before the answer is returned.
+        """
         self._telemetry.on_storing = on_storing
 
     @property
     def storing(self) -> bool:
-        """Whether an answer has to wait until a push is stored, and all behind it: Kafka answers in order."""
+        """Whether a push is being stored; its answer and all later responses wait."""
         return self._telemetry.unstored > 0
 
     def storing_takes_too_long(self) -> None:
-        """Learn that answers wait no more; the client must not suffer from a disk of ours."""
+        """Stop waiting for the disk; answers go out before pushes are stored."""
         self._telemetry.storing_takes_too_long()
 
     def take_mute(self) -> float:
-        """Return for how many seconds from now the client should not be read from: 0 for most.
+        """Return and reset the seconds for which not to read from the client.
 
-        It is how Kafka holds a client to its quota (KIP-219): the answer goes out, the next request waits.
-        To be asked as :meth:`take_answers`.
+        It is usually 0. Kafka enforces quotas the same way (KIP-219): the answer goes out, and the
+        next request waits. Call it whenever :meth:`take_answers` is called.
         """
         return self._telemetry.take_mute()
 
     def close(self) -> None:
-        """Forget the parts that refer back to it, so that what they keep is free at once.
+        """Break the reference cycles of the session, so that its memory is freed at once.
 
-        Nothing may be asked of it any more.
+        The session must not be used afterwards.
         """
         del self.requests, self.responses, self._pending, self._login, self._telemetry
 
     @property
     def held_bytes(self) -> int:
-        """Memory that requests keep that are not whole or wait for an answer."""
+        """Bytes held by incomplete requests and by pending requests."""
         return self.requests.held + self._pending.held_bytes
 
     @property
     def congested(self) -> bool:
-        """Whether so many answers are outstanding that the client should not be read from for now."""
+        """Whether too many requests are pending to read more from the client now."""
         return len(self._pending) >= _MAX_PENDING or self._pending.held_bytes > self._max_held_bytes
 
     @property
     def due(self) -> int:
-        """How many more bytes the client has to send to end the request at hand; 0 between two requests."""
+        """Bytes still to come of the client's current request; 0 between two."""
         return self.requests.due
 
     @property
     def looks_at_headers(self) -> bool:
-        """Whether each request's header is looked at: the first one's, or for translation (KIP-1313)."""
-        return self.requests.every
+        """Whether every request header is read now (KIP-1313).
+
+        That holds for the first request, and for all requests if they are translated.
+        """
+        return self.requests.reads_all_headers
 
     def bytes_in_a_turn(self) -> int:
-        """How many bytes of the client's may be taken in one turn while each header is looked at."""
+        """Return the limit on client bytes in one turn while every header is read."""
         return self.requests.due + HEADER_BYTES_IN_A_TURN
 
     @property
     def decides_later(self) -> bool:
-        """Whether the broker's next bytes could let more than one telemetry request be decided."""
-        return self._deciding > 1
+        """Whether the broker's next bytes could decide more than one telemetry request."""
+        return self._undecided > 1
 
     def answer_bytes_in_a_turn(self) -> int:
-        """How many bytes of the broker's may be taken in one turn so that one answer at most is whole."""
-        return self.responses.due or _ANSWER_HEAD_BYTES
+        """Return the limit on broker bytes in one turn: at most one response ends."""
+        return self.responses.due or _RESPONSE_HEAD_BYTES
 
     @property
     def in_flight(self) -> bool:
-        """Whether the broker may owe an answer: for good, once there was a Produce with acks=0."""
+        """Whether the broker may owe a response; always so after acks=0."""
         return self._unanswered != 0
 
     @property
     def awaiting(self) -> bool:
-        """Whether an answer of ours is still outstanding."""
+        """Whether a response is pending that the session reads or replaces."""
         return bool(self._pending)
 
-    # -- requests -------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------
 
     def _replace_request(self, request: bytes, length: int) -> bytes:
         self._check_outstanding()
@@ -330,33 +345,33 @@ class Session:
         if api_key == api_keys.OFFSET_DELETE:
             return self._replace_offset_delete(header, reader, request)
         if self._headers.is_translated(header):
-            request = self._headers.before(header) + request[reader.offset :]
+            request = self._headers.translated(header) + request[reader.offset :]
             header, reader = self._headers.read(request)
         header = without_tagged_fields(header)
         if api_key == api_keys.API_VERSIONS:
             return self._replace_api_versions(header, reader, request)
         if api_key in WATCHED_BY_LOGIN:
-            return self._watch_login(header, reader, request)
+            return self._observe_login(header, reader, request)
         return self._replace_telemetry(header, reader, cut=length > len(request), held_bytes=len(request))
 
-    def _watch_login(self, header: RequestHeader, reader: Reader, request: bytes) -> bytes:
+    def _observe_login(self, header: RequestHeader, reader: Reader, request: bytes) -> bytes:
         self._can_expire |= header.api_key in _SASL
         if header.api_key == api_keys.SASL_HANDSHAKE and header.api_version == 0:
-            self._watch_no_longer()
+            self._stop_watching()
             self._connection.principal = UNKNOWN_PRINCIPAL
             return frame(request)
-        observing = self._login.observe(header, reader)
+        observe_response = self._login.observe(header, reader)
 
-        def observe(response: bytes) -> bytes:
-            observing(response)
-            return frame(under(header.correlation_id, response, at=0))
+        def make_answer(response: bytes) -> bytes:
+            observe_response(response)
+            return frame(with_correlation_id(header.correlation_id, response, at=0))
 
-        # Nothing of the request is kept: it may hold a password or a token.
+        # No byte of the request is kept, because it may hold a password or a token.
         correlation_id = self._pending.add(
-            observe, 0, max_read_bytes=_MAX_OBSERVED_BYTES, passes_as=header.correlation_id
+            make_answer, 0, max_read_bytes=_MAX_OBSERVED_BYTES, unread_correlation_id=header.correlation_id
         )
         self._await_next()
-        return frame(under(correlation_id, request))
+        return frame(with_correlation_id(correlation_id, request))
 
     def _logged_in(self, mechanism: str, outcome: LoginOutcome) -> None:
         self._events.login_ended(self._connection, mechanism, outcome)
@@ -370,7 +385,7 @@ class Session:
         exchange = self._api_versions.exchange(header, reader, request)
         if not exchange.closes:
             return frame(exchange.request(self._expect(exchange.answer, len(request))))
-        # A broker reads no further either, so nothing behind this request may have an effect.
+        # A broker reads nothing after such a request either.
         self.requests.stop_passing()
 
         def answer_and_end(response: bytes) -> bytes:
@@ -382,28 +397,28 @@ class Session:
     def _replace_telemetry(
         self, header: RequestHeader, reader: Reader, *, cut: bool, held_bytes: int
     ) -> bytes:
-        answer = self._telemetry.take(header, reader, cut=cut)
+        decide = self._telemetry.decode(header, reader, cut=cut)
         if self._may_answer_now():
             self._answered_here += 1
-            self._answers.append(answer())
+            self._answers.append(decide())
             return b""
         version = self._upstream.metadata_version()
 
-        def decide(response: bytes) -> bytes:
-            self._deciding -= 1
-            return self._telemetry.answer(header, answer, response, version)
+        def make_answer(response: bytes) -> bytes:
+            self._undecided -= 1
+            return self._telemetry.answer(header, decide, response, version)
 
-        self._deciding += 1
-        correlation_id = self._expect(decide, held_bytes)
+        self._undecided += 1
+        correlation_id = self._expect(make_answer, held_bytes)
         return marker(self._headers.client_id(header), version, correlation_id)
 
     def _may_answer_now(self) -> bool:
-        """Whether the short cut is open: only the request at hand, already counted, has no answer yet.
+        """Whether the shortcut is open: only the current request has no response yet.
 
-        One answer at a time goes this way, so that one chunk of bytes makes the receiver decide one push.
+        It is closed while an answer waits to be sent, so one chunk decides at most one push.
         """
         return (
-            self._telemetry.vouched
+            self._telemetry.marker_answered
             and not self._answers
             and not self._can_expire
             and self._unanswered == 1
@@ -412,18 +427,18 @@ class Session:
 
     @property
     def _unanswered(self) -> int:
-        """How many requests, of those that are the broker's to answer, have no answer yet."""
+        """Number of requests that the broker got and has not answered."""
         return self.requests.frames - self._answered_here - self.responses.frames
 
-    def _expect(self, answering: Answering, held_bytes: int) -> int:
-        correlation_id = self._pending.add(answering, held_bytes)
+    def _expect(self, make_answer: MakeAnswer, held_bytes: int) -> int:
+        correlation_id = self._pending.add(make_answer, held_bytes)
         self._await_next()
         return correlation_id
 
     def _await_next(self) -> None:
         first, responses = self._pending.first, self.responses
         responses.awaited = None if first is None else first.correlation_id
-        responses.replaces_up_to = (first and first.max_read_bytes) or _GREATEST_INT32
+        responses.max_replaced_bytes = (first and first.max_read_bytes) or _GREATEST_INT32
 
     def _check_outstanding(self) -> None:
         if len(self._pending) + len(self._answers) >= _MAX_OUTSTANDING:
@@ -434,22 +449,22 @@ class Session:
                 found="one more",
             )
 
-    def _watch_no_longer(self) -> None:
+    def _stop_watching(self) -> None:
         self.requests.stop_watching()
         self._opaque = True
         if not self._pending:
             self.responses.stop_watching()
 
     def _end(self, end: SessionEnd) -> None:
-        """Close the connection behind the answer at hand."""
+        """Close the connection after the current answer."""
         self.requests.stop_passing()
         self.responses.stop_passing()
         self.closing = end
 
-    # -- CPU time -------------------------------------------------------------------------------------
+    # -- CPU time ------------------------------------------------------------------------------
 
     def _charge(self, replace: Callable[[bytes, int], _Replacement]) -> Callable[[bytes, int], _Replacement]:
-        """Charge the client for the CPU time of a call; mute it where it is over its limit."""
+        """Charge the client for a call's CPU time, and mute it over its limit."""
         clock, limits, connection = self._clock, self._limits, self._connection
 
         def charged(frame_bytes: bytes, length: int) -> _Replacement:
@@ -468,70 +483,66 @@ class Session:
     def _charge_until_decided(
         self, replace: Callable[[bytes, int], _Replacement]
     ) -> Callable[[bytes, int], _Replacement]:
-        """The same for headers that are looked at to learn who the client is.
+        """Charge for headers that are read until the client instance is decided.
 
-        Headers that are translated are not charged: they are the client's own traffic, which is the broker's
-        to limit. The event loop's shares keep their cost from others.
+        Headers that are only translated are not charged. They are the client's own traffic, which
+        the broker limits, and the event loop's shares keep their cost from other clients.
         """
         charged, headers = self._charge(replace), self._headers
 
         def charged_until_decided(head: bytes, length: int) -> _Replacement:
-            return (replace if headers.decided else charged)(head, length)
+            return (replace if headers.identity_decided else charged)(head, length)
 
         return charged_until_decided
 
-    # -- request headers (KIP-1313) -------------------------------------------------------------------
+    # -- request headers (KIP-1313) ------------------------------------------------------------
 
     def _replace_head(self, head: bytes, length: int) -> tuple[bytes, bool]:
         header, _ = self._headers.read(head)
         if not self._admits(header):
             return self._refuse(header), False
-        passes = self._headers.before(header) if self._headers.is_translated(header) else head
-        return frame_start(passes, length - len(head)), True
+        forwarded = self._headers.translated(header) if self._headers.is_translated(header) else head
+        return frame_start(forwarded, length - len(head)), True
 
     def _admits(self, header: RequestHeader) -> bool:
         admitted = self._headers.admit(header)
-        self.requests.every = self._headers.all_matter
+        self.requests.reads_all_headers = self._headers.must_read_all
         return admitted
 
     def _refuse(self, header: RequestHeader) -> bytes:
         header = without_tagged_fields(header)
-        refusal = error_answer(header, ErrorCode.INVALID_REQUEST)
-        if refusal is None:
-            raise WireError(
-                expected="the client instance id of the connection's first request (KIP-1313)",
-                offset=0,
-                found="another one, or none",
-            )
+        answer = refusal(header)
         self._check_outstanding()
 
-        def answer(_: bytes) -> bytes:
+        def make_answer(_: bytes) -> bytes:
             self._events.client_instance_refused(self._connection, header)
-            return refusal
+            return answer
 
-        return frame(unknown_version_request(header, self._expect(answer, 0)))
+        return frame(unknown_version_request(header, self._expect(make_answer, 0)))
 
     def _replace_offset_delete(self, header: RequestHeader, reader: Reader, request: bytes) -> bytes:
         if not self._headers.is_translated(header):
             return frame(request)
-        translated = self._headers.before(header) + k47_offset_delete.request_to_v0(reader)
-        kept = without_tagged_fields(header)
-        correlation_id = self._expect(lambda response: offset_delete_answer(kept, response), 0)
-        return frame(under(correlation_id, translated))
+        translated = self._headers.translated(header) + offset_delete.request_to_v0(reader)
+        kept_header = without_tagged_fields(header)
+        correlation_id = self._expect(lambda response: offset_delete.answer(kept_header, response), 0)
+        return frame(with_correlation_id(correlation_id, translated))
 
-    # -- answers --------------------------------------------------------------------------------------
+    # -- responses -----------------------------------------------------------------------------
 
     def _replace_response(self, response: bytes, length: int) -> bytes:
         if length > len(response):
             raise WireError(
-                expected=f"an answer of at most {_MAX_ANSWER_BYTES} bytes", offset=0, found=f"{length} bytes"
+                expected=f"a response of at most {_MAX_RESPONSE_BYTES} bytes",
+                offset=0,
+                found=f"{length} bytes",
             )
-        return self._take_pending().answering(response)
+        return self._take_pending().make_answer(response)
 
     def _pass_unread(self) -> int:
-        return self._take_pending().passes_as
+        return self._take_pending().unread_correlation_id
 
-    def _take_pending(self) -> Pending:
+    def _take_pending(self) -> PendingRequest:
         pending = self._pending.take()
         self._await_next()
         if self._opaque and not self._pending:

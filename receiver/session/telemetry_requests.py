@@ -1,7 +1,7 @@
-"""The telemetry requests of one connection: GetTelemetrySubscriptions and PushTelemetry (KIP-714).
+"""Answers the telemetry requests of one connection (KIP-714).
 
-Owns what happens between a request's bytes and its answer's: the limits, the decoding, the telemetry core. It
-must not know when the answer goes out; that is the session's.
+Applies the limits, decodes the request, calls the telemetry core and encodes the answer. When the
+answer goes out is the session's decision.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from receiver.wire.primitives import Reader
 
 __all__ = ["Clock", "TelemetryRequests"]
 
-#: How long a connection is not read from that is told to wait, in seconds: twice as long each time that it
-#: asks again without waiting. The rest of its requests wait as long, as Kafka has it for a quota; a client
-#: that only shares its address with one who takes too much is hardly held up.
+#: Seconds for which a throttled connection is not read from. The time doubles for each further
+#: request within the pause, and all requests of the connection wait, as with Kafka's quotas. A
+#: client that only shares its address with a busy one is hardly delayed.
 _FIRST_MUTE_S: Final = 0.005
 _MAX_MUTE_S: Final = 1.0
-_AGAIN_WITHIN_S: Final = 0.5
+#: A refusal this many seconds after the end of a mute still counts as a repeated one.
+_REPEATED_WITHIN_S: Final = 0.5
 
 
-def _nobody_waits() -> None:
-    """Where nobody has said otherwise."""
+def _ignore_storing() -> None:
+    """Default of :attr:`TelemetryRequests.on_storing`."""
 
 
 class Clock(Protocol):
-    """Where a session gets the time from."""
+    """Source of time for a session."""
 
     def monotonic(self) -> float:
         """Return seconds that never go backwards."""
@@ -51,23 +52,23 @@ class Clock(Protocol):
 
 
 class TelemetryRequests:
-    """What becomes of them.
+    """Handles the telemetry requests of one connection.
 
     Args:
         connection: The connection's entry in the registry.
-        broker: Who the broker is; its cluster id is learned here.
+        broker: The broker's identity. Its cluster id is learned here.
         telemetry: The telemetry core.
-        limits: What one peer may take.
-        login: Whether the client has logged in.
-        events: Told of every answer.
-        clock: The time.
-        max_push_bytes: Most bytes of metrics that the core takes.
+        limits: The limits on one peer.
+        login: The state of the client's login.
+        events: Receives an event for every answer.
+        clock: Source of time.
+        max_push_bytes: Most bytes of metrics in a push.
 
     Attributes:
-        vouched: Whether the broker has answered a marker.
-        unstored: Pushes whose answers have to wait until they are stored.
-        on_storing: Called when there begin to be such, before the answer is returned, and when there are none
-            any more.
+        marker_answered: Whether the broker has answered a marker on this connection.
+        unstored: Number of decided pushes that are not stored yet; their answers wait.
+        on_storing: Called when ``unstored`` leaves 0, before the answer is returned, and when it is
+            0 again.
     """
 
     __slots__ = (
@@ -75,17 +76,17 @@ class TelemetryRequests:
         "_clock",
         "_connection",
         "_events",
-        "_late",
         "_limits",
         "_login",
         "_max_push_bytes",
         "_mute_s",
         "_next_mute_s",
         "_refused_at",
+        "_storing_overdue",
         "_telemetry",
+        "marker_answered",
         "on_storing",
         "unstored",
-        "vouched",
     )
 
     def __init__(
@@ -111,39 +112,40 @@ class TelemetryRequests:
         self._mute_s = 0.0
         self._next_mute_s = _FIRST_MUTE_S
         self._refused_at = float("-inf")
-        self.vouched = False
-        self._late = False
+        self.marker_answered = False
+        self._storing_overdue = False
         self.unstored = 0
-        self.on_storing: Callable[[], None] = _nobody_waits
+        self.on_storing: Callable[[], None] = _ignore_storing
 
     @property
     def mutes(self) -> bool:
-        """Whether :meth:`take_mute` has something to tell."""
+        """Whether :meth:`take_mute` returns more than 0."""
         return self._mute_s > 0.0
 
     def take_mute(self) -> float:
-        """Return for how many seconds the client should not be read from, once."""
+        """Return and reset the seconds for which not to read from the client."""
         seconds, self._mute_s = self._mute_s, 0.0
         return seconds
 
-    def take(self, header: RequestHeader, reader: Reader, *, cut: bool) -> Callable[[], bytes]:
-        """Take a request; nothing is decided about it yet.
+    def decode(self, header: RequestHeader, reader: Reader, *, cut: bool) -> Callable[[], bytes]:
+        """Count a request against the limits and decode it; nothing is decided yet.
 
         Args:
-            header: Its header.
-            reader: At its body.
-            cut: Whether its end was too long to be kept.
+            header: The request's header.
+            reader: At the request's body.
+            cut: Whether the request was too long and its end was not kept.
 
         Returns:
-            What decides, once the broker has let the client in, and returns the answer's frame.
+            The function that decides and returns the answer's frame. It must be called only when
+            the client is known to be authenticated.
 
         Raises:
-            WireError: The bytes are no such request.
+            WireError: The request is malformed.
         """
         exceeded = self._limits.telemetry_request(self._connection, self._clock.monotonic())
         if exceeded is not None:
             self.mute()
-            if header.api_key == api_keys.PUSH_TELEMETRY:  # whose metrics would cost time to look at
+            if header.api_key == api_keys.PUSH_TELEMETRY:  # refused unread, because metrics cost time
                 return lambda: self._throttle(header, None, exceeded)
         request = decode_telemetry(header, reader, cut_beyond=self._max_push_bytes if cut else None)
         if exceeded is not None:
@@ -153,34 +155,34 @@ class TelemetryRequests:
     def answer(
         self, header: RequestHeader, decide: Callable[[], bytes], response: bytes, version: int
     ) -> bytes:
-        """Make the answer's frame once the marker's answer is there.
+        """Return the answer's frame when the marker's response has arrived.
 
         Args:
             header: The request's header.
-            decide: What :meth:`take` returned for it.
-            response: The broker's answer to Metadata, without its length.
-            version: The version of that.
+            decide: The function that :meth:`decode` returned for the request.
+            response: The broker's Metadata response, without its length.
+            version: The version of the Metadata request.
 
         Raises:
-            WireError: It is no such answer.
+            WireError: The response is malformed.
         """
         refused = k03_metadata.is_error(at_body(response, api_keys.METADATA, version), version)
         if refused or (self._login.required and not self._login.succeeded):
-            # The broker says so; or it would take anybody, behind a listener that is said to ask for a login.
+            # The second case: the listener requires a login, but the broker answers without one.
             self._events.unauthenticated_telemetry(self._connection, header)
             return telemetry_error(header, ErrorCode.ILLEGAL_SASL_STATE)
         if self._broker.cluster_id is None:
             self._broker.cluster_id = k03_metadata.decode_cluster_id(
                 at_body(response, api_keys.METADATA, version), version
             )
-        self.vouched = True
+        self.marker_answered = True
         return decide()
 
     def _decide(
         self, header: RequestHeader, request: GetTelemetrySubscriptionsRequest | PushTelemetryRequest
     ) -> bytes:
         now, started = self._clock.monotonic(), self._clock.cpu()
-        # Those in front of it may have been sent at once with it, and have used up what there was.
+        # Requests that arrived together with this one may have used up the limit since.
         exceeded = self._limits.overspent(self._connection, now)
         if exceeded is not None:
             self.mute()
@@ -208,10 +210,10 @@ class TelemetryRequests:
         request: GetTelemetrySubscriptionsRequest | PushTelemetryRequest | None,
         exceeded: Exceeded,
     ) -> bytes:
-        """Tell a client to wait: a push by an error, a get by an answer that asks for nothing yet.
+        """Answer a push with an error, a get with an empty subscription to renew.
 
-        A client that pushes waits for its own interval. A Java client whose first get is answered with an
-        error waits for five minutes.
+        A client whose push fails waits for its push interval. A get is not answered with an error,
+        because a Java client would wait five minutes after its first one.
         """
         if not isinstance(request, GetTelemetrySubscriptionsRequest):
             self._events.limit_exceeded(self._connection, exceeded)
@@ -222,8 +224,8 @@ class TelemetryRequests:
         return frame(response_header(header), body)
 
     def storing_takes_too_long(self) -> None:
-        """Learn that no answer waits any more, until all pushes are stored."""
-        self._late = True
+        """Let answers go out without waiting, until all pushes are stored."""
+        self._storing_overdue = True
         for _ in range(self.unstored):
             self._events.push_answered_before_stored(self._connection)
 
@@ -231,19 +233,19 @@ class TelemetryRequests:
         self.unstored += 1
         if self.unstored == 1:
             self.on_storing()
-        elif self._late:
+        elif self._storing_overdue:
             self._events.push_answered_before_stored(self._connection)
 
     def _stored(self) -> None:
         self.unstored -= 1
         if not self.unstored:
-            self._late = False
+            self._storing_overdue = False
             self.on_storing()
 
     def mute(self) -> None:
-        """Have the client not read from for a while: the longer, the less it waits by itself."""
+        """Stop reading from the client for a while, longer if it did not wait."""
         now = self._clock.monotonic()
-        again = now - self._refused_at < self._next_mute_s + _AGAIN_WITHIN_S
+        repeated = now - self._refused_at < self._next_mute_s + _REPEATED_WITHIN_S
         self._refused_at = now
-        self._next_mute_s = min(2 * self._next_mute_s, _MAX_MUTE_S) if again else _FIRST_MUTE_S
+        self._next_mute_s = min(2 * self._next_mute_s, _MAX_MUTE_S) if repeated else _FIRST_MUTE_S
         self._mute_s = self._next_mute_s

@@ -1,7 +1,7 @@
-"""What the broker behind a listener said that it speaks.
+"""API versions of a listener's broker, learned from ApiVersions responses.
 
-Owns nothing but what was learned; every answer to ApiVersions that passes through teaches it anew, so a
-broker that was upgraded or rolled back is known at its first answer.
+Every response that passes updates them, so a broker that was upgraded or rolled back is known from
+its first response.
 """
 
 from __future__ import annotations
@@ -9,67 +9,69 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from receiver.session.kip1313.offered_versions import translated_versions
 from receiver.wire import api_keys, k03_metadata, k18_api_versions, k36_sasl_authenticate
-from receiver.wire.header_versions import V3_SINCE, offered
+from receiver.wire.header_versions import FIRST_WITH_HEADER_V3
+from receiver.wire.headers import ALWAYS_WITH_HEADER_V3
 
 __all__ = ["Upstream"]
 
 _LEARNED_KEYS: Final = frozenset({api_keys.METADATA, api_keys.API_VERSIONS, api_keys.SASL_AUTHENTICATE})
 
-_ANSWERED_HERE: Final = frozenset({api_keys.GET_TELEMETRY_SUBSCRIPTIONS, api_keys.PUSH_TELEMETRY})
-
-#: The first version of Metadata whose answer tells the cluster id; every broker since 0.10.1 has it.
+#: The first Metadata version whose response has the cluster id; every broker since 0.10.1 has it.
 _FIRST_WITH_CLUSTER_ID: Final = 2
 
 
 class Upstream:
-    """The version ranges of one broker listener, as far as they are known.
+    """The known version ranges of one broker listener.
 
     Args:
-        translates: Whether KIP-1313's version of every RPC is offered on the broker's behalf.
+        translates: Whether clients are offered KIP-1313's version of every RPC.
 
     Attributes:
         translates: As given.
-        learned_keys: The API keys whose ranges matter.
-        ranges: Least and greatest version by API key; a key that is missing is not known.
-        capped: By API key the versions to offer of an RPC that has to be read and that the broker speaks in
-            versions that we can't: a login that nobody sees would be nobody's.
-        translated: By API key the least version and KIP-1313's, of the RPCs that are translated.
-        with_header_v3: The API keys of all RPCs that clients are offered with request header v3.
+        learned_keys: The API keys whose ranges are learned.
+        ranges: Lowest and highest version by API key, of the keys known so far.
+        capped: Ranges to offer in place of the broker's, by API key. SaslAuthenticate is capped to
+            the versions that the session can read, because an unread login would have no principal.
+        translated: Lowest version and KIP-1313's version, by API key, of the translated RPCs.
+        offered_with_header_v3: API keys of all RPCs that clients are offered with request header
+            v3.
     """
 
-    __slots__ = ("capped", "learned_keys", "ranges", "translated", "translates", "with_header_v3")
+    __slots__ = ("capped", "learned_keys", "offered_with_header_v3", "ranges", "translated", "translates")
 
     def __init__(self, *, translates: bool = False) -> None:
         self.translates = translates
-        self.learned_keys: Collection[int] = V3_SINCE.keys() if translates else _LEARNED_KEYS
+        self.learned_keys: Collection[int] = FIRST_WITH_HEADER_V3.keys() if translates else _LEARNED_KEYS
         self.ranges: dict[int, tuple[int, int]] = {}
         self.capped: Mapping[int, tuple[int, int]] = {}
         self.translated: Mapping[int, tuple[int, int]] = {}
-        self.with_header_v3: Collection[int] = _ANSWERED_HERE
+        self.offered_with_header_v3: Collection[int] = ALWAYS_WITH_HEADER_V3
 
     def learn(self, ranges: Mapping[int, tuple[int, int]]) -> None:
-        """Take over what an answer to ApiVersions said."""
+        """Record the version ranges of an ApiVersions response, by API key."""
         self.ranges.update(ranges)
-        least, greatest = self.ranges.get(api_keys.SASL_AUTHENTICATE, (0, 0))
+        lowest, highest = self.ranges.get(api_keys.SASL_AUTHENTICATE, (0, 0))
         readable = k36_sasl_authenticate.SUPPORTED_VERSIONS[-1]
-        self.capped = {api_keys.SASL_AUTHENTICATE: (least, readable)} if least <= readable < greatest else {}
+        self.capped = {api_keys.SASL_AUTHENTICATE: (lowest, readable)} if lowest <= readable < highest else {}
         if self.translates:
-            self.translated = {
-                key: versions for key, versions in offered(self.ranges).items() if key not in _ANSWERED_HERE
-            }
-            self.with_header_v3 = _ANSWERED_HERE | self.translated.keys()
+            self.translated = translated_versions(self.ranges)
+            self.offered_with_header_v3 = ALWAYS_WITH_HEADER_V3 | self.translated.keys()
 
-    def api_versions_version(self, asked: int) -> int:
-        """Return the version to ask this broker in on behalf of a client that asked in version ``asked``.
+    def api_versions_version(self, requested: int) -> int:
+        """Return the version in which to forward an ApiVersions request.
 
-        Both must be known to us. Where the broker is not known yet, the client's own version is tried: the
-        worst that can happen is the fallback of KIP-35, which the client knows how to live with.
+        For an unknown broker this is the client's own version. At worst the broker answers with the
+        fallback of KIP-35, which clients handle.
+
+        Args:
+            requested: The version of the client's request, one that the receiver supports.
         """
-        _, greatest = self.ranges.get(api_keys.API_VERSIONS, (0, asked))
-        return max(0, min(asked, greatest, k18_api_versions.SUPPORTED_VERSIONS[-1]))
+        _, highest = self.ranges.get(api_keys.API_VERSIONS, (0, requested))
+        return max(0, min(requested, highest, k18_api_versions.SUPPORTED_VERSIONS[-1]))
 
     def metadata_version(self) -> int:
-        """Return the version of the Metadata request that is sent in place of a telemetry request."""
-        least, greatest = self.ranges.get(api_keys.METADATA, (0, _FIRST_WITH_CLUSTER_ID))
-        return min(max(least, _FIRST_WITH_CLUSTER_ID), greatest, k03_metadata.SUPPORTED_VERSIONS[-1])
+        """Return the version of the Metadata request used as a marker."""
+        lowest, highest = self.ranges.get(api_keys.METADATA, (0, _FIRST_WITH_CLUSTER_ID))
+        return min(max(lowest, _FIRST_WITH_CLUSTER_ID), highest, k03_metadata.SUPPORTED_VERSIONS[-1])

@@ -1,6 +1,10 @@
-"""Bytes to values and back, for the few Kafka messages that the receiver reads or writes.
+"""Reads and writes the Kafka messages that the receiver needs.
 
-Pure and standard library only: no I/O, no clock, no logger. One message is one file, numbered by its API key
-and headed by what its versions changed. Unknown tagged fields, error codes and API keys are kept or skipped;
-malformed bytes raise :class:`receiver.wire.errors.WireError`. What a message *means* is decided elsewhere.
+It uses the standard library only, and no I/O, clock or logger. Each message has a file named by its
+API key (`k72_push_telemetry`), which begins with the history of its versions.
+
+The ``decode_*`` functions take a reader at the message's body and the request's API version. They
+raise :class:`receiver.wire.errors.WireError` if the body is malformed. They and the ``encode_*``
+functions raise ``ValueError`` for a version that is not in the module's ``SUPPORTED_VERSIONS``.
+Unknown tagged fields, error codes and API keys are kept or skipped.
 """

@@ -1,8 +1,4 @@
-"""API keys: which request a frame holds.
-
-This module owns the numbers and names of the keys. It must not say what is done with a frame of some key:
-that is the session's. Unknown keys are valid on the wire and pass through.
-"""
+"""Numbers and names of Kafka's API keys; unknown keys are valid and pass through."""
 
 from __future__ import annotations
 
@@ -21,6 +17,7 @@ __all__ = [
     "SASL_AUTHENTICATE",
     "SASL_HANDSHAKE",
     "api_name",
+    "check_version",
 ]
 
 PRODUCE: Final = 0
@@ -35,7 +32,7 @@ OFFSET_DELETE: Final = 47
 GET_TELEMETRY_SUBSCRIPTIONS: Final = 71
 PUSH_TELEMETRY: Final = 72
 
-# By position: the key is the index. 4 to 7 were removed in Kafka 4.0 and stay named for older brokers.
+# The key is the index. Kafka 4.0 removed keys 4 to 7; they keep their names for older brokers.
 _NAMES: Final = (
     "Produce",
     "Fetch",
@@ -136,14 +133,18 @@ _NAMES: Final = (
 
 
 def api_name(key: int) -> str:
-    """Name an API key for logs and metrics.
-
-    Args:
-        key: An API key as read from the wire.
-
-    Returns:
-        Kafka's name of the request, or ``unknown(KEY)``.
+    """Return Kafka's name of a request, or ``unknown(KEY)``, for logs and metrics.
 
     Source: the Kafka protocol guide, "Api Keys", as of Kafka 4.4.
     """
     return _NAMES[key] if 0 <= key < len(_NAMES) else f"unknown({key})"
+
+
+def check_version(key: int, version: int, supported: range) -> None:
+    """Check that a module supports a version of its message.
+
+    Raises:
+        ValueError: It does not: a mistake of the caller, not of the peer.
+    """
+    if version not in supported:
+        raise ValueError(f"{api_name(key)} version {version} is not one of {supported[0]} to {supported[-1]}")

@@ -1,9 +1,4 @@
-"""The error codes that the receiver reads or answers.
-
-This module owns the names of the codes. It must not decide anything: which code is answered when belongs to
-the telemetry core and to the session. A code that is not listed is valid on the wire and stays a plain
-integer.
-"""
+"""Kafka's error codes that the receiver reads or answers."""
 
 from __future__ import annotations
 
@@ -14,7 +9,7 @@ __all__ = ["ErrorCode", "error_name"]
 
 @unique
 class ErrorCode(IntEnum):
-    """Kafka's error codes, as far as this project meets them (int16 on the wire).
+    """Kafka's error codes, as far as the receiver uses them (int16 on the wire).
 
     Source: the Kafka protocol guide, "Error Codes"; KIP-714, "Error codes"; KIP-511; KIP-1242.
     """
@@ -44,14 +39,5 @@ _NAMES = {code.value: code.name for code in ErrorCode}
 
 
 def error_name(code: int) -> str:
-    """Name an error code for logs and metrics.
-
-    Args:
-        code: An error code as read from the wire.
-
-    Returns:
-        Kafka's name of it, or ``unknown(CODE)`` for one that is not in :class:`ErrorCode`.
-
-    Source: the Kafka protocol guide, "Error Codes".
-    """
+    """Return Kafka's name of an error code, or ``unknown(CODE)``."""
     return _NAMES.get(code) or f"unknown({code})"

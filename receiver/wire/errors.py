@@ -1,7 +1,7 @@
-"""The one error that malformed bytes raise.
+"""The exception that malformed bytes raise.
 
-This module owns :class:`WireError` and nothing else. It must never carry payload bytes: what arrives may hold
-passwords and tokens (SaslAuthenticate), so only kinds, lengths and integers are told.
+Its text must never contain payload bytes, because they may hold passwords and tokens
+(SaslAuthenticate). It names fields, lengths and integers only.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ __all__ = ["WireError"]
 
 
 class WireError(Exception):
-    """The bytes are no message of the Kafka protocol: the peer must act.
+    """The peer sent bytes that are not a valid message of the Kafka protocol.
 
     Attributes:
-        expected: What the schema asks for at this place, with the field's name where there is one.
-        offset: Where it was expected, in bytes from the start of the buffer that was being read.
+        expected: What the schema requires at this place, with the field's name if there is one.
+        offset: Where it was expected, in bytes from the start of the buffer.
         found: What is there instead: a length, a kind or an integer, never payload bytes.
 
     Source: the Kafka protocol guide, "Protocol Primitive Types".

@@ -1,7 +1,7 @@
-"""The walk over the frames of a stream, whichever the direction.
+"""Walks over the frames of a byte stream and replaces watched frames.
 
-A frame is an int32 length and as many bytes. This module owns their lengths, and what is kept of a frame
-until it can be replaced. It must not know what is in one: which frames pass is the directions' to say, in
+A frame is an int32 length and that many bytes. This module checks lengths and buffers a watched
+frame until it is complete. Which frames are watched is decided by the subclasses in
 :mod:`receiver.wire.framing`.
 """
 
@@ -27,21 +27,22 @@ __all__ = [
 #: Bytes of the length before each frame.
 LENGTH_BYTES: Final = 4
 
-#: Of ``_skip``: everything passes from here on, or nothing of what comes next does.
+#: Values of ``_skip``: all further bytes pass, or `rewrite` has to handle the next bytes.
 _ENDLESS: Final = 1 << 62
 _NONE: Final = -1
 
 _LENGTH = Struct(">i")
 
-#: What no broker reads on from: the length -1. It answers what came before, and closes.
+#: The frame length -1, at which a broker answers all earlier requests and then closes the
+#: connection.
 END_OF_REQUESTS: Final = b"\xff\xff\xff\xff"
 
 
 class BrokenStreamError(WireError):
-    """A stream that can't be read on from; nothing of it passes any more.
+    """A malformed stream, of which no further byte passes.
 
     Attributes:
-        before: What goes out of the frames in front of the broken one.
+        before: The bytes to send for the frames before the malformed one.
     """
 
     def __init__(self, error: WireError, *, before: bytes) -> None:
@@ -56,28 +57,28 @@ def frame(*parts: bytes) -> bytes:
 
 
 def frame_start(beginning: bytes, rest: int) -> bytes:
-    """Return the beginning of a frame: its length (int32) and its first bytes, with so many to follow."""
+    """Return the length (int32) and first bytes of a frame with ``rest`` more bytes."""
     return _LENGTH.pack(len(beginning) + rest) + beginning
 
 
 def frame_in(held: bytearray) -> bytes:
-    """Return what is there of a frame without its length, copied once: it may be a push of a megabyte."""
+    """Return a buffered frame without its length, copied only once."""
     with memoryview(held) as view:
         return bytes(view[LENGTH_BYTES:])
 
 
 class FrameRewriter(ABC):
-    """One direction of a connection, with every watched frame replaced.
+    """Rewrites one direction of a connection: replaces every watched frame.
 
     Args:
-        replace: Called with a watched frame (without its length) and the length it announced; returns
-            the bytes that go out in its place. The frame is cut to ``max_watched_bytes``: where it is
-            shorter than its length, the rest was swallowed.
+        replace: Called with a watched frame (without its length) and its announced length. Returns
+            the bytes that go out in its place. The frame is cut to ``max_watched_bytes``, so it may
+            be shorter than its announced length; its remaining bytes are dropped.
         max_frame_bytes: Longest frame that may be announced.
-        max_watched_bytes: Most that is kept of a watched frame.
+        max_watched_bytes: Most bytes to keep of a watched frame.
 
     Attributes:
-        frames: How many frames have begun; a watched one counts from when it is handed over.
+        frames: Number of frames that have begun. A watched frame counts when ``replace`` is called.
     """
 
     __slots__ = (
@@ -102,17 +103,17 @@ class FrameRewriter(ABC):
         self._replace = replace
         self._max_frame_bytes = max_frame_bytes
         self._max_watched_bytes = max_watched_bytes
-        # An incomplete head, or a watched frame that is still arriving; made only when there is one, as
-        # most connections are idle most of the time.
+        # An incomplete head or an incomplete watched frame. None otherwise, because most
+        # connections are idle most of the time.
         self._held: bytearray | None = None
-        self._skip = 0  # bytes to come of a frame that passes; _NONE while what comes does not just pass
-        self._swallow = 0  # bytes to come of a watched frame that are not kept
-        self._over = False  # whether the rest of the stream is looked at no more
-        self._passes = True  # and what becomes of it then
+        self._skip = 0  # bytes still to pass of the current frame; _NONE while bytes are held or dropped
+        self._swallow = 0  # bytes still to drop of a watched frame
+        self._over = False  # whether frames are no longer watched
+        self._passes = True  # whether bytes pass then
 
     @property
     def due(self) -> int:
-        """How many more bytes can be taken without beginning another frame; 0 between two frames."""
+        """Bytes still to come of the current frame; 0 between two frames."""
         if self._over:
             return 0
         if self._skip > 0 or self._swallow:
@@ -127,52 +128,53 @@ class FrameRewriter(ABC):
 
     @property
     def held(self) -> int:
-        """How many bytes are kept of a frame that is not whole yet; 0 while nobody watches it."""
+        """Bytes that are buffered of an incomplete frame; 0 if it is not watched."""
         return len(self._held) if self._held is not None else 0
 
     def stop_watching(self) -> None:
-        """Let everything from here on pass as it is, without a look at its frames."""
+        """Pass all further bytes unchanged, without reading frames."""
         self._over = True
         self._skip = _NONE if self._held else _ENDLESS
 
     def stop_passing(self) -> None:
-        """Let nothing from here on pass."""
+        """Drop all further bytes."""
         self._over = True
         self._passes = False
         self._skip = _NONE
 
     def feed(self, chunk: memoryview) -> memoryview | bytes:
-        """Take what arrived and return what goes out: the chunk itself where nobody watches any of it.
+        """Take the next bytes and return the bytes to send.
 
-        This is :meth:`passing` and :meth:`rewrite` together; a hot loop calls them itself.
+        These are the chunk itself if no frame is watched. This is :meth:`passing` and
+        :meth:`rewrite` together. Hot loops call the two directly.
 
         Raises:
-            BrokenStreamError: A length that no frame can have, or a watched frame that can't be read.
+            BrokenStreamError: A frame length is out of range, or a watched frame is malformed.
         """
         passed = self.passing(chunk)
         return chunk if passed == len(chunk) else self.rewrite(chunk, passed)
 
     @abstractmethod
     def passing(self, chunk: memoryview) -> int:
-        """Take the beginning of what arrived and return how many bytes of it go out as they are.
+        """Return how many bytes at the beginning of the chunk pass unchanged.
 
-        Where that is less than all, :meth:`rewrite` has to take the rest.
+        If these are not all, :meth:`rewrite` has to be called with the chunk and that number.
         """
 
     @abstractmethod
     def _watches(self, head: bytearray | memoryview, offset: int = 0) -> bool:
-        """Whether the frame with this head is watched."""
+        """Return whether the frame with this head is watched."""
 
     def rewrite(self, chunk: memoryview, position: int) -> bytes:
-        """Take the rest of a chunk of which the bytes before ``position`` pass; return what goes out of all.
+        """Return the bytes to send for a chunk that passes unchanged to ``position``.
 
         Raises:
-            BrokenStreamError: A length that no frame can have, or a watched frame that can't be read.
+            BrokenStreamError: A frame length is out of range, or a watched frame is malformed.
         """
         out: list[memoryview | bytes] = [chunk[:position]]
         end = len(chunk)
         if self._over and self._passes and self._held is not None:
-            # Nobody watches any more, and the head of a frame was still waiting for its rest.
+            # Watching has stopped while the head of a frame was incomplete.
             out = [bytes(self._held), chunk]
             self._held = None
             self._skip = _ENDLESS
@@ -198,7 +200,7 @@ class FrameRewriter(ABC):
         return b"".join(out)
 
     def _hold(self, chunk: memoryview, position: int, out: list[memoryview | bytes]) -> int:
-        """Take more of the frame at hand; hand it on once its kind (or, if watched, its whole) is there."""
+        """Buffer more of the current frame; pass or replace it when complete."""
         held = self._held
         if held is None:
             if len(chunk) - position >= self._HEAD_BYTES:
@@ -216,9 +218,9 @@ class FrameRewriter(ABC):
             held = self._held = bytearray()
             self._skip = _NONE
         if len(held) < self._HEAD_BYTES:
-            taken = min(self._HEAD_BYTES - len(held), len(chunk) - position)
-            held += chunk[position : position + taken]
-            position += taken
+            size = min(self._HEAD_BYTES - len(held), len(chunk) - position)
+            held += chunk[position : position + size]
+            position += size
             if len(held) >= LENGTH_BYTES:
                 self._check_length(held)
             if len(held) < self._HEAD_BYTES:
@@ -227,9 +229,9 @@ class FrameRewriter(ABC):
         if not self._watches(held):
             return self._pass(chunk, position, held, out)
         kept = LENGTH_BYTES + min(length, self._max_watched_bytes)
-        taken = max(0, min(kept - len(held), len(chunk) - position))
-        held += chunk[position : position + taken]
-        position += taken
+        size = max(0, min(kept - len(held), len(chunk) - position))
+        held += chunk[position : position + size]
+        position += size
         if len(held) >= kept:
             self._swallow = LENGTH_BYTES + length - len(held)
             if not self._swallow:
@@ -237,7 +239,11 @@ class FrameRewriter(ABC):
         return position
 
     def _pass(self, _chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:
-        """Let the frame at hand pass, of which at least the head is there; return where its rest begins."""
+        """Pass the current frame, whose head is complete.
+
+        Returns:
+            Where the frame's rest begins in the chunk.
+        """
         (length,) = _LENGTH.unpack_from(held)
         self.frames += 1
         out.append(bytes(held))
@@ -246,7 +252,7 @@ class FrameRewriter(ABC):
         return position
 
     def _swallow_rest(self) -> None:
-        """Let nothing more of the frame at hand pass, unless the rest of the stream was decided about."""
+        """Drop the rest of the current frame, unless watching has stopped."""
         if self._skip > 0 and not self._over:
             self._swallow = self._skip
             self._skip = _NONE

@@ -1,12 +1,12 @@
-"""Frames: where requests and responses begin and end in a stream of bytes.
+"""Finds the watched requests and responses in a byte stream and replaces them.
 
-Owns what is watched in each direction of a connection, and nothing of what a frame says beyond the few bytes
-that decide it, and where a request's header ends. It is the path that every byte of every client takes, so it
-makes no object for a frame that nobody watches: a chunk of such frames goes out as the very memory it came
-in.
+Requests are watched by API key (int16, at the start of a request) and responses by correlation id
+(int32, at the start of a response). Nothing else of a frame is read, except where a request's
+header ends.
 
-A request begins with its API key (int16), a response with its correlation id (int32). The walk that they
-share, in :mod:`receiver.wire.frame_rewriter`, can be had from here too.
+Every byte of every client takes this path, so no object is created for an unwatched frame: a chunk
+of unwatched frames goes out as the memory it came in. The code that both directions share is in
+:mod:`receiver.wire.frame_rewriter`, and its names can be imported from here too.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ _LEAST_REQUEST: Final = 8
 #: The shortest response: a correlation id (response header v0).
 _LEAST_RESPONSE: Final = 4
 
-#: The longest request header: a client id has at most 32,767 bytes, and of tagged fields Kafka has none.
+#: The longest request header. A client id has at most 32,767 bytes, and Kafka has no tagged fields
+#: here.
 _MAX_HEADER: Final = 65_536
 
-#: All that an int16 can be.
+#: All values of an int16.
 _EVERY_KEY: Final = range(-(1 << 15), 1 << 15)
 
 _LENGTH = Struct(">i")
@@ -55,7 +56,7 @@ _REQUEST_HEAD = Struct(">ih")
 _RESPONSE_HEAD = Struct(">ii")
 _KEY_AND_VERSION = Struct(">hh")
 
-# Bound once: a look-up of the attribute for every frame costs as much as the comparison after it.
+# Bound once, because an attribute lookup for every frame costs as much as the comparison after it.
 _unpack_length = _LENGTH.unpack_from
 _unpack_request_head = _REQUEST_HEAD.unpack_from
 _unpack_response_head = _RESPONSE_HEAD.unpack_from
@@ -66,19 +67,20 @@ def _unchanged(head: bytes, length: int) -> tuple[bytes, bool]:
 
 
 class RequestRewriter(FrameRewriter):
-    """Requests from a client; those with a watched API key are replaced.
+    """Rewrites requests from a client: replaces those with a watched API key.
 
     Args:
-        replace: See the base.
-        replace_head: Called, while :attr:`every` is set, with the header of a request that is not watched and
-            the length that its frame announced. Returns what goes out in the header's place, which begins
-            with a length (see :func:`frame_start`), and whether the rest of the frame follows it as it is;
-            if not, the rest is swallowed, and what goes out in its place is whole frames or nothing.
-        header_version: Tells the request header version by API key and version; of a request that it does not
-            know, 1, and the header is then taken to end after the client id.
-        watched: The API keys that are watched.
-        max_frame_bytes: See the base.
-        max_watched_bytes: See the base.
+        replace: See the base class.
+        replace_head: Called, while :attr:`reads_all_headers` is set, for each unwatched request
+            with its header and the length of its frame. Returns the bytes that replace the header,
+            and whether the rest of the frame follows them. If it follows, the bytes begin with a
+            length (:func:`frame_start`). If not, the bytes are whole frames or nothing, and the
+            rest is dropped.
+        header_version: Returns the request header version for an API key and version. For an
+            unknown request it returns 1, and the header is then assumed to end after the client id.
+        watched: The watched API keys.
+        max_frame_bytes: See the base class.
+        max_watched_bytes: See the base class.
     """
 
     __slots__ = ("_header_bytes", "_header_version", "_replace_head", "_stops_at", "_watched")
@@ -98,22 +100,22 @@ class RequestRewriter(FrameRewriter):
     ) -> None:
         super().__init__(replace, max_frame_bytes=max_frame_bytes, max_watched_bytes=max_watched_bytes)
         self._watched = watched
-        self._stops_at: Container[int] = watched  # the keys of frames that do not just pass
+        self._stops_at: Container[int] = watched  # API keys of the frames that `passing` does not pass
         self._replace_head = replace_head
         self._header_version = header_version
-        self._header_bytes = _LEAST_REQUEST  # the least that the header at hand has
+        self._header_bytes = _LEAST_REQUEST  # lower bound of the current header's size
 
     @property
-    def every(self) -> bool:
-        """Whether each request's header is looked at; when set, from the next frame on."""
+    def reads_all_headers(self) -> bool:
+        """Whether every request's header is read, from the next frame on."""
         return self._stops_at is _EVERY_KEY
 
-    @every.setter
-    def every(self, value: bool) -> None:
+    @reads_all_headers.setter
+    def reads_all_headers(self, value: bool) -> None:
         self._stops_at = _EVERY_KEY if value else self._watched
 
     def passing(self, chunk: memoryview) -> int:
-        """See the base; one comparison for each frame."""
+        """See the base class; compares the API key and the length of each frame."""
         position = self._skip
         if position < 0:
             return 0
@@ -140,7 +142,7 @@ class RequestRewriter(FrameRewriter):
         return _REQUEST_HEAD.unpack_from(head, offset)[1] in self._watched
 
     def _pass(self, chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:
-        """See the base; with every request looked at, once its header is whole."""
+        """See the base class; waits for the whole header if all are read."""
         if self._stops_at is self._watched:
             self._header_bytes = _LEAST_REQUEST
             return super()._pass(chunk, position, held, out)
@@ -173,21 +175,22 @@ class RequestRewriter(FrameRewriter):
 
 
 class ResponseRewriter(FrameRewriter):
-    """Responses from a broker; the one with the awaited correlation id is replaced.
+    """Rewrites responses from a broker: replaces the awaited one.
 
     Args:
-        replace: See the base.
-        replace_correlation_id: Called at the beginning of a watched response that is longer than
-            :attr:`replaces_up_to`; returns the correlation id with which it passes, as it is otherwise.
-        max_frame_bytes: See the base.
-        max_watched_bytes: See the base.
+        replace: See the base class.
+        replace_correlation_id: Called at the beginning of an awaited response that is longer than
+            :attr:`max_replaced_bytes`. Such a response passes with the correlation id that it
+            returns.
+        max_frame_bytes: See the base class.
+        max_watched_bytes: See the base class.
 
     Attributes:
-        awaited: Correlation id of the next response that is watched; None while none is.
-        replaces_up_to: The longest that this response may be to be replaced.
+        awaited: Correlation id of the next response to replace; None if there is none.
+        max_replaced_bytes: The longest response that is replaced.
     """
 
-    __slots__ = ("_replace_correlation_id", "awaited", "replaces_up_to")
+    __slots__ = ("_replace_correlation_id", "awaited", "max_replaced_bytes")
 
     _HEAD_BYTES = _RESPONSE_HEAD.size
     _LEAST_LENGTH = _LEAST_RESPONSE
@@ -203,10 +206,10 @@ class ResponseRewriter(FrameRewriter):
         super().__init__(replace, max_frame_bytes=max_frame_bytes, max_watched_bytes=max_watched_bytes)
         self._replace_correlation_id = replace_correlation_id
         self.awaited: int | None = None
-        self.replaces_up_to = max_frame_bytes
+        self.max_replaced_bytes = max_frame_bytes
 
     def passing(self, chunk: memoryview) -> int:
-        """See the base; lengths alone while no response is awaited."""
+        """See the base class; compares only lengths while no response is awaited."""
         position = self._skip
         if position < 0:
             return 0
@@ -238,10 +241,10 @@ class ResponseRewriter(FrameRewriter):
 
     def _watches(self, head: bytearray | memoryview, offset: int = 0) -> bool:
         length, correlation_id = _unpack_response_head(head, offset)
-        return bool(correlation_id == self.awaited and length <= self.replaces_up_to)
+        return bool(correlation_id == self.awaited and length <= self.max_replaced_bytes)
 
     def _pass(self, chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:
-        """See the base; what is too long to be replaced passes with another correlation id."""
+        """See the base class; a long awaited response gets another correlation id."""
         length, correlation_id = _unpack_response_head(held)
         position = super()._pass(chunk, position, held, out)
         if correlation_id == self.awaited:

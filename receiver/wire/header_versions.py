@@ -1,11 +1,10 @@
-"""The versions of every RPC, as data: which have flexible headers, and which carry the client instance id.
+"""The latest and the first flexible version of every RPC in Kafka 4.4, as a table.
 
-Kafka's schemas tie the header to the version of the request: request header 2 and response header 1 from the
-RPC's first flexible version on (KIP-482). KIP-1313 adds one version to every RPC but SaslHandshake, right
-after the latest, with request header 3. So two numbers for each RPC say it all.
+Kafka's schemas tie a header's version to the request's version. From an RPC's first flexible
+version on, requests have header v2 and responses have header v1 (KIP-482). KIP-1313 adds one
+version to every RPC but SaslHandshake, right after the latest of Kafka 4.4, with request header v3.
 
-This module owns these numbers as of Kafka 4.4, the last release before KIP-1313. It must not say which
-versions a connection is offered: a broker may be older or newer than this table.
+A broker may be older or newer than this table, so it does not decide which versions are offered.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from typing import Final
 
 from receiver.wire import api_keys
 
-__all__ = ["FIRST_FLEXIBLE", "LATEST", "V3_SINCE", "offered"]
+__all__ = ["FIRST_FLEXIBLE", "FIRST_WITH_HEADER_V3", "LATEST"]
 
 #: A version that no RPC ever reaches.
 _NEVER = 1 << 15
 
-# By API key: the latest stable version of Kafka 4.4, and the first flexible one, be it still in 4.4 or not.
-# OffsetDelete becomes flexible with KIP-1313's version. Keys 4 to 7 are gone since Kafka 4.0.
+# By API key: the latest stable version in Kafka 4.4, and the first flexible version.
+# OffsetDelete becomes flexible in KIP-1313's version. Kafka 4.0 removed keys 4 to 7.
 _VERSIONS: Final = {
     0: (13, 9),  # Produce
     1: (18, 12),  # Fetch
@@ -125,28 +124,8 @@ FIRST_FLEXIBLE: Final[Mapping[int, int]] = MappingProxyType(
     {key: first for key, (_, first) in _VERSIONS.items()}
 )
 
-#: By API key: the version that KIP-1313 adds, the first with request header 3; none of SaslHandshake, whose
-#: versions clients do not negotiate.
-V3_SINCE: Final[Mapping[int, int]] = MappingProxyType(
+#: By API key: the version that KIP-1313 adds, the first with request header v3. SaslHandshake has
+#: none, because clients do not negotiate its versions.
+FIRST_WITH_HEADER_V3: Final[Mapping[int, int]] = MappingProxyType(
     {key: latest + 1 for key, latest in LATEST.items() if key != api_keys.SASL_HANDSHAKE}
 )
-
-
-def offered(ranges: Mapping[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
-    """Tell which RPCs can be offered in KIP-1313's version on behalf of a broker that lacks it, and how.
-
-    Args:
-        ranges: By API key the lowest and the greatest version that the broker speaks.
-
-    Returns:
-        By API key the lowest version and KIP-1313's, for each RPC of which the broker's greatest version is
-        the one right before that. Other RPCs are left out: a broker that stops earlier cannot be asked what
-        KIP-1313's version asks, and one that goes further gives that number a meaning of its own.
-
-    Source: KIP-1313, "Proposed Changes".
-    """
-    return {
-        key: (lowest, greatest + 1)
-        for key, (lowest, greatest) in ranges.items()
-        if V3_SINCE.get(key) == greatest + 1
-    }

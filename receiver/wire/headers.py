@@ -1,17 +1,16 @@
-"""Request and response headers, and which message has which version of them.
+"""Reads and writes request and response headers.
 
-What the versions of the request header changed:
+Versions of the request header:
 
-- 0: API key, API version, correlation id; only ever in use for ControlledShutdown v0.
-- 1: the client id, nullable, with a length of two bytes. It keeps that form in every later version.
-- 2: flexible: tagged fields at the end (KIP-482).
-- 3: the client instance id, between the client id and the tagged fields (KIP-1313).
+- 0: API key, API version and correlation id. Only ControlledShutdown v0 ever used it.
+- 1: adds the client id, nullable, with a length of two bytes. All later versions keep that form.
+- 2: adds tagged fields at the end (KIP-482).
+- 3: adds the client instance id, between the client id and the tagged fields (KIP-1313).
 
-And of the response header: 0 is the correlation id; 1 adds tagged fields.
+Version 0 of the response header has the correlation id, and version 1 adds tagged fields.
 
-This module owns their bytes, and the choice of the version by the numbers in
-:mod:`receiver.wire.header_versions`. It must not check what a header says: a null client id, a zero instance
-id and an unknown key are values like any other.
+Header values are not checked here: a null client id, a zero client instance id and an unknown API
+key are valid.
 """
 
 from __future__ import annotations
@@ -23,11 +22,12 @@ from typing import Final
 
 from receiver.wire import api_keys
 from receiver.wire.errors import WireError
-from receiver.wire.header_versions import FIRST_FLEXIBLE, LATEST, V3_SINCE
+from receiver.wire.header_versions import FIRST_FLEXIBLE, FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.primitives import Reader, TaggedFields, Writer
 from receiver.wire.uuid import ZERO_UUID, Uuid
 
 __all__ = [
+    "ALWAYS_WITH_HEADER_V3",
     "RequestHeader",
     "ResponseHeader",
     "decode_request_header",
@@ -39,10 +39,11 @@ __all__ = [
     "response_header_version",
 ]
 
-#: RPCs of which KIP-1313's version is the receiver's own and means the same on every connection.
-_ANSWERED_HERE: Final = frozenset({api_keys.GET_TELEMETRY_SUBSCRIPTIONS, api_keys.PUSH_TELEMETRY})
+#: API keys whose KIP-1313 version is always known, because the receiver itself answers these
+#: requests.
+ALWAYS_WITH_HEADER_V3: Final = frozenset({api_keys.GET_TELEMETRY_SUBSCRIPTIONS, api_keys.PUSH_TELEMETRY})
 
-#: Kafka has none. Each can make a header that arrives in pieces be gone through once more.
+#: Kafka has none. Each one can cause a header that arrives in pieces to be read once more.
 _MAX_TAGGED_FIELDS: Final = 64
 
 _MAX_VARINT_BYTES: Final = 5
@@ -53,15 +54,16 @@ _INT16 = Struct(">h")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestHeader:
-    """What precedes the body of every request.
+    """Header of a request.
 
     Attributes:
-        api_key: Which request it is (int16).
-        api_version: In which version its body is written (int16).
-        correlation_id: What the response will carry (int32).
-        client_id: The application's name of itself, or None; always None in header version 0.
-        client_instance_id: The client instance's id in header version 3, None in earlier ones (KIP-1313).
-        tagged_fields: Tagged fields, kept raw; empty before header version 2.
+        api_key: Type of the request (int16).
+        api_version: Version of the request's body (int16).
+        correlation_id: Correlation id of the request and its response (int32).
+        client_id: Name that the application chose, or None; always None in header v0.
+        client_instance_id: Id of the client instance in header v3 (KIP-1313); None in earlier
+            versions.
+        tagged_fields: Unknown tagged fields; empty before header v2.
     """
 
     api_key: int
@@ -74,11 +76,11 @@ class RequestHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseHeader:
-    """What precedes the body of every response.
+    """Header of a response.
 
     Attributes:
-        correlation_id: The request's (int32).
-        tagged_fields: Tagged fields, kept raw; empty in header version 0.
+        correlation_id: The request's correlation id (int32).
+        tagged_fields: Unknown tagged fields; empty in header v0.
     """
 
     correlation_id: int
@@ -86,22 +88,23 @@ class ResponseHeader:
 
 
 def request_header_version(api_key: int, api_version: int, *, translated: Container[int] = ()) -> int:
-    """Tell the version of a request's header.
+    """Return the version of a request's header.
 
     Args:
         api_key: The request's API key.
         api_version: The request's API version.
-        translated: API keys of which KIP-1313's version is offered on the connection. That version of other
-            keys is not known, but for the telemetry RPCs, of which it always is KIP-1313's.
+        translated: API keys whose KIP-1313 version is offered on the connection. For other keys
+            that version counts as unknown, except for the telemetry RPCs.
 
     Returns:
-        0 to 3. For a key or version that is not known, 1: the part of the header that every request but
-        ControlledShutdown v0 has in common, up to the client id. Whatever later versions put behind it, it
-        stays readable, which is why the client id kept its old form (KIP-511, KIP-1313).
+        0 to 3. An unknown key or version gives 1, because all later headers begin like version 1.
+        The client id kept its old form for this purpose (KIP-511, KIP-1313).
 
     Source: KIP-482; KIP-1313, "Changes to the Kafka protocol message schemas".
     """
-    if api_version == V3_SINCE.get(api_key) and (api_key in _ANSWERED_HERE or api_key in translated):
+    if api_version == FIRST_WITH_HEADER_V3.get(api_key) and (
+        api_key in ALWAYS_WITH_HEADER_V3 or api_key in translated
+    ):
         return 3
     if 0 <= api_version <= LATEST.get(api_key, -1):
         return 2 if api_version >= FIRST_FLEXIBLE[api_key] else 1
@@ -109,15 +112,10 @@ def request_header_version(api_key: int, api_version: int, *, translated: Contai
 
 
 def response_header_version(api_key: int, api_version: int) -> int:
-    """Tell the version of a response's header; KIP-1313 adds none.
+    """Return the version of a response's header, 0 or 1; KIP-1313 adds none.
 
-    Args:
-        api_key: The request's API key.
-        api_version: The request's API version, KIP-1313's included.
-
-    Returns:
-        0 or 1. For a key that is not known, 0: the correlation id, which all have in common. ApiVersions has
-        0 in every version, so that a client that asked in one which the broker lacks can read the answer.
+    An unknown API key gives 0. ApiVersions has 0 in every version, so that a client can read the
+    answer to a version that the broker lacks.
 
     Source: KIP-482; KIP-511 for ApiVersions.
     """
@@ -127,17 +125,14 @@ def response_header_version(api_key: int, api_version: int) -> int:
 
 
 def decode_request_header(reader: Reader, version: int | None = None) -> RequestHeader:
-    """Read a request's header; the reader is then at the body.
+    """Read a request's header; afterwards the reader is at the body.
 
     Args:
         reader: At the beginning of a frame, after its length.
-        version: The header version, 0 to 3; None takes it from the table by the key and version it reads.
-
-    Returns:
-        The header.
+        version: The header version, 0 to 3; None for :func:`request_header_version`.
 
     Raises:
-        WireError: The bytes are no such header.
+        WireError: The header is malformed.
 
     Source: KIP-482, KIP-1313 "Request Header".
     """
@@ -150,7 +145,7 @@ def decode_request_header(reader: Reader, version: int | None = None) -> Request
         api_key=api_key,
         api_version=api_version,
         correlation_id=correlation_id,
-        # Kafka lets a client in whose id is no UTF-8.
+        # Kafka accepts client ids that are not valid UTF-8.
         client_id=reader.nullable_string_of_any_bytes("ClientId") if version >= 1 else None,
         client_instance_id=reader.uuid("ClientInstanceId") if version >= 3 else None,
         tagged_fields=reader.tagged_fields("request header's tagged fields") if version >= 2 else (),
@@ -158,18 +153,18 @@ def decode_request_header(reader: Reader, version: int | None = None) -> Request
 
 
 def request_header_size(beginning: bytes, version: int) -> int:
-    """Tell how long a request's header is, as far as its beginning tells.
+    """Return the size of a request's header, or a lower bound if it is incomplete.
 
     Args:
-        beginning: The first bytes of a frame, after its length; its end does not matter.
+        beginning: The first bytes of a frame, after its length; bytes after the header are ignored.
         version: The header version, 0 to 3.
 
     Returns:
-        The header's size in bytes where all of it is there; else more than is there, and at least so many
-        bytes it has.
+        The header's size in bytes if all of it is in ``beginning``. Otherwise a lower bound of it
+        that is greater than the length of ``beginning``.
 
     Raises:
-        WireError: There are more than 64 tagged fields, or a count, tag or size is none.
+        WireError: There are more than 64 tagged fields, or a count, tag or size is malformed.
 
     Source: KIP-482, KIP-1313 "Request Header".
     """
@@ -178,7 +173,7 @@ def request_header_size(beginning: bytes, version: int) -> int:
         size += _INT16.size
         if size > len(beginning):
             return size
-        # Every length below zero is null.
+        # Every negative length means null.
         size += max(0, _INT16.unpack_from(beginning, _START.size)[0])
     if version >= 3:
         size += len(ZERO_UUID)
@@ -196,14 +191,14 @@ def request_header_size(beginning: bytes, version: int) -> int:
             length, size = _varint(beginning, size)
             size += length
             if size > len(beginning):
-                return size + 2 * left  # at least: each of them has a tag and a size
+                return size + 2 * left  # each further field has at least a tag and a size
     return size
 
 
 def _varint(beginning: bytes, offset: int) -> tuple[int, int]:
-    """Read one and tell where it ends; where it is not all there, 0 and an end that is not there either."""
+    """Return a varint and its end; 0 and an end past the bytes if incomplete."""
     available = len(beginning) - offset
-    if available > 0 and beginning[offset] < 0x80:  # nearly always: there are no tagged fields
+    if available > 0 and beginning[offset] < 0x80:  # the usual case: no tagged fields
         return beginning[offset], offset + 1
     reader = Reader(beginning, offset if available > 0 else len(beginning))
     try:
@@ -218,11 +213,9 @@ def encode_request_header(value: RequestHeader, version: int | None = None) -> b
     """Write a request's header.
 
     Args:
-        value: The header; what the version does not carry is left out, and a missing instance id is zero.
-        version: The header version, 0 to 3; None takes it from the table by the header's key and version.
-
-    Returns:
-        The bytes that go before the body.
+        value: The header. Fields that the version lacks are left out. A missing client instance id
+            is written as zero.
+        version: The header version, 0 to 3; None for :func:`request_header_version`.
 
     Source: KIP-482, KIP-1313 "Request Header".
     """
@@ -240,19 +233,11 @@ def encode_request_header(value: RequestHeader, version: int | None = None) -> b
 
 
 def decode_response_header(reader: Reader, version: int) -> ResponseHeader:
-    """Read a response's header; the reader is then at the body.
+    """Read a response's header (KIP-482); afterwards the reader is at the body.
 
     Args:
         reader: At the beginning of a frame, after its length.
-        version: The header version, 0 or 1, as :func:`response_header_version` tells it.
-
-    Returns:
-        The header.
-
-    Raises:
-        WireError: The bytes are no such header.
-
-    Source: KIP-482.
+        version: The header version, from :func:`response_header_version`.
     """
     return ResponseHeader(
         correlation_id=reader.int32("CorrelationId"),
@@ -261,17 +246,7 @@ def decode_response_header(reader: Reader, version: int) -> ResponseHeader:
 
 
 def encode_response_header(value: ResponseHeader, version: int) -> bytes:
-    """Write a response's header.
-
-    Args:
-        value: The header; tagged fields are left out of version 0.
-        version: The header version, 0 or 1.
-
-    Returns:
-        The bytes that go before the body.
-
-    Source: KIP-482.
-    """
+    """Write a response's header; version 0 leaves the tagged fields out (KIP-482)."""
     writer = Writer()
     writer.int32(value.correlation_id)
     if version >= 1:

@@ -1,23 +1,25 @@
-"""Metadata, API key 3: only as much as the marker needs, a question about no topics.
+"""Metadata (API key 3) for no topics, the marker that replaces telemetry requests.
 
-What the versions changed, as far as that goes:
+Versions, as far as a request for no topics is concerned:
 
-- 1: an empty list of topics means none (in version 0 it means all); the response has each broker's rack.
+- 1: an empty list of topics means none (in version 0 it means all). The response has broker racks.
 - 2: the response has the cluster id.
 - 3: the response begins with the throttle time.
-- 4: the request says whether topics may be created.
-- 8: the request says whether authorized operations are asked for, of the cluster and of the topics.
+- 4: the request has whether topics may be created.
+- 8: the request has whether to return authorized operations, of the cluster and of topics.
 - 9: flexible (KIP-482).
-- 11: without the question for the cluster's authorized operations (KIP-700).
-- 13: the response has an error code of its own, behind everything that is read here (KIP-1102).
+- 11: the request lacks the authorized operations of the cluster (KIP-700).
+- 13: the response has a top-level error code, after everything that is read here (KIP-1102).
 
-This module owns these bytes. It must not read what a client asked or was told about topics.
+Metadata requests of clients pass unread.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from receiver.wire import api_keys
+from receiver.wire.api_keys import check_version
 from receiver.wire.primitives import Reader, Writer
 
 __all__ = ["SUPPORTED_VERSIONS", "decode_cluster_id", "encode_no_topics_request", "is_error"]
@@ -34,20 +36,11 @@ _FIRST_FLEXIBLE = 9
 
 
 def encode_no_topics_request(version: int) -> bytes:
-    """Write the body of a request for no topics, that creates none and asks for no authorized operations.
+    """Write the body of a request for no topics, the marker.
 
-    Args:
-        version: One of :data:`SUPPORTED_VERSIONS`.
-
-    Returns:
-        The body.
-
-    Raises:
-        ValueError: The version is not supported.
-
-    Source: the Kafka protocol guide, "Metadata API".
+    It creates no topics and asks for no authorized operations.
     """
-    _check_version(version)
+    check_version(api_keys.METADATA, version, SUPPORTED_VERSIONS)
     writer = Writer()
     if version >= _FIRST_FLEXIBLE:
         writer.compact_array_length(0)
@@ -65,22 +58,12 @@ def encode_no_topics_request(version: int) -> bytes:
 
 
 def decode_cluster_id(reader: Reader, version: int) -> str | None:
-    """Read the cluster id from a response's body; what follows it is left unread.
-
-    Args:
-        reader: At the body.
-        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
+    """Read the cluster id of a response body; the bytes after it stay unread.
 
     Returns:
-        The cluster id; None where the broker tells none, as always in version 1.
-
-    Raises:
-        WireError: The bytes are no such body.
-        ValueError: The version is not supported.
-
-    Source: the Kafka protocol guide, "Metadata API".
+        The cluster id; None if the broker names none, and always in version 1.
     """
-    _check_version(version)
+    check_version(api_keys.METADATA, version, SUPPORTED_VERSIONS)
     if version < _FIRST_WITH_CLUSTER_ID:
         return None
     brokers = _brokers(reader, version)
@@ -101,25 +84,23 @@ def decode_cluster_id(reader: Reader, version: int) -> str | None:
 
 
 def is_error(reader: Reader, version: int) -> bool:
-    """Tell whether a response is one of an error, by what it lacks: before version 13 it has no error code.
+    """Return whether the broker refused a Metadata request as a whole.
 
-    A broker refuses Metadata as a whole before authentication is over, and its answer then names neither a
-    broker nor a cluster. One that has just started may not know of any broker yet, but knows its cluster.
+    Metadata has no top-level error code before version 13. A broker refuses it until authentication
+    is over, and its response then names neither a broker nor a cluster. A broker that has just
+    started may know no brokers yet, but knows its cluster.
 
     Args:
-        reader: At the body.
-        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
+        reader: At the response's body.
+        version: The request's API version.
 
     Returns:
-        Whether neither a broker nor the cluster is named; in version 1, whether no broker is.
-
-    Raises:
-        WireError: The bytes are no such body.
-        ValueError: The version is not supported.
+        Whether the response names neither a broker nor the cluster; in version 1, whether it names
+        no broker.
 
     Source: Kafka's MetadataRequest.getErrorResponse; KIP-152 for when a request is refused.
     """
-    _check_version(version)
+    check_version(api_keys.METADATA, version, SUPPORTED_VERSIONS)
     if _brokers(reader, version):
         return False
     if version < _FIRST_WITH_CLUSTER_ID:
@@ -135,10 +116,3 @@ def _brokers(reader: Reader, version: int) -> int:
     if version >= _FIRST_FLEXIBLE:
         return reader.compact_array_length("Brokers", item_size=11)
     return reader.array_length("Brokers", item_size=12)
-
-
-def _check_version(version: int) -> None:
-    if version not in SUPPORTED_VERSIONS:
-        raise ValueError(
-            f"Metadata version {version} is not one of {SUPPORTED_VERSIONS[0]} to {SUPPORTED_VERSIONS[-1]}"
-        )

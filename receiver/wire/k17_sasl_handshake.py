@@ -1,11 +1,9 @@
-"""SaslHandshake, API key 17: which SASL mechanism a client authenticates with (KIP-43).
+"""SaslHandshake (API key 17): a client's choice of SASL mechanism (KIP-43).
 
-What the versions changed (none is flexible, and none ever will be: KIP-1313):
+Versions (none is flexible, and none will be, by KIP-1313):
 
-- 0: the tokens that follow are raw, each behind four bytes of length and with no Kafka header.
-- 1: the same bytes; the tokens that follow are SaslAuthenticate requests (KIP-152).
-
-This module owns the bytes of both. It must not say which mechanisms are known.
+- 0: raw tokens follow, each after a length of four bytes and without a Kafka header.
+- 1: the same bytes. SaslAuthenticate requests follow (KIP-152).
 """
 
 from __future__ import annotations
@@ -13,7 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from receiver.wire.primitives import Reader, Writer
+from receiver.wire import api_keys
+from receiver.wire.api_keys import check_version
+from receiver.wire.primitives import Reader
 
 __all__ = [
     "SUPPORTED_VERSIONS",
@@ -21,20 +21,18 @@ __all__ = [
     "SaslHandshakeResponse",
     "decode_request",
     "decode_response",
-    "encode_request",
-    "encode_response",
 ]
 
-#: The versions that this module reads and writes.
+#: The versions that the receiver reads.
 SUPPORTED_VERSIONS: Final = range(2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslHandshakeRequest:
-    """A client's choice.
+    """A client's choice of a SASL mechanism.
 
     Attributes:
-        mechanism: The SASL mechanism's name, ``PLAIN`` for instance.
+        mechanism: The mechanism's name, for example ``PLAIN``.
     """
 
     mechanism: str
@@ -45,8 +43,8 @@ class SaslHandshakeResponse:
     """The broker's answer.
 
     Attributes:
-        error_code: An error code (int16); one that is not in ``ErrorCode`` is kept as it is.
-        mechanisms: The mechanisms that the broker's listener has.
+        error_code: Error code (int16), also one that is not in ``ErrorCode``.
+        mechanisms: The mechanisms that the broker's listener supports.
     """
 
     error_code: int
@@ -54,97 +52,16 @@ class SaslHandshakeResponse:
 
 
 def decode_request(reader: Reader, version: int) -> SaslHandshakeRequest:
-    """Read a request's body.
-
-    Args:
-        reader: At the body.
-        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
-
-    Returns:
-        The request.
-
-    Raises:
-        WireError: The bytes are no such body.
-        ValueError: The version is not supported.
-
-    Source: KIP-43.
-    """
-    _check_version(version)
+    """Read a request body (KIP-43)."""
+    check_version(api_keys.SASL_HANDSHAKE, version, SUPPORTED_VERSIONS)
     return SaslHandshakeRequest(mechanism=reader.string("Mechanism"))
 
 
-def encode_request(value: SaslHandshakeRequest, version: int) -> bytes:
-    """Write a request's body.
-
-    Args:
-        value: The request.
-        version: One of :data:`SUPPORTED_VERSIONS`.
-
-    Returns:
-        The body.
-
-    Raises:
-        ValueError: The version is not supported, or the mechanism is too long.
-
-    Source: KIP-43.
-    """
-    _check_version(version)
-    writer = Writer()
-    writer.string(value.mechanism)
-    return writer.take()
-
-
 def decode_response(reader: Reader, version: int) -> SaslHandshakeResponse:
-    """Read a response's body.
-
-    Args:
-        reader: At the body.
-        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
-
-    Returns:
-        The response.
-
-    Raises:
-        WireError: The bytes are no such body.
-        ValueError: The version is not supported.
-
-    Source: KIP-43.
-    """
-    _check_version(version)
+    """Read a response body (KIP-43)."""
+    check_version(api_keys.SASL_HANDSHAKE, version, SUPPORTED_VERSIONS)
     error_code = reader.int16("ErrorCode")
     count = reader.array_length("Mechanisms", item_size=2)
     return SaslHandshakeResponse(
         error_code=error_code, mechanisms=tuple([reader.string("Mechanisms") for _ in range(count)])
     )
-
-
-def encode_response(value: SaslHandshakeResponse, version: int) -> bytes:
-    """Write a response's body.
-
-    Args:
-        value: The response.
-        version: One of :data:`SUPPORTED_VERSIONS`.
-
-    Returns:
-        The body.
-
-    Raises:
-        ValueError: The version is not supported, or a mechanism is too long.
-
-    Source: KIP-43.
-    """
-    _check_version(version)
-    writer = Writer()
-    writer.int16(value.error_code)
-    writer.array_length(len(value.mechanisms))
-    for mechanism in value.mechanisms:
-        writer.string(mechanism)
-    return writer.take()
-
-
-def _check_version(version: int) -> None:
-    if version not in SUPPORTED_VERSIONS:
-        raise ValueError(
-            f"SaslHandshake version {version} is not one of "
-            f"{SUPPORTED_VERSIONS[0]} to {SUPPORTED_VERSIONS[-1]}"
-        )

@@ -1,18 +1,17 @@
-"""ApiVersions, API key 18: which versions of which requests a broker speaks (KIP-35).
+"""ApiVersions (API key 18): the API versions that a broker speaks (KIP-35).
 
-What the versions of the request changed:
+Versions of the request:
 
 - 0 to 2: an empty body.
-- 3: flexible; the client's software name and version (KIP-511).
-- 4: nothing (it allows a minimum of 0 among the supported features of the response).
-- 5: the cluster id and node id that the client means to reach (KIP-1242).
+- 3: flexible; has the client's software name and version (KIP-511).
+- 4: the same (the response may then list features with a minimum version of 0).
+- 5: has the cluster id and node id that the client wants to reach (KIP-1242).
 
-And of the response: 1 adds the throttle time; 3 is flexible, with the broker's features as tagged fields,
-which are kept raw here. A response of error UNSUPPORTED_VERSION has the body of version 0 whatever version
-was asked for, so that a client which asked for too new a version can read it (KIP-511).
+Versions of the response: 1 adds the throttle time. 3 is flexible, with the broker's features as
+tagged fields, which are not decoded here. A response with UNSUPPORTED_VERSION has the body of
+version 0, so that a client can read it whatever version it asked for (KIP-511).
 
-This module owns the bytes of both, and the editing of a response by bytes. It must not decide what a broker
-or the receiver supports.
+This module also edits a response without decoding all of it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from receiver.wire.api_keys import API_VERSIONS
+from receiver.wire.api_keys import API_VERSIONS, check_version
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k18_entries import ENTRY, FIRST_FLEXIBLE, RANGE, EntryTable, body_version
 from receiver.wire.primitives import Reader, TaggedFields, Writer
@@ -47,10 +46,10 @@ __all__ = [
 #: The versions that this module reads and writes, and that the receiver offers.
 SUPPORTED_VERSIONS: Final = range(6)
 
-#: What a client's software name and version may look like, whole (KIP-511, "ApiVersions Request/Response
-#: Handling"). Kafka 4.4 itself is stricter: ``[a-zA-Z0-9](?:[a-zA-Z0-9\\-.]*[a-zA-Z0-9])?``, so it also
-#: refuses a value that begins or ends with a dot or a dash. The KIP's text is what is accepted here; a broker
-#: that is asked in version 3 or later still says its own INVALID_REQUEST.
+#: Pattern of a valid software name or version (KIP-511, "ApiVersions Request/Response Handling").
+#: Kafka 4.4 is stricter: ``[a-zA-Z0-9](?:[a-zA-Z0-9\\-.]*[a-zA-Z0-9])?`` also refuses a value that
+#: begins or ends with a dot or a dash. The receiver follows the KIP, and such a broker answers
+#: INVALID_REQUEST itself to version 3 and later.
 SOFTWARE_NAME_VERSION: Final = re.compile(r"[\.\-a-zA-Z0-9]+")
 
 _FIRST_WITH_NODE = 5
@@ -59,14 +58,15 @@ _NO_ERROR = bytes(2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsRequest:
-    """What a client says of itself when it asks for a broker's versions.
+    """A client's question for the broker's versions.
 
     Attributes:
-        client_software_name: The client library's name; empty before version 3.
-        client_software_version: Its version; empty before version 3.
-        cluster_id: The cluster that the client means to reach, or None; None before version 5 (KIP-1242).
-        node_id: The broker that the client means to reach, or -1; -1 before version 5 (KIP-1242).
-        tagged_fields: Tagged fields, kept raw; empty before version 3.
+        client_software_name: Name of the client library; empty before version 3.
+        client_software_version: Version of the client library; empty before version 3.
+        cluster_id: The cluster that the client wants to reach, or None; None before version 5
+            (KIP-1242).
+        node_id: The broker that the client wants to reach, or -1; -1 before version 5 (KIP-1242).
+        tagged_fields: Unknown tagged fields; empty before version 3.
     """
 
     client_software_name: str = ""
@@ -78,13 +78,13 @@ class ApiVersionsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersion:
-    """The versions of one API that a broker speaks, both ends included (int16 each).
+    """The range of versions of one API key that a broker speaks (int16 each).
 
     Attributes:
-        api_key: The API.
+        api_key: The API key.
         min_version: The lowest version.
-        max_version: The highest version.
-        tagged_fields: Tagged fields, kept raw; empty before version 3.
+        max_version: The highest version, included.
+        tagged_fields: Unknown tagged fields; empty before version 3.
     """
 
     api_key: int
@@ -95,13 +95,13 @@ class ApiVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsResponse:
-    """What a broker speaks.
+    """The versions that a broker speaks.
 
     Attributes:
-        error_code: An error code (int16); one that is not in ``ErrorCode`` is kept as it is.
-        api_keys: What it speaks, in the broker's order.
-        throttle_time_ms: For how long the client should stay quiet, in milliseconds; 0 before version 1.
-        tagged_fields: The broker's features among others, kept raw; empty before version 3.
+        error_code: Error code (int16), also one that is not in ``ErrorCode``.
+        api_keys: The ranges by API key, in the broker's order.
+        throttle_time_ms: Milliseconds for which the client should send nothing; 0 before version 1.
+        tagged_fields: Tagged fields, the broker's features among them; empty before version 3.
     """
 
     error_code: int
@@ -111,14 +111,9 @@ class ApiVersionsResponse:
 
 
 def is_valid_client_information(name: str, version: str) -> bool:
-    """Tell whether a client's software name and version may be taken over.
+    """Return whether a client's software name and version are valid.
 
-    Args:
-        name: The request's client software name.
-        version: The request's client software version.
-
-    Returns:
-        False where Kafka's answer is INVALID_REQUEST and the connection is closed after it.
+    If they are not, Kafka answers INVALID_REQUEST and closes the connection.
 
     Source: KIP-511, "ApiVersions Request/Response Handling".
     """
@@ -126,22 +121,8 @@ def is_valid_client_information(name: str, version: str) -> bool:
 
 
 def decode_request(reader: Reader, version: int) -> ApiVersionsRequest:
-    """Read a request's body.
-
-    Args:
-        reader: At the body.
-        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
-
-    Returns:
-        The request.
-
-    Raises:
-        WireError: The bytes are no such body.
-        ValueError: The version is not supported.
-
-    Source: KIP-511, KIP-1242.
-    """
-    _check_version(version)
+    """Read a request body (KIP-511, KIP-1242)."""
+    check_version(API_VERSIONS, version, SUPPORTED_VERSIONS)
     if version < FIRST_FLEXIBLE:
         return ApiVersionsRequest()
     return ApiVersionsRequest(
@@ -154,21 +135,8 @@ def decode_request(reader: Reader, version: int) -> ApiVersionsRequest:
 
 
 def encode_request(value: ApiVersionsRequest, version: int) -> bytes:
-    """Write a request's body; what the version does not carry is left out.
-
-    Args:
-        value: The request.
-        version: One of :data:`SUPPORTED_VERSIONS`.
-
-    Returns:
-        The body.
-
-    Raises:
-        ValueError: The version is not supported, or a string is too long.
-
-    Source: KIP-511, KIP-1242.
-    """
-    _check_version(version)
+    """Write a request body; fields that the version lacks are left out."""
+    check_version(API_VERSIONS, version, SUPPORTED_VERSIONS)
     if version < FIRST_FLEXIBLE:
         return b""
     writer = Writer()
@@ -182,23 +150,11 @@ def encode_request(value: ApiVersionsRequest, version: int) -> bytes:
 
 
 def decode_response(reader: Reader, version: int) -> ApiVersionsResponse:
-    """Read a response's body.
+    """Read a response body (KIP-35, KIP-511).
 
-    Args:
-        reader: At the body.
-        version: The API version that was asked for, one of :data:`SUPPORTED_VERSIONS`. Where the error code
-            is UNSUPPORTED_VERSION the body is read as version 0.
-
-    Returns:
-        The response.
-
-    Raises:
-        WireError: The bytes are no such body.
-        ValueError: The version is not supported.
-
-    Source: KIP-35, KIP-511.
+    A body with UNSUPPORTED_VERSION is read as version 0.
     """
-    _check_version(version)
+    check_version(API_VERSIONS, version, SUPPORTED_VERSIONS)
     error_code = reader.int16("ErrorCode")
     version = body_version(error_code, version)
     flexible = version >= FIRST_FLEXIBLE
@@ -227,22 +183,11 @@ def decode_response(reader: Reader, version: int) -> ApiVersionsResponse:
 
 
 def encode_response(value: ApiVersionsResponse, version: int) -> bytes:
-    """Write a response's body; what the version does not carry is left out.
+    """Write a response body; fields that the version lacks are left out.
 
-    Args:
-        value: The response.
-        version: The API version that was asked for, one of :data:`SUPPORTED_VERSIONS`. Where the error code
-            is UNSUPPORTED_VERSION the body is written as version 0.
-
-    Returns:
-        The body.
-
-    Raises:
-        ValueError: The version is not supported.
-
-    Source: KIP-35, KIP-511.
+    A body with UNSUPPORTED_VERSION is written as version 0.
     """
-    _check_version(version)
+    check_version(API_VERSIONS, version, SUPPORTED_VERSIONS)
     version = body_version(value.error_code, version)
     flexible = version >= FIRST_FLEXIBLE
     writer = Writer()
@@ -263,13 +208,13 @@ def encode_response(value: ApiVersionsResponse, version: int) -> bytes:
 
 
 def unsupported_version_body(versions: range = SUPPORTED_VERSIONS) -> bytes:
-    """Write the body that answers an unknown version: UNSUPPORTED_VERSION and ApiVersions' own range alone.
+    """Write the body that answers an unknown version of ApiVersions.
+
+    It has UNSUPPORTED_VERSION and the range of ApiVersions, in version 0. A response header of
+    version 0 goes before it, whatever the request's version was.
 
     Args:
         versions: The versions of ApiVersions to list.
-
-    Returns:
-        A body of version 0, which goes after a response header of version 0 whatever was asked for.
 
     Source: KIP-511, "ApiVersions Request/Response Handling".
     """
@@ -280,40 +225,25 @@ def unsupported_version_body(versions: range = SUPPORTED_VERSIONS) -> bytes:
 
 
 def read_error_code(body: bytes) -> int:
-    """Read the error code, which is first in every version, and nothing else.
-
-    Args:
-        body: A response's body.
-
-    Returns:
-        The error code.
-
-    Raises:
-        WireError: The body has less than two bytes.
-
-    Source: KIP-35.
-    """
+    """Read only the error code, which is first in every response body (KIP-35)."""
     return Reader(body).int16("ErrorCode")
 
 
 def read_ranges(body: bytes, version: int, keys: Iterable[int]) -> dict[int, tuple[int, int]]:
-    """Read what a response lists for certain keys, and nothing else.
+    """Read the ranges that a response lists for certain API keys.
 
     Args:
-        body: A response's body.
-        version: The API version that was asked for, one of :data:`SUPPORTED_VERSIONS`.
-        keys: The API keys of interest.
+        body: The response's body.
+        version: The request's version.
+        keys: The API keys to look up.
 
     Returns:
-        By key the lowest and the highest version; a key that is not listed is left out.
+        The lowest and highest version by API key; keys that are not listed are left out.
 
     Raises:
-        WireError: The body is none up to the end of its API keys.
-        ValueError: The version is not supported.
-
-    Source: KIP-35.
+        WireError: The body is malformed, up to the end of its API keys.
     """
-    _check_version(version)
+    check_version(API_VERSIONS, version, SUPPORTED_VERSIONS)
     table = EntryTable(body, version)
     ranges = {}
     for key in keys:
@@ -325,26 +255,25 @@ def read_ranges(body: bytes, version: int, keys: Iterable[int]) -> dict[int, tup
 
 
 def splice_api_keys(body: bytes, version: int, ranges: Mapping[int, tuple[int, int]]) -> bytes:
-    """Put API keys into a response without decoding the rest of it.
+    """Insert or replace API keys in a response without decoding the rest of it.
 
-    An entry that is there gets the new range and keeps its tagged fields; a new one goes where its key
-    belongs where the entries ascend, else to the end. Everything after the entries stays as it is.
+    An existing entry gets the new range and keeps its tagged fields. A new entry is inserted in
+    order if the entries ascend, else at the end. Everything after the entries is kept.
 
     Args:
-        body: A response's body.
-        version: The API version that was asked for, one of :data:`SUPPORTED_VERSIONS`.
-        ranges: By API key the lowest and the highest version to list.
+        body: The response's body.
+        version: The request's version.
+        ranges: The lowest and highest version to list, by API key.
 
     Returns:
-        The edited body; the body itself where it holds an error or no API keys.
+        The edited body; the body itself if it has an error or no API keys.
 
     Raises:
-        WireError: The body is none up to the end of its API keys.
-        ValueError: The version is not supported.
+        WireError: The body is malformed, up to the end of its API keys.
 
-    Source: KIP-35; KIP-714 for what its presence tells a client.
+    Source: KIP-35; KIP-714 for the meaning of keys 71 and 72 to a client.
     """
-    _check_version(version)
+    check_version(API_VERSIONS, version, SUPPORTED_VERSIONS)
     if len(body) >= len(_NO_ERROR) and not body.startswith(_NO_ERROR):
         return body
     table = EntryTable(body, version)
@@ -356,17 +285,10 @@ def splice_api_keys(body: bytes, version: int, ranges: Mapping[int, tuple[int, i
         position = table.find(key)
         if position is None:
             missing.append(key)
-        while position is not None:  # nobody should list a key twice; if so, all entries have to agree
+        while position is not None:  # if a key is listed twice, all its entries get the same range
             RANGE.pack_into(edited, table.start(position) + 2, lowest, highest)
             position = table.find(key, position + 1)
     if not missing:
         return bytes(edited)
     table.insert(edited, {key: ranges[key] for key in missing})
     return bytes(edited)
-
-
-def _check_version(version: int) -> None:
-    if version not in SUPPORTED_VERSIONS:
-        raise ValueError(
-            f"ApiVersions version {version} is not one of {SUPPORTED_VERSIONS[0]} to {SUPPORTED_VERSIONS[-1]}"
-        )

@@ -1,10 +1,10 @@
-"""The API keys in an ApiVersions response, found and edited by bytes.
+"""Locates the API keys in an ApiVersions response and edits them as bytes.
 
-A gateway edits every client's ApiVersions response, and a broker's features and tags behind the API keys are
-not its business: so the entries are located, not decoded. All have the same size unless one has tagged
-fields, which none has yet, so one unpacking gives all the keys.
+Every client's ApiVersions response is edited, but the broker's features after the API keys are not
+needed, so the entries are located and not decoded. Without tagged fields (no broker sends any) all
+entries have the same size, and one unpacking gives all keys.
 
-This module owns the places of the entries. It must not be used but by :mod:`receiver.wire.k18_api_versions`.
+Only :mod:`receiver.wire.k18_api_versions` may use this module.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ ENTRY: Final = Struct(">hhh")
 #: The lowest and the highest version, two bytes into the entry.
 RANGE: Final = Struct(">hh")
 
-# More entries than this are walked: the layouts of all counts together must not take more than some 100 kB.
-_MOST_AT_ONCE = 256
+# More entries than this are read one by one, to keep the cached layouts below 100 kB.
+_MAX_UNPACKED_AT_ONCE = 256
 _NO_TAGS = b"\0"
 
 
 class EntryTable:
-    """Where the entries of a response's API keys are in its bytes.
+    """The places of the API key entries in a response body.
 
     Attributes:
         error_code: The response's error code.
-        keys: The API keys in the response's order; none where the array is null.
+        keys: The API keys in the response's order; empty if the array is null.
 
     Args:
-        body: A response's body.
-        version: The API version that was asked for.
+        body: The response's body.
+        version: The request's version.
 
     Raises:
-        WireError: The body is none up to the end of its API keys.
+        WireError: The body is malformed, up to the end of its API keys.
     """
 
     __slots__ = ("_count_at", "_ends", "_entries_at", "_flexible", "_size", "error_code", "keys")
@@ -64,11 +64,11 @@ class EntryTable:
         first = self._entries_at = reader.offset
         #: The API keys in the body's order.
         self.keys: Sequence[int]
-        #: Where each entry ends, or None where all have the same size: no tagged fields, as in practice.
+        #: Where each entry ends; None if all have the same size because none has tagged fields.
         self._ends: list[int] | None = None
-        # An entry without tagged fields ends with a zero, the number of them.
+        # An entry without tagged fields ends with their count, a zero byte.
         tag_counts = body[first + ENTRY.size : first + count * self._size : self._size]
-        if count <= _MOST_AT_ONCE and not (self._flexible and tag_counts.strip(_NO_TAGS)):
+        if count <= _MAX_UNPACKED_AT_ONCE and not (self._flexible and tag_counts.strip(_NO_TAGS)):
             self.keys = _keys_layout(count, self._size).unpack_from(body, first)
         else:
             self._walk(reader, count)
@@ -83,23 +83,23 @@ class EntryTable:
         self.keys = keys
 
     def start(self, position: int) -> int:
-        """Tell where the entry at a position begins; the position after the last gives the entries' end."""
+        """Return where the entry at a position begins, or where the last one ends."""
         if self._ends is None:
             return self._entries_at + position * self._size
         return self._ends[position - 1] if position else self._entries_at
 
     def find(self, key: int, position: int = 0) -> int | None:
-        """Tell the position of the first entry with this key, from a position on."""
+        """Return the first position at or after ``position`` with this key, or None."""
         try:
             return self.keys.index(key, position)
         except ValueError:
             return None
 
     def insert(self, edited: bytearray, ranges: Mapping[int, tuple[int, int]]) -> None:
-        """Insert entries for keys that are not there yet, and correct the count."""
+        """Insert entries for keys that are not listed yet, and update the count."""
         count = len(self.keys)
         ascending = sorted(self.keys) == list(self.keys)
-        # From the highest place down, so that the places below stay where they are.
+        # From the end to the beginning, so that the offsets of earlier entries stay valid.
         for key in sorted(ranges, reverse=True):
             position = bisect(self.keys, key) if ascending else count
             at = self.start(position)
@@ -115,20 +115,10 @@ class EntryTable:
 
 @lru_cache(maxsize=16)
 def _keys_layout(count: int, size: int) -> Struct:
-    """Lay out the keys alone of so many entries of one size; a broker's count hardly ever changes."""
+    """Return the layout of ``count`` keys; a broker's count rarely changes."""
     return Struct(">" + f"h{size - 2}x" * count)
 
 
 def body_version(error_code: int, version: int) -> int:
-    """Tell in which version a response's body is written.
-
-    Args:
-        error_code: The response's error code.
-        version: The API version that was asked for.
-
-    Returns:
-        0 for UNSUPPORTED_VERSION, whatever was asked for; else the version.
-
-    Source: KIP-511, "ApiVersions Request/Response Handling".
-    """
+    """Return a response body's version: 0 for UNSUPPORTED_VERSION (KIP-511)."""
     return 0 if error_code == ErrorCode.UNSUPPORTED_VERSION else version

@@ -1,13 +1,13 @@
-"""SaslAuthenticate, API key 36: one token of a SASL exchange (KIP-152).
+"""SaslAuthenticate (API key 36): one token of a SASL exchange (KIP-152).
 
-What the versions changed:
+Versions:
 
 - 0: the first.
-- 1: the response tells for how long the session lasts (KIP-368).
+- 1: the response has the lifetime of the session (KIP-368).
 - 2: flexible (KIP-482).
 
-This module owns the bytes of both. It must not look into a token. Tokens hold passwords: they are left out of
-the text form of the values here, and must never be logged.
+Tokens hold passwords. They are not parsed here, are left out of ``repr()``, and must never be
+logged.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from receiver.wire.primitives import Reader, TaggedFields, Writer
+from receiver.wire import api_keys
+from receiver.wire.api_keys import check_version
+from receiver.wire.primitives import Reader, TaggedFields
 
 __all__ = [
     "SUPPORTED_VERSIONS",
@@ -23,11 +25,9 @@ __all__ = [
     "SaslAuthenticateResponse",
     "decode_request",
     "decode_response",
-    "encode_request",
-    "encode_response",
 ]
 
-#: The versions that this module reads and writes.
+#: The versions that the receiver reads.
 SUPPORTED_VERSIONS: Final = range(3)
 
 _FIRST_WITH_LIFETIME = 1
@@ -39,8 +39,8 @@ class SaslAuthenticateRequest:
     """A client's token.
 
     Attributes:
-        auth_bytes: The token, as the mechanism defines it: a secret.
-        tagged_fields: Tagged fields, kept raw; empty before version 2.
+        auth_bytes: The token in the mechanism's format: a secret.
+        tagged_fields: Unknown tagged fields; empty before version 2.
     """
 
     auth_bytes: bytes = field(repr=False)
@@ -49,15 +49,15 @@ class SaslAuthenticateRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslAuthenticateResponse:
-    """A broker's token, and whether it said no.
+    """A broker's token, or its refusal.
 
     Attributes:
-        error_code: An error code (int16); one that is not in ``ErrorCode`` is kept as it is.
-        error_message: What the broker says of the error, or None.
-        auth_bytes: The token, as the mechanism defines it.
-        session_lifetime_ms: Milliseconds after which the client must authenticate again; 0 for never, and
-            before version 1.
-        tagged_fields: Tagged fields, kept raw; empty before version 2.
+        error_code: Error code (int16), also one that is not in ``ErrorCode``.
+        error_message: The broker's text about the error, or None.
+        auth_bytes: The token in the mechanism's format.
+        session_lifetime_ms: Milliseconds after which the client must authenticate again. 0 means
+            never, and is the value before version 1.
+        tagged_fields: Unknown tagged fields; empty before version 2.
     """
 
     error_code: int
@@ -68,22 +68,8 @@ class SaslAuthenticateResponse:
 
 
 def decode_request(reader: Reader, version: int) -> SaslAuthenticateRequest:
-    """Read a request's body.
-
-    Args:
-        reader: At the body.
-        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
-
-    Returns:
-        The request, with a copy of the token.
-
-    Raises:
-        WireError: The bytes are no such body.
-        ValueError: The version is not supported.
-
-    Source: KIP-152.
-    """
-    _check_version(version)
+    """Read a request body; the token is copied (KIP-152)."""
+    check_version(api_keys.SASL_AUTHENTICATE, version, SUPPORTED_VERSIONS)
     if version >= _FIRST_FLEXIBLE:
         return SaslAuthenticateRequest(
             auth_bytes=bytes(reader.compact_bytes_view("AuthBytes")),
@@ -92,48 +78,9 @@ def decode_request(reader: Reader, version: int) -> SaslAuthenticateRequest:
     return SaslAuthenticateRequest(auth_bytes=bytes(reader.bytes_view("AuthBytes")))
 
 
-def encode_request(value: SaslAuthenticateRequest, version: int) -> bytes:
-    """Write a request's body; what the version does not carry is left out.
-
-    Args:
-        value: The request.
-        version: One of :data:`SUPPORTED_VERSIONS`.
-
-    Returns:
-        The body.
-
-    Raises:
-        ValueError: The version is not supported.
-
-    Source: KIP-152.
-    """
-    _check_version(version)
-    writer = Writer()
-    if version >= _FIRST_FLEXIBLE:
-        writer.compact_bytes(value.auth_bytes)
-        writer.tagged_fields(value.tagged_fields)
-    else:
-        writer.bytes_(value.auth_bytes)
-    return writer.take()
-
-
 def decode_response(reader: Reader, version: int) -> SaslAuthenticateResponse:
-    """Read a response's body.
-
-    Args:
-        reader: At the body.
-        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
-
-    Returns:
-        The response, with a copy of the token.
-
-    Raises:
-        WireError: The bytes are no such body.
-        ValueError: The version is not supported.
-
-    Source: KIP-152, KIP-368.
-    """
-    _check_version(version)
+    """Read a response body; the token is copied (KIP-152, KIP-368)."""
+    check_version(api_keys.SASL_AUTHENTICATE, version, SUPPORTED_VERSIONS)
     flexible = version >= _FIRST_FLEXIBLE
     return SaslAuthenticateResponse(
         error_code=reader.int16("ErrorCode"),
@@ -148,43 +95,3 @@ def decode_response(reader: Reader, version: int) -> SaslAuthenticateResponse:
         session_lifetime_ms=reader.int64("SessionLifetimeMs") if version >= _FIRST_WITH_LIFETIME else 0,
         tagged_fields=reader.tagged_fields("SaslAuthenticateResponse's tagged fields") if flexible else (),
     )
-
-
-def encode_response(value: SaslAuthenticateResponse, version: int) -> bytes:
-    """Write a response's body; what the version does not carry is left out.
-
-    Args:
-        value: The response.
-        version: One of :data:`SUPPORTED_VERSIONS`.
-
-    Returns:
-        The body.
-
-    Raises:
-        ValueError: The version is not supported, or the message is too long.
-
-    Source: KIP-152, KIP-368.
-    """
-    _check_version(version)
-    flexible = version >= _FIRST_FLEXIBLE
-    writer = Writer()
-    writer.int16(value.error_code)
-    if flexible:
-        writer.compact_nullable_string(value.error_message)
-        writer.compact_bytes(value.auth_bytes)
-    else:
-        writer.nullable_string(value.error_message)
-        writer.bytes_(value.auth_bytes)
-    if version >= _FIRST_WITH_LIFETIME:
-        writer.int64(value.session_lifetime_ms)
-    if flexible:
-        writer.tagged_fields(value.tagged_fields)
-    return writer.take()
-
-
-def _check_version(version: int) -> None:
-    if version not in SUPPORTED_VERSIONS:
-        raise ValueError(
-            f"SaslAuthenticate version {version} is not one of "
-            f"{SUPPORTED_VERSIONS[0]} to {SUPPORTED_VERSIONS[-1]}"
-        )

@@ -1,13 +1,13 @@
-"""CreateDelegationToken, API key 38: only as much of the answer as tells whose the new token is (KIP-48).
+"""CreateDelegationToken (API key 38): the owner of a new token (KIP-48).
 
-What the versions changed, as far as that goes:
+Versions, as far as the owner is concerned:
 
 - 0 and 1: the same bytes.
 - 2: flexible (KIP-482).
-- 3: the response names the requester too, who may make a token for somebody else (KIP-373).
+- 3: the response also names the requester, who may create a token for another principal (KIP-373).
 
-This module owns the bytes of a token as this response has it and each item of DescribeDelegationToken's. It
-must not keep a token's HMAC, which is a password.
+DescribeDelegationToken uses the same encoding for each token. A token's HMAC is a password and must
+not be kept.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
+from receiver.wire import api_keys
+from receiver.wire.api_keys import check_version
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.primitives import Reader
 
@@ -24,7 +26,7 @@ __all__ = ["FIRST_FLEXIBLE", "SUPPORTED_VERSIONS", "DelegationToken", "decode_re
 #: The versions that this module reads.
 SUPPORTED_VERSIONS: Final = range(4)
 
-#: Of this message and of DescribeDelegationToken.
+#: The first flexible version of this message and of DescribeDelegationToken.
 FIRST_FLEXIBLE: Final = 2
 
 _FIRST_WITH_REQUESTER = 3
@@ -34,12 +36,12 @@ _TIMESTAMPS = Struct(">qqq")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegationToken:
-    """A delegation token, without what it takes to log in with it.
+    """A delegation token without its HMAC.
 
     Attributes:
-        token_id: Its id, which is the user name of whoever logs in with it.
-        principal_type: The type of its owner's principal, ``User``.
-        principal_name: The name of its owner's principal.
+        token_id: The token's id, which is the user name of a login with it.
+        principal_type: Type of the owner's principal, ``User``.
+        principal_name: Name of the owner's principal.
     """
 
     token_id: str
@@ -48,43 +50,18 @@ class DelegationToken:
 
 
 def decode_response(reader: Reader, version: int) -> DelegationToken | None:
-    """Read a response's body as far as the token; what follows it is left unread.
+    """Read the token of a response body; None if the response has an error.
 
-    Args:
-        reader: At the body.
-        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
-
-    Returns:
-        The token; None where the broker made none.
-
-    Raises:
-        WireError: The bytes are no such body.
-        ValueError: The version is not supported.
-
-    Source: KIP-48, KIP-373.
+    The bytes after the token stay unread.
     """
-    if version not in SUPPORTED_VERSIONS:
-        raise ValueError(
-            f"CreateDelegationToken version {version} is not one of "
-            f"{SUPPORTED_VERSIONS[0]} to {SUPPORTED_VERSIONS[-1]}"
-        )
+    check_version(api_keys.CREATE_DELEGATION_TOKEN, version, SUPPORTED_VERSIONS)
     if reader.int16("ErrorCode") != ErrorCode.NONE:
         return None
     return decode_token(reader, version)
 
 
 def decode_token(reader: Reader, version: int) -> DelegationToken:
-    """Read a token from its owner to its HMAC, over which it goes without a copy.
-
-    Args:
-        reader: At the owner's principal type.
-        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
-
-    Raises:
-        WireError: The bytes are no token.
-
-    Source: KIP-48, KIP-373.
-    """
+    """Read a token from its owner to its HMAC, which is skipped and not copied."""
     flexible = version >= FIRST_FLEXIBLE
     string = reader.compact_string if flexible else reader.string
     principal_type, principal_name = string("PrincipalType"), string("PrincipalName")

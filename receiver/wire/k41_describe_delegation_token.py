@@ -1,19 +1,20 @@
-"""DescribeDelegationToken, API key 41: only as much of the answer as tells whose the tokens are (KIP-48).
+"""DescribeDelegationToken (API key 41): the owners of delegation tokens (KIP-48).
 
-What the versions changed, as far as that goes:
+Versions, as far as the owners are concerned:
 
 - 0 and 1: the same bytes.
 - 2: flexible (KIP-482).
-- 3: the response names each token's requester too (KIP-373).
+- 3: the response also names each token's requester (KIP-373).
 
-This module owns the bytes around the tokens; those of a token are CreateDelegationToken's. It must not keep a
-token's HMAC, which is a password.
+A token's HMAC is a password and must not be kept.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from receiver.wire import api_keys
+from receiver.wire.api_keys import check_version
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k38_create_delegation_token import FIRST_FLEXIBLE, DelegationToken, decode_token
 from receiver.wire.primitives import Reader
@@ -28,26 +29,11 @@ _LEAST_TOKEN: Final = 2 + 3 * 8 + 2 + 1
 
 
 def decode_response(reader: Reader, version: int) -> tuple[DelegationToken, ...]:
-    """Read a response's body as far as the last token; what follows it is left unread.
+    """Read the tokens of a response body; none if the response has an error.
 
-    Args:
-        reader: At the body.
-        version: The request's API version, one of :data:`SUPPORTED_VERSIONS`.
-
-    Returns:
-        The tokens; none where the broker tells an error.
-
-    Raises:
-        WireError: The bytes are no such body.
-        ValueError: The version is not supported.
-
-    Source: KIP-48, KIP-373.
+    The bytes after the last token stay unread.
     """
-    if version not in SUPPORTED_VERSIONS:
-        raise ValueError(
-            f"DescribeDelegationToken version {version} is not one of "
-            f"{SUPPORTED_VERSIONS[0]} to {SUPPORTED_VERSIONS[-1]}"
-        )
+    check_version(api_keys.DESCRIBE_DELEGATION_TOKEN, version, SUPPORTED_VERSIONS)
     if reader.int16("ErrorCode") != ErrorCode.NONE:
         return ()
     array_length = reader.compact_array_length if version >= FIRST_FLEXIBLE else reader.array_length

@@ -1,11 +1,10 @@
-"""The primitive types of the Kafka protocol: a cursor that reads them.
+"""Reader for the primitive types of the Kafka protocol; also exports the writer.
 
-Their writer, :class:`~receiver.wire.writer.Writer`, can be had from here too.
+Every length is checked before anything is sliced or allocated, so the cost of reading a message is
+bounded by the bytes that have arrived.
 
-This module owns bounds: every length is checked before anything is sliced or allocated, so the cost of a
-message is bounded by the bytes that really arrived. It must not know any message.
-
-Source: the Kafka protocol guide, "Protocol Primitive Types"; KIP-482 for compact types and tagged fields.
+Source: the Kafka protocol guide, "Protocol Primitive Types"; KIP-482 for compact types and tagged
+fields.
 """
 
 from __future__ import annotations
@@ -26,13 +25,12 @@ _MAX_VARINT_BYTES = 5
 
 
 class Reader:
-    """A cursor over bytes that somebody else sent.
+    """A cursor over bytes that a peer sent.
 
-    Nothing is copied but what a method says it copies: :meth:`bytes_view` and its kin give views, which keep
-    the buffer alive and, of a ``bytearray``, keep it from being resized. Every reading method takes the
-    field's name, for the error alone, and raises :class:`~receiver.wire.errors.WireError` when the bytes are
-    not what it reads; the cursor is then where the bad field begins or in it, and the reader is of no further
-    use.
+    The ``*_view`` methods return views into the buffer. A view keeps the buffer alive, and keeps a
+    ``bytearray`` from being resized. All other methods return copies. Every reading method takes
+    the field's name for error messages and raises :class:`~receiver.wire.errors.WireError` if the
+    bytes are malformed. After an error the reader must not be used.
 
     Args:
         buffer: The bytes.
@@ -40,7 +38,7 @@ class Reader:
         end: Where the readable part ends; the end of the buffer by default.
 
     Raises:
-        ValueError: ``offset`` and ``end`` do not lie in the buffer in this order.
+        ValueError: ``offset`` and ``end`` are not in the buffer in this order.
     """
 
     __slots__ = ("_buffer", "_end", "_offset")
@@ -62,7 +60,7 @@ class Reader:
 
     @property
     def remaining(self) -> int:
-        """How many bytes are left to read."""
+        """Number of bytes left to read."""
         return self._end - self._offset
 
     def _advance(self, size: int, expected: str) -> int:
@@ -75,14 +73,14 @@ class Reader:
         return start
 
     def fixed(self, layout: Struct, field: str = "fixed fields") -> tuple[Any, ...]:
-        """Read several fields of fixed size in one go.
+        """Read several fields of fixed size at once.
 
         Args:
-            layout: Their layout; big-endian, as everything in the protocol.
+            layout: Their big-endian layout.
             field: Their names, for the error.
 
         Returns:
-            The values, one for each field.
+            One value for each field.
         """
         start = self._offset
         after = start + layout.size
@@ -123,7 +121,7 @@ class Reader:
         return Uuid(bytes(self._buffer[start : start + 16]))
 
     def unsigned_varint(self, field: str = "unsigned varint") -> int:
-        """Read an unsigned integer of 32 bits in base 128, least significant group first: 1 to 5 bytes."""
+        """Read an unsigned 32-bit integer in base 128, low bits first (1 to 5 bytes)."""
         buffer, offset, end = self._buffer, self._offset, self._end
         start = offset
         value = shift = 0
@@ -147,7 +145,8 @@ class Reader:
             found="a longer one",
         )
 
-    # Strings and bytes. A length of -1 (0 in the compact form, which holds the length plus one) is null.
+    # Strings and bytes. A length of -1 (0 in the compact form, which holds the length plus one) is
+    # null.
 
     def string(self, field: str = "string") -> str:
         """Read a string with a length of two bytes."""
@@ -161,9 +160,10 @@ class Reader:
         return None if length == -1 else self._text(start, length, field)
 
     def nullable_string_of_any_bytes(self, field: str = "nullable string") -> str | None:
-        """Read a string as Java does: what is no UTF-8 becomes U+FFFD, and what then is too long is cut.
+        """Read a nullable string that may be invalid UTF-8, as Java does.
 
-        As in Kafka's request header, every length below zero is null.
+        Invalid bytes become U+FFFD, and a string that is too long then is cut. Every negative
+        length means null, as in Kafka's request header.
         """
         start = self._offset
         length = self.int16(field)
@@ -191,12 +191,6 @@ class Reader:
         start = self._offset
         return self._view(start, self._not_null(start, self.int32(field), f"{field} (bytes)"), field)
 
-    def nullable_bytes_view(self, field: str = "nullable bytes") -> memoryview | None:
-        """Read bytes with a length of four bytes, as a view, or null."""
-        start = self._offset
-        length = self.int32(field)
-        return None if length == -1 else self._view(start, length, field)
-
     def compact_bytes_view(self, field: str = "compact bytes") -> memoryview:
         """Read bytes with a varint length, as a view."""
         start = self._offset
@@ -210,19 +204,19 @@ class Reader:
         return None if length == -1 else self._view(start, length, field)
 
     def rest_view(self) -> memoryview:
-        """Read everything that is left, as a view."""
+        """Read all remaining bytes, as a view."""
         begin, self._offset = self._offset, self._end
         return self._buffer[begin : self._end]
 
-    # Arrays: the length alone; the caller reads the items.
+    # Arrays: these methods read only the length; the caller reads the items.
 
     def array_length(self, field: str = "array", *, item_size: int = 1) -> int:
         """Read the length of an array (four bytes).
 
         Args:
             field: The array's name, for the error.
-            item_size: The fewest bytes that an item takes; a length that the rest of the bytes could not hold
-                is refused before anything is allocated for it.
+            item_size: The fewest bytes that an item takes. A length that does not fit into the
+                remaining bytes is refused, so that nothing is allocated for it.
 
         Returns:
             The number of items, 0 or more.
@@ -233,7 +227,10 @@ class Reader:
         )
 
     def nullable_array_length(self, field: str = "nullable array", *, item_size: int = 1) -> int | None:
-        """Read the length of an array (four bytes) that may be null; see :meth:`array_length`."""
+        """Read the length (four bytes) of an array that may be null.
+
+        See :meth:`array_length`.
+        """
         start = self._offset
         length = self.int32(field)
         return None if length == -1 else self._count(start, length, field, item_size)
@@ -247,30 +244,33 @@ class Reader:
     def compact_nullable_array_length(
         self, field: str = "compact nullable array", *, item_size: int = 1
     ) -> int | None:
-        """Read the varint length of an array that may be null; see :meth:`array_length`."""
+        """Read the varint length of an array that may be null.
+
+        See :meth:`array_length`.
+        """
         start = self._offset
         length = self.unsigned_varint(field) - 1
         return None if length == -1 else self._count(start, length, field, item_size)
 
     def tagged_fields(self, field: str = "tagged fields") -> TaggedFields:
-        """Read (and copy) the tagged fields at the end of a flexible structure (KIP-482).
+        """Read (and copy) the tagged fields at the end of a flexible structure.
 
-        Their order is kept and not checked: Kafka's own readers do not check it either.
+        Their order is kept and not checked, like in Kafka's own readers (KIP-482).
         """
         buffer, offset = self._buffer, self._offset
-        if offset < self._end and buffer[offset] == 0:  # nearly always: there are none
+        if offset < self._end and buffer[offset] == 0:  # the usual case: none
             self._offset = offset + 1
             return ()
         count = self._count(offset, self.unsigned_varint(field), field, item_size=2)
-        found = []
+        fields = []
         for _ in range(count):
             tag = self.unsigned_varint(f"{field}: tag")
             start = self._offset
-            found.append((tag, bytes(self._view(start, self.unsigned_varint(f"{field}: size"), field))))
-        return tuple(found)
+            fields.append((tag, bytes(self._view(start, self.unsigned_varint(f"{field}: size"), field))))
+        return tuple(fields)
 
     def expect_end(self, field: str = "message") -> None:
-        """Check that nothing is left.
+        """Check that no bytes are left.
 
         Raises:
             WireError: Bytes are left.
@@ -320,8 +320,9 @@ class Reader:
             return str(view, "utf-8")
         except UnicodeDecodeError as error:
             at = self._offset - length + error.start
-        # Outside the handler: the codec's error holds the bytes themselves, and must not be chained to ours.
-        raise WireError(expected=f"{field} (UTF-8)", offset=at, found="bytes that are no UTF-8")
+        # Raised outside the handler, because the codec's error holds payload bytes and must not be
+        # chained.
+        raise WireError(expected=f"{field} (UTF-8)", offset=at, found="invalid UTF-8")
 
 
 def _left(size: int) -> str:

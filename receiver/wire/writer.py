@@ -1,8 +1,7 @@
-"""The primitive types of the Kafka protocol, written.
+"""Writer for the primitive types of the Kafka protocol.
 
-This module owns what each type can hold. It must not know any message.
-
-Source: the Kafka protocol guide, "Protocol Primitive Types"; KIP-482 for compact types and tagged fields.
+Source: the Kafka protocol guide, "Protocol Primitive Types"; KIP-482 for compact types and tagged
+fields.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from receiver.wire.uuid import Uuid
 
 __all__ = ["MAX_STRING_BYTES", "MAX_UINT32", "Buffer", "TaggedFields", "Writer"]
 
-#: What a message is read from.
+#: Types that a message can be read from.
 Buffer = bytes | bytearray | memoryview
 
-#: Tagged fields that the schema does not name, in the order of arrival: pairs of tag and raw bytes.
+#: Unknown tagged fields in the order of arrival: pairs of tag and raw bytes.
 TaggedFields = tuple[tuple[int, bytes], ...]
 
 #: The longest string in bytes; Kafka refuses longer ones in the compact form too.
@@ -33,11 +32,11 @@ _INT64 = Struct(">q")
 
 
 class Writer:
-    """Bytes of a message in the making: the mirror image of the reader.
+    """Appends the fields of a message to a buffer.
 
-    Each method appends one field. A value that the type cannot hold raises ``ValueError`` (a string or a
-    count that is too long), ``OverflowError`` or ``struct.error`` (an integer out of its range): the caller's
-    mistake, never the peer's.
+    A value that its type cannot hold raises ``ValueError`` (a string or count that is too long),
+    ``OverflowError`` or ``struct.error`` (an integer out of range). This is a mistake of the
+    caller, never of the peer.
     """
 
     __slots__ = ("_out",)
@@ -49,16 +48,12 @@ class Writer:
         return len(self._out)
 
     def take(self) -> bytes:
-        """Return what was written so far, as a copy."""
+        """Return a copy of the bytes written so far."""
         return bytes(self._out)
 
     def fixed(self, layout: Struct, *values: object) -> None:
-        """Append several fields of fixed size in one go."""
+        """Append several fields of fixed size at once."""
         self._out += layout.pack(*values)
-
-    def raw(self, value: Buffer) -> None:
-        """Append bytes as they are."""
-        self._out += value
 
     def int8(self, value: int) -> None:
         """Append a signed integer of one byte."""
@@ -87,9 +82,9 @@ class Writer:
         self._out += value
 
     def unsigned_varint(self, value: int) -> None:
-        """Append an unsigned integer of 32 bits in base 128, in as few bytes as it takes."""
+        """Append an unsigned 32-bit integer in base 128, in as few bytes as possible."""
         if not 0 <= value <= MAX_UINT32:
-            raise ValueError(f"{value} is no unsigned integer of 32 bits")
+            raise ValueError(f"{value} is not an unsigned integer of 32 bits")
         while value > 0x7F:
             self._out.append(value & 0x7F | 0x80)
             value >>= 7
@@ -126,13 +121,6 @@ class Writer:
         self._out += _INT32.pack(len(value))
         self._out += value
 
-    def nullable_bytes(self, value: Buffer | None) -> None:
-        """Append bytes with a length of four bytes, or null."""
-        if value is None:
-            self._out += b"\xff\xff\xff\xff"
-        else:
-            self.bytes_(value)
-
     def compact_bytes(self, value: Buffer) -> None:
         """Append bytes with a varint length."""
         self.unsigned_varint(len(value) + 1)
@@ -147,14 +135,14 @@ class Writer:
 
     def array_length(self, length: int | None) -> None:
         """Append the length of an array (four bytes), or null."""
-        self._out += _INT32.pack(-1 if length is None else _counted(length))
+        self._out += _INT32.pack(-1 if length is None else _checked_length(length))
 
     def compact_array_length(self, length: int | None) -> None:
         """Append the varint length of an array, or null."""
-        self.unsigned_varint(0 if length is None else _counted(length) + 1)
+        self.unsigned_varint(0 if length is None else _checked_length(length) + 1)
 
     def tagged_fields(self, fields: TaggedFields) -> None:
-        """Append tagged fields in the order given; the protocol asks for ascending tags (KIP-482)."""
+        """Append tagged fields; the caller orders them by ascending tag (KIP-482)."""
         self.unsigned_varint(len(fields))
         for tag, value in fields:
             self.unsigned_varint(tag)
@@ -169,7 +157,7 @@ def _encoded(value: str) -> bytes:
     return encoded
 
 
-def _counted(length: int) -> int:
+def _checked_length(length: int) -> int:
     if not 0 <= length <= _MAX_INT32:
-        raise ValueError(f"{length} is no length of an array")
+        raise ValueError(f"{length} is not a valid array length")
     return length

@@ -1,7 +1,7 @@
-"""Reads raw answers into what a case compares: a line to read, and the bytes.
+"""Reads raw answers into what a case compares: a line of text, and the bytes.
 
-Owns the readers of the answers that the suite asks for, independent of the receiver's own codec. What cannot
-be equal on two peers (random ids, offsets, ports) is left out of the line and blanked in the bytes.
+The readers are independent of the receiver's own codec. Values that differ between two peers
+(random ids, offsets, ports) are left out of the line and blanked in the bytes.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _TELEMETRY = (requests.GET_TELEMETRY_SUBSCRIPTIONS, requests.PUSH_TELEMETRY)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What a peer did.
+    """An answer of a peer, or the end of its connection.
 
     Attributes:
-        text: For people, and for the table of differences.
-        raw: The answer's bytes, header included, with what is random blanked; empty where there are none to
+        text: A readable line, which the table of differences uses too.
+        raw: The answer's bytes with its header, random values blanked; empty if there are none to
             compare.
     """
 
@@ -51,16 +51,16 @@ class Seen:
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """What a conversation learned from answers, for what comes later in it.
+    """What a conversation learned from answers, for its later requests.
 
     Attributes:
-        seed: What its instances' ids are made from, the same for both peers.
-        telemetry_versions: The versions of both telemetry requests that the peer has; None where an answer
-            to ApiVersions is read as it is.
-        sasl_payload: What the last SaslAuthenticate was answered.
-        instance_ids: By name of an instance the id that the peer answered or the client made up.
-        subscription_ids: By name of an instance the subscription id it was last answered.
-        numbers: By subscription id when it was first seen.
+        seed: Seed of its client instance ids, the same for both peers.
+        telemetry_versions: The peer's versions of both telemetry requests; None to read an
+            ApiVersions answer as it is.
+        sasl_payload: The payload of the last SaslAuthenticate answer.
+        instance_ids: The id that the peer answered or the client made up, by instance name.
+        subscription_ids: The last answered subscription id, by instance name.
+        numbers: The order in which subscription ids were first seen.
     """
 
     seed: str = ""
@@ -71,16 +71,16 @@ class Reading:
     numbers: dict[int, int] = field(default_factory=dict)
 
     def instance_id(self, instance: str) -> bytes:
-        """The id of a named instance; one that the client makes up where the peer gave none."""
+        """Return the id of an instance, made up by the client if the peer gave none."""
         made_up = hashlib.sha256(f"{self.seed}/{instance}".encode()).digest()[:16]
         return self.instance_ids.setdefault(instance, made_up)
 
     def subscription_id(self, instance: str) -> int:
-        """The subscription id that an instance was last answered; any where it never asked."""
+        """Return the last answered subscription id of an instance; any if it never asked."""
         return self.subscription_ids.get(instance, 1)
 
     def number(self, subscription_id: int) -> int:
-        """Which of the subscription ids seen this is: 1 for the first."""
+        """Return the position of a subscription id among those seen: 1 for the first."""
         return self.numbers.setdefault(subscription_id, len(self.numbers) + 1)
 
 
@@ -131,7 +131,7 @@ def _error(code: int) -> str:
 
 
 def read(answer: bytes | Fate, correlation_id: int, reader: Reader, reading: Reading) -> Seen:
-    """Read an answer; one that is not laid out as it should be becomes a line that says so."""
+    """Read an answer; a malformed one becomes a line that says so."""
     if isinstance(answer, Fate):
         return Seen(text=str(answer))
     (answered,) = struct.unpack_from(">i", answer)
@@ -144,7 +144,7 @@ def read(answer: bytes | Fate, correlation_id: int, reader: Reader, reading: Rea
 
 
 def api_versions(version: int) -> Reader:
-    """The reader of an answer to ApiVersions; an unsupported version is answered with a v0 body."""
+    """Return a reader of ApiVersions answers; UNSUPPORTED_VERSION has a v0 body."""
 
     def reader(answer: bytes, reading: Reading) -> Seen:
         body = _Bytes(answer)
@@ -181,7 +181,7 @@ def api_versions(version: int) -> Reader:
 
 
 def get(instance: str, asked_with: bytes, version: int = 0) -> Reader:
-    """The reader of an answer to GetTelemetrySubscriptions; version 1 has no id in it (KIP-1313)."""
+    """Return a reader of GetTelemetrySubscriptions responses; v1 has no id (KIP-1313)."""
 
     def reader(answer: bytes, reading: Reading) -> Seen:
         body = _Bytes(answer)
@@ -200,15 +200,15 @@ def get(instance: str, asked_with: bytes, version: int = 0) -> Reader:
         if error:
             return Seen(text=_error(error), raw=raw)
         if answered_with == requests.ZERO_ID:
-            whose = "no id"
+            which_id = "no id"
         else:
-            whose = "the same id" if answered_with == asked_with else "a new id"
+            which_id = "the same id" if answered_with == asked_with else "a new id"
             reading.instance_ids[instance] = answered_with
         reading.subscription_ids[instance] = subscription_id
         number = reading.number(subscription_id)
         return Seen(
             text=(
-                f"NONE, {whose}, subscription #{number}, {'/'.join(map(str, codecs))}, {interval_ms} ms, "
+                f"NONE, {which_id}, subscription #{number}, {'/'.join(map(str, codecs))}, {interval_ms} ms, "
                 f"{max_bytes} bytes, {'delta' if delta else 'cumulative'}, metrics {metrics}"
                 + (f", throttled {throttled} ms" if throttled else "")
                 + (", tagged fields" if tags else "")
@@ -263,7 +263,7 @@ def sasl_handshake(answer: bytes, _reading: Reading) -> Seen:
 
 
 def sasl_authenticate(answer: bytes, reading: Reading) -> Seen:
-    """Read an answer to SaslAuthenticate v1; what it carries is random."""
+    """Read an answer to SaslAuthenticate v1; its payload is random."""
     body = _Bytes(answer)
     _, error = body.take(">ih")
     message = body.string()

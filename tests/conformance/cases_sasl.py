@@ -1,4 +1,4 @@
-"""Cases of a listener that authenticates (KIP-43, KIP-152): SASL_PLAINTEXT with PLAIN and SCRAM-SHA-256."""
+"""Cases of a SASL_PLAINTEXT listener with PLAIN and SCRAM-SHA-256 (KIP-43, KIP-152)."""
 
 from __future__ import annotations
 
@@ -140,8 +140,8 @@ UNAUTHENTICATED: Final = (
     _case("get cut by a byte before authentication", get(cut=1)),
 )
 
-#: A PLAIN token begins with a zero byte, so the first letter of a user's name can make it look like a
-#: request: G is 71, H is 72.
+#: A PLAIN token begins with a zero byte, so the first letter of a user's name can make it look like
+#: a request: G is 71, H is 72.
 _TOKENS = (
     _case(
         "bare tokens",

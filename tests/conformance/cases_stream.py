@@ -1,4 +1,4 @@
-"""Cases of the stream itself: the order of answers, frames in pieces, and bytes that are no frames."""
+"""Cases of the byte stream: order of responses, split frames and malformed frames."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _fate(name: str, *steps: Step) -> Case:
 
 
 def _tagged_fields(count: int) -> bytes:
-    """So many that nobody knows, empty all."""
+    """Return that many unknown tagged fields, all empty."""
     return uvarint(count) + b"".join(uvarint(10_000 + number) + b"\0" for number in range(count))
 
 

@@ -1,4 +1,4 @@
-"""Cases of GetTelemetrySubscriptions and PushTelemetry (KIP-714): the ladder of errors, in its order."""
+"""Cases of GetTelemetrySubscriptions and PushTelemetry, and the order of their errors."""
 
 from __future__ import annotations
 

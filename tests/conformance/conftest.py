@@ -1,4 +1,4 @@
-"""The two peers, alive while the suite runs. They are its own: cases change subscriptions of everybody."""
+"""Starts the two peers of the suite; it does not share them, because cases change subscriptions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A conversation with one peer: a case, its run, and what was seen in it.
+"""A conversation with one peer: a case, its run, and the answers.
 
-Owns what is sent when and on which connection. It compares nothing, and knows no request by name: those are
-in :mod:`tests.conformance.words`.
+It decides what is sent when and on which connection. It compares nothing. The requests are in
+:mod:`tests.conformance.words`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from tests.conformance.answers import Reader, Reading, Seen
 from tests.conformance.peer import Listener, Peer, Subscribed
 from tests.conformance.talk import Fate, Talk
 
-#: Kafka compares times in whole milliseconds: a get in the same one as the push before it does not count.
+#: Kafka compares times in whole milliseconds: a get in the same one as the push before it does not
+#: count.
 _BETWEEN_STEPS_S: Final = 0.003
 
 Framing = Literal["whole", "byte by byte", "one write"]
@@ -24,7 +25,7 @@ Framing = Literal["whole", "byte by byte", "one write"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line of what was seen: what was done, and what came of it."""
+    """One line of a conversation: a step and its answer."""
 
     step: str
     seen: Seen
@@ -32,15 +33,16 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One conversation, held with both peers.
+    """One conversation, run with both peers.
 
     Attributes:
-        name: Its name, unique.
-        steps: What is done, in order.
-        listener: Where it connects.
-        subscribed: Which subscription its client id is matched by.
-        goes_on: Whether the last line tells the connection's fate, by one more ApiVersions. No, where the
-            peer is left in the middle of a frame or expects something else.
+        name: Its unique name.
+        steps: The steps, in order.
+        listener: The listener to connect to.
+        subscribed: The subscription that matches its client id.
+        goes_on: Whether the last line is one more ApiVersions, which shows whether the connection
+            is still open. False if the peer is left in the middle of a frame or expects something
+            else.
     """
 
     name: str
@@ -50,7 +52,7 @@ class Case:
     goes_on: bool = True
 
     def held_with(self, peer: Peer, attempt: int = 0) -> list[Line]:
-        """Hold the conversation with a peer; another attempt has new ids and longer pauses."""
+        """Run the conversation with a peer; another attempt has new ids and longer pauses."""
         conversation = Conversation(peer, self, attempt)
         try:
             for step in self.steps:
@@ -67,10 +69,10 @@ class Conversation:
     """The state of a case with one peer.
 
     Attributes:
-        client_id: What requests say unless they say otherwise; the subscription matches it.
-        reading: What was learned from answers.
-        lines: What was seen so far.
-        patience: Factor of pauses in which a peer may do something.
+        client_id: Default client id of the requests; the subscription matches it.
+        reading: The values learned from answers.
+        lines: The lines so far.
+        patience: Factor on pauses in which a peer may act.
     """
 
     def __init__(self, peer: Peer, case: Case, attempt: int = 0) -> None:
@@ -97,7 +99,7 @@ class Conversation:
         return self._correlation_id
 
     def connect_again(self) -> None:
-        """Go on, on another connection, the earlier ones staying open."""
+        """Continue on another connection; the earlier ones stay open."""
         self._talks.append(self._connect())
 
     def disconnect(self) -> None:
@@ -128,19 +130,19 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Something that is done in a conversation."""
+    """A step of a conversation."""
 
     run: Callable[[Conversation], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request(Step):
-    """A request; as a step of its own it is sent and answered.
+    """A request; as a step it is sent and its answer read.
 
     Attributes:
-        label: What the line says.
+        label: Text of the line.
         data: Makes the request's bytes without the length.
-        reader: Makes the reader of the answer; None where Kafka answers nothing.
+        reader: Makes the reader of the answer; None if Kafka sends no answer.
     """
 
     label: str
@@ -180,7 +182,7 @@ def _exchange(
 
 
 def together(*exchanged: Request, then: bytes = b"") -> Step:
-    """Send requests, and ``then`` bytes that are none, in one write; and then read the answers."""
+    """Send requests and the bytes of ``then`` in one write, then read the answers."""
     return Step(run=lambda conversation: _exchange(conversation, exchanged, "one write", then))
 
 
@@ -190,7 +192,7 @@ def byte_by_byte(*exchanged: Request) -> Step:
 
 
 def split_everywhere(make: Callable[[], Request]) -> Step:
-    """Send a request in two writes, cut at every place in turn; every time an answer comes."""
+    """Send a request in two writes, once for each place to cut it."""
 
     def run(conversation: Conversation) -> None:
         size = len(requests.frame(make().data(conversation, 0)))

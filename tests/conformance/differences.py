@@ -1,7 +1,7 @@
 """Where the receiver's answers differ from Kafka's, on purpose, and why.
 
-Owns the one table of them. The suite asserts each line of it exactly, on both sides; ``docs/protocol.md`` has
-the same names and sentences, and a test holds the two together.
+Owns the one table of them. The suite asserts each line of it exactly, on both sides;
+``docs/protocol.md`` has the same names and sentences, and a test holds the two together.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
 )
 
 
-def differences_of(case: str) -> dict[int, tuple[str, str]]:
+def listed_differences(case: str) -> dict[int, tuple[str, str]]:
     """The lines of a case that differ, from all of the table."""
     return {
         number: texts

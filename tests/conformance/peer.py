@@ -1,4 +1,4 @@
-"""The two peers of a case: a real broker with a telemetry plugin, and the receiver in front of one without.
+"""The peers of a case: a broker with a telemetry plugin, and the receiver before a plain broker.
 
 Owns how each is subscribed and where it listens. It knows nothing of cases.
 """
@@ -22,8 +22,8 @@ from tests.testbed.sidecar import Sidecar
 
 Listener = Literal["CLIENT", "SASL"]
 
-#: How a case's client is subscribed. ``slow``: to some metrics, with an interval that never goes by in a
-#: test; ``fast``: with one that does; ``all``: to all metrics; ``none``: not at all.
+#: How a case's client is subscribed. ``slow``: to some metrics, with an interval that never goes by
+#: in a test; ``fast``: with one that does; ``all``: to all metrics; ``none``: not at all.
 Subscribed = Literal["slow", "fast", "all", "none"]
 
 INTERVAL_MS: Final[Mapping[str, int]] = MappingProxyType({"slow": 60_000, "fast": 200, "all": 60_000})
@@ -41,7 +41,7 @@ _FURTHER_METRIC: Final = "org.apache.kafka.admin."
 
 
 class Peer(ABC):
-    """What a case is held with.
+    """A peer that a case is run against.
 
     Attributes:
         name: ``kafka`` or ``receiver``.
@@ -55,7 +55,7 @@ class Peer(ABC):
 
     @abstractmethod
     def port(self, listener: Listener) -> int:
-        """Where a listener listens."""
+        """Return a listener's port."""
 
     @abstractmethod
     def subscribe(self, name: str, metrics: tuple[str, ...], interval_ms: int, client_id: str) -> None:
@@ -106,7 +106,7 @@ class KafkaPeer(Peer):
         self._broker = broker
 
     def port(self, listener: Listener) -> int:
-        """Where a listener listens."""
+        """Return a listener's port."""
         return self._broker.port(listener)
 
     def subscribe(self, name: str, metrics: tuple[str, ...], interval_ms: int, client_id: str) -> None:
@@ -128,7 +128,7 @@ class ReceiverPeer(Peer):
         self._sidecar = sidecar
 
     def port(self, listener: Listener) -> int:
-        """Where a listener listens."""
+        """Return a listener's port."""
         return self._sidecar.port(listener)
 
     def subscribe(self, name: str, metrics: tuple[str, ...], interval_ms: int, client_id: str) -> None:
@@ -139,8 +139,8 @@ class ReceiverPeer(Peer):
         """Remove a subscription over REST."""
         self._sidecar.http.delete(f"/v1/subscriptions/{name}").raise_for_status()
 
-    def telemetry_requests_taken(self) -> float:
-        """How many telemetry requests of either kind the core decided about so far, whatever it said."""
+    def telemetry_requests_decided(self) -> float:
+        """Return how many telemetry requests the core has decided, of both kinds."""
         page = self._sidecar.http.get("/metrics").raise_for_status().text
         return sum(
             sample.value

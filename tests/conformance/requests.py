@@ -25,7 +25,7 @@ RESERVED_ID: Final = bytes(15) + b"\x01"
 NO_UTF8: Final = "\udcff\udcfe"
 
 NO_TAGS: Final = b"\0"
-#: Two tagged fields that nobody knows: 0x4000 of three bytes and 0x4001 of none.
+#: Two unknown tagged fields: 0x4000 of three bytes and 0x4001 of none.
 UNKNOWN_TAGS: Final = b"\x02" + b"\x80\x80\x01\x03abc" + b"\x81\x80\x01\x00"
 
 

@@ -1,4 +1,4 @@
-"""Logging in, as steps of a conversation: PLAIN and SCRAM-SHA-256, in SaslAuthenticate and as bare tokens."""
+"""Logins as steps: PLAIN and SCRAM-SHA-256, in SaslAuthenticate and as bare tokens."""
 
 from __future__ import annotations
 
@@ -107,12 +107,12 @@ def _scram(message: str, conversation: Conversation) -> bytes:
     server_first = conversation.reading.sasl_payload.decode()
     if not server_first:
         return b"there was no first message of the server's"
-    said = dict(part.split("=", 1) for part in server_first.split(","))
+    attributes = dict(part.split("=", 1) for part in server_first.split(","))
     salted = hashlib.pbkdf2_hmac(
-        "sha256", PASSWORDS[USER].encode(), base64.b64decode(said["s"]), int(said["i"])
+        "sha256", PASSWORDS[USER].encode(), base64.b64decode(attributes["s"]), int(attributes["i"])
     )
     client_key = hmac.digest(salted, b"Client Key", "sha256")
-    client_final = f"c=biws,r={said['r']}"
+    client_final = f"c=biws,r={attributes['r']}"
     signed = f"{_CLIENT_FIRST},{server_first},{client_final}".encode()
     signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))

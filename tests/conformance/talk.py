@@ -13,12 +13,12 @@ from typing import Self
 
 from tests.testbed.ports import LOOPBACK
 
-#: An answer takes milliseconds; whoever says nothing for so long on a loaded machine has hung.
+#: An answer takes milliseconds; a peer that is silent this long has hung, even on a loaded machine.
 ANSWER_WITHIN_S = 120.0
 
 
 class Fate(StrEnum):
-    """What came in place of an answer. A reset is a close: which of the two it is, is up to unread bytes."""
+    """What came instead of a response; a reset counts as a close, as it depends on unread bytes."""
 
     CLOSED = "closed"
     SILENT = "no answer"

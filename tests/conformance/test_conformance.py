@@ -1,7 +1,8 @@
-"""The same raw requests to a real broker with a telemetry plugin and to the receiver: the same answers.
+"""Raw requests get the same answers from Kafka with a telemetry plugin and from the receiver.
 
-Every answer is compared byte by byte, but for what is random (``answers.py``), and so is the fate of the
-connection. What differs is listed in ``differences.py``, and asserted exactly as it is listed there.
+Every answer is compared byte by byte, but for what is random (``answers.py``), and so is the fate
+of the connection. What differs is listed in ``differences.py``, and asserted exactly as it is
+listed there.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tests.conformance import (
 )
 from tests.conformance.answers import Seen
 from tests.conformance.conversation import Case, Line
-from tests.conformance.differences import DIFFERENCES, differences_of
+from tests.conformance.differences import DIFFERENCES, listed_differences
 from tests.conformance.peer import KafkaPeer, ReceiverPeer
 
 _CASES = (*cases_api_versions.CASES, *cases_telemetry.CASES, *cases_stream.CASES, *cases_sasl.CASES)
@@ -35,13 +36,13 @@ def _pairs(kafka: list[Line], receiver: list[Line]) -> list[tuple[Line, Line]]:
 
 @pytest.mark.parametrize("case", _CASES, ids=lambda case: case.name)
 def test_answers_are_kafkas(case: Case, kafka: KafkaPeer, receiver: ReceiverPeer) -> None:
-    listed = dict(differences_of(case.name))
+    listed = dict(listed_differences(case.name))
     for attempt in range(_ATTEMPTS):
         pairs = _pairs(case.held_with(kafka, attempt), case.held_with(receiver, attempt))
         seen = {
-            number: (of_kafka.seen.text, of_receiver.seen.text)
-            for number, (of_kafka, of_receiver) in enumerate(pairs, 1)
-            if of_kafka != of_receiver
+            number: (from_kafka.seen.text, from_receiver.seen.text)
+            for number, (from_kafka, from_receiver) in enumerate(pairs, 1)
+            if from_kafka != from_receiver
         }
         if seen == listed:
             return
@@ -49,16 +50,16 @@ def test_answers_are_kafkas(case: Case, kafka: KafkaPeer, receiver: ReceiverPeer
 
 
 def _transcript(pairs: list[tuple[Line, Line]]) -> str:
-    """What was seen, for whoever has to find out why."""
+    """Return both peers' answers line by line, for the failure message."""
     lines = []
-    for number, (of_kafka, of_receiver) in enumerate(pairs, 1):
-        same = "same" if of_kafka == of_receiver else "DIFFERENT"
-        lines.append(f"{number}. {of_kafka.step}: {same}\n     kafka     {of_kafka.seen.text}")
-        if of_kafka != of_receiver:
-            lines.append(f"     receiver  {of_receiver.seen.text}")
-            if of_kafka.seen.text == of_receiver.seen.text:
-                lines.append(f"     kafka     {of_kafka.seen.raw.hex()}")
-                lines.append(f"     receiver  {of_receiver.seen.raw.hex()}")
+    for number, (from_kafka, from_receiver) in enumerate(pairs, 1):
+        same = "same" if from_kafka == from_receiver else "DIFFERENT"
+        lines.append(f"{number}. {from_kafka.step}: {same}\n     kafka     {from_kafka.seen.text}")
+        if from_kafka != from_receiver:
+            lines.append(f"     receiver  {from_receiver.seen.text}")
+            if from_kafka.seen.text == from_receiver.seen.text:
+                lines.append(f"     kafka     {from_kafka.seen.raw.hex()}")
+                lines.append(f"     receiver  {from_receiver.seen.raw.hex()}")
     return "\n" + "\n".join(lines)
 
 
@@ -73,6 +74,6 @@ def test_every_difference_belongs_to_a_case() -> None:
 
 @pytest.mark.parametrize("case", cases_sasl.UNAUTHENTICATED, ids=lambda case: case.name)
 def test_nothing_is_accepted_before_authentication(case: Case, receiver: ReceiverPeer) -> None:
-    before = receiver.telemetry_requests_taken()
+    before = receiver.telemetry_requests_decided()
     case.held_with(receiver)
-    assert receiver.telemetry_requests_taken() == before
+    assert receiver.telemetry_requests_decided() == before

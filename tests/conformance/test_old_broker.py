@@ -1,7 +1,8 @@
-"""ApiVersions in front of brokers that know less of it: every client gets versions 0 to 5 all the same.
+"""Clients get ApiVersions v0 to v5 in front of brokers that have fewer versions.
 
-A real broker can't be told to unlearn a version, so this is the testbed's scripted one. What a client is
-answered is compared with what the real Kafka 4.4 answers to the same requests, as far as both can say it.
+A real broker can't be told to unlearn a version, so this is the testbed's scripted one. What a
+client is answered is compared with what the real Kafka 4.4 answers to the same requests, as far as
+both can say it.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class OldBroker:
         with Talk(self.sidecar.port()) as talk:
             yield talk
 
-    def names_told(self) -> set[tuple[str, str]]:
-        """The software names and versions that the broker was told, in ApiVersions v3 or later."""
+    def names_received(self) -> set[tuple[str, str]]:
+        """Return the software names and versions that the broker got in ApiVersions v3 or later."""
         return {
             _software(request.body[1:])
             for peer in self.broker.peers
@@ -124,7 +125,7 @@ def test_the_broker_learns_the_software_where_it_can(old: OldBroker, version: in
     name = f"client-of-v{version}"
     with old.connection() as talk:
         assert _ask(talk, version, name) == _NONE
-    assert ((name, "1.2.3") in old.names_told()) == (old.greatest >= 3)
+    assert ((name, "1.2.3") in old.names_received()) == (old.greatest >= 3)
 
 
 def test_the_registry_knows_the_software_in_any_case(old: OldBroker) -> None:
@@ -137,4 +138,4 @@ def test_a_bad_name_never_reaches_the_broker(old: OldBroker) -> None:
     with old.connection() as talk:
         assert _ask(talk, 3, "bad name") == _INVALID
         assert _ask(talk, 3) == "closed"
-    assert "bad name" not in {name for name, _ in old.names_told()}
+    assert "bad name" not in {name for name, _ in old.names_received()}

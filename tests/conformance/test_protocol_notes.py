@@ -1,4 +1,4 @@
-"""The protocol notes say what the table of differences says, and nothing else of that kind."""
+"""docs/protocol.md lists exactly the differences of the table."""
 
 from __future__ import annotations
 

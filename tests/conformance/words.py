@@ -1,7 +1,4 @@
-"""The words that cases are written in: requests, pauses, changes.
-
-Owns the steps and nothing of how a conversation is held.
-"""
+"""The steps of cases: requests, pauses and changes."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from tests.conformance.payloads import OTLP
 from tests.conformance.peer import INTERVAL_MS
 from tests.conformance.talk import Fate
 
-#: How long a peer must say nothing for it to count as silent.
+#: Seconds without bytes after which a peer counts as silent.
 _SILENCE_S: Final = 0.25
 
 #: How long a broker may take to notice that a client is gone.
@@ -26,7 +23,7 @@ _DISCONNECT_S: Final = 0.4
 OWN: Final = "own"
 
 
-# -- requests ---------------------------------------------------------------------------------------------
+# -- requests ------------------------------------------------------------------------------------
 
 
 def request(
@@ -41,11 +38,11 @@ def request(
     client_id: str | None = OWN,
     cut: int | None = None,
 ) -> Request:
-    """A request from its parts; ``cut`` takes so many bytes from its end."""
+    """Return a request from its parts; ``cut`` removes that many bytes from its end."""
 
     def data(conversation: Conversation, used_correlation_id: int) -> bytes:
-        who = conversation.client_id if client_id == OWN else client_id
-        whole = requests.header(api_key, version, used_correlation_id, who, header_tags) + body(conversation)
+        name = conversation.client_id if client_id == OWN else client_id
+        whole = requests.header(api_key, version, used_correlation_id, name, header_tags) + body(conversation)
         return whole[: len(whole) - (cut or 0)]
 
     return Request(label=label, data=data, reader=reader, correlation_id=correlation_id)
@@ -93,7 +90,7 @@ def get(
     client_id: str | None = OWN,
     cut: int | None = None,
 ) -> Request:
-    """GetTelemetrySubscriptions of a named instance; ``zero`` and ``reserved`` say what it asks with.
+    """Return a GetTelemetrySubscriptions request of an instance, a ``zero`` or ``reserved`` id.
 
     In version 1 the id is in the header (KIP-1313).
     """
@@ -135,9 +132,9 @@ def push(
     client_id: str | None = OWN,
     cut: int | None = None,
 ) -> Request:
-    """PushTelemetry of a named instance, under the subscription id that its last get was answered.
+    """Return a PushTelemetry request with the last answered subscription id.
 
-    In version 1 the id is in the header (KIP-1313).
+    In version 1 the client instance id is in the header (KIP-1313).
     """
 
     def body(conversation: Conversation) -> bytes:
@@ -168,7 +165,7 @@ def push(
 
 
 def _named(instance_id: bytes, version: int, header_tags: bytes) -> bytes:
-    """The end of a telemetry request's header, and the id: behind it, or in it from version 1 on."""
+    """Return the end of a request header with the instance id; from v1 on the header has the id."""
     return instance_id + header_tags if version == 1 else header_tags + instance_id
 
 
@@ -186,7 +183,7 @@ def metadata(*, correlation_id: int | None = None) -> Request:
 
 
 def produce(acks: int, *, correlation_id: int | None = None) -> Request:
-    """Produce v3 of one record; with ``acks`` 0 Kafka answers nothing."""
+    """Return a Produce v3 request of one record; ``acks`` 0 has no answer."""
     return request(
         f"produce acks={acks}",
         requests.PRODUCE,
@@ -199,7 +196,7 @@ def produce(acks: int, *, correlation_id: int | None = None) -> Request:
 
 
 def any_request(label: str, data: bytes, reader: Reader) -> Request:
-    """A request as captured, its own correlation id in it."""
+    """Return a captured request with its own correlation id."""
     return Request(
         label=label,
         data=lambda _conversation, _id: data,
@@ -208,21 +205,21 @@ def any_request(label: str, data: bytes, reader: Reader) -> Request:
     )
 
 
-# -- everything else that happens -------------------------------------------------------------------------
+# -- everything else that happens ----------------------------------------------------------------
 
 
 def wait(intervals: float) -> Step:
-    """Let so many push intervals of the ``fast`` subscription go by."""
+    """Wait for that many push intervals of the ``fast`` subscription."""
     return Step(run=lambda _: time.sleep(intervals * INTERVAL_MS["fast"] / 1000))
 
 
 def connect_again() -> Step:
-    """Go on, on a second connection."""
+    """Continue on a second connection."""
     return Step(run=Conversation.connect_again)
 
 
 def reconnect() -> Step:
-    """Close the connection, let that be noticed, and open another."""
+    """Close the connection, wait until the peer has noticed, and open another."""
 
     def run(conversation: Conversation) -> None:
         conversation.disconnect()
@@ -233,17 +230,17 @@ def reconnect() -> Step:
 
 
 def change_subscription() -> Step:
-    """Have another subscription match the client too, and wait until the peer knows."""
+    """Add a subscription that matches the client, and wait until the peer has it."""
     return Step(run=Conversation.change_subscription)
 
 
 def send(data: bytes) -> Step:
-    """Send bytes as they are, and await nothing."""
+    """Send bytes and wait for nothing."""
     return Step(run=lambda conversation: conversation.talk.send(data))
 
 
 def expect_silence() -> Step:
-    """Note whether the peer says nothing, something, or closes."""
+    """Note whether the peer is silent, sends bytes or closes."""
 
     def run(conversation: Conversation) -> None:
         answer = conversation.talk.receive(_SILENCE_S * conversation.patience)

@@ -1,8 +1,8 @@
-"""Owns a broker's side of SASL, as far as a fuzzer needs it: it decides who a client is, by itself.
+"""The broker's side of SASL for a fuzzer, with its own decision about each principal.
 
-The way it reads names is Kafka's (``PlainServerCallbackHandler``, ``ScramMessages``), written anew: what
-the receiver saw in passing is compared with it. It checks no SCRAM proof: whoever knows how to ask gets in,
-so that the fuzzer gets in often.
+It reads names like Kafka (``PlainServerCallbackHandler``, ``ScramMessages``), independently of the
+receiver, whose result is compared with it. It checks no SCRAM proof, so that the fuzzer logs in
+often.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from receiver.wire.headers import (
 from receiver.wire.k17_sasl_handshake import SaslHandshakeResponse
 from receiver.wire.k36_sasl_authenticate import SaslAuthenticateResponse
 from receiver.wire.primitives import Reader
+from tests.testbed import messages
 from tests.testbed.scripted_broker import API_VERSIONS, SASL_HANDSHAKE, Answers
 
 __all__ = ["MECHANISMS", "OWNER", "PASSWORD", "TOKEN_ID", "UNKNOWN", "LoginBroker", "claimed_principal"]
 
-#: Who the receiver cannot name.
+#: The principal of a login whose name the receiver cannot read.
 UNKNOWN = "User:unknown"
 PASSWORD = b"s3cret-Pa55word"
-#: What the broker has; it lets anybody in who says anything in the last.
+#: The broker's mechanisms; it accepts any token of the last.
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "GSSAPI")
 
-#: The one delegation token that there is, and whose it is (KIP-48).
+#: The id and the owner of the only delegation token (KIP-48).
 TOKEN_ID, OWNER = "token-id", "User:carol"
 
 _SASL_AUTHENTICATE, _CREATE_DELEGATION_TOKEN, _DESCRIBE_DELEGATION_TOKEN = 36, 38, 41
@@ -45,11 +46,11 @@ _CLIENT_FIRST = re.compile(
 
 
 def claimed_principal(mechanism: str, token: bytes) -> str | None:
-    """Return whom a broker takes a client for by its first token; None where it refuses the token.
+    """Return the principal that a broker reads from a first token, or None.
 
     Args:
         mechanism: PLAIN or one of SCRAM's.
-        token: The token.
+        token: The token; None is returned if the broker refuses it.
     """
     text = token.decode("utf-8", "replace")
     if mechanism == "PLAIN":
@@ -72,10 +73,10 @@ class LoginBroker:
     """What a broker answers on a connection of a SASL listener.
 
     Args:
-        answers: What it answers once it knows who asks.
+        answers: Its answers to authenticated clients.
 
     Attributes:
-        principal: Who it holds the client for; None before a login.
+        principal: The principal of the client; None before a login.
         dead: Whether it has closed the connection.
     """
 
@@ -87,7 +88,7 @@ class LoginBroker:
         self._claimed: str | None = None
 
     def to(self, data: bytes) -> bytes | None:
-        """Answer one frame (given and returned without its length); None where it says nothing."""
+        """Answer one frame (given and returned without its length); None for no answer."""
         key, version, correlation_id = struct.unpack_from(">hhi", data)
         if key == SASL_HANDSHAKE and version == 1:
             return self._handshake(data, version, correlation_id)
@@ -98,7 +99,7 @@ class LoginBroker:
                 return self._answers.to(data)
             if (key, version) == (_DESCRIBE_DELEGATION_TOKEN, 1):
                 return struct.pack(">i", correlation_id) + _TOKENS
-        self.dead = True  # before a login, and in the middle of one, nothing else is taken
+        self.dead = True  # other requests before the end of a login
         return None
 
     def _handshake(self, data: bytes, version: int, correlation_id: int) -> bytes:
@@ -114,7 +115,7 @@ class LoginBroker:
             self._mechanism, self._claimed = mechanism, None
         self.dead = self.dead or error != 0
         answer = SaslHandshakeResponse(error_code=error, mechanisms=MECHANISMS)
-        return correlation_id.to_bytes(4, "big", signed=True) + k17_sasl_handshake.encode_response(
+        return correlation_id.to_bytes(4, "big", signed=True) + messages.encode_sasl_handshake_response(
             answer, version
         )
 
@@ -129,7 +130,7 @@ class LoginBroker:
         header = ResponseHeader(correlation_id=correlation_id)
         return encode_response_header(
             header, response_header_version(_SASL_AUTHENTICATE, version)
-        ) + k36_sasl_authenticate.encode_response(answer, version)
+        ) + messages.encode_sasl_authenticate_response(answer, version)
 
     def _token(self, mechanism: str, token: bytes) -> SaslAuthenticateResponse:
         if mechanism == "GSSAPI":
@@ -144,13 +145,13 @@ class LoginBroker:
         if claimed.startswith("DelegationToken:"):
             if claimed != f"DelegationToken:{TOKEN_ID}":
                 return _REFUSED
-            claimed = OWNER  # KIP-48: who logs in with a token is its owner
+            claimed = OWNER  # KIP-48: a login with a token is its owner's
         self._claimed = claimed
         return SaslAuthenticateResponse(error_code=0, auth_bytes=b"r=server,s=c2FsdA==,i=4096")
 
     def _let_in(self, principal: str, token: bytes = b"") -> SaslAuthenticateResponse:
         if self.principal not in (None, principal):
-            return _REFUSED  # KIP-368: nobody becomes somebody else
+            return _REFUSED  # KIP-368: the principal must not change
         self.principal, self._mechanism = principal, None
         return SaslAuthenticateResponse(error_code=0, auth_bytes=token, session_lifetime_ms=60_000)
 

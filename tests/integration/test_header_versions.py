@@ -1,4 +1,4 @@
-"""The tables of versions, and of bodies that say an error, against Kafka's own message classes."""
+"""The tables of versions and error bodies equal those of Kafka's message classes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from receiver.session.kip1313.refusals import error_body
 from receiver.wire.error_codes import ErrorCode
-from receiver.wire.error_responses import error_body
-from receiver.wire.header_versions import FIRST_FLEXIBLE, LATEST, V3_SINCE
+from receiver.wire.header_versions import FIRST_FLEXIBLE, FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.headers import request_header_version, response_header_version
 from tests.testbed import jvm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """What Kafka says of one version of one RPC."""
+    """Kafka's facts about one version of one RPC."""
 
     key: int
     version: int
@@ -69,7 +69,7 @@ def test_the_bodies_that_say_an_error_are_kafkas(schemas: list[Schema]) -> None:
         if not schema.stable:
             continue
         body = error_body(schema.key, schema.version, ErrorCode.INVALID_REQUEST)
-        if schema.version != V3_SINCE.get(schema.key, 0) - 1:
+        if schema.version != FIRST_WITH_HEADER_V3.get(schema.key, 0) - 1:
             assert body is None, schema
         else:
             assert schema.error_body == ("-" if body is None else body.hex()), schema

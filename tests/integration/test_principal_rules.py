@@ -1,6 +1,7 @@
 """Names as Kafka's own classes and Java give them.
 
-Where the two differ, ours may only know less: a rule refused when it is read, a principal ``User:unknown``.
+Where the two differ, ours may only know less: a rule refused when it is read, a principal
+``User:unknown``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from receiver.principal.distinguished_name import subject_of
+from receiver.principal.distinguished_name import subject_name
 from receiver.principal.mapping_rules import MappingRules, MappingRulesError, NoMatchingRuleError
 from receiver.principal.sasl import UNKNOWN_PRINCIPAL, SaslExchange
 from tests.testbed import jvm, parts
@@ -193,10 +194,10 @@ def subjects() -> list[bytes]:
 def test_subjects_are_javas(kafka_names: KafkaNames) -> None:
     cases = [certificate(subject) for subject in subjects()]
     answers = kafka_names.of([("subject", case) for case in cases])
-    taken = [(case, theirs) for case, theirs in zip(cases, answers, strict=True) if theirs is not None]
-    assert len(taken) > 0.9 * len(cases)  # Java refuses some tags with values that they cannot have
-    for case, theirs in taken:
-        assert subject_of(case) == theirs
+    accepted = [(case, theirs) for case, theirs in zip(cases, answers, strict=True) if theirs is not None]
+    assert len(accepted) > 0.9 * len(cases)  # Java refuses some tags with values that they cannot have
+    for case, theirs in accepted:
+        assert subject_name(case) == theirs
 
 
 def standard_claims() -> str:
@@ -349,7 +350,7 @@ SCRAM_TOKENS = (
 
 
 def principal(mechanism: str, token: bytes) -> str | None:
-    """What we say once the broker has said yes, whether or not Kafka ever would."""
+    """Return the principal after an accepted login, whether or not Kafka would accept it."""
     exchange = SaslExchange(mechanism)
     exchange.client_token(token)
     exchange.server_token(b"r=abc" if mechanism == "SCRAM-SHA-256" else b"")
@@ -383,7 +384,7 @@ def test_no_token_means_another_name_to_kafka(kafka_names: KafkaNames, mechanism
 
 
 def test_kafka_takes_another_token_after_its_error_document(kafka_names: KafkaNames) -> None:
-    """Which is why such an exchange can still complete, as somebody unknown."""
+    """So the exchange can still complete, with the unknown principal."""
     good = oauthbearer_tokens(signed=False)[0]
     assert kafka_names.of([("error-then-token", b"n,,\x01auth=Bearer opaque\x01\x01", good)]) == [
         "User:alice"

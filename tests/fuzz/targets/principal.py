@@ -1,4 +1,4 @@
-"""Principals of certificates: distinguished names out of DER, and mapping rules applied to names.
+"""Fuzzes certificate principals: distinguished names from DER, and mapping rules.
 
 An input of ``rules`` is the rules' size (two bytes), the rules, and a name; one of ``names`` is a
 certificate.
@@ -14,11 +14,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.name import _ASN1Type
 
-from receiver.principal.distinguished_name import MalformedCertificateError, subject_of
+from receiver.principal.distinguished_name import MalformedCertificateError, subject_name
 from receiver.principal.mapping_rules import MappingRules, MappingRulesError, NoMatchingRuleError
 from tests.fuzz.target import Target, require
 
-# -- rules --------------------------------------------------------------------------------------------
+# -- rules ---------------------------------------------------------------------------------------
 
 _RULES = (
     "DEFAULT",
@@ -99,16 +99,17 @@ RULES = Target(
     brief=15_000,
 )
 
-# -- names --------------------------------------------------------------------------------------------
+# -- names ---------------------------------------------------------------------------------------
 
 
 def _run_name(data: bytes) -> None:
     try:
-        name = subject_of(data)
+        name = subject_name(data)
     except MalformedCertificateError as error:
         require(len(str(error)) < 300, "an error as long as the bytes allow")
         return
-    # A byte is at most three: an escape, or a number of seven bits with its dot; keywords come with it.
+    # A byte is at most three: an escape, or a number of seven bits with its dot; keywords come with
+    # it.
     require(len(name) <= 5 * len(data) + 64, f"{len(data)} bytes became a name of {len(name)}")
 
 
@@ -142,7 +143,7 @@ def _name_seeds() -> list[bytes]:
 
 
 def _elements(der: bytes) -> list[tuple[int, bytes]] | None:
-    """Take DER apart into tags and contents; None where it is none."""
+    """Split DER into tags and contents; None if it is malformed."""
     found = []
     at = 0
     while at < len(der):
@@ -187,7 +188,7 @@ _CONTENTS = (
 
 
 def _reshape_name(data: bytes, random: Random, depth: int = 0) -> bytes:
-    """Change one element somewhere; lengths are made to fit again."""
+    """Change one element somewhere, and adjust the lengths."""
     parts = _elements(data)
     if not parts:
         return random.choice(_CONTENTS)

@@ -1,8 +1,8 @@
-"""SASL observation: the tokens of one login, in both directions.
+"""Fuzzes the observation of one SASL login, in both directions.
 
-An input is the mechanism (one byte), then tokens, each behind a byte of direction and two of length. The
-names that are read are compared with how a broker reads them (:mod:`tests.fuzz.login_broker`), and no secret
-stays.
+An input is the mechanism (one byte) and then tokens, each after a byte of direction and two of
+length. The names are compared with those that a broker reads (:mod:`tests.fuzz.login_broker`), and
+no secret may be kept.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _seeds() -> list[bytes]:
 
 
 def _reshape(data: bytes, random: Random) -> bytes:
-    """Change which tokens there are; or what a JSON Web Token claims, so that it still is one."""
+    """Change the tokens, or the claims of a JSON Web Token that stays valid."""
     mechanism = data[0] % len(_MECHANISMS) if data else 0
     steps = _steps(data[1:])
     for _ in range(1 + int(random.random() * 3)):
@@ -163,7 +163,7 @@ def _reshape(data: bytes, random: Random) -> bytes:
                 )
             steps.insert(0, (True, _jwt(claims.decode("latin-1"))))
             mechanism = 3
-    return bytes([mechanism]) + b"".join(token(said, from_client=client) for client, said in steps)
+    return bytes([mechanism]) + b"".join(token(content, from_client=client) for client, content in steps)
 
 
 _TOKENS = (

@@ -1,8 +1,8 @@
-"""The session in both directions: conversations in which anything may be said, by either side, cut anywhere.
+"""Fuzzes a session in both directions: any bytes from client and broker, cut anywhere.
 
-An input is a script: one byte of circumstances, two that seed the cuts, then steps (:func:`steps`). It is
-played twice, once in whole steps and once cut: what comes out is the same. Where the broker is honest, nobody
-is taken for somebody else, and nobody pushes who did not log in.
+An input is a script: one byte of circumstances, two bytes that seed the cuts, then steps
+(:func:`steps`). It runs twice, once in whole steps and once cut, with the same output. If the
+broker is honest, no client gets another's principal, and none pushes without a login.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
 from receiver.wire.framing import BrokenStreamError
-from receiver.wire.header_versions import LATEST, V3_SINCE
+from receiver.wire.header_versions import FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.headers import RequestHeader, encode_request_header
 from receiver.wire.uuid import ZERO_UUID, Uuid
 from tests.fuzz.login_broker import OWNER, PASSWORD, TOKEN_ID, UNKNOWN, LoginBroker
@@ -54,18 +54,19 @@ from tests.unit.session.support import (
 )
 from tests.unit.wire.corpus import load
 
-#: Further RPCs of a broker's: with KIP-1313 offered on its behalf, each can be asked with request header v3.
+#: Further RPCs of a broker's: with KIP-1313 offered on its behalf, each can be asked with request
+#: header v3.
 _MORE_RANGES = {key: (0, LATEST[key]) for key in (1, 12, 38, 41, 47)}
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MAX_BYTES = 3000
 _HEAD = struct.Struct(">BH")
 
-# Steps. The client says something more often than the broker is out of its mind.
+# Steps. The client sends more often than the broker misbehaves.
 _CLIENT, _BROKER_ANSWERS, _BROKER_LIES, _BROKER_SAYS = range(4)
 _KINDS = (_CLIENT, _CLIENT, _CLIENT, _BROKER_ANSWERS, _BROKER_ANSWERS, _CLIENT, _BROKER_LIES, _BROKER_SAYS)
 
-#: What a session may keep of requests that are not whole or wait for an answer: two pushes, and as much as
-#: may arrive after that in one go, as it is asked between two readings only.
+#: What a session may keep of requests that are not whole or wait for an answer: two pushes, and as
+#: much as may arrive after that in one go, as it is asked between two readings only.
 _MAX_HELD = 2 * (MAX_PUSH_BYTES + 131_072) + 2 * _MAX_BYTES
 
 
@@ -75,7 +76,7 @@ def step(kind: int, data: bytes = b"") -> bytes:
 
 
 def steps(script: bytes) -> Iterator[tuple[int, bytes]]:
-    """Read a script's steps: their kind and what is said; the last may be cut off."""
+    """Read a script's steps: their kind and content; the last may be cut off."""
     at = 0
     while at + _HEAD.size <= len(script):
         kind, size = _HEAD.unpack_from(script, at)
@@ -86,7 +87,7 @@ def steps(script: bytes) -> Iterator[tuple[int, bytes]]:
 
 @dataclass(slots=True, kw_only=True)
 class _Played:
-    """What came of a script: what must be the same however it was cut."""
+    """The outcome of a script, which must not depend on the cuts."""
 
     to_broker: bytes
     to_client: bytes
@@ -160,7 +161,7 @@ class _Conversation:
         )
 
     def _feed(self, data: bytes, cuts: Random | None, *, from_client: bool) -> None:
-        """Let one side say something; the buffer is overwritten afterwards, as the relay's is."""
+        """Pass bytes from one side; the buffer is overwritten afterwards, like the relay's."""
         session = self.session
         out = self._waiting if from_client else self._to_client
         before = len(out)
@@ -224,7 +225,7 @@ class _Conversation:
                 require(outcome.push.context.principal in names, "a push under another's name")
 
     def _answered(self) -> bool:
-        """Whether the session has seen the broker's answers: they are with it at the end of each step."""
+        """Whether the session has got all of the broker's responses, as at the end of each step."""
         return not self._over
 
     def _facts(self) -> tuple[Any, ...]:
@@ -266,7 +267,7 @@ def _run(data: bytes) -> None:
     require(cut.facts == whole.facts, "cut, something else was noted")
 
 
-# -- seeds --------------------------------------------------------------------------------------------
+# -- seeds ---------------------------------------------------------------------------------------
 
 
 def handshake(mechanism: bytes, version: int = 1, correlation_id: int = 17) -> bytes:
@@ -301,7 +302,7 @@ def _with_id(api_key: int, body: bytes, instance: Uuid = _INSTANCE, client_id: s
     """Write a request with header v3, in KIP-1313's version of its RPC."""
     header = RequestHeader(
         api_key=api_key,
-        api_version=V3_SINCE[api_key],
+        api_version=FIRST_WITH_HEADER_V3[api_key],
         correlation_id=api_key + 1000,
         client_id=client_id,
         client_instance_id=instance,
@@ -340,8 +341,8 @@ _SASL = {
 
 
 def _log_in(mechanism: bytes) -> bytes:
-    says = [handshake(mechanism), *_SASL[mechanism]]
-    return b"".join(step(_CLIENT, request) + step(_BROKER_ANSWERS) for request in says)
+    requests = [handshake(mechanism), *_SASL[mechanism]]
+    return b"".join(step(_CLIENT, request) + step(_BROKER_ANSWERS) for request in requests)
 
 
 def _seeds() -> list[bytes]:
@@ -372,8 +373,8 @@ def _seeds() -> list[bytes]:
 
 
 def _reshape(data: bytes, random: Random) -> bytes:
-    """Change a script step by step: leave out, double, swap, say something else, log in."""
-    head, script = data[:3], [step(kind, said) for kind, said in steps(data[3:])]
+    """Change a script step by step: leave out, double, swap, replace, log in."""
+    head, script = data[:3], [step(kind, content) for kind, content in steps(data[3:])]
     for _ in range(1 + int(random.random() * 4)):
         at = int(random.random() * (len(script) + 1))
         choice = int(random.random() * 10)

@@ -1,7 +1,7 @@
-"""The wire codec: every message that is read, in every version, and the headers around it.
+"""Fuzzes the wire codec: every message in every version, and the headers.
 
-An input's first byte says which reader gets the rest. What a reader takes can be written, and reads the same
-again.
+An input's first byte chooses the reader of the rest. A value that was read is written and read
+again, and must be equal.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from struct import Struct
 from typing import Any
 
 from receiver.session.api_versions import OFFERED
+from receiver.session.kip1313 import offset_delete
+from receiver.session.kip1313.refusals import error_body
 from receiver.wire import (
     k03_metadata,
     k18_api_versions,
     k38_create_delegation_token,
     k41_describe_delegation_token,
-    k47_offset_delete,
     k72_push_telemetry,
 )
-from receiver.wire.error_responses import error_body
 from receiver.wire.errors import WireError
 from receiver.wire.headers import (
     decode_request_header,
@@ -31,7 +31,7 @@ from receiver.wire.primitives import Reader
 from tests.fuzz.target import Target, require
 from tests.unit.wire.corpus import REQUESTS, RESPONSES, VERSIONS, Codec, decode_header, load
 
-#: The longest text of an error: of ours, whatever the bytes say.
+#: The longest text of an error, whatever the bytes are.
 _MAX_ERROR_CHARACTERS = 300
 
 _KEY_VERSION_ERROR = Struct(">hhh")
@@ -121,8 +121,8 @@ def _table() -> dict[tuple[str, int, int], Callable[[bytes], None]]:
         table["cluster id", 3, version] = _reads(k03_metadata.decode_cluster_id, version)
         table["is error", 3, version] = _reads(k03_metadata.is_error, version)
     table["cut push", 72, 0] = _cut_push
-    table["to v0", 47, 1] = _translates(k47_offset_delete.request_to_v0)
-    table["to v1", 47, 0] = _translates(k47_offset_delete.response_to_v1)
+    table["to v0", 47, 1] = _translates(offset_delete.request_to_v0)
+    table["to v1", 47, 0] = _translates(offset_delete.response_to_v1)
     table["error body", 0, 0] = _error_body
     for module, key in ((k38_create_delegation_token, 38), (k41_describe_delegation_token, 41)):
         for version in module.SUPPORTED_VERSIONS:

@@ -1,4 +1,4 @@
-"""A sidecar that offers KIP-1313's version of everything, where the shared broker sends its clients."""
+"""A sidecar that translates all RPCs (KIP-1313), at the shared broker's advertised address."""
 
 from __future__ import annotations
 

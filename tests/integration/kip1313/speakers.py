@@ -1,7 +1,8 @@
 """Clients in raw frames: one that knows KIP-1313, and one that does not.
 
-Bodies and answers are kio's, which is made from Kafka's own schemas: KIP-1313's version of an RPC is laid out
-as the one before, but for OffsetDelete and the telemetry RPCs. Nothing here is the receiver's own codec.
+Bodies and answers are kio's, which is made from Kafka's own schemas: KIP-1313's version of an RPC
+is laid out as the one before, but for OffsetDelete and the telemetry RPCs. Nothing here is the
+receiver's own codec.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Speaker(Raw):
 
     Args:
         port: Where it connects.
-        client_id: What it says of itself.
+        client_id: Its client id.
 
     Attributes:
         client_id: As given; may be changed.
@@ -61,7 +62,7 @@ class Speaker(Raw):
         self._correlation_ids = itertools.count(1)
 
     def layout(self, api_key: int) -> int:
-        """The version of an RPC whose body is laid out as those that :meth:`ask` sends and returns."""
+        """Return the version whose body layout :meth:`ask` sends and returns."""
         return self.offered[api_key][1]
 
     def ask(self, api_key: int, body: bytes) -> bytes:
@@ -70,9 +71,9 @@ class Speaker(Raw):
         Raises:
             EOFError: The connection was closed.
         """
-        return self.say(api_key, self.offered[api_key][1], body)
+        return self.exchange(api_key, self.offered[api_key][1], body)
 
-    def say(self, api_key: int, version: int, body: bytes, instance: uuid.UUID | None = None) -> bytes:
+    def exchange(self, api_key: int, version: int, body: bytes, instance: uuid.UUID | None = None) -> bytes:
         """Ask in a certain version: with header v3 where an instance is named.
 
         Raises:
@@ -104,13 +105,13 @@ class OldClient(Speaker):
 
     def __init__(self, port: int, *, client_id: str | None = CLIENT_ID) -> None:
         super().__init__(port, client_id=client_id)
-        self.learn(self.say(API_VERSIONS, 5, software("old")))
+        self.learn(self.exchange(API_VERSIONS, 5, software("old")))
 
 
 class NewClient(Speaker):
-    """A client of KIP-1313: its first request is ApiVersions v6, and its client id is null behind that.
+    """A KIP-1313 client: begins with ApiVersions v6, and then sends a null client id.
 
-    Where it is told that there is no v6, it goes on as older clients do.
+    If the broker lacks v6, it continues like an older client.
 
     Args:
         port: Where it connects.
@@ -124,9 +125,9 @@ class NewClient(Speaker):
     def __init__(self, port: int, *, instance: uuid.UUID = MINE) -> None:
         super().__init__(port)
         self.instance = instance
-        answer = self.say(API_VERSIONS, 6, software("new"), instance)
+        answer = self.exchange(API_VERSIONS, 6, software("new"), instance)
         self.falls_back = struct.unpack_from(">h", answer)[0] == ErrorCode.unsupported_version.value
-        self.learn(self.say(API_VERSIONS, 5, software("new")) if self.falls_back else answer)
+        self.learn(self.exchange(API_VERSIONS, 5, software("new")) if self.falls_back else answer)
         if not self.falls_back:
             self.client_id = None
 
@@ -136,7 +137,7 @@ class NewClient(Speaker):
 
     def ask(self, api_key: int, body: bytes) -> bytes:
         """See the base; with its own id in header v3."""
-        return self.say(api_key, self.offered[api_key][1], body, self.instance)
+        return self.exchange(api_key, self.offered[api_key][1], body, self.instance)
 
 
 def software(name: str) -> bytes:
@@ -149,13 +150,13 @@ def in_kio(api_key: int, version: int) -> bool:
     return version in schema_name_map.get(api_key_map.get(api_key, ""), ())
 
 
-def part_of(api_key: int, version: int, name: str) -> Any:
+def schema_type(api_key: int, version: int, name: str) -> Any:
     """A type that a request is made of."""
     return getattr(importlib.import_module(load_request_schema(api_key, version).__module__), name)
 
 
 def write(value: Any) -> bytes:
-    """Say it in bytes."""
+    """Return the encoded value."""
     buffer = io.BytesIO()
     entity_writer(type(value))(buffer, value)
     return buffer.getvalue()

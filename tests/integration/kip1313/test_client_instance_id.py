@@ -1,4 +1,4 @@
-"""The client instance id of KIP-1313: who makes it, that it stays, where it is shown; and real clients."""
+"""KIP-1313's client instance id: its origin, its lifetime, where it shows, and real clients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from tests.testbed.scripted_broker import RANGES, ScriptedBroker
 
 INTERVAL_MS = 200
 
-#: Where an answer has its error code, of RPCs that kio lacks in the version asked; None: it has none.
+#: Where an answer has its error code, of RPCs that kio lacks in the version asked; None: it has
+#: none.
 _ERROR_AT: dict[int, int | None] = {
     api.TXN_OFFSET_COMMIT: None,
     api.DELETE_GROUPS: None,
@@ -42,16 +43,16 @@ _ERROR_AT: dict[int, int | None] = {
     api.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: 4,
     api.UNREGISTER_CONTROLLER: 4,
 }
-#: The same of those that KIP-1313 lays out anew.
+#: The same for the bodies that KIP-1313 changes.
 _ERROR_IN_V3_AT: dict[int, int | None] = {api.OFFSET_DELETE: 0, api.GET: 4}
 
 
-# -- who makes it: the table of KIP-1313, "Alignment of identifiers" ---------------------------------
+# -- origin: the table of KIP-1313, "Alignment of identifiers" ---------------------------------
 
 
 @pytest.fixture(scope="module")
 def fronts(plugin_broker: KafkaBroker, translating: GatewaySidecar) -> Iterator[Mapping[str, int]]:
-    """Where a client connects: the old broker is Kafka 4.4 with a telemetry plugin, the new one is ours."""
+    """Where a client connects: Kafka 4.4 with a telemetry plugin (old) or the receiver (new)."""
     metrics, match = ["org.apache.kafka.producer."], {"client_id": CLIENT_ID}
     plugin_broker.alter_client_metrics("kip1313", metrics, INTERVAL_MS, match)
     translating.put_subscription("kip1313", metrics, INTERVAL_MS, match)
@@ -65,7 +66,7 @@ def fronts(plugin_broker: KafkaBroker, translating: GatewaySidecar) -> Iterator[
     [
         (OldClient, "old", 0, ZERO, "an id of the broker's"),
         (OldClient, "new", 0, ZERO, "an id of the broker's"),
-        # The KIP has the answer's id be zero, but Kafka 4.4 says what it was told.
+        # The KIP has the answer's id be zero, but Kafka 4.4 repeats the id of the request.
         (NewClient, "old", 0, MINE, "its own id"),
         (NewClient, "new", 1, MINE, "no id"),
     ],
@@ -109,16 +110,16 @@ class _Got:
 
 def _get(speaker: Speaker, version: int, instance: uuid.UUID) -> _Got:
     if version == 1:
-        return _Got(speaker.say(api.GET, 1, b"\0", instance), 1)
-    return _Got(speaker.say(api.GET, 0, instance.bytes + b"\0"), 0)
+        return _Got(speaker.exchange(api.GET, 1, b"\0", instance), 1)
+    return _Got(speaker.exchange(api.GET, 0, instance.bytes + b"\0"), 0)
 
 
 def _push(speaker: Speaker, version: int, instance: uuid.UUID, subscription_id: int) -> ErrorCode:
     body = struct.pack(">i?b", subscription_id, False, 0) + compact_bytes(b"") + b"\0"
     if version == 1:
-        answer = speaker.say(api.PUSH, 1, body, instance)
+        answer = speaker.exchange(api.PUSH, 1, body, instance)
     else:
-        answer = speaker.say(api.PUSH, 0, instance.bytes + body)
+        answer = speaker.exchange(api.PUSH, 0, instance.bytes + body)
     return ErrorCode(struct.unpack_from(">h", answer, 4)[0])
 
 
@@ -138,14 +139,14 @@ def test_a_newer_client_finds_its_way_back_whatever_its_id_is(
         assert _shown(not_translating, speaker)["client_instance_id"] is not None
 
 
-# -- that it stays -----------------------------------------------------------------------------------
+# -- lifetime -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrong", [ANOTHER, ZERO, None])
 def test_another_id_is_refused_in_the_words_of_each_rpc(
     translating: GatewaySidecar, wrong: uuid.UUID | None
 ) -> None:
-    """INVALID_REQUEST where the answer has a place for it, else the connection ends; without one, too."""
+    """A wrong or missing id gives INVALID_REQUEST, or a close if the response has no error code."""
     with NewClient(translating.port()) as client:
         offered = client.offered
     answered, expected = {}, {}
@@ -155,7 +156,7 @@ def test_another_id_is_refused_in_the_words_of_each_rpc(
         version = greatest if wrong is not None else greatest - 1
         with NewClient(translating.port()) as client:
             try:
-                answer = client.say(key, version, b"", wrong)
+                answer = client.exchange(key, version, b"", wrong)
             except EOFError:
                 answered[key] = "closed"
             else:
@@ -164,8 +165,8 @@ def test_another_id_is_refused_in_the_words_of_each_rpc(
                 assert client.ask(api.DESCRIBE_CLUSTER, b"\0\1\0\0")[4:6] == b"\0\0"
         expected[key] = "INVALID_REQUEST" if _has_an_error_code(key, greatest - 1) else "closed"
     assert answered == expected
-    assert {key for key, told in answered.items() if told == "closed"} >= {api.PRODUCE, api.OFFSET_COMMIT}
-    assert {key for key, told in answered.items() if told != "closed"} >= {api.FETCH, api.METADATA}
+    assert {key for key, answer in answered.items() if answer == "closed"} >= {api.PRODUCE, api.OFFSET_COMMIT}
+    assert {key for key, answer in answered.items() if answer != "closed"} >= {api.FETCH, api.METADATA}
 
 
 def _has_an_error_code(key: int, layout: int) -> bool:
@@ -189,7 +190,7 @@ def _error_of(key: int, layout: int, answer: bytes, *, in_v3: bool) -> str:
 
 def test_the_zero_id_is_refused_in_the_first_request(translating: GatewaySidecar) -> None:
     with Speaker(translating.port()) as client:
-        answer = client.say(api.API_VERSIONS, 6, api.software("new"), ZERO)
+        answer = client.exchange(api.API_VERSIONS, 6, api.software("new"), ZERO)
         assert struct.unpack_from(">h", answer)[0] == ErrorCode.invalid_request.value
 
 
@@ -197,15 +198,15 @@ def test_a_client_that_begins_with_an_older_header_is_held_to_no_id(translating:
     with OldClient(translating.port()) as client:
         version = client.offered[api.DESCRIBE_CLUSTER][1]
         for instance in (MINE, ANOTHER):
-            assert client.say(api.DESCRIBE_CLUSTER, version, b"\0\1\0\0", instance)[4:6] == b"\0\0"
-        assert client.say(api.DESCRIBE_CLUSTER, version - 1, b"\0\1\0\0")[4:6] == b"\0\0"
-        assert client.say(api.DESCRIBE_CLUSTER, version, b"\0\1\0\0", ZERO)[4:6] == b"\0\x2a"
+            assert client.exchange(api.DESCRIBE_CLUSTER, version, b"\0\1\0\0", instance)[4:6] == b"\0\0"
+        assert client.exchange(api.DESCRIBE_CLUSTER, version - 1, b"\0\1\0\0")[4:6] == b"\0\0"
+        assert client.exchange(api.DESCRIBE_CLUSTER, version, b"\0\1\0\0", ZERO)[4:6] == b"\0\x2a"
 
 
 def test_a_login_carries_the_id_but_for_its_handshake(translating: GatewaySidecar) -> None:
     right = compact_bytes(f"\0alice\0{SASL_USERS['alice']}".encode()) + b"\0"
     with NewClient(translating.port("SASL")) as client:
-        handshake = client.say(api.SASL_HANDSHAKE, 1, struct.pack(">h", 5) + b"PLAIN")
+        handshake = client.exchange(api.SASL_HANDSHAKE, 1, struct.pack(">h", 5) + b"PLAIN")
         assert handshake[:2] == b"\0\0"
         assert client.offered[api.SASL_AUTHENTICATE] == (0, 3)
         assert client.ask(api.SASL_AUTHENTICATE, right)[:2] == b"\0\0"
@@ -217,14 +218,14 @@ def test_a_login_carries_the_id_but_for_its_handshake(translating: GatewaySideca
 def test_a_login_under_another_id_is_none(translating: GatewaySidecar) -> None:
     right = compact_bytes(f"\0alice\0{SASL_USERS['alice']}".encode()) + b"\0"
     with NewClient(translating.port("SASL")) as client:
-        client.say(api.SASL_HANDSHAKE, 1, struct.pack(">h", 5) + b"PLAIN")
-        refused = client.say(api.SASL_AUTHENTICATE, 3, right, ANOTHER)
+        client.exchange(api.SASL_HANDSHAKE, 1, struct.pack(">h", 5) + b"PLAIN")
+        refused = client.exchange(api.SASL_AUTHENTICATE, 3, right, ANOTHER)
         assert struct.unpack_from(">h", refused)[0] == ErrorCode.invalid_request.value
         with pytest.raises((EOFError, ConnectionError)):  # in its place the broker got no token
             client.ask(api.DESCRIBE_CLUSTER, b"\0\1\0\0")
 
 
-# -- where it is shown -------------------------------------------------------------------------------
+# -- where it shows -------------------------------------------------------------------------------
 
 
 def _shown(sidecar: GatewaySidecar, speaker: Speaker, listener: str = "CLIENT") -> dict[str, Any]:
@@ -249,7 +250,7 @@ def test_the_registry_and_the_request_log_show_it(translating: GatewaySidecar) -
         ]
 
 
-# -- older brokers, and newer ones -------------------------------------------------------------------
+# -- older brokers, and newer ones ---------------------------------------------------------------
 
 
 @pytest.mark.full
@@ -273,13 +274,14 @@ def test_only_what_can_be_asked_of_the_broker_is_offered(
         with GatewaySidecar(settings) as sidecar, NewClient(sidecar.port()) as client:
             assert {key: client.offered[key] for key in offered} == offered
             assert client.falls_back is (api.API_VERSIONS in ranges)
-            # What was offered with header v3 goes on in the version before, under the first client id.
+            # What was offered with header v3 goes on in the version before, under the first client
+            # id.
             assert client.ask(api.PRODUCE, struct.pack(">hh", -1, 1) + b"records").endswith(b"records")
         seen = broker.peers[-1].answers.seen[-1]
         assert (seen.api_key, seen.api_version, seen.client_id) == (api.PRODUCE, 13, CLIENT_ID)
 
 
-# -- real clients, none of which knows KIP-1313 ------------------------------------------------------
+# -- real clients, none of which knows KIP-1313 --------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [JavaClient, LibrdkafkaClient, FranzClient])

@@ -1,4 +1,4 @@
-"""Every RPC in KIP-1313's version in front of a real Kafka 4.4: answered as in the version before."""
+"""Every RPC in KIP-1313's version gets the same answer from Kafka 4.4 as in its own version."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.integration.kip1313 import speakers as api
 from tests.integration.kip1313.speakers import CLIENT_ID, NewClient, OldClient, Speaker, in_kio, read, write
 from tests.testbed.broker import KafkaBroker
 
-#: Requests with nothing in them that have no answer (Produce, AddPartitionsToTxn), and those of which every
-#: answer is another (InitProducerId, DescribeLogDirs).
+#: Requests with nothing in them that have no answer (Produce, AddPartitionsToTxn), and those of
+#: which every answer is another (InitProducerId, DescribeLogDirs).
 _NOT_BLANK: Final = {
     api.PRODUCE,
     api.ADD_PARTITIONS_TO_TXN,
@@ -32,8 +32,8 @@ _NOT_BLANK: Final = {
     api.OFFSET_DELETE,
 }
 
-#: What asks for nothing of RPCs whose latest version in Kafka 4.4 kio lacks, and of DescribeAcls, which must
-#: have something in it.
+#: What asks for nothing of RPCs whose latest version in Kafka 4.4 kio lacks, and of DescribeAcls,
+#: which must have something in it.
 _BODIES: Final[Mapping[int, bytes]] = {
     api.TXN_OFFSET_COMMIT: b"\1\1" + bytes(10) + struct.pack(">i", -1) + b"\1\0\1\0",
     api.DESCRIBE_ACLS: b"\1\0\1\0\0\1\1\0",
@@ -61,7 +61,7 @@ _BLANKS: Final[Mapping[str, object]] = {
 _NONE, _SECOND = datetime.timedelta(), datetime.timedelta(seconds=1)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
-#: What a broker says of a topic or a coordinator that is just being made.
+#: Errors for a topic or a coordinator that is being created.
 _NOT_YET = re.compile("coordinator_load_in_progress|coordinator_not_available|unknown_topic|not_leader")
 
 
@@ -82,7 +82,7 @@ def test_every_rpc_but_sasl_handshake_is_offered_with_header_v3(
 def test_every_rpc_is_answered_as_in_the_version_before(
     broker: KafkaBroker, translating: GatewaySidecar
 ) -> None:
-    """Requests with nothing in them: what a broker makes of each depends on its version and its header."""
+    """Empty requests are answered the same with and without the translation."""
     with OldClient(broker.client_port) as direct:
         versions = {key: direct.layout(key) for key in direct.offered}
     different, not_asked = {}, set()
@@ -94,15 +94,15 @@ def test_every_rpc_is_answered_as_in_the_version_before(
             not_asked.add(key)
             continue
         with OldClient(broker.client_port) as direct, NewClient(translating.port()) as new:
-            of_old, of_new = direct.ask(key, body), new.ask(key, body)
-        if of_old != of_new:
-            different[key] = (of_old.hex(), of_new.hex())
+            from_old, from_new = direct.ask(key, body), new.ask(key, body)
+        if from_old != from_new:
+            different[key] = (from_old.hex(), from_new.hex())
     assert different == {}
     assert not_asked == _NOT_BLANK | _UNKNOWN
 
 
 def _blank(kind: Any) -> Any:
-    """A request with nothing in it."""
+    """Return a request with empty and zero fields."""
     hints = typing.get_type_hints(kind)
     values: dict[str, object] = {}
     for field in dataclasses.fields(kind):
@@ -120,32 +120,32 @@ def _blank(kind: Any) -> Any:
 
 def test_a_new_client_lives_as_an_old_one_does(broker: KafkaBroker, translating: GatewaySidecar) -> None:
     with OldClient(broker.client_port) as direct:
-        of_old = _Life(direct, "life-of-the-old").live()
+        from_old = _Life(direct, "life-of-the-old").live()
     with NewClient(translating.port()) as new:
-        of_new = _Life(new, "life-of-the-new").live()
-    assert of_new == of_old
+        from_new = _Life(new, "life-of-the-new").live()
+    assert from_new == from_old
     # Its client id was null in all requests but the first, and the broker knows it all the same.
-    assert f"client_id='{CLIENT_ID}'" in of_new["describe"]
-    assert f"member_id='{CLIENT_ID}-<uuid>'" in of_new["join"]
-    assert "committed_offset=1," in of_new["committed"]
-    assert "committed_offset=-1," in of_new["committed after that"]
+    assert f"client_id='{CLIENT_ID}'" in from_new["describe"]
+    assert f"member_id='{CLIENT_ID}-<uuid>'" in from_new["join"]
+    assert "committed_offset=1," in from_new["committed"]
+    assert "committed_offset=-1," in from_new["committed after that"]
 
 
 class _Life:
-    """What a client does with a topic and a group of its own, and what it was told.
+    """What a client does with its own topic and group, and the answers that it got.
 
     Args:
-        client: Who does it.
-        name: The name of topic and group.
+        client: The client that does it.
+        name: Name of the topic and the group.
     """
 
     def __init__(self, client: Speaker, name: str) -> None:
         self._client = client
         self._name = name
-        self._told: dict[str, str] = {}
+        self._answers: dict[str, str] = {}
 
     def live(self) -> dict[str, str]:
-        """Write, read, join a group, commit, leave, and take everything back; return each answer."""
+        """Write, read, join a group, commit, leave and delete everything; return each answer."""
         topic = self._part(
             api.CREATE_TOPICS,
             "CreatableTopic",
@@ -175,7 +175,7 @@ class _Life:
         )
         gone = self._part(api.DELETE_TOPICS, "DeleteTopicState", name=self._name, topic_id=None)
         self._ask("delete", api.DELETE_TOPICS, topics=(gone,), timeout=10 * _SECOND)
-        return self._told
+        return self._answers
 
     def _write_and_read(self, topic_id: object) -> None:
         self._ask("producer id", api.INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=_NONE)
@@ -288,7 +288,7 @@ class _Life:
             )
             self._ask("delete offsets", api.OFFSET_DELETE, group_id=self._name, topics=(topic,))
             return
-        # Version 1 is flexible, the only one that KIP-1313 lays out anew.
+        # Version 1 is flexible: the only body that KIP-1313 changes.
         name, one = compact_string(self._name), uvarint(2)
         partition = struct.pack(">i", 0) + b"\0"
         answer = self._client.ask(api.OFFSET_DELETE, name + one + name + one + partition + b"\0\0")
@@ -309,7 +309,7 @@ class _Life:
         )
 
     def _part(self, api_key: int, kind: str, /, **fields: object) -> Any:
-        return api.part_of(api_key, self._client.layout(api_key), kind)(**fields)
+        return api.schema_type(api_key, self._client.layout(api_key), kind)(**fields)
 
     def _ask(self, step: str, api_key: int, **fields: object) -> Any:
         """Ask until the answer is none of those that mean "not yet"."""
@@ -325,5 +325,5 @@ class _Life:
         return answer
 
     def _note(self, step: str, answer: Any) -> None:
-        told = _UUID.sub("<uuid>", repr(answer)).replace(self._name, "<name>")
-        self._told[step] = re.sub(r"producer_id=\d+", "producer_id=<number>", told)
+        text = _UUID.sub("<uuid>", repr(answer)).replace(self._name, "<name>")
+        self._answers[step] = re.sub(r"producer_id=\d+", "producer_id=<number>", text)

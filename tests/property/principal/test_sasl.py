@@ -1,4 +1,4 @@
-"""Whatever passes: nothing raises, nobody is named without the broker, and no secret stays behind."""
+"""No token raises, names a client without the broker, or leaves a secret behind."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ def test_nothing_raises_and_a_principal_stays(
 
 
 @given(names)
-def test_plain_names_whom_the_client_is(name: str) -> None:
+def test_plain_names_the_client(name: str) -> None:
     assert let_in("PLAIN", f"\0{name}\0{SECRET}".encode()).principal == f"User:{name}"
 
 
 @given(st.text(st.characters(min_codepoint=1, max_codepoint=0x7F), min_size=1, max_size=40), st.booleans())
-def test_scram_names_whom_the_client_is(name: str, by_token: bool) -> None:
+def test_scram_names_the_client(name: str, by_token: bool) -> None:
     escaped = name.replace("=", "=3D").replace(",", "=2C")
     extensions = ",tokenauth=true" if by_token else ""
     exchange = let_in("SCRAM-SHA-256", f"n,,n={escaped},r=abc{extensions},secret={SECRET}".encode())
@@ -98,7 +98,7 @@ def test_scram_names_whom_the_client_is(name: str, by_token: bool) -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), st.booleans())
-def test_oauthbearer_names_whom_the_token_names(name: str, ascii_only: bool) -> None:
+def test_oauthbearer_names_the_tokens_claim(name: str, ascii_only: bool) -> None:
     claims = json.dumps({"jti": SECRET, "sub": name, "nested": {"sub": "mallory"}}, ensure_ascii=ascii_only)
     parts = (b'{"alg":"none"}', claims.encode(), SECRET.encode())
     token = b"n,,\x01auth=Bearer " + b".".join(map(base64url, parts)) + b"\x01\x01"

@@ -164,13 +164,16 @@ def test_the_client_sees_what_a_broker_would_answer(
     assert split(bytes(wire.to_client)) == expected_answers(requests, ranges)
     # What passes reached the broker as it was, in its place.
     assert [
-        _but_for_the_id(data) for data in at_broker if parse(data).api_key not in {API_VERSIONS, METADATA}
+        _without_correlation_id(data)
+        for data in at_broker
+        if parse(data).api_key not in {API_VERSIONS, METADATA}
     ] == [
-        _but_for_the_id(request[4:])
+        _without_correlation_id(request[4:])
         for request in requests
         if parse(request[4:]).api_key not in {API_VERSIONS, 71, 72}
     ]
-    # Telemetry is not there where nothing was in flight; what is there stands where the client sent it.
+    # Telemetry is not there where nothing was in flight; what is there stands where the client sent
+    # it.
     places = iter([_place(request[4:]) for request in requests])
     assert all(_place(data) in places for data in at_broker)
     assert not wire.awaits()
@@ -188,7 +191,7 @@ def _whole(stream: bytearray) -> int:
 
 
 def _place(data: bytes) -> str:
-    """What kind of request stands at this place: the broker sees each kind where the client sent it."""
+    """Return the kind of a request; the broker must see each kind in the client's order."""
     kinds = {API_VERSIONS: "api versions", METADATA: "telemetry", 71: "telemetry", 72: "telemetry"}
     return kinds.get(parse(data).api_key, "passed")
 
@@ -196,7 +199,7 @@ def _place(data: bytes) -> str:
 @settings(deadline=None, max_examples=300)
 @given(data=st.binary(max_size=400), sizes=cuts, requests=conversations)
 def test_no_bytes_break_a_session(data: bytes, sizes: list[int], requests: list[bytes]) -> None:
-    """Garbage, alone or behind requests, raises the one typed error or passes; nothing else happens."""
+    """Garbage, alone or after requests, passes or raises the one typed error."""
     for stream in (data, b"".join(requests) + data):
         for direction in (_requests, _responses):
             direction(stream, sizes)
@@ -222,6 +225,6 @@ def _feed(take: Callable[[bytes], None], stream: bytes, sizes: Sequence[int]) ->
             take(piece)
 
 
-def _but_for_the_id(request: bytes) -> bytes:
-    """A request of a login, or for delegation tokens, passes under a correlation id of the session's."""
+def _without_correlation_id(request: bytes) -> bytes:
+    """SASL and delegation token requests pass under a correlation id of the session."""
     return request[:4] + request[8:] if parse(request).api_key in {SASL_HANDSHAKE, 38, 41} else request

@@ -61,7 +61,7 @@ def response_headers(version: int) -> st.SearchStrategy[ResponseHeader]:
 
 
 def requests(key: int, version: int, *, unknown: bool = True) -> st.SearchStrategy[Any]:
-    """Requests; with ``unknown`` also what no schema names, and what it forbids but is taken."""
+    """Requests; with ``unknown`` also unknown fields and forbidden values that are accepted."""
     if key == 17:
         return st.builds(SaslHandshakeRequest, mechanism=texts)
     if key == 18:

@@ -80,7 +80,8 @@ def test_arbitrary_bytes_raise_nothing_but_a_wire_error(chunks: list[bytes]) -> 
             rewrite.feed(memoryview(chunk))
 
 
-#: API keys and versions with each version of the request header; of the last two only the front is known.
+#: API keys and versions with each version of the request header; of the last two only the front is
+#: known.
 KINDS = [(7, 0), (0, 8), (0, 13), (0, 14), (12, 5), (18, 3), (71, 1), (0, 15), (999, 0)]
 TRANSLATED = frozenset({0, 12})
 
@@ -122,10 +123,10 @@ def test_the_size_of_a_header_is_known_as_soon_as_it_is_there_and_never_overesti
     cuts,
     st.integers(0, 8),
 )
-def test_every_header_is_looked_at_alike_however_it_is_cut(
+def test_every_header_is_read_the_same_however_it_is_cut(
     messages: list[tuple[bytes, bytes, str]], sizes: list[int], until: int
 ) -> None:
-    """The header of each request goes to the callback, until it says after so many that it has enough."""
+    """Each request's header goes to the callback until reading all headers is switched off."""
     stream, expected = b"", b""
     seen: list[tuple[bytes, str, int]] = []
     for head, body, change in messages:
@@ -148,7 +149,7 @@ def test_every_header_is_looked_at_alike_however_it_is_cut(
     def replace_head(head: bytes, length: int) -> tuple[bytes, bool]:
         change = seen[len(looked_at)][1]
         looked_at.append((head, length))
-        rewrite.every = len(looked_at) < until
+        rewrite.reads_all_headers = len(looked_at) < until
         rest = length - len(head)
         if change == "dropped":
             return frame(b"marker"), False
@@ -162,7 +163,7 @@ def test_every_header_is_looked_at_alike_however_it_is_cut(
         max_frame_bytes=100_000,
         max_watched_bytes=MAX_WATCHED,
     )
-    rewrite.every = until > 0
+    rewrite.reads_all_headers = until > 0
     out = b"".join(bytes(rewrite.feed(memoryview(piece))) for piece in pieces(stream, sizes))
     assert out == expected
     assert looked_at == [(head, length) for head, _, length in seen]
@@ -171,7 +172,7 @@ def test_every_header_is_looked_at_alike_however_it_is_cut(
 
 
 @given(requests, cuts, st.booleans())
-def test_looking_at_every_header_changes_nothing_by_itself(
+def test_reading_every_header_changes_nothing_by_itself(
     messages: list[tuple[int, bytes]], sizes: list[int], every: bool
 ) -> None:
     stream = b"".join(frame(struct.pack(">hhih", key, 0, 1, -1) + body) for key, body in messages)
@@ -180,7 +181,7 @@ def test_looking_at_every_header_changes_nothing_by_itself(
         rewrite = RequestRewriter(
             replacement, watched=WATCHED, max_frame_bytes=10_000, max_watched_bytes=MAX_WATCHED
         )
-        rewrite.every = mode
+        rewrite.reads_all_headers = mode
         outs.append(b"".join(bytes(rewrite.feed(memoryview(piece))) for piece in pieces(stream, sizes)))
         assert rewrite.frames == len(messages)
     assert outs[0] == outs[1]
@@ -197,7 +198,7 @@ def test_arbitrary_headers_raise_nothing_but_a_wire_error(
         max_frame_bytes=10_000,
         max_watched_bytes=MAX_WATCHED,
     )
-    rewrite.every = True
+    rewrite.reads_all_headers = True
     with contextlib.suppress(WireError):
         for chunk in (struct.pack(">ihh", length, *kind), *chunks):
             rewrite.feed(memoryview(chunk))

@@ -1,8 +1,9 @@
 """Both directions against kio, a codec made from Kafka's own schemas by other people.
 
-kio fails on tagged fields that its schema does not name, so there are none here; it has no ApiVersions v5, no
-v1 of the telemetry messages and no request header v3. It turns durations into seconds in floating point, so a
-session's lifetime stays below 2**50 ms here, where that is exact; the round trip goes through all of int64.
+kio fails on tagged fields that its schema does not name, so there are none here; it has no
+ApiVersions v5, no v1 of the telemetry messages and no request header v3. It turns durations into
+seconds in floating point, so a session's lifetime stays below 2**50 ms here, where that is exact;
+the round trip goes through all of int64.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _read(kind: Any, data: bytes) -> Any:
 
 
 def _ours(value: Any) -> Any:
-    """Turn one value of kio's into our way to say it."""
+    """Convert a value of kio to the type that the receiver uses."""
     if isinstance(value, timedelta):
         return value // timedelta(milliseconds=1)
     if isinstance(value, uuid.UUID):
@@ -79,7 +80,7 @@ _RENAMED = {
 
 
 def _assert_same(ours: Any, theirs: Any) -> None:
-    """Compare field by field, as far as kio's version has the field."""
+    """Compare the fields that kio's version has."""
     for name in (field.name for field in fields(theirs)):
         expected = getattr(theirs, name)
         if name in (

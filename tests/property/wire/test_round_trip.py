@@ -1,4 +1,4 @@
-"""What is written is what is read, unknown tagged fields too; and no bytes raise anything but WireError."""
+"""Written messages are read back, with unknown tags; malformed bytes raise only WireError."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ ranges_to_list = st.dictionaries(st.integers(0, 90) | int16s, st.tuples(int16s, 
 
 
 def _edited(response: k18.ApiVersionsResponse, ranges: dict[int, tuple[int, int]]) -> k18.ApiVersionsResponse:
-    """Say the rule once more, on values: replace in place; insert in order, or append where there is none."""
+    """Apply the rule to values: replace in place, insert in order, or append if not ordered."""
     if response.error_code != 0 or not response.api_keys:
         return response
     keys = [entry.api_key for entry in response.api_keys]
@@ -63,7 +63,7 @@ def test_splice_is_decode_edit_encode(
 @pytest.mark.parametrize("version", k18.SUPPORTED_VERSIONS)
 @settings(max_examples=30)
 @given(data=st.data(), keys=st.lists(st.integers(0, 90), max_size=5))
-def test_read_ranges_is_what_the_entries_say(version: int, data: st.DataObject, keys: list[int]) -> None:
+def test_read_ranges_equals_the_entries(version: int, data: st.DataObject, keys: list[int]) -> None:
     response = data.draw(api_versions_responses(version))
     body = k18.encode_response(response, version)
     listed: dict[int, tuple[int, int]] = {}

@@ -1,4 +1,4 @@
-"""Subjects as Java writes them; tests/integration/test_principal_rules.py asks Java itself."""
+"""Subjects as Java writes them; tests/integration/test_principal_rules.py compares with Java."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from receiver.principal.distinguished_name import MalformedCertificateError, subject_of
+from receiver.principal.distinguished_name import MalformedCertificateError, subject_name
 from tests.unit.principal.certificates import (
     BMP,
     COMMON_NAME,
@@ -51,7 +51,7 @@ def test_the_subject_of_a_real_certificate() -> None:
         .sign(key, hashes.SHA256())
     )
     assert (
-        subject_of(made.public_bytes(Encoding.DER))
+        subject_name(made.public_bytes(Encoding.DER))
         == f"{EMAIL_ADDRESS}=#160d6a406578616d706c652e636f6d,CN=Jürgen,O=Acme\\, Inc.,C=DE"
     )
 
@@ -81,19 +81,19 @@ def test_the_subject_of_a_real_certificate() -> None:
     ],
 )
 def test_values(attribute: Attribute, text: str) -> None:
-    assert subject_of(certificate(name([attribute]))) == text
+    assert subject_name(certificate(name([attribute]))) == text
 
 
 def test_the_last_relative_name_comes_first_and_its_attributes_in_their_order() -> None:
     subject = name(
         [("2.5.4.6", PRINTABLE, b"DE")], [("2.5.4.11", UTF8, b"dev"), (COMMON_NAME, UTF8, b"alice")]
     )
-    assert subject_of(certificate(subject)) == "OU=dev+CN=alice,C=DE"
+    assert subject_name(certificate(subject)) == "OU=dev+CN=alice,C=DE"
 
 
 @pytest.mark.parametrize("version", [None, b"\x02"])
 def test_an_empty_subject_is_empty(version: bytes | None) -> None:
-    assert subject_of(certificate(name(), version=version)) == ""
+    assert subject_name(certificate(name(), version=version)) == ""
 
 
 GOOD = certificate(name([(COMMON_NAME, UTF8, b"alice")]))
@@ -125,9 +125,9 @@ GOOD = certificate(name([(COMMON_NAME, UTF8, b"alice")]))
 )
 def test_malformed_der(malformed: bytes, message: str) -> None:
     with pytest.raises(MalformedCertificateError, match=message):
-        subject_of(malformed)
+        subject_name(malformed)
 
 
 def test_the_longest_runs_of_blanks_take_no_longer_than_other_text() -> None:
     blanks = b" " * 1_000_000
-    assert len(subject_of(certificate(name([(COMMON_NAME, UTF8, b"a" + blanks + b"a")])))) == 1_000_005
+    assert len(subject_name(certificate(name([(COMMON_NAME, UTF8, b"a" + blanks + b"a")])))) == 1_000_005

@@ -1,4 +1,4 @@
-"""Rules as a configuration has them; tests/integration/test_principal_rules.py asks Kafka's own class."""
+"""Mapping rules; tests/integration/test_principal_rules.py compares them with Kafka's class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logins as the session sees them; tests/integration/test_principal_rules.py asks Kafka's own servers."""
+"""SASL exchanges; tests/integration/test_principal_rules.py compares them with Kafka's servers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def bearer(token: bytes, authzid: bytes = b"") -> bytes:
 
 
 def logged_in(mechanism: str, client_first: bytes, *, principal_claim: str = "sub") -> SaslExchange:
-    """The exchange after the broker has said yes to whatever the client said."""
+    """Return an exchange whose login the broker has accepted."""
     exchange = SaslExchange(mechanism, principal_claim=principal_claim)
     exchange.client_token(client_first)
     if mechanism in SCRAM:
@@ -154,7 +154,7 @@ def test_another_claim_may_name_the_principal() -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["GSSAPI", "AWS_MSK_IAM", "plain", ""])
-def test_an_unknown_mechanism_names_nobody(mechanism: str) -> None:
+def test_an_unknown_mechanism_gives_the_unknown_principal(mechanism: str) -> None:
     assert logged_in(mechanism, b"\0alice\0secret").principal == UNKNOWN_PRINCIPAL
 
 
@@ -176,7 +176,7 @@ def test_nothing_changes_a_name_once_the_broker_has_agreed() -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", *SCRAM, "OAUTHBEARER", "GSSAPI"])
-def test_an_answer_that_nobody_asked_for_lets_nobody_in(mechanism: str) -> None:
+def test_a_response_without_a_request_completes_no_login(mechanism: str) -> None:
     exchange = SaslExchange(mechanism)
     exchange.server_token(b"v=c2lnbmF0dXJl")
     for _ in range(3):
@@ -186,7 +186,7 @@ def test_an_answer_that_nobody_asked_for_lets_nobody_in(mechanism: str) -> None:
 
 
 @pytest.mark.parametrize("final", [b"", b"e=other-error", b"V=c2ln", SERVER_FIRST])
-def test_scram_ends_where_the_broker_does_not_prove_itself(final: bytes) -> None:
+def test_scram_fails_if_the_broker_does_not_prove_itself(final: bytes) -> None:
     exchange = SaslExchange("SCRAM-SHA-512")
     exchange.client_token(b"n,,n=alice,r=abc")
     exchange.server_token(b"v=tooSoon")
@@ -197,7 +197,7 @@ def test_scram_ends_where_the_broker_does_not_prove_itself(final: bytes) -> None
     assert exchange.principal is None
 
 
-def test_a_token_that_the_broker_let_in_after_an_error_document_names_nobody() -> None:
+def test_a_token_accepted_after_an_error_document_gives_the_unknown_principal() -> None:
     exchange = SaslExchange("OAUTHBEARER")
     exchange.client_token(bearer(jwt(b'{"sub":"alice"}')))
     exchange.server_token(b'{"status":"invalid_token"}')

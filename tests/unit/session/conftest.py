@@ -11,7 +11,7 @@ from tests.unit.session.support import ARRIVALS, Wire
 
 @pytest.fixture(params=ARRIVALS)
 def wiring(request: pytest.FixtureRequest) -> Callable[..., Wire]:
-    """Makes a session with both of its sides; takes what :class:`Wire` takes, but for the arrival."""
+    """Return a factory of :class:`Wire` that sets the arrival."""
     arrival: str = request.param
 
     def make(**arguments: object) -> Wire:

@@ -31,6 +31,7 @@ from receiver.wire.k71_get_telemetry_subscriptions import (
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.primitives import Reader
 from receiver.wire.uuid import ZERO_UUID, Uuid
+from tests.testbed import messages
 from tests.testbed.scripted_broker import (
     CLUSTER_ID,
     NODE_ID,
@@ -47,7 +48,7 @@ from tests.testbed.scripted_broker import (
 MAX_PUSH_BYTES = 4096
 MAX_FRAME_BYTES = 1_048_576
 
-#: The subscription that matches everybody in these tests.
+#: The subscription that matches every client in these tests.
 EVERYTHING = Subscription(name="everything", metrics=("*",), interval_ms=1000)
 
 WHOLE, BYTE_BY_BYTE, FOLLOWED = "whole", "byte by byte", "with bytes after it"
@@ -60,7 +61,7 @@ _FOLLOWER = 777_777
 
 @dataclass(slots=True)
 class Clock:
-    """A clock that tests set. The CPU time is this one too: who is served has the processor."""
+    """A clock that tests set; its time is also the CPU time."""
 
     now: float = 1000.0
 
@@ -76,7 +77,7 @@ class Clock:
 
 @dataclass(slots=True)
 class Events:
-    """Keeps what a session told."""
+    """Records the events of a session."""
 
     api_versions: list[tuple[RequestHeader, int]] = field(default_factory=list)
     subscriptions: list[tuple[RequestHeader, SubscriptionsOutcome]] = field(default_factory=list)
@@ -124,7 +125,7 @@ class Events:
 def telemetry_core(
     broker: Broker, limits: Limits, *, max_push_bytes: int = MAX_PUSH_BYTES
 ) -> ClientTelemetry:
-    """The real core, whose client instance ids count up."""
+    """Return the real core; its client instance ids count up."""
     counter = iter(range(2, 1_000_000))
     return ClientTelemetry(
         settings=TelemetrySettings(max_bytes=max_push_bytes),
@@ -148,10 +149,10 @@ def connection(security_protocol: str = "PLAINTEXT") -> Connection:
 
 
 class Wire:
-    """A session with both of its sides.
+    """A session between a client and a broker that the test controls.
 
-    What the session says to the broker waits until :meth:`answer`. Bytes arrive in a buffer that is
-    overwritten afterwards, as the relay's is: whatever the session keeps, it has to copy.
+    Requests to the broker wait until :meth:`answer`. Bytes arrive in a buffer that is overwritten
+    afterwards, like the relay's, so the session has to copy what it keeps.
     """
 
     def __init__(
@@ -216,11 +217,11 @@ class Wire:
             buffer[:] = b"\xee" * len(buffer)
 
     def forwarded(self) -> list[Request]:
-        """What the broker got and has not answered yet, but for frames that only follow."""
+        """Return the unanswered requests of the broker, without those that only follow."""
         return [request for request in map(parse, split(bytes(self.to_broker))) if not _follows(request)]
 
     def seen(self) -> list[Request]:
-        """What the broker has answered so far, but for frames that only follow."""
+        """Return the answered requests of the broker, without those that only follow."""
         return [request for request in self.answers.seen if not _follows(request)]
 
     def answer(self) -> None:
@@ -240,7 +241,7 @@ class Wire:
             buffer[:] = b"\xee" * len(buffer)
 
     def received(self) -> list[bytes]:
-        """The answers that reached the client since the last call; frames that only follow are checked."""
+        """Return the client's new responses, and check those to the requests that only follow."""
         follower = struct.pack(">ihh", _FOLLOWER, -1, 1) + b"behind"
         frames = split(bytes(self.to_client))
         self.to_client.clear()
@@ -248,7 +249,7 @@ class Wire:
         return [data for data in frames if data != follower]
 
     def awaits(self) -> bool:
-        """Whether an answer of the receiver's is still outstanding."""
+        """Whether a request is pending."""
         return self.session.awaiting
 
     def congested(self) -> bool:
@@ -273,11 +274,11 @@ def _pieces(data: bytes, arrival: str) -> list[bytes]:
     return [data[start : start + size] for start in range(0, len(data), size)]
 
 
-# -- requests and answers -----------------------------------------------------------------------------
+# -- requests and answers ------------------------------------------------------------------------
 
 
 def api_versions(version: int, correlation_id: int = 1, **fields: object) -> bytes:
-    """An ApiVersions request; versions 3 and later name a valid software unless told otherwise."""
+    """An ApiVersions request; v3 and later have a valid software name and version by default."""
     known = version in k18_api_versions.SUPPORTED_VERSIONS
     if not known:
         return request_frame(api_keys.API_VERSIONS, version, correlation_id, b"\x0bwhatever that is")
@@ -295,7 +296,7 @@ def get_subscriptions(
     instance: Uuid = ZERO_UUID, correlation_id: int = 71, *, client_id: str = "raw", version: int = 0
 ) -> bytes:
     """A GetTelemetrySubscriptions request."""
-    body = k71_get_telemetry_subscriptions.encode_request(
+    body = messages.encode_subscriptions_request(
         GetTelemetrySubscriptionsRequest(client_instance_id=instance), 0
     )
     return request_frame(
@@ -312,7 +313,7 @@ def push(
     terminating: bool = False,
 ) -> bytes:
     """A PushTelemetry request."""
-    body = k72_push_telemetry.encode_request(
+    body = messages.encode_push_request(
         PushTelemetryRequest(
             client_instance_id=instance,
             subscription_id=subscription_id,
@@ -342,7 +343,7 @@ def read_api_versions(answer: bytes, version: int, correlation_id: int = 1) -> A
     return response
 
 
-def ranges_of(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
+def listed_ranges(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
     """What an answer lists; a key twice is a mistake."""
     ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
     assert len(ranges) == len(response.api_keys)
@@ -354,7 +355,7 @@ def read_subscriptions(answer: bytes, correlation_id: int = 71) -> GetTelemetryS
     reader = Reader(answer)
     version = response_header_version(api_keys.GET_TELEMETRY_SUBSCRIPTIONS, 0)
     assert decode_response_header(reader, version).correlation_id == correlation_id
-    response = k71_get_telemetry_subscriptions.decode_response(reader, 0)
+    response = messages.decode_subscriptions_response(reader, 0)
     reader.expect_end()
     return response
 
@@ -364,7 +365,7 @@ def read_push(answer: bytes, correlation_id: int = 72) -> int:
     reader = Reader(answer)
     version = response_header_version(api_keys.PUSH_TELEMETRY, 0)
     assert decode_response_header(reader, version).correlation_id == correlation_id
-    response = k72_push_telemetry.decode_response(reader, 0)
+    response = messages.decode_push_response(reader, 0)
     reader.expect_end()
     return response.error_code
 

@@ -15,7 +15,7 @@ from tests.unit.session.support import (
     Wire,
     api_versions,
     get_subscriptions,
-    ranges_of,
+    listed_ranges,
     read_api_versions,
     read_subscriptions,
 )
@@ -35,10 +35,10 @@ def broker_up_to(greatest: int) -> dict[int, tuple[int, int]]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_answer_is_the_brokers_with_our_versions(wire: Wire, version: int) -> None:
+def test_the_response_is_the_brokers_with_the_receivers_versions(wire: Wire, version: int) -> None:
     response = read_api_versions(wire.exchange(api_versions(version)), version)
     assert response.error_code == ErrorCode.NONE
-    assert ranges_of(response) == {**RANGES, **OURS}
+    assert listed_ranges(response) == {**RANGES, **OURS}
     (forwarded,) = wire.seen()
     assert (forwarded.api_version, forwarded.client_id) == (version, "raw")
     ((header, error_code),) = wire.events.api_versions
@@ -47,15 +47,15 @@ def test_the_answer_is_the_brokers_with_our_versions(wire: Wire, version: int) -
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("greatest", [0, 1, 2, 3, 4])
-def test_an_older_broker_is_asked_in_its_own_version(wiring: Wiring, version: int, greatest: int) -> None:
+def test_an_older_broker_gets_its_own_version(wiring: Wiring, version: int, greatest: int) -> None:
     wire = wiring(ranges=broker_up_to(greatest), learned=broker_up_to(greatest))
     response = read_api_versions(wire.exchange(api_versions(version)), version)
     assert response.error_code == ErrorCode.NONE
-    assert ranges_of(response) == {**RANGES, **OURS}
+    assert listed_ranges(response) == {**RANGES, **OURS}
     (forwarded,) = wire.seen()
     assert forwarded.api_version == min(version, greatest)
-    told = b"\x00\x04raw\x041.0" if min(version, greatest) >= 3 else b""
-    assert forwarded.body.startswith(told)
+    software = b"\x00\x04raw\x041.0" if min(version, greatest) >= 3 else b""
+    assert forwarded.body.startswith(software)
 
 
 def test_the_request_reaches_the_broker_untouched_but_for_its_correlation_id(wire: Wire) -> None:
@@ -67,15 +67,15 @@ def test_the_request_reaches_the_broker_untouched_but_for_its_correlation_id(wir
 
 
 @pytest.mark.parametrize("version", [6, 99, 32767, -1])
-def test_an_unknown_version_gets_our_range_in_a_v0_body(wire: Wire, version: int) -> None:
+def test_an_unknown_version_is_answered_with_the_range_in_a_v0_body(wire: Wire, version: int) -> None:
     answer = wire.exchange(api_versions(version))
     response = read_api_versions(answer, 0)
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert ranges_of(response) == {api_keys.API_VERSIONS: (0, 5)}
+    assert listed_ranges(response) == {api_keys.API_VERSIONS: (0, 5)}
     assert not wire.session.closing
     assert wire.connection.client_software_name == UNKNOWN
     # The fallback of KIP-511 on the same connection.
-    assert ranges_of(read_api_versions(wire.exchange(api_versions(5)), 5)) == {**RANGES, **OURS}
+    assert listed_ranges(read_api_versions(wire.exchange(api_versions(5)), 5)) == {**RANGES, **OURS}
     assert [code for _, code in wire.events.api_versions] == [ErrorCode.UNSUPPORTED_VERSION, ErrorCode.NONE]
 
 
@@ -95,7 +95,7 @@ def test_a_wrong_software_is_refused_and_the_connection_closed(
 
 
 @pytest.mark.parametrize("name", ["apache-kafka-java", "a.b-C.9", "-", "."])
-def test_software_is_remembered_and_told_to_the_broker(wire: Wire, name: str) -> None:
+def test_software_is_remembered_and_forwarded_to_the_broker(wire: Wire, name: str) -> None:
     wire.exchange(api_versions(3, client_software_name=name, client_software_version="4.4.0"))
     assert wire.connection.client_id == "raw"
     assert wire.connection.client_software_name == name
@@ -103,7 +103,7 @@ def test_software_is_remembered_and_told_to_the_broker(wire: Wire, name: str) ->
     assert name.encode() in wire.seen()[0].body
 
 
-def test_of_a_long_software_name_and_version_little_is_kept(wire: Wire) -> None:
+def test_a_long_software_name_and_version_are_truncated(wire: Wire) -> None:
     wire.exchange(api_versions(3, client_software_name="n" * 32_766, client_software_version="1" * 32_766))
     assert wire.connection.client_software_name == "n" * MAX_TEXT_CHARS
     assert wire.connection.client_software_version == "1" * MAX_TEXT_CHARS
@@ -131,7 +131,7 @@ def test_software_may_come_late_and_stays(wire: Wire) -> None:
         ("", NODE_ID, ErrorCode.REBOOTSTRAP_REQUIRED),
     ],
 )
-def test_the_wrong_broker_is_noticed_whatever_the_broker_knows(
+def test_a_misrouted_client_is_told_to_rebootstrap_with_every_broker_version(
     wiring: Wiring, greatest: int, cluster_id: str | None, node_id: int, error_code: ErrorCode
 ) -> None:
     wire = wiring(ranges=broker_up_to(greatest), learned=broker_up_to(greatest))
@@ -148,21 +148,21 @@ def test_the_wrong_broker_is_noticed_whatever_the_broker_knows(
     "refused",
     [api_versions(99), api_versions(5, node_id=NODE_ID), api_versions(3, client_software_name="a b")],
 )
-def test_what_is_answered_here_does_not_count_with_the_broker(wire: Wire, refused: bytes) -> None:
-    # Before SaslHandshake a broker takes one ApiVersions of a version that it knows: a marker must not use it
-    # up, or a client that falls back could not log in.
+def test_a_refused_request_does_not_count_with_the_broker(wire: Wire, refused: bytes) -> None:
+    # Before SaslHandshake a broker takes one ApiVersions of a version that it knows: a marker must
+    # not use it up, or a client that falls back could not log in.
     wire.send(refused)
     (marker,) = wire.forwarded()
     assert (marker.api_key, marker.api_version) == (API_VERSIONS, 32_767)
 
 
-def test_a_cluster_that_nobody_named_can_not_be_wrong(wiring: Wiring) -> None:
+def test_an_unknown_cluster_id_is_not_compared(wiring: Wiring) -> None:
     wire = wiring(ranges=broker_up_to(4), learned=broker_up_to(4), cluster_id=None)
     request = api_versions(5, cluster_id="any", node_id=NODE_ID)
     assert read_api_versions(wire.exchange(request), 5).error_code == ErrorCode.NONE
 
 
-def test_a_broker_that_was_not_asked_yet_is_learned_from_its_answer(wiring: Wiring) -> None:
+def test_an_unknown_brokers_versions_are_learned_from_its_response(wiring: Wiring) -> None:
     wire = wiring(learned=None, ranges={**broker_up_to(4), METADATA: (4, 8)})
     assert read_api_versions(wire.exchange(api_versions(3)), 3).error_code == ErrorCode.NONE
     assert wire.upstream.ranges == {METADATA: (4, 8), API_VERSIONS: (0, 4), 36: (0, 2)}
@@ -175,15 +175,15 @@ def test_a_broker_that_was_rolled_back_makes_the_client_fall_back(wiring: Wiring
     answer = wire.exchange(api_versions(5))
     response = read_api_versions(answer, 0)
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert ranges_of(response) == {API_VERSIONS: (0, 3)}
-    # The client falls back; so would one that comes later and asks in version 5.
+    assert listed_ranges(response) == {API_VERSIONS: (0, 3)}
+    # This client falls back, and so would a later client with version 5.
     for version in (3, 5):
         response = read_api_versions(wire.exchange(api_versions(version)), version)
-        assert ranges_of(response) == {**RANGES, **OURS}
+        assert listed_ranges(response) == {**RANGES, **OURS}
     assert [request.api_version for request in wire.seen()] == [5, 3, 3]
 
 
-def test_a_broker_that_was_upgraded_is_known_at_its_first_answer(wiring: Wiring) -> None:
+def test_an_upgraded_broker_is_known_from_its_first_response(wiring: Wiring) -> None:
     wire = wiring(learned=broker_up_to(3), ranges=RANGES)
     for _ in range(2):
         assert read_api_versions(wire.exchange(api_versions(5)), 5).error_code == ErrorCode.NONE
@@ -210,8 +210,8 @@ def test_an_error_of_the_brokers_reaches_the_client_in_its_own_version(
 
 
 @pytest.mark.parametrize("translates", [False, True])
-def test_a_login_in_a_version_that_we_cannot_read_is_not_offered(translates: bool) -> None:
+def test_unreadable_sasl_authenticate_versions_are_not_offered(translates: bool) -> None:
     ranges = {**RANGES, 36: (1, 4)}
     wire = Wire(ranges=ranges, learned=None, translates=translates)
-    offered = ranges_of(read_api_versions(wire.exchange(api_versions(3)), 3))
+    offered = listed_ranges(read_api_versions(wire.exchange(api_versions(3)), 3))
     assert offered[36] == (1, 2)

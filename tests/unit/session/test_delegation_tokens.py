@@ -1,4 +1,4 @@
-"""Whose a delegation token is, learned from the broker's answers, and what it is to a login."""
+"""Owners of delegation tokens: how they are learned, and the principal of a login with a token."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ def created(token_id: str, owner: str, error: int = 0) -> bytes:
 
 
 def described(*tokens: bytes, error: int = 0) -> bytes:
-    """The body of an answer to DescribeDelegationToken v1; each token has one who may renew it."""
+    """The body of an answer to DescribeDelegationToken v1; each token has one renewer."""
     renewers = struct.pack(">i", 1) + text("User") + text("carol")
     return struct.pack(">hi", error, len(tokens)) + b"".join(one + renewers for one in tokens) + bytes(4)
 
 
 class TokenBroker(Answers):
-    """A broker that lets everybody log in, and says of tokens what it was told to say.
+    """A broker that accepts every login and answers token requests with given bodies.
 
     Args:
-        says: The bodies of its answers about tokens, in order.
+        token_bodies: The bodies of its answers about tokens, in order.
     """
 
-    def __init__(self, *says: bytes) -> None:
+    def __init__(self, *token_bodies: bytes) -> None:
         super().__init__(ranges={**RANGES, CREATE: (1, 3), DESCRIBE: (1, 3)})
-        self._says = list(says)
+        self._token_bodies = list(token_bodies)
         self._tokens_seen = 0
 
     def to(self, data: bytes) -> bytes | None:
@@ -69,26 +69,26 @@ class TokenBroker(Answers):
         correlation_id = struct.pack(">i", request.correlation_id)
         if request.api_key in (CREATE, DESCRIBE):
             self.seen.append(request)
-            return correlation_id + self._says.pop(0)
+            return correlation_id + self._token_bodies.pop(0)
         if request.api_key == SASL_HANDSHAKE and request.api_version == 1:
             self._tokens_seen = 0
             return correlation_id + struct.pack(">hi", 0, 0)
         if request.api_key == SASL_AUTHENTICATE:
             self._tokens_seen += 1
-            said = b"r=xyz,s=eA==,i=4096" if self._tokens_seen == 1 else b"v=eA=="
-            return correlation_id + struct.pack(">hhi", 0, -1, len(said)) + said + bytes(8)
+            token = b"r=xyz,s=eA==,i=4096" if self._tokens_seen == 1 else b"v=eA=="
+            return correlation_id + struct.pack(">hhi", 0, -1, len(token)) + token + bytes(8)
         return super().to(data)
 
 
 def wire(
-    *says: bytes,
+    *token_bodies: bytes,
     tokens: DelegationTokens | None = None,
     arrival: str = WHOLE,
     security_protocol: str = "SASL_PLAINTEXT",
     limits: Limits | None = None,
 ) -> Wire:
     made = Wire(arrival=arrival, security_protocol=security_protocol, delegation_tokens=tokens, limits=limits)
-    made.answers = TokenBroker(*says)
+    made.answers = TokenBroker(*token_bodies)
     return made
 
 
@@ -101,12 +101,14 @@ def describe(correlation_id: int = 41, version: int = 1) -> bytes:
 
 
 def log_in(made: Wire, name: str, *, with_token: bool = False) -> str:
-    """Log in with SCRAM; return who the client is then."""
+    """Log in with SCRAM and return the principal."""
     mechanism = b"SCRAM-SHA-256"
     made.exchange(request_frame(SASL_HANDSHAKE, 1, 17, struct.pack(">h", len(mechanism)) + mechanism))
     first = f"n,,n={name},r=abc" + (",tokenauth=true" if with_token else "")
-    for said in (first.encode(), b"c=biws,r=abcxyz,p=eA=="):
-        made.exchange(request_frame(SASL_AUTHENTICATE, 1, 36, struct.pack(">i", len(said)) + said))
+    for client_token in (first.encode(), b"c=biws,r=abcxyz,p=eA=="):
+        made.exchange(
+            request_frame(SASL_AUTHENTICATE, 1, 36, struct.pack(">i", len(client_token)) + client_token)
+        )
     return made.connection.principal
 
 
@@ -119,14 +121,14 @@ def learn(tokens: DelegationTokens, api_key: int, body: bytes, version: int = 1)
     tokens.learn(RequestHeader(api_key=api_key, api_version=version, correlation_id=5), header + body)
 
 
-# -- what is learned ----------------------------------------------------------------------------------
+# -- what is learned -----------------------------------------------------------------------------
 
 
-def test_a_token_that_nobody_spoke_of_has_no_owner() -> None:
+def test_an_unknown_token_has_no_owner() -> None:
     assert DelegationTokens().owner(TOKEN) is None
 
 
-def test_owners_are_learned_from_both_answers() -> None:
+def test_owners_are_learned_from_both_responses() -> None:
     tokens = DelegationTokens()
     learn(tokens, CREATE, created(TOKEN, "alice"))
     learn(tokens, DESCRIBE, described(token(OTHER, "bob", kind="Robot"), token(TOKEN, "alice")))
@@ -159,13 +161,13 @@ def test_owners_are_learned_from_both_answers() -> None:
         "empty",
     ],
 )
-def test_nothing_is_learned_from(api_key: int, body: bytes, version: int) -> None:
+def test_invalid_responses_teach_no_owner(api_key: int, body: bytes, version: int) -> None:
     tokens = DelegationTokens()
     learn(tokens, api_key, body, version)
     assert len(tokens) == 0
 
 
-def test_of_two_owners_neither_counts_for_good() -> None:
+def test_a_token_with_two_owners_has_none_from_then_on() -> None:
     tokens = DelegationTokens()
     owners = []
     for owner in ("alice", "alice", "mallory", "mallory", "alice"):
@@ -175,7 +177,7 @@ def test_of_two_owners_neither_counts_for_good() -> None:
     assert len(tokens) == 1
 
 
-def test_so_many_are_remembered_and_the_least_recently_used_goes_first() -> None:
+def test_the_least_recently_used_token_is_forgotten_at_the_limit() -> None:
     tokens = DelegationTokens()
     for number in range(16_384):
         learn(tokens, CREATE, created(f"{number}", "alice"))
@@ -187,12 +189,12 @@ def test_so_many_are_remembered_and_the_least_recently_used_goes_first() -> None
     assert tokens.owner("1") is tokens.owner("16") is None
 
 
-# -- what passes --------------------------------------------------------------------------------------
+# -- what passes ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arrival", ARRIVALS)
 @pytest.mark.parametrize("correlation_id", [0, 7, -7, -(1 << 31), (1 << 31) - 1])
-def test_requests_and_answers_pass_as_they_are(arrival: str, correlation_id: int) -> None:
+def test_requests_and_responses_pass_unchanged(arrival: str, correlation_id: int) -> None:
     made = wire(created(TOKEN, "alice"), described(token(OTHER, "bob")), arrival=arrival)
     log_in(made, "alice")
     answer = made.exchange(create(correlation_id))
@@ -249,11 +251,11 @@ def test_behind_a_long_answer_bare_tokens_pass_too(arrival: str) -> None:
     assert bytes(made.to_client).endswith(long + handshake_and_token)
 
 
-def test_an_answer_that_the_client_foresees_is_not_taken_for_the_brokers() -> None:
+def test_a_client_cannot_forge_the_brokers_response() -> None:
     tokens = DelegationTokens()
     made = wire(created(TOKEN, "alice", NOT_ALLOWED), tokens=tokens)
     log_in(made, "mallory")
-    # Any other request's answer may say what the client likes: here the broker echoes it.
+    # The client controls the response to another request, because here the broker echoes it.
     forged = request_frame(1, 0, 38, created(TOKEN, "alice"))
     made.send(forged + create(38) + forged)
     made.answer()
@@ -261,7 +263,7 @@ def test_an_answer_that_the_client_foresees_is_not_taken_for_the_brokers() -> No
     assert len(tokens) == 0
 
 
-def test_who_has_not_logged_in_where_that_is_needed_teaches_nothing() -> None:
+def test_no_owner_is_learned_before_a_required_login() -> None:
     tokens = DelegationTokens()
     made = wire(created(TOKEN, "alice"), tokens=tokens)
     made.exchange(create())
@@ -269,14 +271,14 @@ def test_who_has_not_logged_in_where_that_is_needed_teaches_nothing() -> None:
 
 
 @pytest.mark.parametrize("security_protocol", ["PLAINTEXT", "SSL"])
-def test_where_no_login_is_needed_the_brokers_word_is_enough(security_protocol: str) -> None:
+def test_owners_are_learned_without_a_login_if_none_is_required(security_protocol: str) -> None:
     tokens = DelegationTokens()
     wire(created(TOKEN, "alice"), tokens=tokens, security_protocol=security_protocol).exchange(create())
     assert tokens.owner(TOKEN) == "User:alice"
 
 
 @pytest.mark.parametrize(("api_key", "body"), [(CREATE, b"\0\0"), (DESCRIBE, b"\0\0\2")])
-def test_kip_1313_s_version_is_learned_from_too(api_key: int, body: bytes) -> None:
+def test_owners_are_learned_from_kip_1313s_version_too(api_key: int, body: bytes) -> None:
     tokens = DelegationTokens()
     mine = Uuid(bytes(15) + b"\7")
 
@@ -294,10 +296,10 @@ def test_kip_1313_s_version_is_learned_from_too(api_key: int, body: bytes) -> No
     assert tokens.owner(TOKEN) == "User:alice"
 
 
-# -- who logs in --------------------------------------------------------------------------------------
+# -- logins --------------------------------------------------------------------------------------
 
 
-def test_who_logs_in_with_a_token_is_its_owner_on_any_connection() -> None:
+def test_a_login_with_a_token_is_its_owners_on_any_connection() -> None:
     tokens = DelegationTokens()
     maker = wire(created(TOKEN, "alice"), tokens=tokens)
     log_in(maker, "alice")
@@ -309,14 +311,14 @@ def test_who_logs_in_with_a_token_is_its_owner_on_any_connection() -> None:
     assert read_subscriptions(made.exchange(get_subscriptions())).error_code == 0
 
 
-def test_a_user_who_is_called_like_a_token_is_not_its_owner() -> None:
+def test_a_user_named_like_a_token_is_not_its_owner() -> None:
     tokens = DelegationTokens()
     learn(tokens, CREATE, created(TOKEN, "alice"))
     assert log_in(wire(tokens=tokens), TOKEN) == f"User:{TOKEN}"
 
 
 def names(made: Wire, tokens: DelegationTokens, steps: Sequence[str]) -> list[str]:
-    """Log in with a token (its id) or as a user, or learn whose TOKEN is (``is alice``), one by one."""
+    """Log in with each token id or user, or learn TOKEN's owner (``is alice``), in order."""
     found = []
     for step in steps:
         if step.startswith("is "):
@@ -347,11 +349,11 @@ def names(made: Wire, tokens: DelegationTokens, steps: Sequence[str]) -> list[st
         "a password, then the token",
         "the token, then a password",
         "another's token",
-        "another token of nobody known",
-        "nobody for good",
+        "another token with an unknown owner",
+        "unknown for good",
     ],
 )
-def test_logging_in_again(steps: Sequence[str], principals: list[str], last: LoginOutcome) -> None:
+def test_reauthentication(steps: Sequence[str], principals: list[str], last: LoginOutcome) -> None:
     tokens = DelegationTokens()
     made = wire(tokens=tokens)
     expected = [f"DelegationToken:{TOKEN}" if one == "token" else one for one in principals]
@@ -359,7 +361,7 @@ def test_logging_in_again(steps: Sequence[str], principals: list[str], last: Log
     assert outcomes(made)[-1] is last
 
 
-def test_whose_owner_becomes_known_counts_as_a_connection_of_the_owners() -> None:
+def test_a_connection_counts_for_its_token_owner_when_the_owner_becomes_known() -> None:
     tokens = DelegationTokens()
     limits = Limits(LimitsSettings.model_validate({"principal": {"connections": 1}}))
     log_in(wire(tokens=tokens, limits=limits), "alice")

@@ -1,5 +1,7 @@
-"""Logins that pass: whose name counts, and when. The broker here takes anybody's telemetry, so what refuses
-it is the session alone."""
+"""SASL logins: which name counts, and when.
+
+The broker here accepts telemetry from any client, so every refusal is the session's own.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ WRONG = (int(ErrorCode.SASL_AUTHENTICATION_FAILED), b"")
 
 
 class SaslAnswers(Answers):
-    """A broker whose verdicts on logins are told beforehand: error code and token, one for each request."""
+    """A broker with prepared answers to logins: an error code and a token for each request."""
 
     def __init__(self, verdicts: Sequence[tuple[int, bytes]], *, handshake_error: int = 0) -> None:
         super().__init__(ranges=RANGES)
@@ -79,7 +81,7 @@ def plain(user: str, password: str = "open sesame") -> bytes:
     return authenticate(f"\0{user}\0{password}".encode())
 
 
-def error_of(answer: bytes) -> int:
+def answered_error(answer: bytes) -> int:
     return read_subscriptions(answer).error_code
 
 
@@ -88,7 +90,7 @@ def outcomes(made: Wire) -> list[tuple[str, LoginOutcome]]:
 
 
 @pytest.mark.parametrize("arrival", ARRIVALS)
-def test_a_name_counts_once_the_broker_has_said_yes(arrival: str) -> None:
+def test_a_name_counts_once_the_broker_accepts_the_login(arrival: str) -> None:
     made = wire(OK, arrival=arrival)
     made.exchange(handshake())
     made.send(plain("alice"))
@@ -98,7 +100,7 @@ def test_a_name_counts_once_the_broker_has_said_yes(arrival: str) -> None:
     assert made.connection.principal == "User:alice"
     assert made.connection.sasl_mechanism == "PLAIN"
     assert outcomes(made) == [("PLAIN", LoginOutcome.SUCCEEDED)]
-    assert error_of(made.exchange(get_subscriptions())) == ErrorCode.NONE
+    assert answered_error(made.exchange(get_subscriptions())) == ErrorCode.NONE
 
 
 def test_the_client_sees_the_brokers_answers_under_its_own_correlation_ids() -> None:
@@ -113,17 +115,17 @@ def test_the_client_sees_the_brokers_answers_under_its_own_correlation_ids() -> 
     ]
 
 
-def test_a_login_that_fails_names_nobody() -> None:
+def test_a_failed_login_sets_no_principal() -> None:
     made = wire(WRONG)
     made.exchange(handshake())
     made.exchange(plain("alice"))
     assert made.connection.principal == ANONYMOUS
     assert outcomes(made) == [("PLAIN", LoginOutcome.FAILED)]
-    assert error_of(made.exchange(get_subscriptions())) == ErrorCode.ILLEGAL_SASL_STATE
+    assert answered_error(made.exchange(get_subscriptions())) == ErrorCode.ILLEGAL_SASL_STATE
     assert len(made.events.unauthenticated) == 1
 
 
-def test_a_mechanism_that_the_broker_refuses_names_nobody_whatever_follows() -> None:
+def test_a_refused_mechanism_sets_no_principal() -> None:
     made = wire(OK, handshake_error=ErrorCode.UNSUPPORTED_SASL_MECHANISM)
     made.send(handshake() + plain("alice"))
     made.answer()
@@ -132,29 +134,29 @@ def test_a_mechanism_that_the_broker_refuses_names_nobody_whatever_follows() -> 
     assert outcomes(made) == [("PLAIN", LoginOutcome.FAILED)]
 
 
-def test_nobody_pushes_on_a_sasl_listener_before_a_login_even_where_the_broker_takes_anybody() -> None:
+def test_telemetry_before_a_required_login_is_refused_even_if_the_broker_accepts_it() -> None:
     made = wire()
-    assert error_of(made.exchange(get_subscriptions())) == ErrorCode.ILLEGAL_SASL_STATE
+    assert answered_error(made.exchange(get_subscriptions())) == ErrorCode.ILLEGAL_SASL_STATE
     made.exchange(api_versions(0))
-    assert error_of(made.exchange(get_subscriptions())) == ErrorCode.ILLEGAL_SASL_STATE
+    assert answered_error(made.exchange(get_subscriptions())) == ErrorCode.ILLEGAL_SASL_STATE
     assert not made.events.subscriptions
 
 
-def test_telemetry_behind_a_login_in_one_write_waits_for_the_verdict() -> None:
+def test_telemetry_sent_together_with_a_login_waits_for_its_outcome() -> None:
     made = wire(OK)
     made.send(handshake() + plain("alice") + get_subscriptions())
     made.answer()
     *_, answer = made.received()
-    assert error_of(answer) == ErrorCode.NONE
+    assert answered_error(answer) == ErrorCode.NONE
 
     made = wire(WRONG)
     made.send(handshake() + plain("alice") + get_subscriptions())
     made.answer()
     *_, answer = made.received()
-    assert error_of(answer) == ErrorCode.ILLEGAL_SASL_STATE
+    assert answered_error(answer) == ErrorCode.ILLEGAL_SASL_STATE
 
 
-def test_the_name_of_an_exchange_that_failed_is_not_that_of_the_next() -> None:
+def test_a_failed_exchanges_name_is_not_used_for_the_next() -> None:
     made = wire(WRONG, OK)
     made.send(handshake() + plain("alice") + handshake() + plain("mallory"))
     made.answer()
@@ -162,9 +164,9 @@ def test_the_name_of_an_exchange_that_failed_is_not_that_of_the_next() -> None:
     assert made.connection.principal == "User:mallory"
 
 
-def test_a_second_handshake_on_the_way_does_not_lend_its_name_to_the_first() -> None:
+def test_a_second_pipelined_handshake_does_not_change_the_first_ones_name() -> None:
     made = wire(OK)
-    # The broker's yes is to mallory's token, whatever exchange was begun behind it.
+    # The broker accepted mallory's token, whatever exchange began after it.
     made.send(handshake() + plain("mallory") + handshake("SCRAM-SHA-256"))
     made.answer()
     made.received()
@@ -185,9 +187,9 @@ def test_a_second_token_in_one_exchange_changes_nothing() -> None:
     assert made.connection.principal == ANONYMOUS
 
 
-def test_an_answer_under_the_clients_correlation_id_is_not_taken_for_the_verdict() -> None:
+def test_a_response_with_the_clients_correlation_id_does_not_end_the_login() -> None:
     made = wire(WRONG)
-    # Each under the correlation id of the login: the broker answers ApiVersions to anybody.
+    # Each under the correlation id of the login: the broker answers ApiVersions before a login.
     made.exchange(handshake())
     made.send(api_versions(0, 36) + authenticate(b"\0alice\0guess", 36) + api_versions(0, 36))
     made.answer()
@@ -195,7 +197,7 @@ def test_an_answer_under_the_clients_correlation_id_is_not_taken_for_the_verdict
     assert made.connection.principal == ANONYMOUS
 
 
-def test_logging_in_again_as_the_same_changes_nothing() -> None:
+def test_reauthentication_with_the_same_name_changes_nothing() -> None:
     made = wire(OK, OK)
     for _ in range(2):
         made.exchange(handshake())
@@ -204,7 +206,7 @@ def test_logging_in_again_as_the_same_changes_nothing() -> None:
     assert [outcome for _, outcome in outcomes(made)] == [LoginOutcome.SUCCEEDED, LoginOutcome.RENEWED]
 
 
-def test_while_logging_in_again_the_client_stays_who_it_was() -> None:
+def test_the_principal_stays_during_reauthentication() -> None:
     made = wire(OK, WRONG)
     made.exchange(handshake())
     made.exchange(plain("alice"))
@@ -213,7 +215,7 @@ def test_while_logging_in_again_the_client_stays_who_it_was() -> None:
     assert made.connection.principal == "User:alice"
 
 
-def test_logging_in_again_as_somebody_else_is_nobody_for_good() -> None:
+def test_reauthentication_with_another_name_makes_the_principal_unknown() -> None:
     made = wire(OK, OK, OK)
     for user in ("alice", "mallory", "alice"):
         made.exchange(handshake())
@@ -222,7 +224,7 @@ def test_logging_in_again_as_somebody_else_is_nobody_for_good() -> None:
     assert [outcome for _, outcome in outcomes(made)][1] == LoginOutcome.CHANGED
 
 
-def test_a_mechanism_that_shows_no_name_gives_the_unknown_principal() -> None:
+def test_a_mechanism_without_a_readable_name_gives_the_unknown_principal() -> None:
     made = wire((0, b"token"), OK)
     made.exchange(handshake("GSSAPI"))
     made.exchange(authenticate(b"\x60\x82krb5"))
@@ -230,7 +232,7 @@ def test_a_mechanism_that_shows_no_name_gives_the_unknown_principal() -> None:
     assert made.connection.sasl_mechanism == "GSSAPI"
 
 
-def test_a_login_in_front_of_a_listener_that_is_said_to_have_none_still_names_the_client() -> None:
+def test_a_login_on_a_listener_without_sasl_still_sets_the_principal() -> None:
     made = wire(OK, security_protocol="PLAINTEXT")
     made.exchange(handshake())
     made.exchange(plain("alice"))
@@ -247,7 +249,7 @@ def test_a_login_in_front_of_a_listener_that_is_said_to_have_none_still_names_th
     ],
     ids=["without a handshake", "cut", "of a version that is not there", "handshake cut"],
 )
-def test_what_cannot_be_read_passes_and_names_nobody(request_bytes: bytes) -> None:
+def test_malformed_sasl_requests_pass_and_set_no_principal(request_bytes: bytes) -> None:
     made = wire(OK)
     if parse(request_bytes[4:]).api_key == SASL_AUTHENTICATE and b"alice" not in request_bytes:
         made.exchange(handshake())
@@ -256,7 +258,7 @@ def test_what_cannot_be_read_passes_and_names_nobody(request_bytes: bytes) -> No
     assert made.connection.principal == ANONYMOUS
 
 
-def test_nothing_of_a_password_is_held_while_the_broker_thinks() -> None:
+def test_no_password_is_held_until_the_brokers_response() -> None:
     made = wire(OK)
     made.exchange(handshake())
     held = made.session.held_bytes
@@ -264,7 +266,7 @@ def test_nothing_of_a_password_is_held_while_the_broker_thinks() -> None:
     assert made.session.held_bytes == held == 0
 
 
-def test_one_connection_more_than_a_principal_may_have_is_closed_behind_the_answer() -> None:
+def test_a_connection_over_the_principals_limit_is_closed_after_the_answer() -> None:
     limits = Limits(LimitsSettings(principal=PrincipalLimitsSettings(connections=1)))
     first, second = wire(OK, limits=limits), wire(OK, limits=limits)
     for made in (first, second):
@@ -275,7 +277,7 @@ def test_one_connection_more_than_a_principal_may_have_is_closed_behind_the_answ
     assert len(second.events.exceeded) == 1
 
 
-def test_who_logs_in_with_bare_tokens_is_unknown() -> None:
+def test_a_login_with_bare_tokens_gives_the_unknown_principal() -> None:
     made = wire()
     made.send(sasl_handshake(0))
     assert made.connection.principal == UNKNOWN_PRINCIPAL

@@ -1,4 +1,4 @@
-"""How long a connection that is told to wait is not read from."""
+"""How long a throttled connection is muted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BURST = 10
 
 
 def over() -> Wire:
-    """A wire of which the peer has asked as often as it may."""
+    """Return a wire whose peer has reached its limit of requests."""
     limits = Limits(LimitsSettings(source_address=PeerLimitsSettings(telemetry_requests_per_second=1)))
     wire = Wire(limits=limits)
     for _ in range(BURST):
@@ -43,20 +43,20 @@ def refuse(wire: Wire) -> float:
     return wire.session.take_mute()
 
 
-def test_who_goes_on_asking_waits_twice_as_long_each_time() -> None:
+def test_the_mute_doubles_while_the_client_does_not_wait() -> None:
     wire = over()
     mutes = [refuse(wire) for _ in range(10)]
     assert mutes == pytest.approx([0.005 * 2**n for n in range(8)] + [1.0, 1.0])
 
 
-def test_a_pipeline_of_requests_is_as_many_times() -> None:
+def test_each_pipelined_request_doubles_the_mute() -> None:
     wire = over()
     wire.send(get_subscriptions() * 12)
     assert wire.session.take_mute() == 1.0
     assert wire.session.take_mute() == 0
 
 
-def test_who_waits_is_hardly_held_up_however_long_its_neighbours_take_too_much() -> None:
+def test_a_client_that_waits_gets_the_shortest_mute_whatever_its_neighbours_do() -> None:
     wire = over()
     neighbour = connection()
     for _ in range(5):
@@ -65,7 +65,7 @@ def test_who_waits_is_hardly_held_up_however_long_its_neighbours_take_too_much()
         assert wire.limits.telemetry_request(neighbour, wire.clock.now) is None
 
 
-def test_time_that_it_was_not_read_from_is_no_waiting_of_its_own() -> None:
+def test_muted_time_does_not_count_as_waiting() -> None:
     wire = over()
     for _ in range(9):
         mute = refuse(wire)
@@ -73,7 +73,7 @@ def test_time_that_it_was_not_read_from_is_no_waiting_of_its_own() -> None:
     assert refuse(wire) == 1.0
 
 
-def test_a_push_is_told_by_an_error() -> None:
+def test_a_throttled_push_is_answered_with_an_error() -> None:
     wire = over()
     answer = wire.exchange(push(Uuid(bytes(15) + b"\7"), 1, b"x"))
     assert read_push(answer) == ErrorCode.THROTTLING_QUOTA_EXCEEDED

@@ -1,4 +1,4 @@
-"""What passes through a session untouched, what ends it, and where it asks for a pause."""
+"""Bytes that pass a session unchanged, errors that end it, and its congestion."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def after_the_first_request() -> Wire:
     return wire
 
 
-def test_what_nobody_watches_goes_out_as_the_memory_it_came_in() -> None:
+def test_unwatched_frames_are_not_copied() -> None:
     wire = after_the_first_request()
     for count in (1, 3):
         chunk = memoryview(bytearray(produce_frame(1, b"x" * 1000) * count))
@@ -46,7 +46,7 @@ def test_what_nobody_watches_goes_out_as_the_memory_it_came_in() -> None:
         assert wire.session.responses.feed(chunk) is chunk
 
 
-def test_a_frame_in_many_chunks_goes_out_as_the_memory_it_came_in() -> None:
+def test_an_unwatched_frame_in_many_chunks_is_not_copied() -> None:
     wire = after_the_first_request()
     data = bytearray(produce_frame(1, bytes(1000)) * 2)
     start = 0
@@ -57,7 +57,7 @@ def test_a_frame_in_many_chunks_goes_out_as_the_memory_it_came_in() -> None:
     assert wire.session.due == 0
 
 
-def test_every_other_request_and_answer_passes(wire: Wire) -> None:
+def test_all_other_requests_and_responses_pass(wire: Wire) -> None:
     others = [key for key in range(95) if key not in WATCHED_KEYS]
     sent = b"".join(request_frame(key, 0, key, b"\0\0\0\1" + bytes([key])) for key in others)
     wire.send(sent)
@@ -74,7 +74,7 @@ def test_unknown_api_keys_pass(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("length", [-(2**31), -1, 0, 7, MAX_FRAME_BYTES + 1, 2**31 - 1])
-def test_a_length_that_no_request_has_ends_the_connection(wire: Wire, length: int) -> None:
+def test_an_invalid_request_length_ends_the_connection(wire: Wire, length: int) -> None:
     expected = f"a frame length from 8 to {MAX_FRAME_BYTES} at offset 0, found {length}$"
     with pytest.raises(WireError, match=expected):
         wire.send(struct.pack(">i", length) + b"whatever")
@@ -89,18 +89,18 @@ def test_garbage_before_the_first_frame_ends_the_connection(wire: Wire, garbage:
 
 
 @pytest.mark.parametrize("length", [-(2**31), -1, 0, 3])
-def test_a_length_that_no_answer_has_ends_the_connection(wire: Wire, length: int) -> None:
+def test_an_invalid_response_length_ends_the_connection(wire: Wire, length: int) -> None:
     with pytest.raises(WireError, match="frame length"):
         wire.receive(struct.pack(">i", length) + b"whatever")
 
 
-def test_an_answer_may_have_any_length() -> None:
+def test_an_unwatched_response_may_have_any_length() -> None:
     wire = Wire()
     head = memoryview(bytearray(struct.pack(">ii", 2**31 - 1, 1)))
     assert wire.session.responses.feed(head) is head
 
 
-def test_an_answer_of_ours_may_not_be_endless() -> None:
+def test_an_awaited_response_has_a_limit() -> None:
     wire = Wire()
     wire.send(api_versions(3))
     (request,) = wire.forwarded()
@@ -116,12 +116,12 @@ def test_a_malformed_answer_of_the_brokers_ends_the_connection(wire: Wire) -> No
         wire.receive(framed(struct.pack(">ihB", request.correlation_id, 0, 200)))
 
 
-def test_due_says_what_is_missing_of_the_request_at_hand() -> None:
+def test_due_is_the_missing_part_of_the_current_request() -> None:
     for request in (produce_frame(1, bytes(100)), api_versions(3), push(b"\1" * 16, 1, bytes(300_000))):  # type: ignore[arg-type]
         wire = Wire(arrival=WHOLE)
         for position in range(min(len(request), 300)):
-            taken = 1
-            wire.session.requests.feed(memoryview(request[position : position + taken]))
+            size = 1
+            wire.session.requests.feed(memoryview(request[position : position + size]))
             due = wire.session.due
             assert 0 < due <= len(request) - position - 1 or (due == 0 and position == len(request) - 1)
         rest = len(request) - position - 1
@@ -131,17 +131,17 @@ def test_due_says_what_is_missing_of_the_request_at_hand() -> None:
         assert wire.session.due == 0
 
 
-# -- SaslHandshake ------------------------------------------------------------------------------------
+# -- SaslHandshake -------------------------------------------------------------------------------
 
 
-def test_after_handshake_v1_everything_is_watched_still(wire: Wire) -> None:
+def test_requests_are_still_watched_after_handshake_v1(wire: Wire) -> None:
     wire.exchange(sasl_handshake(1))
     assert read_api_versions(wire.exchange(api_versions(3)), 3).error_code == 0
 
 
 @pytest.mark.parametrize("token", [b"\0alice\0secret", TOKEN_LIKE_GET[4:], TOKEN_LIKE_API_VERSIONS[4:], b""])
 @pytest.mark.parametrize("arrival", [WHOLE, BYTE_BY_BYTE])
-def test_after_handshake_v0_nothing_is_looked_at(arrival: str, token: bytes) -> None:
+def test_nothing_is_watched_after_handshake_v0(arrival: str, token: bytes) -> None:
     wire = Wire(arrival=arrival)
     handshake = sasl_handshake(0)
     wire.send(handshake)
@@ -158,7 +158,7 @@ def test_after_handshake_v0_nothing_is_looked_at(arrival: str, token: bytes) -> 
 
 
 @pytest.mark.parametrize("arrival", [WHOLE, BYTE_BY_BYTE])
-def test_answers_that_are_due_at_handshake_v0_are_still_ours(arrival: str) -> None:
+def test_responses_pending_at_handshake_v0_are_still_replaced(arrival: str) -> None:
     wire = Wire(arrival=arrival)
     token = framed(b"\0alice\0secret")
     wire.send(api_versions(99, 1) + get_subscriptions(correlation_id=2) + sasl_handshake(0, 3) + token)
@@ -182,10 +182,10 @@ def test_answers_that_are_due_at_handshake_v0_are_still_ours(arrival: str) -> No
     assert wire.session.requests.feed(chunk) is chunk
 
 
-# -- bounds -------------------------------------------------------------------------------------------
+# -- bounds --------------------------------------------------------------------------------------
 
 
-def test_many_answers_that_are_due_congest_and_their_arrival_relieves() -> None:
+def test_many_pending_requests_congest_until_their_responses_arrive() -> None:
     wire = Wire()
     for correlation_id in range(1, 16):
         wire.send(api_versions(3, correlation_id))
@@ -197,7 +197,7 @@ def test_many_answers_that_are_due_congest_and_their_arrival_relieves() -> None:
     assert [correlation_id_of(answer) for answer in wire.received()] == list(range(1, 17))
 
 
-def test_pushes_that_are_held_congest() -> None:
+def test_held_pushes_congest() -> None:
     wire = Wire()
     sent = 0
     while not wire.congested():
@@ -222,7 +222,7 @@ def test_requests_after_one_that_closes_the_connection_are_not_answered(wiring: 
     assert wire.received() == []
 
 
-def test_bytes_cut_anywhere_mean_the_same() -> None:
+def test_requests_cut_at_every_byte_give_the_same_result() -> None:
     requests = [
         produce_frame(1, bytes(50)),
         api_versions(5, 2),
@@ -245,7 +245,7 @@ def test_bytes_cut_anywhere_mean_the_same() -> None:
         assert bytes(wire.to_client) == expected
 
 
-def test_an_answer_that_has_begun_at_handshake_v0_arrives_whole() -> None:
+def test_a_response_that_began_before_handshake_v0_arrives_whole() -> None:
     wire = Wire()
     wire.send(produce_frame(5))
     answer = framed(struct.pack(">ih", 5, 0))

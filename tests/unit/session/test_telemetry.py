@@ -55,7 +55,7 @@ def test_a_client_gets_subscriptions_and_pushes(wire: Wire) -> None:
     assert all(len(request.data) < 40 for request in wire.seen())
 
 
-def test_nothing_is_decided_before_the_broker_has_answered_the_marker(wire: Wire) -> None:
+def test_no_push_is_decided_before_the_markers_response(wire: Wire) -> None:
     wire.send(get_subscriptions())
     assert wire.awaits()
     assert wire.events.subscriptions == []
@@ -65,16 +65,17 @@ def test_nothing_is_decided_before_the_broker_has_answered_the_marker(wire: Wire
     assert len(wire.events.subscriptions) == 1
 
 
-def test_an_unauthenticated_client_is_cut_off_by_the_broker_and_has_pushed_nothing(wire: Wire) -> None:
+def test_an_unauthenticated_push_is_not_accepted_when_the_broker_disconnects(wire: Wire) -> None:
     wire.send(push(ZERO_UUID, 1, OTLP))
-    # The broker closes the connection instead of answering the marker: nobody calls the session again.
+    # The broker closes the connection instead of answering the marker: the session is not called
+    # again.
     assert wire.awaits()
     assert wire.events.pushes == []
 
 
-def test_a_client_in_the_middle_of_authentication_is_told_so_and_has_pushed_nothing(wire: Wire) -> None:
-    # Between SaslHandshake and the end of authentication Kafka answers anything with ILLEGAL_SASL_STATE;
-    # Metadata has no error code before version 13, only nothing in it.
+def test_a_push_during_authentication_is_refused(wire: Wire) -> None:
+    # Between SaslHandshake and the end of authentication Kafka answers anything with
+    # ILLEGAL_SASL_STATE; Metadata has no error code before version 13, only nothing in it.
     wire.send(get_subscriptions() + push(ZERO_UUID, 1, OTLP))
     for marker in wire.forwarded():
         wire.receive(framed(marker.data[4:8] + bytes(4) + b"\xff\xff" + b"\xff" * 4 + bytes(4)))
@@ -122,7 +123,7 @@ def test_a_request_without_its_end_ends_the_connection(wire: Wire) -> None:
         wire.send((len(request) - 4 - 3).to_bytes(4, "big") + request[4:-3])
 
 
-# -- order --------------------------------------------------------------------------------------------
+# -- order ---------------------------------------------------------------------------------------
 
 
 def test_markers_of_long_client_ids_are_not_kept() -> None:
@@ -135,7 +136,7 @@ def test_markers_of_long_client_ids_are_not_kept() -> None:
         tracemalloc.stop()
 
 
-def test_answers_of_ours_keep_their_place_among_the_brokers(wire: Wire) -> None:
+def test_local_answers_keep_their_order_among_the_brokers_responses(wire: Wire) -> None:
     instance, subscription_id = subscribed(wire)
     wire.clock.now += 10
     wire.send(
@@ -165,10 +166,10 @@ def test_telemetry_is_decided_in_the_order_of_the_requests(wire: Wire) -> None:
     wire.answer()
     first, second = wire.received()
     assert read_push(first, 1) == ErrorCode.NONE
-    assert read_push(second, 2) == ErrorCode.INVALID_REQUEST  # it said that it was terminating
+    assert read_push(second, 2) == ErrorCode.INVALID_REQUEST  # its earlier push was a terminating one
 
 
-# -- correlation ids ----------------------------------------------------------------------------------
+# -- correlation ids -----------------------------------------------------------------------------
 
 
 def test_a_marker_has_a_random_correlation_id_that_no_client_uses(wiring: Wiring) -> None:
@@ -180,9 +181,9 @@ def test_a_marker_has_a_random_correlation_id_that_no_client_uses(wiring: Wiring
     assert [correlation_id_of(answer) for answer in wire.received()] == [71, 1, 1]
 
 
-def test_a_repeated_correlation_id_does_not_make_another_answer_pass_for_the_markers(wire: Wire) -> None:
-    # A broker answers ApiVersions to anybody. If its answer could pass for the marker's, a client that is
-    # not authenticated could push.
+def test_a_repeated_correlation_id_cannot_forge_the_markers_response(wire: Wire) -> None:
+    # A broker answers ApiVersions before authentication. If its answer could pass for the marker's,
+    # a client that is not authenticated could push.
     wire.send(get_subscriptions(correlation_id=5) + api_versions(0, 5) + produce_frame(5, b"echo"))
     marker, asked, produced = wire.forwarded()
     assert len({marker.correlation_id, asked.correlation_id, produced.correlation_id}) == 3
@@ -194,7 +195,7 @@ def test_a_repeated_correlation_id_does_not_make_another_answer_pass_for_the_mar
     assert wire.events.subscriptions == []
 
 
-def test_an_answer_under_the_clients_correlation_id_is_not_the_markers(wire: Wire) -> None:
+def test_a_response_with_the_clients_correlation_id_is_not_the_markers(wire: Wire) -> None:
     wire.send(get_subscriptions(correlation_id=5))
     wire.receive(b"\0\0\0\x08" + (5).to_bytes(4, "big") + b"echo")
     assert wire.received() == [(5).to_bytes(4, "big") + b"echo"]
@@ -203,7 +204,7 @@ def test_an_answer_under_the_clients_correlation_id_is_not_the_markers(wire: Wir
     assert read_subscriptions(wire.received()[0], 5).error_code == ErrorCode.NONE
 
 
-# -- too long -----------------------------------------------------------------------------------------
+# -- too long ------------------------------------------------------------------------------------
 
 
 def test_a_push_over_the_limit_is_too_large_and_its_excess_is_not_kept(wiring: Wiring) -> None:
@@ -213,7 +214,7 @@ def test_a_push_over_the_limit_is_too_large_and_its_excess_is_not_kept(wiring: W
     assert read_push(answer) == ErrorCode.TELEMETRY_TOO_LARGE
 
 
-def test_a_push_over_all_limits_is_swallowed_as_it_comes() -> None:
+def test_a_push_over_the_buffer_limit_is_dropped_as_it_arrives() -> None:
     wire = Wire(arrival=WHOLE, max_push_bytes=4096)
     instance, subscription_id = subscribed(wire)
     request = push(instance, subscription_id, bytes(1_000_000))
@@ -232,8 +233,9 @@ def test_a_push_over_all_limits_is_swallowed_as_it_comes() -> None:
     assert echo.endswith(b"goes on")
 
 
-def test_a_push_that_is_cut_within_its_limit_is_refused_and_not_taken_for_corrupt() -> None:
-    # Tagged fields in the header can fill the room around the metrics: what is left of them is no push.
+def test_a_push_cut_within_its_limit_ends_the_connection() -> None:
+    # Tagged fields in the header can fill the room around the metrics: what is left of them is no
+    # push.
     wire = Wire(arrival=WHOLE, max_push_bytes=4096)
     whole = push(Uuid(b"\1" * 16), 1, bytes(4000))[4:]
     client_id_end = 10 + 3
@@ -245,7 +247,7 @@ def test_a_push_that_is_cut_within_its_limit_is_refused_and_not_taken_for_corrup
 
 
 @pytest.mark.parametrize("key", [api_keys.SASL_HANDSHAKE, API_VERSIONS, api_keys.GET_TELEMETRY_SUBSCRIPTIONS])
-def test_another_watched_request_may_not_be_that_long(key: int) -> None:
+def test_other_watched_requests_have_a_smaller_limit(key: int) -> None:
     wire = Wire(arrival=WHOLE, max_push_bytes=4096)
     request = get_subscriptions()[4:] + bytes(200_000)
     with pytest.raises(WireError, match="at most 135168 bytes of"):

@@ -1,4 +1,4 @@
-"""What a session lets one client cost: pushes by turn, and CPU time by peer."""
+"""The cost of one client: pushes per turn, and CPU time per peer."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.unit.session.support import (
     read_subscriptions,
     sasl_handshake,
 )
-from tests.unit.session.test_short_cut import vouched
+from tests.unit.session.test_shortcut import with_answered_marker
 
 INSTANCE = Uuid(bytes(15) + b"\x09")
 
 
 class Processor(Clock):
-    """A clock whose CPU time is its own: each reading of it has cost so much."""
+    """A clock whose CPU time advances with each reading."""
 
     step_s = 0.0
     used_s = 0.0
@@ -39,8 +39,8 @@ def limited(clock: Clock) -> Wire:
     return Wire(limits=Limits(LimitsSettings(source_address=peer)), clock=clock)
 
 
-def test_one_chunk_of_requests_has_one_of_them_decided_at_once() -> None:
-    wire = vouched()
+def test_one_chunk_of_requests_decides_one_of_them() -> None:
+    wire = with_answered_marker()
     wire.send(b"".join(push(INSTANCE, 1, b"x", correlation_id=number) for number in range(5)))
     assert len(wire.events.pushes) == 1
     assert [parse(data).api_key for data in split(bytes(wire.to_broker))] == [METADATA] * 4
@@ -61,24 +61,24 @@ def test_answers_of_the_broker_are_read_one_by_one_while_several_pushes_wait() -
     wire.to_broker.clear()
     decided = []
     while answers:
-        taken = wire.session.answer_bytes_in_a_turn()
+        size = wire.session.answer_bytes_in_a_turn()
         before = len(wire.events.pushes)
-        wire.receive(answers[:taken])
-        answers = answers[taken:]
+        wire.receive(answers[:size])
+        answers = answers[size:]
         decided.append(len(wire.events.pushes) - before)
     assert sum(decided) == 5
     assert max(decided) == 1
     assert not wire.session.decides_later
 
 
-def test_one_push_that_waits_is_no_reason_to_read_little() -> None:
+def test_one_waiting_push_does_not_limit_reading() -> None:
     wire = Wire()
     wire.send(push(INSTANCE, 1, b"x"))
     assert not wire.session.decides_later
 
 
-def test_time_that_others_had_the_processor_is_not_charged() -> None:
-    """On a busy machine a decision takes long by the clock on the wall."""
+def test_only_cpu_time_is_charged() -> None:
+    """On a busy machine a decision takes much wall time."""
     clock = Processor()
     wire = limited(clock)
     for _ in range(50):
@@ -89,7 +89,7 @@ def test_time_that_others_had_the_processor_is_not_charged() -> None:
     assert wire.session.take_mute() == 0.0
 
 
-def test_cpu_time_is_charged_before_the_login_too() -> None:
+def test_cpu_time_is_charged_before_the_login() -> None:
     clock = Processor()
     wire = limited(clock)
     clock.step_s = 0.5
@@ -100,7 +100,7 @@ def test_cpu_time_is_charged_before_the_login_too() -> None:
     assert wire.session.take_mute() > 0
 
 
-def test_pushes_that_were_sent_at_once_are_charged_one_after_the_other() -> None:
+def test_pipelined_pushes_are_charged_one_by_one() -> None:
     clock = Processor()
     wire = limited(clock)
     read_subscriptions(wire.exchange(get_subscriptions(INSTANCE)))
@@ -108,6 +108,6 @@ def test_pushes_that_were_sent_at_once_are_charged_one_after_the_other() -> None
     clock.step_s = 1.0
     wire.answer()
     codes = [read_push(answer, number) for number, answer in enumerate(wire.received())]
-    # The first took the short cut, for nothing. The second is decided, and uses up what there is.
+    # The first took the shortcut at no cost. The second is decided and uses up the limit.
     assert len(wire.events.pushes) == 2
     assert codes[2:] == [ErrorCode.THROTTLING_QUOTA_EXCEEDED] * 2

@@ -23,6 +23,7 @@ from receiver.wire.headers import (
     response_header_version,
 )
 from receiver.wire.primitives import Reader
+from tests.testbed import messages
 
 FRAMES = Path(__file__).parents[2] / "data" / "frames"
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
@@ -53,16 +54,26 @@ class Codec:
     encode: Callable[[Any, int], bytes]
 
 
-_MODULES: dict[int, Any] = {
-    17: k17_sasl_handshake,
-    18: k18_api_versions,
-    36: k36_sasl_authenticate,
-    71: k71_get_telemetry_subscriptions,
-    72: k72_push_telemetry,
+REQUESTS = {
+    17: Codec(decode=k17_sasl_handshake.decode_request, encode=messages.encode_sasl_handshake_request),
+    18: Codec(decode=k18_api_versions.decode_request, encode=k18_api_versions.encode_request),
+    36: Codec(decode=k36_sasl_authenticate.decode_request, encode=messages.encode_sasl_authenticate_request),
+    71: Codec(
+        decode=k71_get_telemetry_subscriptions.decode_request, encode=messages.encode_subscriptions_request
+    ),
+    72: Codec(decode=k72_push_telemetry.decode_request, encode=messages.encode_push_request),
 }
-
-REQUESTS = {k: Codec(decode=m.decode_request, encode=m.encode_request) for k, m in _MODULES.items()}
-RESPONSES = {k: Codec(decode=m.decode_response, encode=m.encode_response) for k, m in _MODULES.items()}
+RESPONSES = {
+    17: Codec(decode=k17_sasl_handshake.decode_response, encode=messages.encode_sasl_handshake_response),
+    18: Codec(decode=k18_api_versions.decode_response, encode=k18_api_versions.encode_response),
+    36: Codec(
+        decode=k36_sasl_authenticate.decode_response, encode=messages.encode_sasl_authenticate_response
+    ),
+    71: Codec(
+        decode=messages.decode_subscriptions_response, encode=k71_get_telemetry_subscriptions.encode_response
+    ),
+    72: Codec(decode=messages.decode_push_response, encode=k72_push_telemetry.encode_response),
+}
 
 #: Every version that is read and written, by key.
 VERSIONS: dict[int, range] = {

@@ -1,4 +1,4 @@
-"""Every captured frame: read, compared with what an independent decoder read, written again, damaged."""
+"""Every captured frame: read, compared with an independent decoder, rewritten and damaged."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ def _decode(data: bytes, frame: Captured) -> tuple[Any, Any, Reader]:
 
 
 def _as_indexed(frame: Captured, header: Any, value: Any) -> dict[str, Any]:
-    """Say a decoded message in the terms of index.json."""
+    """Return a decoded message in the terms of index.json."""
     key, version, is_request = frame.key, frame.version, frame.is_request
-    said: dict[str, Any] = {"client_id": header.client_id} if is_request else {}
+    fields: dict[str, Any] = {"client_id": header.client_id} if is_request else {}
     if key == 18 and is_request:
-        said["version"] = version
+        fields["version"] = version
         if version >= 3:
-            said |= {"name": value.client_software_name, "ver": value.client_software_version}
+            fields |= {"name": value.client_software_name, "ver": value.client_software_version}
         if version >= 5:
-            said |= {"cluster": value.cluster_id, "node": value.node_id}
+            fields |= {"cluster": value.cluster_id, "node": value.node_id}
     elif key == 18:
         ranges = {entry.api_key: [entry.min_version, entry.max_version] for entry in value.api_keys}
-        said |= {"error": value.error_code, "n": len(value.api_keys)}
-        said |= {f"k{k}": ranges.get(k) for k in (18, 71, 72, 74)}
+        fields |= {"error": value.error_code, "n": len(value.api_keys)}
+        fields |= {f"k{k}": ranges.get(k) for k in (18, 71, 72, 74)}
     elif is_request:
-        said["instance"] = uuid_to_text(value.client_instance_id)
+        fields["instance"] = uuid_to_text(value.client_instance_id)
         if key == 72:
-            said |= {
+            fields |= {
                 "sub": value.subscription_id,
                 "terminating": value.terminating,
                 "compression": value.compression_type,
                 "wire": len(value.metrics),
             }
     else:
-        said |= {"throttle": value.throttle_time_ms, "error": value.error_code}
+        fields |= {"throttle": value.throttle_time_ms, "error": value.error_code}
         if key == 71:
-            said |= {
+            fields |= {
                 "instance": uuid_to_text(value.client_instance_id),
                 "sub": value.subscription_id,
                 "accepted": list(value.accepted_compression_types),
@@ -61,7 +61,7 @@ def _as_indexed(frame: Captured, header: Any, value: Any) -> dict[str, Any]:
                 "delta": value.delta_temporality,
                 "metrics": list(value.requested_metrics),
             }
-    return said
+    return fields
 
 
 def test_the_corpus_has_every_message_in_both_directions() -> None:
@@ -142,7 +142,7 @@ def test_tokens_are_not_shown(frame: Captured) -> None:
         assert repr(secret)[2:-1] not in shown
 
 
-def test_what_logins_say() -> None:
+def test_login_outcomes() -> None:
     outcomes = {}
     for frame in FRAMES:
         if frame.key == 36 and not frame.is_request:
@@ -153,7 +153,7 @@ def test_what_logins_say() -> None:
     assert all(outcomes[name] == 58 for name in failed)
 
 
-def test_mechanisms_asked_for() -> None:
+def test_requested_mechanisms() -> None:
     asked = {
         (frame.label, _decode(frame.data, frame)[1].mechanism)
         for frame in FRAMES

@@ -1,4 +1,4 @@
-"""The walk over frames: what passes, what is replaced, and what no frame can be."""
+"""Walking over frames: which pass, which are replaced, and which are malformed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def every(replace_head: Callable[[bytes, int], tuple[bytes, bool]]) -> RequestRe
         max_frame_bytes=100_000,
         max_watched_bytes=1000,
     )
-    rewrite.every = True
+    rewrite.reads_all_headers = True
     return rewrite
 
 
@@ -47,12 +47,12 @@ def fed(rewrite: RequestRewriter | ResponseRewriter, *chunks: bytes) -> bytes:
     return b"".join(bytes(rewrite.feed(memoryview(chunk))) for chunk in chunks)
 
 
-def test_whole_frames_go_out_as_the_memory_they_came_in() -> None:
+def test_whole_unwatched_frames_are_not_copied() -> None:
     chunk = memoryview(request(0, b"a") + request(1, b"bb"))
     assert rewriter().feed(chunk) is chunk
 
 
-def test_a_chunk_that_ends_inside_a_frame_goes_out_as_the_memory_it_came_in() -> None:
+def test_a_chunk_that_ends_inside_a_frame_is_not_copied() -> None:
     rewrite = rewriter()
     frames = request(0, b"a" * 100)
     for piece in (frames[:20], frames[20:50], frames[50:]):
@@ -94,7 +94,7 @@ def test_of_a_watched_frame_that_is_too_long_only_its_beginning_is_kept() -> Non
 
 
 @pytest.mark.parametrize("length", [-1, -(2**31), 0, 7, 1001, 2**31 - 1])
-def test_a_length_that_no_request_has_is_an_error(length: int) -> None:
+def test_an_invalid_request_length_is_an_error(length: int) -> None:
     with pytest.raises(WireError, match=f"a frame length from 8 to 1000.*found {length}"):
         fed(rewriter(), struct.pack(">ihhi", length, 0, 0, 0))
 
@@ -105,21 +105,21 @@ def test_a_wrong_length_is_refused_before_more_arrives() -> None:
         fed(rewrite, struct.pack(">i", 2**31 - 1))
 
 
-def test_due_tells_the_bytes_to_the_end_of_the_frame() -> None:
+def test_due_is_the_number_of_bytes_to_the_end_of_the_frame() -> None:
     frames = request(0, b"a" * 10) + request(WATCHED, b"b" * 10)
     rewrite = rewriter()
     position = 0
     while position < len(frames):
-        taken = rewrite.due or 1
-        fed(rewrite, frames[position : position + taken])
-        position += taken
+        size = rewrite.due or 1
+        fed(rewrite, frames[position : position + size])
+        position += size
         if position == len(request(0, b"a" * 10)):
             assert rewrite.due == 0
     assert position == len(frames)
     assert rewrite.due == 0
 
 
-def test_held_tells_what_a_watched_frame_takes_until_it_is_whole() -> None:
+def test_held_is_the_size_of_an_incomplete_watched_frame() -> None:
     long = request(WATCHED, b"x" * 500)
     rewrite = rewriter(max_watched_bytes=20)
     fed(rewrite, request(0, b"a" * 10)[:15])
@@ -132,7 +132,7 @@ def test_held_tells_what_a_watched_frame_takes_until_it_is_whole() -> None:
     assert rewrite.held == 0
 
 
-def test_nothing_is_looked_at_any_more_when_nobody_watches() -> None:
+def test_frames_are_not_read_after_watching_stops() -> None:
     def replace(_held: bytes, _length: int) -> bytes:
         rewrite.stop_watching()
         return b"<>"
@@ -148,12 +148,12 @@ def test_nothing_is_looked_at_any_more_when_nobody_watches() -> None:
     )
 
 
-def test_the_first_header_can_be_looked_at_alone() -> None:
+def test_the_first_header_can_be_read_alone() -> None:
     seen: list[tuple[bytes, int]] = []
 
     def replace_head(head: bytes, length: int) -> tuple[bytes, bool]:
         seen.append((head, length))
-        rewrite.every = False
+        rewrite.reads_all_headers = False
         return frame_start(head, length - len(head)), True
 
     rewrite = every(replace_head)
@@ -166,7 +166,7 @@ def test_the_first_header_can_be_looked_at_alone() -> None:
     assert rewrite.feed(chunk) is chunk
 
 
-def test_a_request_can_be_exchanged_without_keeping_it() -> None:
+def test_a_request_can_be_replaced_without_buffering_it() -> None:
     rewrite = every(lambda _head, _length: (b"<marker>", False))
     produce = request(0, b"\xff\xff" + b"records" * 10)
     assert fed(rewrite, produce[:30]) == b"<marker>"
@@ -175,7 +175,7 @@ def test_a_request_can_be_exchanged_without_keeping_it() -> None:
     assert rewrite.frames == 3
 
 
-def test_a_request_can_be_the_last() -> None:
+def test_passing_can_stop_after_a_request() -> None:
     def replace_head(_head: bytes, _length: int) -> tuple[bytes, bool]:
         rewrite.stop_passing()
         return b"<last>", False
@@ -194,7 +194,7 @@ def test_a_request_can_be_the_last() -> None:
         ("0000 0009 00000007 ffff ffffffffff", 1000, "tagged fields .unsigned varint of 32 bits"),
     ],
 )
-def test_a_header_that_no_request_has_is_an_error(header: str, length: int, problem: str) -> None:
+def test_a_malformed_request_header_is_an_error(header: str, length: int, problem: str) -> None:
     chunk = struct.pack(">i", length) + bytes.fromhex(header)
     for pieces in ([chunk], [bytes([b]) for b in chunk]):
         rewrite = every(lambda _head, _length: (b"", True))

@@ -1,4 +1,4 @@
-"""Headers, and which message has which."""
+"""Request and response headers, and the header version of each message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from receiver.wire import api_keys
 from receiver.wire.errors import WireError
-from receiver.wire.header_versions import FIRST_FLEXIBLE, LATEST, V3_SINCE, offered
+from receiver.wire.header_versions import FIRST_FLEXIBLE, FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.headers import (
     RequestHeader,
     ResponseHeader,
@@ -135,22 +135,14 @@ def test_response_header_versions(key: int, by_version: dict[int, int]) -> None:
 
 
 def test_kip_1313_adds_the_version_after_the_latest_to_every_rpc_but_sasl_handshake() -> None:
-    assert V3_SINCE.keys() == LATEST.keys() - {api_keys.SASL_HANDSHAKE}
-    assert V3_SINCE[api_keys.API_VERSIONS] == 6
-    assert V3_SINCE[api_keys.OFFSET_DELETE] == FIRST_FLEXIBLE[api_keys.OFFSET_DELETE] == 1
-    assert V3_SINCE[api_keys.PUSH_TELEMETRY] == V3_SINCE[api_keys.GET_TELEMETRY_SUBSCRIPTIONS] == 1
-
-
-def test_a_version_is_offered_only_where_the_broker_stops_right_before_it() -> None:
-    ranges = {
-        api_keys.PRODUCE: (3, 13),
-        api_keys.METADATA: (0, 12),
-        api_keys.SASL_HANDSHAKE: (0, 1),
-        api_keys.API_VERSIONS: (0, 5),
-        22: (0, 6),  # InitProducerId: Kafka 4.4 has an unstable version 6 with request header 2
-        9999: (0, 0),
-    }
-    assert offered(ranges) == {api_keys.PRODUCE: (3, 14), api_keys.API_VERSIONS: (0, 6)}
+    assert FIRST_WITH_HEADER_V3.keys() == LATEST.keys() - {api_keys.SASL_HANDSHAKE}
+    assert FIRST_WITH_HEADER_V3[api_keys.API_VERSIONS] == 6
+    assert FIRST_WITH_HEADER_V3[api_keys.OFFSET_DELETE] == FIRST_FLEXIBLE[api_keys.OFFSET_DELETE] == 1
+    assert (
+        FIRST_WITH_HEADER_V3[api_keys.PUSH_TELEMETRY]
+        == FIRST_WITH_HEADER_V3[api_keys.GET_TELEMETRY_SUBSCRIPTIONS]
+        == 1
+    )
 
 
 def test_apiversions_of_a_later_version_is_read_up_to_the_client_id() -> None:
@@ -177,7 +169,7 @@ def test_a_header_of_an_unknown_api_is_read_up_to_the_client_id() -> None:
         (b"", ""),
     ],
 )
-def test_a_client_id_that_is_no_utf_8_is_read_as_kafka_reads_it(data: bytes, client_id: str) -> None:
+def test_an_invalid_utf_8_client_id_is_read_like_kafka_does(data: bytes, client_id: str) -> None:
     raw = struct.pack(">hhih", 18, 0, 1, len(data)) + data
     header = decode_request_header(Reader(raw))
     assert header.client_id == client_id
@@ -185,5 +177,5 @@ def test_a_client_id_that_is_no_utf_8_is_read_as_kafka_reads_it(data: bytes, cli
 
 
 @pytest.mark.parametrize("length", [-1, -2, -32_768])
-def test_a_client_id_of_a_length_below_zero_is_null(length: int) -> None:
+def test_a_client_id_with_a_negative_length_is_null(length: int) -> None:
     assert decode_request_header(Reader(struct.pack(">hhih", 18, 0, 1, length))).client_id is None

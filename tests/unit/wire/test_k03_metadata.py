@@ -49,12 +49,12 @@ def test_cluster_id(version: int) -> None:
     assert k03_metadata.decode_cluster_id(Reader(bytes.fromhex(body)), version) == cluster_id
 
 
-def test_version_1_tells_no_cluster_id() -> None:
+def test_version_1_has_no_cluster_id() -> None:
     body = bytes.fromhex("00000001" + PLAIN_BROKER + "ffff" + "00000001" + "00000000")
     assert k03_metadata.decode_cluster_id(Reader(body), 1) is None
 
 
-def test_a_count_of_brokers_that_cannot_be() -> None:
+def test_an_impossible_count_of_brokers_is_an_error() -> None:
     with pytest.raises(WireError, match=r"expected Brokers .* at offset 4, found a count of 2147483647"):
         k03_metadata.decode_cluster_id(Reader(bytes.fromhex("00000000" + "7fffffff") + bytes(100)), 8)
 

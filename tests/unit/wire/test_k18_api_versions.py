@@ -1,4 +1,4 @@
-"""ApiVersions: its versions, the fallback for unknown ones, and the editing of a response by bytes."""
+"""ApiVersions: its versions, the fallback for unknown ones, and editing a response as bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEADER = 4  # bytes of a response header v0
 
 
 def _body(api_keys: str, *, error: str = "0000", after: str = "00000007" + "0105026162") -> bytes:
-    """A response of version 3: the count and the entries in hex, then a throttle time and an unknown tag."""
+    """Return a v3 response: count and entries in hex, a throttle time and an unknown tag."""
     return bytes.fromhex(error + api_keys + after)
 
 
@@ -179,7 +179,7 @@ def test_splicing_captured_responses(frame: Captured) -> None:
             {71: (0, 0), 2: (0, 0)},
             "04" + "00020000000000" + "00120000000401" + "070178" + "00470000000000",
         ),
-        # Listed twice: both entries say the same.
+        # Listed twice: both entries get the same range.
         (
             "03" + "00470003000400" + "00470001000200",
             {71: (0, 0)},
@@ -217,7 +217,7 @@ def test_the_count_may_outgrow_its_byte() -> None:
 
 @pytest.mark.parametrize("version", [0, 3])
 def test_many_entries(version: int) -> None:
-    """More than the layout that reads all keys at once is made for."""
+    """More entries than are unpacked at once."""
     entries = tuple(k18.ApiVersion(api_key=key, min_version=0, max_version=1) for key in range(100, 5000))
     body = k18.encode_response(k18.ApiVersionsResponse(error_code=0, api_keys=entries), version)
     spliced = k18.splice_api_keys(body, version, {71: (0, 0), 4000: (7, 8)})

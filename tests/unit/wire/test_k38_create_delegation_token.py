@@ -1,4 +1,4 @@
-"""CreateDelegationToken's answer against kio, which has all versions but 0, whose bytes are version 1's."""
+"""CreateDelegationToken responses compared with kio, which lacks v0 (the same bytes as v1)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALICE = DelegationToken(token_id="q3Rk", principal_type="User", principal_name="
 
 
 def created(version: int, error_code: KioErrorCode = KioErrorCode.none) -> bytes:
-    """Kafka's answer as kio writes it: it was bob who asked, where the version has room for him."""
+    """Return a response written by kio; bob is the requester in versions that have one."""
     module: Any = importlib.import_module(f"kio.schema.create_delegation_token.v{max(1, version)}.response")
     kind = module.CreateDelegationTokenResponse
     everything = {
@@ -46,18 +46,18 @@ def created(version: int, error_code: KioErrorCode = KioErrorCode.none) -> bytes
 
 
 @pytest.mark.parametrize("version", SUPPORTED_VERSIONS)
-def test_the_owner_is_read_and_not_who_asked(version: int) -> None:
+def test_the_owner_is_read_and_not_the_requester(version: int) -> None:
     assert k38_create_delegation_token.decode_response(Reader(created(version)), version) == ALICE
 
 
 @pytest.mark.parametrize("version", SUPPORTED_VERSIONS)
-def test_an_error_names_nobody(version: int) -> None:
+def test_an_error_response_has_no_token(version: int) -> None:
     refused = created(version, KioErrorCode.delegation_token_request_not_allowed)
     assert k38_create_delegation_token.decode_response(Reader(refused), version) is None
 
 
 @pytest.mark.parametrize("version", SUPPORTED_VERSIONS)
-def test_what_is_cut_is_an_error_without_a_secret_in_it(version: int) -> None:
+def test_a_truncated_response_is_an_error_without_secrets(version: int) -> None:
     data = created(version)
     needed = data.index(b"a secret") + 64
     for length in range(needed):
@@ -72,6 +72,6 @@ def test_the_text_of_a_token_has_no_secret() -> None:
 
 
 @pytest.mark.parametrize("version", [-1, 4])
-def test_another_version_is_not_guessed_at(version: int) -> None:
+def test_an_unknown_version_is_refused(version: int) -> None:
     with pytest.raises(ValueError, match=f"version {version} is not one of 0 to 3"):
         k38_create_delegation_token.decode_response(Reader(created(3)), version)

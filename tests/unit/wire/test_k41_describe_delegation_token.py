@@ -1,4 +1,4 @@
-"""DescribeDelegationToken's answer against kio, which has all versions but 0, whose bytes are version 1's."""
+"""DescribeDelegationToken responses compared with kio, which lacks v0 (the same bytes as v1)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOKENS = (
 
 
 def described(version: int, error_code: KioErrorCode = KioErrorCode.none) -> bytes:
-    """Kafka's answer as kio writes it: each token with another number of renewers."""
+    """Return a response written by kio; each token has another number of renewers."""
     module: Any = importlib.import_module(f"kio.schema.describe_delegation_token.v{max(1, version)}.response")
     requester = {"token_requester_principal_type": "User", "token_requester_principal_name": "root"}
     answer = module.DescribeDelegationTokenResponse(
@@ -56,18 +56,18 @@ def described(version: int, error_code: KioErrorCode = KioErrorCode.none) -> byt
 
 
 @pytest.mark.parametrize("version", SUPPORTED_VERSIONS)
-def test_the_owners_are_read_and_neither_who_asked_nor_who_may_renew(version: int) -> None:
+def test_the_owners_are_read_and_not_requesters_or_renewers(version: int) -> None:
     assert k41_describe_delegation_token.decode_response(Reader(described(version)), version) == TOKENS
 
 
 @pytest.mark.parametrize("version", SUPPORTED_VERSIONS)
-def test_an_error_names_nobody(version: int) -> None:
+def test_an_error_response_has_no_token(version: int) -> None:
     refused = described(version, KioErrorCode.delegation_token_auth_disabled)
     assert k41_describe_delegation_token.decode_response(Reader(refused), version) == ()
 
 
 @pytest.mark.parametrize("version", SUPPORTED_VERSIONS)
-def test_what_is_cut_is_an_error_without_a_secret_in_it(version: int) -> None:
+def test_a_truncated_response_is_an_error_without_secrets(version: int) -> None:
     data = described(version)
     behind_the_tokens = 4 + (version >= 2)
     for length in range(len(data) - behind_the_tokens):
@@ -76,12 +76,12 @@ def test_what_is_cut_is_an_error_without_a_secret_in_it(version: int) -> None:
         assert "secret" not in str(caught.value)
 
 
-def test_more_tokens_than_the_bytes_can_hold_are_not_waited_for() -> None:
+def test_an_impossible_count_of_tokens_is_an_error() -> None:
     with pytest.raises(WireError, match="Tokens"):
         k41_describe_delegation_token.decode_response(Reader(struct.pack(">hi", 0, 1 << 30) + bytes(1000)), 1)
 
 
 @pytest.mark.parametrize("version", [-1, 4])
-def test_another_version_is_not_guessed_at(version: int) -> None:
+def test_an_unknown_version_is_refused(version: int) -> None:
     with pytest.raises(ValueError, match=f"version {version} is not one of 0 to 3"):
         k41_describe_delegation_token.decode_response(Reader(described(3)), version)

@@ -1,4 +1,4 @@
-"""Bytes of messages that the captured frames do not show: other versions, nulls, unknown tags and errors."""
+"""Messages that the captured frames lack: other versions, nulls, unknown tags, errors."""
 
 from __future__ import annotations
 

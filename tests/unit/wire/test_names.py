@@ -33,7 +33,7 @@ def test_api_name(key: int, name: str) -> None:
     assert api_name(key) == name
 
 
-def test_everything_that_a_broker_lists_has_a_name() -> None:
+def test_all_api_keys_of_a_broker_have_names() -> None:
     frame = next(f for f in load() if f.key == 18 and f.version == 5 and not f.is_request)
     listed = decode_response(Reader(frame.data, 4), 5).api_keys
     names = [api_name(entry.api_key) for entry in listed]

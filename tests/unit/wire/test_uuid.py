@@ -56,14 +56,14 @@ def test_text(uuid: Uuid, text: str) -> None:
         "00000000-0000-0000-0000-000000000000",
     ],
 )
-def test_no_uuid(text: str) -> None:
-    with pytest.raises(ValueError, match="is no Kafka uuid: 22 characters") as caught:
+def test_an_invalid_uuid_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a Kafka uuid: expected 22 characters") as caught:
         uuid_from_text(text)
     assert repr(text) in str(caught.value)
 
 
 def test_a_long_text_is_not_repeated_whole() -> None:
-    with pytest.raises(ValueError, match="is no Kafka uuid") as caught:
+    with pytest.raises(ValueError, match="is not a Kafka uuid") as caught:
         uuid_from_text("x" * 1000)
     assert len(str(caught.value)) < 150
 
@@ -85,7 +85,7 @@ def test_a_new_one_never_begins_with_a_dash(first: int) -> None:
     assert uuid[0] == 0xFC
 
 
-def test_only_dashes_are_drawn_again() -> None:
+def test_only_uuids_with_a_leading_dash_are_drawn_again() -> None:
     for first in range(256):
         text = uuid_to_text(random_uuid(_draws(bytes([first]) + bytes(15), bytes(16))))
         assert not text.startswith("-")

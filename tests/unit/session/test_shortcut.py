@@ -1,4 +1,4 @@
-"""The short cut: telemetry is answered at once where nothing is in flight, and nowhere else."""
+"""The shortcut: telemetry is answered at once only when nothing is in flight."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.unit.session.support import Wire, api_versions, get_subscriptions, pu
 OTLP = b""
 
 
-def vouched(security_protocol: str = "PLAINTEXT") -> Wire:
-    """A wire on which the broker has answered a marker."""
+def with_answered_marker(security_protocol: str = "PLAINTEXT") -> Wire:
+    """Return a wire on which the broker has answered a marker."""
     wire = Wire(security_protocol=security_protocol)
     read_subscriptions(wire.exchange(get_subscriptions()))
     assert [request.api_key for request in wire.seen()] == [METADATA]
@@ -39,7 +39,7 @@ def test_the_first_request_of_a_connection_waits_for_the_broker() -> None:
 
 
 def test_a_request_with_nothing_in_flight_is_answered_at_once_each_time() -> None:
-    wire = vouched()
+    wire = with_answered_marker()
     for _ in range(3):
         assert is_answered_at_once(wire, get_subscriptions(ZERO_UUID))
         assert is_answered_at_once(wire, push(ZERO_UUID, 1, OTLP))
@@ -50,7 +50,7 @@ def test_a_request_with_nothing_in_flight_is_answered_at_once_each_time() -> Non
 
 
 def test_a_request_behind_one_in_flight_waits_for_it() -> None:
-    wire = vouched()
+    wire = with_answered_marker()
     wire.send(produce_frame(5))
     assert not is_answered_at_once(wire, get_subscriptions())
     wire.answer()
@@ -61,7 +61,7 @@ def test_a_request_behind_one_in_flight_waits_for_it() -> None:
 
 
 def test_requests_in_one_chunk_are_answered_in_their_order() -> None:
-    wire = vouched()
+    wire = with_answered_marker()
     wire.send(get_subscriptions() + produce_frame(5) + get_subscriptions() + produce_frame(6))
     wire.answer()
     first, produced, second, last = wire.received()
@@ -69,8 +69,8 @@ def test_requests_in_one_chunk_are_answered_in_their_order() -> None:
     assert [struct.unpack_from(">i", answer)[0] for answer in (produced, last)] == [5, 6]
 
 
-def test_behind_a_produce_without_an_answer_the_marker_stays() -> None:
-    wire = vouched()
+def test_after_a_produce_without_response_markers_are_used() -> None:
+    wire = with_answered_marker()
     wire.send(produce_frame(5, acks=0))
     wire.answer()
     for _ in range(2):
@@ -78,8 +78,8 @@ def test_behind_a_produce_without_an_answer_the_marker_stays() -> None:
         wire.answer()
 
 
-def test_an_answer_that_is_still_arriving_is_not_cut_in_two() -> None:
-    wire = vouched()
+def test_an_incomplete_response_is_not_interrupted() -> None:
+    wire = with_answered_marker()
     wire.send(produce_frame(5))
     (request,) = split(bytes(wire.to_broker))
     wire.to_broker.clear()
@@ -95,19 +95,19 @@ def test_an_answer_that_is_still_arriving_is_not_cut_in_two() -> None:
 
 
 def test_an_api_versions_request_in_flight_is_waited_for() -> None:
-    wire = vouched()
+    wire = with_answered_marker()
     wire.send(api_versions(3))
     assert not is_answered_at_once(wire, get_subscriptions())
 
 
 @pytest.mark.parametrize("security_protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
-def test_behind_sasl_the_broker_is_asked_every_time(security_protocol: str) -> None:
-    wire = vouched(security_protocol)
+def test_with_sasl_every_request_needs_a_marker(security_protocol: str) -> None:
+    wire = with_answered_marker(security_protocol)
     assert not is_answered_at_once(wire, get_subscriptions())
 
 
-def test_a_login_on_a_listener_that_should_have_none_ends_the_short_cut() -> None:
-    wire = vouched()
+def test_a_login_on_a_listener_without_sasl_ends_the_shortcut() -> None:
+    wire = with_answered_marker()
     assert is_answered_at_once(wire, get_subscriptions())
     wire.send(request_frame(SASL_HANDSHAKE, 1, 9, struct.pack(">h", 5) + b"PLAIN"))
     wire.answer()
@@ -116,7 +116,7 @@ def test_a_login_on_a_listener_that_should_have_none_ends_the_short_cut() -> Non
         wire.answer()
 
 
-def test_a_client_that_floods_without_waiting_is_given_up_and_does_not_come_back_at_once() -> None:
+def test_a_flooding_client_is_disconnected_and_may_not_reconnect_at_once() -> None:
     limits = Limits(LimitsSettings(source_address=PeerLimitsSettings(new_connections_per_second=1)))
     wire = Wire(limits=limits)
     with pytest.raises(WireError, match="at most 32 requests for the receiver"):

@@ -1,4 +1,4 @@
-"""KIP-1313: the client instance id in request header v3, and all RPCs with it in front of any broker."""
+"""KIP-1313 through a session: the client instance id, and the translation of all RPCs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from receiver.session.session import WATCHED_KEYS
 from receiver.telemetry.connection import MAX_TEXT_CHARS
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
-from receiver.wire.header_versions import LATEST, V3_SINCE
+from receiver.wire.header_versions import FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.k18_api_versions import ApiVersionsRequest, encode_request
-from receiver.wire.k71_get_telemetry_subscriptions import decode_response
 from receiver.wire.primitives import Reader
 from receiver.wire.uuid import ZERO_UUID, Uuid
+from tests.testbed.messages import decode_subscriptions_response
 from tests.testbed.scripted_broker import framed, request_frame, split
 from tests.unit.session.support import (
     ARRIVALS,
@@ -24,7 +24,7 @@ from tests.unit.session.support import (
     api_versions,
     correlation_id_of,
     get_subscriptions,
-    ranges_of,
+    listed_ranges,
     read_api_versions,
     read_push,
     read_subscriptions,
@@ -34,7 +34,7 @@ from tests.unit.session.support import (
 MINE, ANOTHER = Uuid(bytes(15) + b"\7"), Uuid(bytes(15) + b"\x08")
 FETCH, HEARTBEAT, SASL_AUTHENTICATE, OFFSET_DELETE, GET, PUSH = 1, 12, 36, 47, 71, 72
 
-#: What Kafka 4.4 says of every RPC: its latest version, from the least that does not matter here.
+#: The version range of every RPC in Kafka 4.4; the lowest version does not matter here.
 KAFKA_4_4 = {key: (0, latest) for key, latest in LATEST.items()}
 
 
@@ -48,7 +48,7 @@ def v3_frame(
     client_id: str | None = "raw",
 ) -> bytes:
     """A request with header v3, in KIP-1313's version of its RPC."""
-    version = V3_SINCE[api_key] if version is None else version
+    version = FIRST_WITH_HEADER_V3[api_key] if version is None else version
     name = b"\xff\xff" if client_id is None else struct.pack(">h", len(client_id)) + client_id.encode()
     head = struct.pack(">hhi", api_key, version, correlation_id) + name + instance + b"\0"
     return framed(head + body)
@@ -72,11 +72,11 @@ def translating(arrival: str = WHOLE) -> Wire:
     return Wire(arrival=arrival, translates=True, ranges=KAFKA_4_4, learned=KAFKA_4_4)
 
 
-def error_of_get_v1(answer: bytes) -> int:
-    return decode_response(Reader(answer[5:]), 1).error_code
+def get_v1_error(answer: bytes) -> int:
+    return decode_subscriptions_response(Reader(answer[5:]), 1).error_code
 
 
-# -- who assigns the id: the table of KIP-1313, "Alignment of identifiers" ---------------------------
+# -- origin of the id: the table of KIP-1313, "Alignment of identifiers" ---------------------------
 
 
 @pytest.mark.parametrize("arrival", ARRIVALS)
@@ -104,7 +104,7 @@ def test_a_new_client_names_its_own_id_in_version_0() -> None:
 def test_a_new_client_names_its_own_id_in_the_header_in_version_1(arrival: str) -> None:
     wire = Wire(arrival=arrival)
     answer = wire.exchange(get_v1(MINE))
-    response = decode_response(Reader(answer[5:]), 1)
+    response = decode_subscriptions_response(Reader(answer[5:]), 1)
     assert response.error_code == ErrorCode.NONE
     assert wire.connection.client_instance_id == MINE
     assert read_push(wire.exchange(push_v1(MINE, response.subscription_id))) == ErrorCode.NONE
@@ -112,11 +112,11 @@ def test_a_new_client_names_its_own_id_in_the_header_in_version_1(arrival: str) 
 
 
 def test_both_versions_are_offered_in_front_of_any_broker() -> None:
-    ranges = ranges_of(read_api_versions(Wire().exchange(api_versions(3)), 3))
+    ranges = listed_ranges(read_api_versions(Wire().exchange(api_versions(3)), 3))
     assert (ranges[GET], ranges[PUSH], ranges[18]) == ((0, 1), (0, 1), (0, 5))
 
 
-# -- one id for a connection's life ------------------------------------------------------------------
+# -- one id for a connection's life --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arrival", ARRIVALS)
@@ -168,19 +168,19 @@ def test_it_holds_for_every_rpc_that_was_offered_with_it(arrival: str, second: b
 
 def test_the_zero_id_is_refused_in_the_first_request_and_in_all_that_follow() -> None:
     wire = Wire()
-    assert error_of_get_v1(wire.exchange(get_v1(ZERO_UUID))) == ErrorCode.INVALID_REQUEST
-    assert error_of_get_v1(wire.exchange(get_v1(MINE))) == ErrorCode.INVALID_REQUEST
+    assert get_v1_error(wire.exchange(get_v1(ZERO_UUID))) == ErrorCode.INVALID_REQUEST
+    assert get_v1_error(wire.exchange(get_v1(MINE))) == ErrorCode.INVALID_REQUEST
     assert not len(wire.telemetry.instances)
 
 
 def test_no_id_is_handed_out_to_a_zero_id_behind_an_old_first_request() -> None:
     wire = Wire()
     wire.exchange(api_versions(3))
-    assert error_of_get_v1(wire.exchange(get_v1(ZERO_UUID))) == ErrorCode.INVALID_REQUEST
+    assert get_v1_error(wire.exchange(get_v1(ZERO_UUID))) == ErrorCode.INVALID_REQUEST
     assert not len(wire.telemetry.instances)
 
 
-def test_the_refusal_is_said_in_the_words_and_the_place_of_the_request() -> None:
+def test_the_refusal_has_the_layout_and_the_order_of_the_request() -> None:
     wire = translating()
     wire.exchange(api_versions_v6(MINE))
     wire.send(get_v1(MINE, correlation_id=3))
@@ -192,14 +192,14 @@ def test_the_refusal_is_said_in_the_words_and_the_place_of_the_request() -> None
     assert HEARTBEAT not in {request.api_key for request in wire.seen()}
 
 
-def test_a_request_whose_answer_has_no_place_for_the_error_ends_the_connection() -> None:
+def test_a_refused_request_without_an_error_code_ends_the_connection() -> None:
     wire = translating()
     wire.exchange(api_versions_v6(MINE))
     with pytest.raises(WireError, match="client instance id of the connection's first request"):
         wire.send(v3_frame(0, ANOTHER))
 
 
-# -- the client id of the first request --------------------------------------------------------------
+# -- the client id of the first request ----------------------------------------------------------
 
 
 def test_a_null_client_id_means_the_first_one() -> None:
@@ -209,7 +209,7 @@ def test_a_null_client_id_means_the_first_one() -> None:
     assert wire.connection.client_id == "orders"
 
 
-def test_it_is_the_first_one_although_that_request_is_none_that_is_watched() -> None:
+def test_the_first_client_id_may_be_that_of_an_unwatched_request() -> None:
     wire = Wire()
     wire.send(request_frame(HEARTBEAT, 4, 9, b"\0", client_id="orders"))
     assert wire.connection.client_id == "orders"
@@ -217,7 +217,7 @@ def test_it_is_the_first_one_although_that_request_is_none_that_is_watched() -> 
     assert wire.forwarded()[1].client_id == "orders"
 
 
-def test_of_a_long_client_id_little_is_kept_and_the_broker_gets_all_of_it() -> None:
+def test_a_long_client_id_is_truncated_here_and_forwarded_whole() -> None:
     wire = Wire()
     long = "x" * 32_767
     wire.send(get_v1(MINE, client_id=long) + get_v1(MINE, client_id=None))
@@ -225,35 +225,35 @@ def test_of_a_long_client_id_little_is_kept_and_the_broker_gets_all_of_it() -> N
     assert wire.connection.client_id == "x" * MAX_TEXT_CHARS
 
 
-# -- all RPCs in front of a broker that lacks header v3 ----------------------------------------------
+# -- all RPCs in front of a broker that lacks header v3 ------------------------------------------
 
 
 def test_nothing_is_translated_unless_configured() -> None:
     wire = Wire(ranges=KAFKA_4_4, learned=KAFKA_4_4)
     assert read_api_versions(wire.exchange(api_versions_v6(MINE)), 0).error_code == 35
-    assert ranges_of(read_api_versions(wire.exchange(api_versions(4)), 4))[FETCH] == KAFKA_4_4[FETCH]
+    assert listed_ranges(read_api_versions(wire.exchange(api_versions(4)), 4))[FETCH] == KAFKA_4_4[FETCH]
 
 
 def test_every_rpc_but_sasl_handshake_is_offered_with_header_v3() -> None:
     wire = translating()
     response = read_api_versions(wire.exchange(api_versions_v6(MINE)), 5)
-    assert ranges_of(response) == {
+    assert listed_ranges(response) == {
         key: (0, latest if key == 17 else latest + 1) for key, latest in LATEST.items()
     }
     assert wire.connection.client_software_name == "new"
     assert wire.connection.client_instance_id == MINE
 
 
-def test_an_rpc_of_which_the_broker_lacks_the_version_before_is_not_offered() -> None:
+def test_an_rpc_is_not_offered_if_the_broker_lacks_the_version_before() -> None:
     older = KAFKA_4_4 | {FETCH: (4, 17)}
     wire = Wire(translates=True, ranges=older, learned=older)
-    ranges = ranges_of(read_api_versions(wire.exchange(api_versions_v6(MINE)), 5))
+    ranges = listed_ranges(read_api_versions(wire.exchange(api_versions_v6(MINE)), 5))
     assert ranges[FETCH] == (4, 17)
     assert ranges[HEARTBEAT] == (0, 5)
 
 
 @pytest.mark.parametrize("arrival", [WHOLE, BYTE_BY_BYTE])
-@pytest.mark.parametrize("api_key", V3_SINCE.keys() - WATCHED_KEYS - {OFFSET_DELETE})
+@pytest.mark.parametrize("api_key", FIRST_WITH_HEADER_V3.keys() - WATCHED_KEYS - {OFFSET_DELETE})
 def test_the_broker_gets_the_version_before_without_the_id_and_with_the_client_id(
     arrival: str, api_key: int
 ) -> None:
@@ -277,7 +277,7 @@ def test_a_login_is_watched_in_kip_1313_s_version_too() -> None:
 
 
 @pytest.mark.parametrize("arrival", [WHOLE, BYTE_BY_BYTE])
-def test_offset_delete_is_said_in_the_version_that_is_not_flexible_and_back(arrival: str) -> None:
+def test_offset_delete_is_translated_to_version_0_and_back(arrival: str) -> None:
     wire = translating(arrival)
     wire.exchange(api_versions_v6(MINE))
     v1 = b"\x06group" + b"\x02" + b"\x06topic" + b"\x02" + struct.pack(">i", 3) + b"\0" + b"\0" + b"\0"
@@ -293,7 +293,7 @@ def test_offset_delete_is_said_in_the_version_that_is_not_flexible_and_back(arri
     assert answer == struct.pack(">ib", 47, 0) + answer_v1
 
 
-def test_a_large_produce_keeps_no_memory_but_its_header() -> None:
+def test_a_large_produce_holds_only_its_header() -> None:
     wire = translating()
     wire.exchange(api_versions_v6(MINE))
     whole = v3_frame(0, MINE, body=bytes(500_000))
@@ -303,7 +303,7 @@ def test_a_large_produce_keeps_no_memory_but_its_header() -> None:
     assert wire.session.requests.feed(rest) is rest
 
 
-def test_translating_requests_of_an_old_client_pass_as_they_are() -> None:
+def test_requests_of_an_old_client_pass_unchanged_with_the_translation() -> None:
     wire = translating()
     wire.exchange(api_versions(3))
     sent = b"".join(request_frame(key, 0, key) for key in (HEARTBEAT, OFFSET_DELETE))

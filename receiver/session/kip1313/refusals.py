@@ -1,23 +1,30 @@
-"""Responses that say an error and nothing else, of every RPC whose response has an error code of its own.
+"""Writes INVALID_REQUEST answers to requests that KIP-1313 refuses.
 
-Whoever refuses a request in a broker's place has to answer in the layout of its RPC. Where the error code is
-one of the response as a whole, everything else has its default; a response that has error codes for topics or
-partitions alone cannot be said without reading the request, and is not known here.
+Knows every RPC whose response has one error code for the whole response. All other fields get their
+defaults. A response with error codes only for topics or partitions cannot be written without
+reading the request, so such a request is refused by closing its connection.
 
-This module owns these bodies, for the latest version in Kafka 4.4 and the one that KIP-1313 adds after it.
-It must not decide who is refused.
+Owns the layouts for the latest version in Kafka 4.4 and the version that KIP-1313 adds after it.
+Which requests are refused is decided in :mod:`receiver.session.kip1313.client_identity`.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from receiver.wire.header_versions import LATEST, V3_SINCE
+from receiver.session.messages import response_header
+from receiver.wire import api_keys, k18_api_versions
+from receiver.wire.error_codes import ErrorCode
+from receiver.wire.errors import WireError
+from receiver.wire.framing import frame
+from receiver.wire.header_versions import FIRST_WITH_HEADER_V3, LATEST
+from receiver.wire.headers import RequestHeader
+from receiver.wire.k18_api_versions import ApiVersionsResponse
 
-__all__ = ["error_body"]
+__all__ = ["error_body", "refusal"]
 
-# By API key: the body in KIP-1313's version, as Kafka 4.4's message classes write the same layout with every
-# field but the error code at its default; eeee is the error code.
+# The body in KIP-1313's version, by API key; eeee is the error code. Kafka 4.4's message classes
+# write the same bytes for the same layout with defaults in all other fields.
 _LAYOUTS: Final = {
     1: "00000000 eeee 000000000100",  # Fetch
     3: "000000000100ffffffff01 eeee 00",  # Metadata
@@ -79,28 +86,48 @@ _LAYOUTS: Final = {
     94: "00000000 eeee 0100",  # UnregisterController
 }
 
-#: The two bodies that KIP-1313 changes, as they are in the version before.
+#: The two bodies that KIP-1313 changes, in the version before it.
 _LAYOUTS_BEFORE: Final = {
     47: "eeee 0000000000000000",  # OffsetDelete
     71: "00000000 eeee 0000000000000000000000000000000000000000010000000000000000000100",
 }
 
 
-def error_body(api_key: int, api_version: int, error_code: int) -> bytes | None:
-    """Write the body of a response that refuses a request.
+def refusal(header: RequestHeader) -> bytes:
+    """Write the frame that answers a request with INVALID_REQUEST.
 
     Args:
-        api_key: The request's API key.
-        api_version: The request's API version.
-        error_code: What to say (int16).
+        header: The refused request's header.
+
+    Raises:
+        WireError: The answer has no place for an error code. The connection has to be closed.
+    """
+    version, error_code = header.api_version, ErrorCode.INVALID_REQUEST
+    body: bytes | None
+    if header.api_key == api_keys.API_VERSIONS and version in k18_api_versions.SUPPORTED_VERSIONS:
+        body = k18_api_versions.encode_response(ApiVersionsResponse(error_code=error_code), version)
+    else:
+        body = error_body(header.api_key, version, error_code)
+    if body is None:
+        raise WireError(
+            expected="the client instance id of the connection's first request (KIP-1313)",
+            offset=0,
+            found="another one, or none",
+        )
+    return frame(response_header(header), body)
+
+
+def error_body(api_key: int, api_version: int, error_code: int) -> bytes | None:
+    """Write the body of a response that consists of an error code and defaults.
 
     Returns:
-        The body; None where the response has no error code for the whole, or the version is neither the
-        latest of Kafka 4.4 nor KIP-1313's: such a request can only be refused by closing its connection.
+        The body. None if the response has no error code for the whole, or the version is neither
+        the latest of Kafka 4.4 nor KIP-1313's.
 
-    Source: KIP-1313, "Client Instance ID", for INVALID_REQUEST; the Kafka protocol guide for the layouts.
+    Source: KIP-1313, "Client Instance ID", for INVALID_REQUEST; the Kafka protocol guide for the
+        layouts.
     """
-    if api_version == V3_SINCE.get(api_key):
+    if api_version == FIRST_WITH_HEADER_V3.get(api_key):
         layout = _LAYOUTS.get(api_key)
     elif api_version == LATEST.get(api_key):
         layout = _LAYOUTS_BEFORE.get(api_key, _LAYOUTS.get(api_key))

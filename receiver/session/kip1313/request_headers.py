@@ -1,15 +1,15 @@
-"""The request headers of one connection: how each is read, whose they are, and what the broker gets for them.
+"""Reads the request headers of one connection and translates them.
 
-Owns the version of a header, by the RPC, its version and what the client was offered, and the translation of
-KIP-1313's version of a request into the one before, for a broker that lacks it. It must not know what is in a
-request.
+Owns which header version a request has (by its API key, its version and what the client was
+offered), and the header without a client instance id that replaces header v3 for a broker that
+lacks it. It must not read request bodies.
 """
 
 from __future__ import annotations
 
 from struct import Struct
 
-from receiver.session.client_identity import ClientIdentity
+from receiver.session.kip1313.client_identity import ClientIdentity
 from receiver.session.upstream import Upstream
 from receiver.telemetry.connection import Connection
 from receiver.wire.header_versions import LATEST
@@ -27,11 +27,12 @@ _KEY_AND_VERSION = Struct(">hh")
 
 
 class RequestHeaders:
-    """Reads and translates them.
+    """Reads, admits and translates the request headers of one connection.
 
     Args:
-        connection: Its entry in the registry; client id and client instance id are set here.
-        upstream: What the broker speaks.
+        connection: The connection's entry in the registry. Its client id and client instance id are
+            set here.
+        upstream: The versions that the broker speaks.
     """
 
     __slots__ = ("_identity", "_upstream")
@@ -41,19 +42,23 @@ class RequestHeaders:
         self._upstream = upstream
 
     @property
-    def all_matter(self) -> bool:
-        """Whether each request's header has to be looked at: the first one's, or those to be translated."""
+    def must_read_all(self) -> bool:
+        """Whether every request's header has to be read.
+
+        That holds until a request has bound the connection, and always for the translation.
+        """
         return self._upstream.translates or not self._identity.decided
 
     @property
-    def decided(self) -> bool:
-        """Whether it is known which client instance the connection belongs to, if any."""
+    def identity_decided(self) -> bool:
+        """Whether the connection is bound to a client instance, or to none for good."""
         return self._identity.decided
 
     def version(self, api_key: int, api_version: int) -> int:
-        """Tell the version of a request's header: 0 to 3.
+        """Return the version of a request's header, 0 to 3.
 
-        Of a key that nobody knows, 0: not even the client id can be read, as it may be a bare token.
+        An unknown API key gives 0: not even the client id is read, because the frame may be a SASL
+        token without a request header.
         """
         if api_key not in LATEST:
             return 0
@@ -66,28 +71,33 @@ class RequestHeaders:
             request: The request, or its beginning, without its length.
 
         Returns:
-            The header, and a reader at the body.
+            The header, and a reader that is at the body.
 
         Raises:
-            WireError: The bytes are no such header.
+            WireError: The header is malformed.
         """
         reader = Reader(request)
         return decode_request_header(reader, self.version(*_KEY_AND_VERSION.unpack_from(request))), reader
 
     def admit(self, header: RequestHeader) -> bool:
-        """Take note of a request; say whether its client instance id is right (KIP-1313)."""
-        return self._identity.admits(header, may_name_it=header.api_key in self._upstream.with_header_v3)
+        """Record a request's ids and return whether its client instance id is admitted."""
+        return self._identity.admits(
+            header, offered_header_v3=header.api_key in self._upstream.offered_with_header_v3
+        )
 
     def client_id(self, header: RequestHeader) -> str | None:
         """Return the client id that holds for a request."""
         return self._identity.client_id(header)
 
     def is_translated(self, header: RequestHeader) -> bool:
-        """Whether the broker gets the version before of this request."""
+        """Return whether the broker gets this request in the previous version."""
         return header.client_instance_id is not None and header.api_key in self._upstream.translated
 
-    def before(self, header: RequestHeader) -> bytes:
-        """Write the header of the version before, without the client instance id, with the client id."""
+    def translated(self, header: RequestHeader) -> bytes:
+        """Write the header for the broker: a version lower, without instance id.
+
+        The client id of the connection's first request replaces a null one.
+        """
         return encode_request_header(
             RequestHeader(
                 api_key=header.api_key,

@@ -15,14 +15,14 @@ from kio.schema.errors import ErrorCode
 from kio.schema.offset_delete.v0 import request, response
 from kio.serial import entity_writer
 
+from receiver.session.kip1313.offset_delete import request_to_v0, response_to_v1
 from receiver.wire.errors import WireError
-from receiver.wire.k47_offset_delete import request_to_v0, response_to_v1
 from receiver.wire.primitives import Reader
 from tests.property.wire.strategies import int32s, texts
 
 
 def _flexible(kind: Any, **arrays: Any) -> Any:
-    """Make a version of a type of kio's with compact types and tagged fields, with items of another type."""
+    """Return a kio type in a flexible version, with other item types for its arrays."""
     named = {"__flexible__": True, "__type__": kind.__type__, "__version__": 1}
     columns = []
     for column in fields(kind):
@@ -69,7 +69,7 @@ def _topics(**partition: st.SearchStrategy[Any]) -> Any:
 
 
 @given(texts, _topics(partition_index=int32s))
-def test_a_request_says_the_same_in_version_0(group: str, topics: Any) -> None:
+def test_a_request_translated_to_version_0_has_the_same_fields(group: str, topics: Any) -> None:
     v0, v1 = (_written(kind, topics, group_id=group) for kind in REQUESTS)
     reader = Reader(v1)
     assert request_to_v0(reader) == v0
@@ -77,7 +77,9 @@ def test_a_request_says_the_same_in_version_0(group: str, topics: Any) -> None:
 
 
 @given(error_codes, int32s, _topics(partition_index=int32s, error_code=error_codes))
-def test_a_response_says_the_same_in_version_1(error: ErrorCode, throttle: int, topics: Any) -> None:
+def test_a_response_translated_to_version_1_has_the_same_fields(
+    error: ErrorCode, throttle: int, topics: Any
+) -> None:
     throttled = timedelta(milliseconds=throttle)
     v0, v1 = (_written(kind, topics, error_code=error, throttle_time=throttled) for kind in RESPONSES)
     reader = Reader(v0)

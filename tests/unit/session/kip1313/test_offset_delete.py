@@ -1,13 +1,14 @@
-"""OffsetDelete in its two versions, byte by byte."""
+"""OffsetDelete translated between its two versions, byte by byte."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import Struct
 
 import pytest
 
+from receiver.session.kip1313.offset_delete import request_to_v0, response_to_v1
 from receiver.wire.errors import WireError
-from receiver.wire.k47_offset_delete import request_to_v0, response_to_v1
 from receiver.wire.primitives import Reader, Writer
 
 TAG = "01 05 02 6162"
@@ -50,7 +51,7 @@ def test_topics_and_partitions_are_limited_together() -> None:
         for _ in range(topics):
             writer.compact_string("t")
             writer.compact_array_length(partitions)
-            writer.raw(bytes(5) * partitions)
+            writer.fixed(Struct(f"{5 * partitions}x"))
             writer.tagged_fields(())
         writer.tagged_fields(())
         return writer.take()

@@ -1,12 +1,8 @@
-"""OffsetDelete, API key 47: a group's offsets to forget (KIP-496).
+"""Translates OffsetDelete (API key 47) between version 1 and version 0.
 
-What the versions changed:
-
-- 0: the first, not flexible.
-- 1: flexible; the same fields (KIP-1313).
-
-It is the one RPC whose body changes with the version that KIP-1313 adds, so this module owns how a request of
-version 1 is said in version 0, and its response the other way. It must not know whose offsets they are.
+Version 1 is KIP-1313's: the fields of version 0 (KIP-496) in the flexible encoding. OffsetDelete is
+the one RPC whose body changes with the version that KIP-1313 adds. For all others the header alone
+is translated.
 """
 
 from __future__ import annotations
@@ -14,31 +10,41 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
+from receiver.session.messages import at_body, response_header
 from receiver.wire.errors import WireError
+from receiver.wire.framing import frame
+from receiver.wire.headers import RequestHeader
 from receiver.wire.primitives import Reader, Writer
 
-__all__ = ["request_to_v0", "response_to_v1"]
+__all__ = ["answer", "request_to_v0", "response_to_v1"]
 
-#: Topics and partitions of one message: far more than a group has, and what takes a fifth of a second.
-_MOST_ITEMS: Final = 65_536
+#: Most topics and partitions of one message: far more than a group has. They take 0.2 s to
+#: translate.
+_MAX_ITEMS: Final = 65_536
 
 _PARTITION = Struct(">i")
 _PARTITION_AND_ERROR = Struct(">ih")
 
 
-def request_to_v0(reader: Reader) -> bytes:
-    """Say a request of version 1 in version 0, which has no room for tagged fields: they are left out.
+def answer(header: RequestHeader, response: bytes) -> bytes:
+    """Write the frame that answers a version 1 request.
 
     Args:
-        reader: At the body; afterwards at its end.
-
-    Returns:
-        The body in version 0.
+        header: The client's request header.
+        response: The broker's response in version 0, without its length.
 
     Raises:
-        WireError: The bytes are no such body, or it has more than 65,536 topics and partitions.
+        WireError: The response is malformed.
+    """
+    body = at_body(response, header.api_key, header.api_version - 1)
+    return frame(response_header(header), response_to_v1(body))
 
-    Source: KIP-1313, "OffsetDelete API".
+
+def request_to_v0(reader: Reader) -> bytes:
+    """Translate a request body from version 1 to 0, without its tagged fields.
+
+    Raises:
+        WireError: The body is malformed, or has more than 65,536 topics and partitions.
     """
     writer = Writer()
     writer.string(reader.compact_string("GroupId"))
@@ -47,7 +53,7 @@ def request_to_v0(reader: Reader) -> bytes:
     for _ in range(topics):
         writer.string(reader.compact_string("Name"))
         partitions = reader.compact_array_length("Partitions", item_size=5)
-        items = _counted(reader, items + partitions)
+        items = _checked_count(reader, items + partitions)
         writer.array_length(partitions)
         for _ in range(partitions):
             writer.fixed(_PARTITION, *reader.fixed(_PARTITION, "PartitionIndex"))
@@ -58,18 +64,10 @@ def request_to_v0(reader: Reader) -> bytes:
 
 
 def response_to_v1(reader: Reader) -> bytes:
-    """Say a response of version 0 in version 1.
-
-    Args:
-        reader: At the body; afterwards at its end.
-
-    Returns:
-        The body in version 1.
+    """Translate a response body from version 0 to version 1.
 
     Raises:
-        WireError: The bytes are no such body, or it has more than 65,536 topics and partitions.
-
-    Source: KIP-1313, "OffsetDelete API".
+        WireError: The body is malformed, or has more than 65,536 topics and partitions.
     """
     writer = Writer()
     writer.int16(reader.int16("ErrorCode"))
@@ -79,7 +77,7 @@ def response_to_v1(reader: Reader) -> bytes:
     for _ in range(topics):
         writer.compact_string(reader.string("Name"))
         partitions = reader.array_length("Partitions", item_size=_PARTITION_AND_ERROR.size)
-        items = _counted(reader, items + partitions)
+        items = _checked_count(reader, items + partitions)
         writer.compact_array_length(partitions)
         for _ in range(partitions):
             writer.fixed(
@@ -91,9 +89,9 @@ def response_to_v1(reader: Reader) -> bytes:
     return writer.take()
 
 
-def _counted(reader: Reader, items: int) -> int:
-    if items > _MOST_ITEMS:
+def _checked_count(reader: Reader, items: int) -> int:
+    if items > _MAX_ITEMS:
         raise WireError(
-            expected=f"at most {_MOST_ITEMS} topics and partitions", offset=reader.offset, found=str(items)
+            expected=f"at most {_MAX_ITEMS} topics and partitions", offset=reader.offset, found=str(items)
         )
     return items

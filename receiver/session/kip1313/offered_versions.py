@@ -1,0 +1,33 @@
+"""Chooses the RPCs to offer with request header v3 for an older broker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from receiver.wire.header_versions import FIRST_WITH_HEADER_V3
+from receiver.wire.headers import ALWAYS_WITH_HEADER_V3
+
+__all__ = ["translated_versions"]
+
+
+def translated_versions(broker_ranges: Mapping[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
+    """Return the versions to offer of each RPC that can be translated.
+
+    An RPC can be translated if the broker's highest version is the one right before KIP-1313's.
+    With an older highest version, the broker cannot answer what KIP-1313's version asks. With a
+    newer one, the broker itself gives KIP-1313's version number a meaning. The telemetry RPCs are
+    never translated, because the receiver answers them.
+
+    Args:
+        broker_ranges: Lowest and highest version that the broker speaks, by API key.
+
+    Returns:
+        The broker's lowest version and KIP-1313's version, by API key.
+
+    Source: KIP-1313, "Proposed Changes".
+    """
+    return {
+        key: (lowest, highest + 1)
+        for key, (lowest, highest) in broker_ranges.items()
+        if FIRST_WITH_HEADER_V3.get(key) == highest + 1 and key not in ALWAYS_WITH_HEADER_V3
+    }
