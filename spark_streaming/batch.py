@@ -20,12 +20,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from spark_streaming.catalogue import plan
-from spark_streaming.contributions import in_parts, pairs_of, settle
-from spark_streaming.hashed import HashedBatch, register_key
-from spark_streaming.isolation import MAX_ISOLATED, first_failing, is_of_data
+from spark_streaming.contributions import reconcile, required_pairs, split_by_client
 from spark_streaming.lake import Lake
+from spark_streaming.poison import MAX_ISOLATED, first_failing, is_of_data
 from spark_streaming.postgres import DEAD_LETTER_ROWS, Batch, BatchStatistics, IdKey, Store
 from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, MAX_TOTAL, ROLLUP_ROWS, SERIES_ROWS
+from spark_streaming.series_hashes import HashedBatch, register_key
 from spark_streaming.settings import RollupSettings
 
 __all__ = ["BatchError", "Batches"]
@@ -292,20 +292,20 @@ class Batches:
         ).with_ids(lambda high, low: self._series_ids(batch, pushes, high, low))
         entries = _of_schema(entries, ENTRY_ROWS)
         clients = batch.clients(entries["client_key"].unique().to_pylist())
-        stored = batch.contributions(pairs_of(entries, clients))
+        stored = batch.contributions(required_pairs(entries, clients))
         closed = self._closed_at(newest)
         parts, states = [], []
         # PostgreSQL takes one part while the next is settled. Until all are in, the batch is the writer's.
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer") as writer:
             written = [writer.submit(batch.add_client_minutes, entries)]
-            for part in in_parts(entries, points=_POINTS_AT_ONCE):
+            for part in split_by_client(entries, points=_POINTS_AT_ONCE):
                 keys = part["client_key"].unique().to_pylist()
-                settlement = settle(
+                reconciled = reconcile(
                     part, stored, {key: clients[key] for key in keys if key in clients}, closed=closed
                 )
-                parts.append(settlement.rows)
-                states += settlement.clients
-                written.append(writer.submit(batch.put_contributions, settlement.contributions))
+                parts.append(reconciled.rows)
+                states += reconciled.clients
+                written.append(writer.submit(batch.put_contributions, reconciled.contributions))
             written.append(writer.submit(batch.put_clients, states, entries))
             parts.append(_of_schema(of_histograms, ROLLUP_ROWS))
             rows = pa.concat_tables(parts)
@@ -395,7 +395,7 @@ def _repeats(read: pa.Table, batch: Batch) -> tuple[int, pa.Array]:
     once = pushes.group_by("push_id_first", use_threads=False).aggregate(
         [("position", "first"), ("received_at_ns_first", "first")]
     )
-    known = batch.known(
+    known = batch.register_pushes(
         once["push_id_first"].combine_chunks(), once["received_at_ns_first_first"].combine_chunks()
     )
     fresh = once.filter(pc.invert(pc.is_in(once["push_id_first"], pa.array(known, pa.string()))))

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_streaming import sources
 from spark_streaming.batch import Batches
-from spark_streaming.contributions import PackedError, pairs_of, settle
+from spark_streaming.contributions import CodecError, reconcile, required_pairs
 from spark_streaming.findings import find
 from spark_streaming.postgres import Store, StoreError, StoreUnavailableError, read_again_since
 from spark_streaming.rows import ENTRY_ROWS
@@ -37,7 +37,7 @@ __all__ = ["Job", "JobError", "rebuild"]
 
 _MINUTE_NS: Final = 60_000_000_000
 _SECOND_NS: Final = 1_000_000_000
-_TICK_S: Final = 60.0
+_MAINTENANCE_S: Final = 60.0
 _POLL_S: Final = 0.1
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
@@ -133,7 +133,7 @@ class Job:
                 )
                 self._watch(self._begin(batches, checkpoint, since))
                 if self._once and not self._stop.is_set():
-                    self._tick()
+                    self._maintain()
                 return
             except (PySparkException, Py4JError, StoreUnavailableError, OSError) as error:
                 if self._stop.is_set():
@@ -213,22 +213,22 @@ class Job:
         with self._turn:
             try:
                 yield
-            except PackedError as error:
+            except CodecError as error:
                 # The next try would find the same bytes.
                 raise JobError(str(error)) from None
 
     def _watch(self, query: StreamingQuery) -> None:
         """Return when the query has ended by itself or was stopped; raise what it failed with."""
-        due = time.monotonic() + _TICK_S
+        due = time.monotonic() + _MAINTENANCE_S
         try:
             while query.isActive and not self._stop.wait(_POLL_S):
                 self._tell_lost(query)
                 if not self._once and time.monotonic() >= due:
-                    due = time.monotonic() + _TICK_S
+                    due = time.monotonic() + _MAINTENANCE_S
                     status = query.status
                     waiting = status["isDataAvailable"] or status["isTriggerActive"]
                     self._caught_up = query.lastProgress is not None and not waiting
-                    self._try_tick()
+                    self._try_maintenance()
         finally:
             query.stop()
         self._tell_lost(query)
@@ -236,33 +236,35 @@ class Job:
         if error is not None:
             raise error
 
-    def _try_tick(self) -> None:
+    def _try_maintenance(self) -> None:
         try:
-            self._tick()
+            self._maintain()
         except StoreUnavailableError as error:
-            _log.warning("tick failed, it is tried again", problem=_first_line(error), in_s=_TICK_S)
+            _log.warning("maintenance failed, retrying", problem=_first_line(error), in_s=_MAINTENANCE_S)
 
-    def _tick(self) -> None:
+    def _maintain(self) -> None:
         began = time.monotonic()
         now_ns = time.time_ns()
         closed = self._closed(now_ns)
-        with self._in_turn(), self._store.tick(now_ns) as tick:
+        with self._in_turn(), self._store.maintenance(now_ns) as maintenance:
             nothing = ENTRY_ROWS.empty_table()
-            clients = tick.clients_to_carry(closed)
-            stored = tick.contributions(pairs_of(nothing, clients))
-            settlement = settle(nothing, stored, clients, closed=closed)
-            tick.merge(tick.sums(settlement.rows))
-            tick.put_contributions(settlement.contributions)
-            tick.put_clients(settlement.clients, nothing)
-            tick.compute_hours_and_days(all_of_them=self._once)
+            clients = maintenance.clients_to_carry(closed)
+            stored = maintenance.contributions(required_pairs(nothing, clients))
+            reconciled = reconcile(nothing, stored, clients, closed=closed)
+            maintenance.merge(maintenance.sums(reconciled.rows))
+            maintenance.put_contributions(reconciled.contributions)
+            maintenance.put_clients(reconciled.clients, nothing)
+            maintenance.compute_hours_and_days(all_of_them=self._once)
             found = find(
-                tick.connection, self._settings.findings, datetime.fromtimestamp(now_ns / _SECOND_NS, UTC)
+                maintenance.connection,
+                self._settings.findings,
+                datetime.fromtimestamp(now_ns / _SECOND_NS, UTC),
             )
-            tick.expire()
+            maintenance.expire()
         _log.info(
-            "tick",
-            carried_clients=len(settlement.clients),
-            rows=settlement.rows.num_rows,
+            "maintenance",
+            carried_clients=len(reconciled.clients),
+            rows=reconciled.rows.num_rows,
             findings_opened=sum(found.opened.values()),
             findings_resolved=sum(found.resolved.values()),
             findings_left_out=sum(found.left_out.values()),

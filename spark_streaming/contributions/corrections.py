@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_streaming.contributions.packed import BREAKDOWN
+from spark_streaming.contributions.codec import BREAKDOWN
 from spark_streaming.rows import ROLLUP_ROWS
 
-__all__ = ["Corrections", "codes_of"]
+__all__ = ["Corrections", "factorize"]
 
 Integers = npt.NDArray[np.int64]
 
@@ -20,7 +20,7 @@ _NO_SPREAD: Final = 1 << 16
 _LOWEST: Final = -(1 << 15)
 
 
-def codes_of(values: Integers) -> tuple[Integers, Integers]:
+def factorize(values: Integers) -> tuple[Integers, Integers]:
     """Numbers the distinct values in the order in which they come up.
 
     Returns:
@@ -84,9 +84,9 @@ class Corrections:
         minute, series, fleet, breakdown, spread, points, total, observations = map(
             np.concatenate, zip(*self._columns, strict=True)
         )
-        (minutes, _), (numbers, distinct) = codes_of(minute), codes_of(series)
+        (minutes, _), (numbers, distinct) = factorize(minute), factorize(series)
         # Exact: less than 2 ** 18 buckets, and never 2 ** 45 minutes and series together.
-        group, first = codes_of(((minutes * len(distinct) + numbers) << 18) + spread - _LOWEST)
+        group, first = factorize(((minutes * len(distinct) + numbers) << 18) + spread - _LOWEST)
         points, observations = (
             np.bincount(group, weights, len(first)).astype(np.int64) for weights in (points, observations)
         )

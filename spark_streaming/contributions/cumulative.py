@@ -8,18 +8,18 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from spark_streaming.contributions.corrections import Corrections
-from spark_streaming.contributions.packed import (
+from spark_streaming.contributions.codec import (
     CUMULATIVE,
     CUMULATIVE_ROW,
     LEGACY,
-    columns_of,
-    cumulative_of,
-    pack_cumulative,
+    decode_cumulative,
+    decode_points,
+    encode_cumulative,
 )
+from spark_streaming.contributions.corrections import Corrections
 from spark_streaming.contributions.values import ClientState
 
-__all__ = ["MAX_IDENTITIES", "settle_cumulative"]
+__all__ = ["MAX_IDENTITIES", "reconcile_cumulative"]
 
 #: Of one client; beyond it those are forgotten that were heard of longest ago. A consumer of 1,000 partitions
 #: has about 3,000.
@@ -28,7 +28,7 @@ MAX_IDENTITIES: Final = 10_000
 Integers = npt.NDArray[np.int64]
 
 
-def settle_cumulative(
+def reconcile_cumulative(
     packed: Sequence[bytes],
     *,
     client: Integers,
@@ -62,14 +62,14 @@ def settle_cumulative(
         What to remember from now on, by client.
 
     Raises:
-        PackedError: Bytes of another version.
+        CodecError: Bytes of another version.
     """
-    points = columns_of(packed, CUMULATIVE)
+    points = decode_points(packed, CUMULATIVE)
     new = len(points.entry)
     if not new:
         return {}
     keys = np.unique(client[points.entry])
-    stored = [cumulative_of(clients[key].cumulative) if key in clients else b"" for key in keys.tolist()]
+    stored = [decode_cumulative(clients[key].cumulative) if key in clients else b"" for key in keys.tolist()]
     known = np.frombuffer(b"".join(stored), CUMULATIVE_ROW)
     known_of = np.repeat(np.arange(len(keys)), [len(rows) // CUMULATIVE_ROW.itemsize for rows in stored])
 
@@ -150,7 +150,7 @@ def _remembered(keys: Integers, owner: Integers, *columns: npt.NDArray[np.generi
         own = rows[begin:end]
         if len(own) > MAX_IDENTITIES:
             own = own[np.argsort(own["time_ns"], kind="stable")[-MAX_IDENTITIES:]]
-        remembered[key] = pack_cumulative(own.tobytes())
+        remembered[key] = encode_cumulative(own.tobytes())
     return remembered
 
 

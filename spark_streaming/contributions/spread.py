@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["buckets_of"]
+__all__ = ["spread_buckets"]
 
 #: 2 ** (i / 8) / 2: where a bucket begins among mantissas of [0.5, 1).
 _BEGINNINGS: Final = np.array([2.0 ** (i / 8 - 1) for i in range(8)])
@@ -20,7 +20,7 @@ _NEGATIVE: Final = -20000
 _CLAMP: Final = 8000
 
 
-def buckets_of(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def spread_buckets(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Gives each finite value's bucket.
 
     It is floor(8 * log2(v)) within [-8000, 8000] for v > 0, -32768 for 0, and -20000 less the bucket of -v

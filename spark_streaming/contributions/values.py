@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-__all__ = ["ClientState", "Contribution", "Settlement"]
+__all__ = ["ClientState", "Contribution", "Reconciliation"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class ClientState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settlement:
+class Reconciliation:
     """What entries change.
 
     Attributes:

@@ -113,11 +113,11 @@ def _judge_software(cursor: _Cursor, settings: FindingSettings, common: dict[str
 
 
 def _keep(cursor: _Cursor, settings: FindingSettings, now: datetime) -> FindingCounts:
-    cursor.execute(_statement("matched"))
-    cursor.execute(_statement("moved_on"), {"now": now})
-    new = cursor.execute(_statement("opened"), {"now": now, "max_open": settings.max_open}).fetchall()
+    cursor.execute(_statement("link_open"))
+    cursor.execute(_statement("refresh_open"), {"now": now})
+    new = cursor.execute(_statement("insert_new"), {"now": now, "max_open": settings.max_open}).fetchall()
     untrue = cursor.execute(
-        _statement("resolved"),
+        _statement("resolve_ended"),
         {
             "now": now,
             "resolve_after_minutes": settings.resolve_after_minutes,

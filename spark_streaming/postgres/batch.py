@@ -13,7 +13,7 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from spark_streaming.postgres.seen import SeenSeries
+from spark_streaming.postgres.series_cache import SeriesCache
 from spark_streaming.postgres.staging import stage, storable
 from spark_streaming.postgres.transaction import DAY, DAYS_AHEAD, EPOCH, TIME, Transaction
 from spark_streaming.postgres.values import BatchStatistics
@@ -40,7 +40,7 @@ class Batch(Transaction):
     Args:
         connection: In the transaction, which holds the store's lock and the batch's row of the ledger.
         retention: How long things are kept.
-        seen: Which series are known to be in the database.
+        series_cache: Which series are known to be in the database.
         query_id: Spark's id of the query.
         batch_id: Its number of the batch.
     """
@@ -50,14 +50,14 @@ class Batch(Transaction):
         connection: psycopg.Connection[Any],
         *,
         retention: RetentionSettings,
-        seen: SeenSeries,
+        series_cache: SeriesCache,
         query_id: str,
         batch_id: int,
     ) -> None:
-        super().__init__(connection, retention=retention, seen=seen)
+        super().__init__(connection, retention=retention, series_cache=series_cache)
         self._id = (query_id, batch_id)
 
-    def known(self, push_ids: pa.Array, received_at_ns: pa.Array) -> set[str]:
+    def register_pushes(self, push_ids: pa.Array, received_at_ns: pa.Array) -> set[str]:
         """Which pushes are in already; the others are from now on.
 
         A push is looked for among those received from the day before to the day after it was.

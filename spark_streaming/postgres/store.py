@@ -17,11 +17,11 @@ from psycopg.conninfo import conninfo_to_dict
 
 from spark_streaming.postgres import migrations
 from spark_streaming.postgres.batch import Batch
+from spark_streaming.postgres.maintenance import Maintenance
 from spark_streaming.postgres.partitions import Partitions
-from spark_streaming.postgres.seen import SeenSeries
+from spark_streaming.postgres.series_cache import SeriesCache
 from spark_streaming.postgres.status import status
 from spark_streaming.postgres.tables import GRAINS, TOTALS
-from spark_streaming.postgres.tick import Tick
 from spark_streaming.postgres.values import (
     IdKey,
     Status,
@@ -75,7 +75,7 @@ class Store:
         self._retention = retention
         self._reader_role = reader_role
         self._connection: psycopg.Connection[Any] | None = None
-        self._seen = SeenSeries()
+        self._series_cache = SeriesCache()
 
     def __enter__(self) -> Self:
         return self
@@ -147,16 +147,16 @@ class Store:
             batch = Batch(
                 connection,
                 retention=self._retention,
-                seen=self._seen,
+                series_cache=self._series_cache,
                 query_id=query_id,
                 batch_id=batch_id,
             )
             yield batch
             batch.finish()
-        self._seen.committed()
+        self._series_cache.commit()
 
     @contextmanager
-    def tick(self, now_ns: int) -> Iterator[Tick]:
+    def maintenance(self, now_ns: int) -> Iterator[Maintenance]:
         """One transaction for what is done once a minute.
 
         Args:
@@ -170,10 +170,12 @@ class Store:
             StoreUnavailableError: Nothing of it was kept; the next tick does it.
         """
         with self._transaction() as connection:
-            tick = Tick(connection, retention=self._retention, seen=self._seen, now_ns=now_ns)
-            yield tick
-            tick.finish()
-        self._seen.committed()
+            maintenance = Maintenance(
+                connection, retention=self._retention, series_cache=self._series_cache, now_ns=now_ns
+            )
+            yield maintenance
+            maintenance.finish()
+        self._series_cache.commit()
 
     def status(self) -> Status:
         """How the store stands.
@@ -258,12 +260,12 @@ class Store:
                 connection.execute(_THEN)
                 yield connection
         except psycopg.Error as error:
-            raise self._told(error) from None
+            raise self._translated(error) from None
 
     def _connected(self) -> psycopg.Connection[Any]:
         if self._connection is None or self._connection.closed:
             # It may be to another server, which has not got all that this one had.
-            self._seen = SeenSeries()
+            self._series_cache = SeriesCache()
             # Nothing is prepared: a plan that fits one day's partitions does not fit the next day's.
             self._connection = psycopg.connect(
                 self._url,
@@ -275,7 +277,7 @@ class Store:
             )
         return self._connection
 
-    def _told(self, error: psycopg.Error) -> StoreError:
+    def _translated(self, error: psycopg.Error) -> StoreError:
         text = " ".join(str(error).split()) or type(error).__name__
         if self._password:
             text = text.replace(self._password, "***")

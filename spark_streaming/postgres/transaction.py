@@ -21,7 +21,7 @@ from psycopg import sql
 from spark_streaming.contributions import ClientState, Contribution
 from spark_streaming.postgres import clients
 from spark_streaming.postgres.partitions import Partitions, beginning
-from spark_streaming.postgres.seen import FoundSeries, SeenSeries
+from spark_streaming.postgres.series_cache import FoundSeries, SeriesCache
 from spark_streaming.postgres.staging import COPY_HEADER, COPY_TRAILER, stage
 from spark_streaming.postgres.tables import (
     CLIENTS,
@@ -73,7 +73,7 @@ class Transaction:
     Args:
         connection: In the transaction, which holds the store's lock.
         retention: How long things are kept.
-        seen: Which series are known to be in the database.
+        series_cache: Which series are known to be in the database.
 
     Raises:
         psycopg.Error: The horizons and partitions can't be read.
@@ -84,7 +84,7 @@ class Transaction:
         connection: psycopg.Connection[Any],
         *,
         retention: RetentionSettings,
-        seen: SeenSeries,
+        series_cache: SeriesCache,
     ) -> None:
         #: For who reads and writes further tables in the same transaction.
         self.connection = connection
@@ -100,8 +100,8 @@ class Transaction:
         self._newest: dict[str, datetime] = {}
         self._today = beginning("day", self._now)
         self._horizons = dict(zip((grain.name for grain in GRAINS), horizons, strict=True))
-        seen.begin(self._today)
-        self._seen = seen
+        series_cache.begin(self._today)
+        self._series_cache = series_cache
 
     def sums(self, rows: pa.Table) -> Sums:
         """Add rows up into minutes, by series, by fleet and by spread.
@@ -139,7 +139,7 @@ class Transaction:
         for totals, grain, table in sums.totals:
             self._add(totals, grain, table)
             if "series_id" in totals.key:
-                self._seen.need(table["series_id"].to_numpy())
+                self._series_cache.require(table["series_id"].to_numpy())
         self._left_out += sums.left_out
 
     def merge_buckets(self, rows: pa.Table) -> None:
@@ -159,7 +159,7 @@ class Transaction:
             high: The hashes' first halves; each hash once.
             low: Their second halves.
         """
-        return self._seen.find(self._cursor, high, low)
+        return self._series_cache.find(self._cursor, high, low)
 
     def add_series(self, series: pa.Table) -> None:
         """Give series their ids. Those whose dimensions are known without a hash get the hash.
@@ -212,7 +212,7 @@ class Transaction:
                 "nothing of this batch was added to it. Stop every job of this database, delete the row of "
                 "telemetry.id_key and start again"
             )
-        self._seen.added(np.array([row[:4] for row in found], np.int64).reshape(-1, 4))
+        self._series_cache.add(np.array([row[:4] for row in found], np.int64).reshape(-1, 4))
 
     def contributions(self, pairs: Collection[tuple[int, int]]) -> dict[tuple[int, int], Contribution]:
         """What clients have added to minutes.
@@ -307,7 +307,7 @@ class Transaction:
         Raises:
             StoreError: There are totals of a series that nobody has added.
         """
-        missing = self._seen.missing(self._cursor)
+        missing = self._series_cache.missing(self._cursor)
         if missing:
             raise StoreError(
                 f"totals were merged of {len(missing)} series that are not in the database, "

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import psycopg
 
-from spark_streaming.contributions.packed import (
+from spark_streaming.contributions.codec import (
     COMBINED_ROW,
     COUNT_ROW,
     CUMULATIVE_ROW,
-    contents_of,
-    cumulative_of,
-    pack,
+    decode_contribution,
+    decode_cumulative,
+    encode_contribution,
 )
 
 __all__ = ["client_key", "downgrade", "fleet_id", "forged_instance", "forged_topic", "series_id"]
@@ -234,21 +234,21 @@ def _tables(connection: psycopg.Connection[Any], kinds: Sequence[str]) -> Iterab
 
 
 def _old_contribution(blob: bytes, series: Mapping[int, int], fleets: Mapping[int, int]) -> bytes:
-    form, push_id, body = contents_of(blob)
+    form, push_id, body = decode_contribution(blob)
     if form == "entry":
         points = len(body) // COUNT_ROW.itemsize
         ids = struct.unpack_from(f"<{2 * points}q", body)
         old = [series[one] for one in ids[:points]] + [fleets[one] for one in ids[points:]]
-        return pack(form, push_id, struct.pack(f"<{2 * points}q", *old) + body[16 * points :])
+        return encode_contribution(form, push_id, struct.pack(f"<{2 * points}q", *old) + body[16 * points :])
     rows = np.frombuffer(body, COMBINED_ROW if form == "combined" else COUNT_ROW).copy()
     for name, mapping in (("series", series), ("fleet", fleets)):
         rows[name] = [mapping[one] for one in rows[name].tolist()]
-    return pack(form, push_id, rows.tobytes())
+    return encode_contribution(form, push_id, rows.tobytes())
 
 
 def _old_cumulative(blob: bytes) -> bytes:
     """Version 1, of one sum: its identity is that of a metric whose point has no attributes."""
-    (row,) = np.frombuffer(cumulative_of(blob), CUMULATIVE_ROW)
+    (row,) = np.frombuffer(decode_cumulative(blob), CUMULATIVE_ROW)
     identity = _signed(_long(0, xxh64(OLD_SUM.encode(), _SEED)))
     return b"\x01" + struct.pack("<qqqd", identity, row["start_ns"], row["time_ns"], row["value"])
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from spark_streaming.catalogue import plan
-from spark_streaming.hashed import distinct, register_key
+from spark_streaming.series_hashes import distinct, register_key
 from tests.unit.spark_streaming.identities import (
     KEY,
     Field,

@@ -99,11 +99,11 @@ def test_totals_are_those_of_each_batch_once(
         for one, age, value, *_ in points:
             truth[base + one, _NOW_MINUTE - age].append(value)
         if ticks:
-            with store.tick(NOW_NS) as tick:
-                tick.compute_hours_and_days()
-                tick.expire()
-    with store.tick(NOW_NS) as tick:
-        tick.compute_hours_and_days(all_of_them=True)
+            with store.maintenance(NOW_NS) as maintenance:
+                maintenance.compute_hours_and_days()
+                maintenance.expire()
+    with store.maintenance(NOW_NS) as maintenance:
+        maintenance.compute_hours_and_days(all_of_them=True)
     today = _NOW_MINUTE // 1440 * 1440
     with psycopg.connect(url) as connection:
         for grain, length, since in (

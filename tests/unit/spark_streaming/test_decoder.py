@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from spark_streaming.catalogue import plan
-from spark_streaming.hashed import register_key
+from spark_streaming.series_hashes import register_key
 from tests.fuzz import protobuf
 from tests.fuzz.mutation import Mutator
 from tests.unit.spark_streaming import oracle

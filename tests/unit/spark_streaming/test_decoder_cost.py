@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from spark_streaming.catalogue import plan
-from spark_streaming.hashed import register_key
+from spark_streaming.series_hashes import register_key
 from tests.fuzz.protobuf import varint
 from tests.unit.spark_streaming.identities import KEY
 from tests.unit.spark_streaming.pushes import PAYLOADS, RECEIVED_AT_NS

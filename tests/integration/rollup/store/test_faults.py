@@ -150,9 +150,9 @@ def test_late_points_go_to_hours_and_days_and_wild_ones_nowhere(store: Store, da
                 duration_s=1,
             )
         )
-    with store.tick(NOW_NS) as tick:
-        tick.compute_hours_and_days()
-        tick.expire()
+    with store.maintenance(NOW_NS) as maintenance:
+        maintenance.compute_hours_and_days()
+        maintenance.expire()
     assert read(database, "SELECT sum FROM telemetry.metric_1m") == [(1.0,)]
     assert read(database, "SELECT sum FROM telemetry.metric_1h ORDER BY bucket") == [(5.0,), (1.0,)]
     assert read(database, "SELECT sum FROM telemetry.metric_1d ORDER BY bucket") == [(4.0,), (5.0,), (1.0,)]
@@ -172,8 +172,8 @@ def test_counts_saturate_where_they_are_added_up(store: Store, database: str) ->
             batch.merge_buckets(buckets(*((day + minute, 1, 0.0, 1.0, MAX_TOTAL) for minute in (0, 0, 1))))
             if number == 0:
                 put_series(batch, (1, 7, "huge", False), (2, 7, "small", False))
-    with store.tick(NOW_NS) as tick:
-        tick.compute_hours_and_days(all_of_them=True)
+    with store.maintenance(NOW_NS) as maintenance:
+        maintenance.compute_hours_and_days(all_of_them=True)
     for grain in ("1m", "1h", "1d"):
         assert read(
             database, f"SELECT DISTINCT points FROM telemetry.metric_{grain} WHERE metric = 'huge'"
@@ -191,8 +191,8 @@ def test_totals_of_older_versions_near_the_end_of_the_range_fail_nothing(store: 
     batch_of(store, 1, (MINUTE, 1.0), (MINUTE - 1, 1.0))
     with psycopg.connect(database) as connection:
         connection.execute("UPDATE telemetry.rollup_1m SET sum = 1.7e308")
-    with store.tick(NOW_NS) as tick:
-        tick.compute_hours_and_days(all_of_them=True)
+    with store.maintenance(NOW_NS) as maintenance:
+        maintenance.compute_hours_and_days(all_of_them=True)
     assert read(database, "SELECT points <= 4611686018427387904, sum >= 1e300 FROM telemetry.rollup_1d") == [
         (True, True)
     ]
@@ -206,7 +206,7 @@ def test_pushes_of_wild_clocks_count_once_in_few_partitions(store: Store, databa
     for expected in (set(), set(ids.to_pylist())):
         with store.batch("q", min(len(expected), 1)) as batch:
             assert batch is not None
-            assert batch.known(ids, times) == expected
+            assert batch.register_pushes(ids, times) == expected
     found = read(database, "SELECT count(*) FROM pg_class WHERE relname LIKE 'push_p%' AND relkind = 'r'")
     assert found == [(2,)]
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pyarrow as pa
 
-from spark_streaming.contributions import ClientState, Contribution, settle
-from spark_streaming.contributions.carrying import reach_of
-from spark_streaming.contributions.packed import NO_COUNTS
+from spark_streaming.contributions import ClientState, Contribution, reconcile
+from spark_streaming.contributions.carry_forward import carry_limit
+from spark_streaming.contributions.codec import NO_COUNTS
 from spark_streaming.postgres import Store
 from spark_streaming.settings import RetentionSettings
 from tests.integration.rollup.store.rows import MINUTE, NOW_NS, buckets, entries, put_series, read, rows
@@ -33,9 +33,9 @@ def take_in(store: Store, number: int, *points: tuple[object, ...], rule: int = 
 
 
 def upkeep(store: Store, now_ns: int = NOW_NS) -> int:
-    with store.tick(now_ns) as tick:
-        done = tick.compute_hours_and_days(all_of_them=True)
-        tick.expire()
+    with store.maintenance(now_ns) as maintenance:
+        done = maintenance.compute_hours_and_days(all_of_them=True)
+        maintenance.expire()
     return done
 
 
@@ -87,13 +87,13 @@ def test_a_running_hour_is_computed_again_only_when_it_is_its_turn(store: Store,
     take_in(store, 0, point(TODAY, 1.0))
     upkeep(store)
     take_in(store, 1, point(TODAY, 1.0))
-    with store.tick(NOW_NS) as tick:
-        assert tick.compute_hours_and_days() == 0
+    with store.maintenance(NOW_NS) as maintenance:
+        assert maintenance.compute_hours_and_days() == 0
     assert store.status().stale_hours == 1
     with psycopg.connect(database) as connection:
         connection.execute("UPDATE telemetry.coarse SET due_at = now()")
-    with store.tick(NOW_NS) as tick:
-        assert tick.compute_hours_and_days() == 2
+    with store.maintenance(NOW_NS) as maintenance:
+        assert maintenance.compute_hours_and_days() == 2
     assert read(database, "SELECT sum FROM telemetry.metric_1d") == [(2.0,)]
 
 
@@ -126,7 +126,7 @@ def test_what_is_old_goes_and_what_is_needed_stays(store: Store, database: str) 
     with store.batch("q", 0) as batch:
         assert batch is not None
         days = pa.array([NOW_NS, NOW_NS - 7 * day_ns, NOW_NS - 10 * day_ns])
-        batch.known(pa.array(["a", "b", "c"]), days)
+        batch.register_pushes(pa.array(["a", "b", "c"]), days)
         batch.put_contributions([Contribution(client_key=1, minute=2, entries=1, last_ns=3, packed=b"x")])
         batch.put_contributions([Contribution(client_key=1, minute=2, entries=2, last_ns=3, packed=b"y")])
         assert batch.contributions([(1, 2)])[1, 2].packed == b"y"
@@ -147,7 +147,7 @@ def test_forgetting_makes_room_for_reading_again(store: Store, database: str) ->
     def push(number: int, since: int) -> set[str]:
         with store.batch(f"q{number}", 0) as batch:
             assert batch is not None
-            known = batch.known(
+            known = batch.register_pushes(
                 pa.array(["before", "push"]),
                 pa.array([(YESTERDAY - 2880) * 60 * 10**9, YESTERDAY * 60 * 10**9]),
             )
@@ -169,8 +169,8 @@ def test_forgetting_makes_room_for_reading_again(store: Store, database: str) ->
     upkeep(store)
     assert read(database, "SELECT sum FROM telemetry.metric_1h ORDER BY bucket") == [(2.0,), (1.0,)]
     assert read(database, "SELECT sum FROM telemetry.metric_1d") == [(3.0,)]
-    with store.tick(NOW_NS) as tick:
-        assert tick.clients([5]) == {}
+    with store.maintenance(NOW_NS) as maintenance:
+        assert maintenance.clients([5]) == {}
     assert push(1, YESTERDAY + 70) == {"before"}
     upkeep(store)
     assert read(database, "SELECT bucket, sum FROM telemetry.metric_1h ORDER BY bucket") == before
@@ -196,14 +196,14 @@ def test_every_client_is_carried_as_far_as_it_is_waited_for(store: Store, databa
         assert batch is not None
         batch.put_clients(states, entries(*((key, first, "c") for key in ends)))
     found = dict(read(database, "SELECT client_key, carry_to FROM telemetry.client_state"))
-    assert found == {one.client_key: reach_of(first, one.last_ns, one.push_interval_ms) for one in states}
+    assert found == {one.client_key: carry_limit(first, one.last_ns, one.push_interval_ms) for one in states}
     nothing = entries()
-    with store.tick(NOW_NS) as tick:
-        waited_for = tick.clients_to_carry(MINUTE)
+    with store.maintenance(NOW_NS) as maintenance:
+        waited_for = maintenance.clients_to_carry(MINUTE)
         assert waited_for.keys() == {key for key, carry_to in found.items() if carry_to > first}
-        settlement = settle(nothing, {}, waited_for, closed=MINUTE)
-        tick.put_clients(settlement.clients, nothing)
-        assert tick.clients_to_carry(MINUTE) == {}
+        reconciled = reconcile(nothing, {}, waited_for, closed=MINUTE)
+        maintenance.put_clients(reconciled.clients, nothing)
+        assert maintenance.clients_to_carry(MINUTE) == {}
 
 
 def test_where_clients_stand(store: Store, database: str) -> None:

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import pyarrow as pa
 
-from spark_streaming.contributions import ClientState, Contribution, Settlement, pairs_of, settle
+from spark_streaming.contributions import ClientState, Contribution, Reconciliation, reconcile, required_pairs
 from spark_streaming.rows import ENTRY_ROWS, RULES
 
 MINUTE_NS = 60_000_000_000
@@ -126,27 +126,28 @@ class Store:
     contributions: dict[tuple[int, int], Contribution] = field(default_factory=dict)
     clients: dict[int, ClientState] = field(default_factory=dict)
 
-    def batch(self, entries: Sequence[Entry], *, closed: int = 0) -> Settlement:
+    def batch(self, entries: Sequence[Entry], *, closed: int = 0) -> Reconciliation:
         rows = table(entries)
         clients = {e.client: self.clients[e.client] for e in entries if e.client in self.clients}
         stored = {
-            pair: self.contributions[pair] for pair in pairs_of(rows, clients) & self.contributions.keys()
+            pair: self.contributions[pair]
+            for pair in required_pairs(rows, clients) & self.contributions.keys()
         }
-        return self._merge(settle(rows, stored, clients, closed=closed))
+        return self._merge(reconcile(rows, stored, clients, closed=closed))
 
-    def tick(self, closed: int) -> Settlement:
-        return self._merge(settle(ENTRY_ROWS.empty_table(), {}, self.clients, closed=closed))
+    def maintenance(self, closed: int) -> Reconciliation:
+        return self._merge(reconcile(ENTRY_ROWS.empty_table(), {}, self.clients, closed=closed))
 
-    def _merge(self, settlement: Settlement) -> Settlement:
-        for row in settlement.rows.to_pylist():
+    def _merge(self, reconciled: Reconciliation) -> Reconciliation:
+        for row in reconciled.rows.to_pylist():
             assert row["fleet_id"] == row["series_id"] + FLEET
             self.sums[row["minute"], row["series_id"]] += row["sum"]
             self.points[row["minute"], row["series_id"]] += row["points"]
             if row["spread"] is not None:
                 self.spread[row["minute"], row["series_id"], row["spread"]] += row["observations"]
-        self.contributions.update(((c.client_key, c.minute), c) for c in settlement.contributions)
-        self.clients.update((c.client_key, c) for c in settlement.clients)
-        return settlement
+        self.contributions.update(((c.client_key, c.minute), c) for c in reconciled.contributions)
+        self.clients.update((c.client_key, c) for c in reconciled.clients)
+        return reconciled
 
     def total(self) -> dict[tuple[int, int], float]:
         return {key: value for key, value in self.sums.items() if not math.isclose(value, 0, abs_tol=1e-9)}

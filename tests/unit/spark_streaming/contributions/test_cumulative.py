@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from spark_streaming.contributions import PackedError
+from spark_streaming.contributions import CodecError
+from spark_streaming.contributions.codec import CUMULATIVE_ROW, decode_cumulative
 from spark_streaming.contributions.cumulative import MAX_IDENTITIES
-from spark_streaming.contributions.packed import CUMULATIVE_ROW, cumulative_of
 from tests.unit.spark_streaming.contributions.support import HIGH, LEGACY, MINUTE_NS, Entry, Grown, Store
 
 START = 100 * MINUTE_NS
@@ -97,7 +97,7 @@ def test_sums_of_version_1_go_on_with_their_new_identity() -> None:
     for minute, value in ((2, 6.0), (3, 8.0)):
         store.batch([said(minute, value, identity=3)])
     assert grown(store) == {1: before, 2: 1, 3: 2}
-    rows = np.frombuffer(cumulative_of(store.clients[7].cumulative), CUMULATIVE_ROW)
+    rows = np.frombuffer(decode_cumulative(store.clients[7].cumulative), CUMULATIVE_ROW)
     # What no point was of yet waits for its own.
     assert sorted(rows["identity_high"].tolist()) == [0, 3 + HIGH]
 
@@ -107,5 +107,5 @@ def test_bytes_of_another_version_are_refused() -> None:
     store.batch([said(1, 5)])
     for cumulative in (b"\x03", store.clients[7].cumulative[:-1]):
         store.clients[7] = replace(store.clients[7], cumulative=cumulative)
-        with pytest.raises(PackedError, match=r"client\.cumulative: \d+ bytes .* version 2.*rebuild"):
+        with pytest.raises(CodecError, match=r"client\.cumulative: \d+ bytes .* version 2.*rebuild"):
             store.batch([said(2, 6)])

@@ -87,7 +87,7 @@ public final class Entries extends RollUp {
         values.add(entry.isFirst ? 1 : 0);
         values.add(entry.points);
         values.add(entry.histograms);
-        for (Packed packed : new Packed[] {entry.gauges, entry.added, entry.cumulative}) {
+        for (PackedColumns packed : new PackedColumns[] {entry.gauges, entry.added, entry.cumulative}) {
             values.add(packed == null ? NOTHING : packed.toBytes());
         }
         Object[] watched = new Object[slots];
@@ -100,11 +100,11 @@ public final class Entries extends RollUp {
 
     @Override
     void number(double value) {
-        Packed packed;
+        PackedColumns packed;
         if (rule == Rule.RATE || rule == Rule.LAST || rule == Rule.DISTRIBUTION) {
-            packed = entry.gauges = entry.gauges == null ? new Packed(3) : entry.gauges;
+            packed = entry.gauges = entry.gauges == null ? new PackedColumns(3) : entry.gauges;
         } else {
-            packed = entry.added = entry.added == null ? new Packed(3) : entry.added;
+            packed = entry.added = entry.added == null ? new PackedColumns(3) : entry.added;
         }
         SipHash series = seriesHash();
         packed.add(flags(), series.high, series.low, Double.doubleToRawLongBits(value));
@@ -118,7 +118,7 @@ public final class Entries extends RollUp {
     @Override
     void cumulative(double value) {
         if (entry.cumulative == null) {
-            entry.cumulative = new Packed(8);
+            entry.cumulative = new PackedColumns(8);
         }
         SipHash series = seriesHash();
         SipHash identity = identityHash();

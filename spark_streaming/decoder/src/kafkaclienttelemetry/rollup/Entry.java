@@ -13,10 +13,10 @@ final class Entry {
     int points;
     int histograms;
     /** Numbers that depend on the client's other pushes; null until there is one, as the others. */
-    Packed gauges;
+    PackedColumns gauges;
     /** Numbers that are only added up or compared. */
-    Packed added;
-    Packed cumulative;
+    PackedColumns added;
+    PackedColumns cumulative;
     double[] watched;
 
     Entry(Labels labels, long timeNs, long minute, boolean isFirst, boolean isKept) {

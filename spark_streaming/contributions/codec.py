@@ -29,16 +29,16 @@ __all__ = [
     "NO_COUNTS",
     "POINT",
     "RATE",
-    "Columns",
-    "Contents",
+    "CodecError",
+    "DecodedContribution",
+    "EncodedPoints",
     "Form",
-    "PackedError",
-    "PackedPoints",
-    "columns_of",
-    "contents_of",
-    "cumulative_of",
-    "pack",
-    "pack_cumulative",
+    "PointColumns",
+    "decode_contribution",
+    "decode_cumulative",
+    "decode_points",
+    "encode_contribution",
+    "encode_cumulative",
 ]
 
 RATE: Final = 1
@@ -86,12 +86,12 @@ Integers = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
 
 
-class PackedError(ValueError):
+class CodecError(ValueError):
     """Bytes that are not laid out as this version lays them out; says whose and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
+class PointColumns:
     """Points of many entries; those of one entry in their order.
 
     Attributes:
@@ -107,7 +107,7 @@ class Columns:
     flags: npt.NDArray[np.int8]
 
 
-def columns_of(blobs: Sequence[bytes], names: Sequence[str]) -> Columns:
+def decode_points(blobs: Sequence[bytes], names: Sequence[str]) -> PointColumns:
     """Reads the decoder's columns of many entries at once.
 
     Args:
@@ -115,7 +115,7 @@ def columns_of(blobs: Sequence[bytes], names: Sequence[str]) -> Columns:
         names: The int64 columns, in their order; they are followed by values (float64) and flags (int8).
 
     Raises:
-        PackedError: A blob's length is no multiple of a point's.
+        CodecError: A blob's length is no multiple of a point's.
     """
     integers = len(names)
     size = _point_size(names)
@@ -135,7 +135,7 @@ def columns_of(blobs: Sequence[bytes], names: Sequence[str]) -> Columns:
             end = begin + np.dtype(kind).itemsize * points
             column.append(np.ascontiguousarray(matrix[:, begin:end]).reshape(-1).view(kind))
     joined = [np.concatenate(column) for column in columns]
-    return Columns(
+    return PointColumns(
         entry=np.concatenate(entry),
         integers=dict(zip(names, (x.astype(np.int64, copy=False) for x in joined), strict=False)),
         value=joined[-2].astype(np.float64, copy=False),
@@ -143,7 +143,7 @@ def columns_of(blobs: Sequence[bytes], names: Sequence[str]) -> Columns:
     )
 
 
-class PackedPoints:
+class EncodedPoints:
     """The packed points of many entries: their series' hashes, and the same bytes with ids in their place.
 
     Args:
@@ -151,7 +151,7 @@ class PackedPoints:
         names: Their int64 columns; the first two are the hash.
 
     Raises:
-        PackedError: A blob's length is no multiple of a point's.
+        CodecError: A blob's length is no multiple of a point's.
     """
 
     def __init__(self, blobs: Sequence[bytes], names: Sequence[str]) -> None:
@@ -213,11 +213,11 @@ def _lengths(blobs: Sequence[bytes], names: Sequence[str]) -> Integers:
             f"entry {at}: {lengths[at]} bytes of packed points are no multiple of the {size} bytes of a point"
             f" ({', '.join(names)}, value, flags): take the decoder's jar of this version"
         )
-        raise PackedError(msg)
+        raise CodecError(msg)
     return lengths
 
 
-class Contents(NamedTuple):
+class DecodedContribution(NamedTuple):
     """What is in a contribution's packed bytes: how the body is laid out, the newest push, the body."""
 
     form: Form
@@ -225,7 +225,7 @@ class Contents(NamedTuple):
     body: bytes
 
 
-def pack(form: Form, push_id: str, body: bytes) -> bytes:
+def encode_contribution(form: Form, push_id: str, body: bytes) -> bytes:
     """Packs a contribution: ``body`` is rows of ``COUNT_ROW`` (carried), an entry's gauges as the decoder
     packed them, or rows of ``COMBINED_ROW``.
     """  # noqa: D205
@@ -234,14 +234,14 @@ def pack(form: Form, push_id: str, body: bytes) -> bytes:
 
 
 #: Nothing to carry.
-NO_COUNTS: Final = pack("carried", "", b"")
+NO_COUNTS: Final = encode_contribution("carried", "", b"")
 
 
-def contents_of(packed: bytes) -> Contents:
+def decode_contribution(packed: bytes) -> DecodedContribution:
     """Reads what ``pack`` wrote.
 
     Raises:
-        PackedError: They are of another version, or cut off.
+        CodecError: They are of another version, or cut off.
     """
     if len(packed) < _HEADER.size or packed[0] != _VERSION or packed[1] >= len(_FORMS):
         raise _other_version("contribution.packed", packed)
@@ -250,21 +250,21 @@ def contents_of(packed: bytes) -> Contents:
     size = (COUNT_ROW.itemsize, COUNT_ROW.itemsize, COMBINED_ROW.itemsize)[form]
     if len(packed) < body or (len(packed) - body) % size:
         raise _other_version("contribution.packed", packed)
-    return Contents(_FORMS[form], packed[_HEADER.size : body].decode(), packed[body:])
+    return DecodedContribution(_FORMS[form], packed[_HEADER.size : body].decode(), packed[body:])
 
 
-def pack_cumulative(rows: bytes) -> bytes:
+def encode_cumulative(rows: bytes) -> bytes:
     """Packs rows of ``CUMULATIVE_ROW``."""
     return bytes((_CUMULATIVE_VERSION,)) + rows
 
 
-def cumulative_of(packed: bytes) -> bytes:
-    """Gives the rows of ``CUMULATIVE_ROW`` that ``pack_cumulative`` packed; no bytes are no rows.
+def decode_cumulative(packed: bytes) -> bytes:
+    """Gives the rows of ``CUMULATIVE_ROW`` that ``encode_cumulative`` packed; no bytes are no rows.
 
     Rows of version 1 have ``LEGACY`` as ``identity_high``, and the identity of 64 bits as ``identity_low``.
 
     Raises:
-        PackedError: They are of another version, or cut off.
+        CodecError: They are of another version, or cut off.
     """
     if not packed:
         return b""
@@ -281,9 +281,9 @@ def cumulative_of(packed: bytes) -> bytes:
     return rows.tobytes()
 
 
-def _other_version(field: str, packed: bytes, version: int = _VERSION) -> PackedError:
+def _other_version(field: str, packed: bytes, version: int = _VERSION) -> CodecError:
     begin = packed[:4].hex() or "nothing"
-    return PackedError(
+    return CodecError(
         f"{field}: {len(packed)} bytes that begin with {begin} are not of version {version}: run the version"
         " of the roll-up that wrote them, or `kafka-telemetry rollup rebuild`"
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from spark_streaming.contributions import ClientState, PackedError, in_parts, pairs_of, settle
-from spark_streaming.contributions.packed import contents_of
+from spark_streaming.contributions import ClientState, CodecError, reconcile, required_pairs, split_by_client
+from spark_streaming.contributions.codec import decode_contribution
 from spark_streaming.rows import ENTRY_ROWS, ROLLUP_ROWS
 from tests.unit.spark_streaming.contributions.support import (
     DISTRIBUTION,
@@ -35,7 +35,7 @@ def test_an_entry_alone_is_kept_as_it_came_and_corrects_nothing() -> None:
     assert settled.rows.schema == ROLLUP_ROWS
     (contribution,) = settled.contributions
     assert contribution.entries == 1
-    assert contents_of(contribution.packed) == ("entry", "push", table([entry])["gauges"][0].as_py())
+    assert decode_contribution(contribution.packed) == ("entry", "push", table([entry])["gauges"][0].as_py())
 
 
 def test_entries_of_one_minute_combine_by_rule() -> None:
@@ -55,14 +55,14 @@ def test_parts_have_whole_clients_and_together_every_entry() -> None:
     entries = entries.set_column(
         entries.schema.get_field_index("client_id"), "client_id", [["b", None, "a", "b"] * 10]
     )
-    parts = list(in_parts(entries, points=40))
+    parts = list(split_by_client(entries, points=40))
     assert 3 <= len(parts) <= 6
     times = [time for part in parts for time in part["time_ns"].to_pylist()]
     assert sorted(times) == list(range(40))
     clients = [client for part in parts for client in set(part["client_key"].to_pylist())]
     assert len(clients) == 7
-    assert list(in_parts(entries, points=1_000)) == [entries]
-    assert list(in_parts(entries.slice(0, 0), points=40)) == []
+    assert list(split_by_client(entries, points=1_000)) == [entries]
+    assert list(split_by_client(entries.slice(0, 0), points=40)) == []
 
 
 def test_a_series_that_the_newest_push_lacks_counts_no_more() -> None:
@@ -86,7 +86,7 @@ def test_a_push_that_stamps_its_metrics_one_by_one_says_all_of_them() -> None:
 def test_counts_are_carried_for_three_intervals_of_silence_but_never_beyond_closed() -> None:
     store = Store()
     store.batch([Entry(time_ns=30 * SECOND_NS, points=(Point(1, 4.0, LAST, breakdown=True),))])
-    (row,) = store.tick(closed=1).rows.to_pylist()
+    (row,) = store.maintenance(closed=1).rows.to_pylist()
     assert row == {
         "minute": 1,
         "series_id": 1,
@@ -101,9 +101,9 @@ def test_counts_are_carried_for_three_intervals_of_silence_but_never_beyond_clos
     }
     assert store.clients[1].covered_until == 1
     assert store.contributions[1, 1].entries == 0
-    store.tick(closed=20)
+    store.maintenance(closed=20)
     assert store.total() == {(minute, 1): 4 for minute in range(4)}
-    assert store.tick(closed=21).clients == []
+    assert store.maintenance(closed=21).clients == []
 
 
 def test_a_minute_that_begins_when_the_silence_ends_is_the_last_one() -> None:
@@ -131,7 +131,7 @@ def test_an_empty_terminating_push_ends_the_carrying_after_its_minute() -> None:
     store = Store()
     store.batch([Entry(time_ns=0, push="a", points=COUNT, interval_ms=300_000)])
     store.batch([Entry(time_ns=2 * MINUTE_NS, push="b", terminating=True)])
-    store.tick(closed=20)
+    store.maintenance(closed=20)
     assert store.total() == {(minute, 1): 4 for minute in range(3)}
     assert store.clients[1].terminated
 
@@ -139,7 +139,7 @@ def test_an_empty_terminating_push_ends_the_carrying_after_its_minute() -> None:
 def test_an_empty_push_is_a_sign_of_life() -> None:
     store = Store()
     store.batch([Entry(time_ns=0, push="a", points=COUNT), Entry(time_ns=2 * MINUTE_NS, push="b")])
-    store.tick(closed=20)
+    store.maintenance(closed=20)
     assert store.total() == {(minute, 1): 4 for minute in range(6)}
 
 
@@ -149,7 +149,7 @@ def test_an_empty_push_of_an_unknown_client_counts_nothing() -> None:
     assert settled.contributions == []
     assert (settled.clients[0].minute, settled.clients[0].covered_until) == (0, 0)
     # Nothing is carried, and yet it is not waited for.
-    store.tick(closed=2)
+    store.maintenance(closed=2)
     assert store.clients[1].covered_until == 2
     store.batch([Entry(time_ns=4 * MINUTE_NS, push="b", points=COUNT)])
     assert store.total() == {(4, 1): 4}
@@ -166,7 +166,7 @@ def test_an_entry_that_arrives_after_a_later_empty_push_counts_once() -> None:
     store.batch([Entry(time_ns=0, push="a", points=COUNT)])
     store.batch([Entry(time_ns=4 * MINUTE_NS, push="c")])
     store.batch([Entry(time_ns=2 * MINUTE_NS, push="b", points=(Point(1, 9.0, LAST),))])
-    store.tick(closed=5)
+    store.maintenance(closed=5)
     assert store.total() == {(0, 1): 4, (1, 1): 4} | {(minute, 1): 9 for minute in range(2, 6)}
 
 
@@ -183,11 +183,11 @@ def test_pairs_are_those_that_may_be_stored() -> None:
     )
     entries = [Entry(time_ns=m * MINUTE_NS, points=COUNT) for m in (1, 6, 8)]
     other = Entry(time_ns=0, client=2, points=COUNT)
-    assert pairs_of(table([*entries, other]), {1: state}) == {(1, m) for m in (1, 2, 3, 4, 6, 7)}
+    assert required_pairs(table([*entries, other]), {1: state}) == {(1, m) for m in (1, 2, 3, 4, 6, 7)}
 
 
 def test_nothing_gives_nothing() -> None:
-    settled = settle(ENTRY_ROWS.empty_table(), {}, {}, closed=5)
+    settled = reconcile(ENTRY_ROWS.empty_table(), {}, {}, closed=5)
     assert settled.rows == ROLLUP_ROWS.empty_table()
     assert settled.contributions == []
     assert settled.clients == []
@@ -198,8 +198,8 @@ def test_bytes_of_another_version_are_refused() -> None:
     store.batch([Entry(time_ns=0, push="a", points=COUNT)])
     kept = store.contributions[1, 0]
     for packed in (b"", b"\x02\x01\x00\x00", b"\x01\x09\x00\x00", kept.packed[:-1], kept.packed[:6]):
-        with pytest.raises(PackedError, match=r"contribution\.packed: \d+ bytes .* version 1.*rebuild"):
-            contents_of(packed)
+        with pytest.raises(CodecError, match=r"contribution\.packed: \d+ bytes .* version 1.*rebuild"):
+            decode_contribution(packed)
 
 
 def test_points_of_another_decoder_are_refused() -> None:
@@ -207,9 +207,9 @@ def test_points_of_another_decoder_are_refused() -> None:
     position = ENTRY_ROWS.get_field_index("gauges")
     cut = entries.set_column(position, ENTRY_ROWS.field("gauges"), [[b"1234"]])
     with pytest.raises(
-        PackedError, match=r"4 bytes .* multiple of the 25 bytes .*series, fleet, value, flags"
+        CodecError, match=r"4 bytes .* multiple of the 25 bytes .*series, fleet, value, flags"
     ):
-        settle(cut, {}, {}, closed=0)
+        reconcile(cut, {}, {}, closed=0)
 
 
 def test_a_batch_is_settled_alike_whatever_its_chunks() -> None:
@@ -217,4 +217,4 @@ def test_a_batch_is_settled_alike_whatever_its_chunks() -> None:
         Entry(time_ns=t * SECOND_NS, push=str(t), points=COUNT, grown=(Grown(1, t, 1),)) for t in range(9)
     ]
     chunked = pa.concat_tables([table(entries[:4]), table(entries[4:])])
-    assert settle(chunked, {}, {}, closed=0) == settle(table(entries), {}, {}, closed=0)
+    assert reconcile(chunked, {}, {}, closed=0) == reconcile(table(entries), {}, {}, closed=0)

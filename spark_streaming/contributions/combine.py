@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from spark_streaming.contributions.corrections import Corrections, codes_of
-from spark_streaming.contributions.packed import COMBINED_ROW, DISTRIBUTION, LAST, RATE
-from spark_streaming.contributions.spread import buckets_of
+from spark_streaming.contributions.codec import COMBINED_ROW, DISTRIBUTION, LAST, RATE
+from spark_streaming.contributions.corrections import Corrections, factorize
+from spark_streaming.contributions.spread import spread_buckets
 
 __all__ = ["Combined", "Parts", "combine"]
 
@@ -82,9 +82,9 @@ def combine(parts: Parts, minute: Integers, corrections: Corrections) -> Combine
         minute: The minute of each pair.
         corrections: Where corrections go.
     """
-    series, series_at = codes_of(parts.series)
+    series, series_at = factorize(parts.series)
     # 32 is more than any flags: the key is exact.
-    group, first = codes_of((parts.pair * len(series_at) + series) * 32 + parts.flags)
+    group, first = factorize((parts.pair * len(series_at) + series) * 32 + parts.flags)
     size = len(first)
     rule = parts.flags & 15
     is_rate, is_last, is_distribution = rule == RATE, rule == LAST, rule == DISTRIBUTION
@@ -93,7 +93,7 @@ def combine(parts: Parts, minute: Integers, corrections: Corrections) -> Combine
     points_of_rates = np.flatnonzero(is_rate & (parts.entry >= 0))
     entries = int(parts.entry.max(initial=-1)) + 1
     repeated = np.ones(len(points_of_rates), np.bool_)
-    repeated[codes_of(group[points_of_rates] * entries + parts.entry[points_of_rates])[1]] = False
+    repeated[factorize(group[points_of_rates] * entries + parts.entry[points_of_rates])[1]] = False
     weight[points_of_rates[repeated]] = 0
 
     latest = np.full(size, -1)
@@ -130,10 +130,10 @@ def combine(parts: Parts, minute: Integers, corrections: Corrections) -> Combine
     changed = ~group_is_distribution & (change != 0)
     correct(first[changed], total=change[changed])
     observed = np.flatnonzero(is_distribution & ~parts.held)
-    correct(observed, spread=buckets_of(parts.value[observed]), observations=-1)
+    correct(observed, spread=spread_buckets(parts.value[observed]), observations=-1)
     for total, weights, observations in ((before, before_weight, -1), (after, after_weight, 1)):
         there = group_is_distribution & (weights > 0)
-        correct(first[there], spread=buckets_of(total[there] / weights[there]), observations=observations)
+        correct(first[there], spread=spread_buckets(total[there] / weights[there]), observations=observations)
 
     kept = np.flatnonzero(after_weight > 0)
     kept = kept[np.argsort(parts.pair[first[kept]], kind="stable")]

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, NamedTuple
 
-from spark_streaming.contributions.packed import NO_COUNTS, contents_of
+from spark_streaming.contributions.codec import NO_COUNTS, decode_contribution
 from spark_streaming.contributions.values import ClientState, Contribution
 
-__all__ = ["Carried", "Source", "carry", "reach_of"]
+__all__ = ["CarryResult", "Source", "carry_forward", "carry_limit"]
 
 _MINUTE_MS: Final = 60_000
 _MS_NS: Final = 1_000_000
@@ -38,7 +38,7 @@ class Source(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Carried:
+class CarryResult:
     """What carrying changes.
 
     Attributes:
@@ -53,10 +53,10 @@ class Carried:
 
     def take_away(self, contribution: Contribution) -> None:
         """Takes carried counts out of their minute again."""
-        self.counts.append((contribution.minute, contents_of(contribution.packed).body, -1))
+        self.counts.append((contribution.minute, decode_contribution(contribution.packed).body, -1))
 
 
-def reach_of(minute: int, time_ns: int, push_interval_ms: int, *, terminating: bool = False) -> int:
+def carry_limit(minute: int, time_ns: int, push_interval_ms: int, *, terminating: bool = False) -> int:
     """Gives the last minute to which an entry's counts go on.
 
     It is what PostgreSQL computes as ``client_state.carry_to``: were it less, the client would be waited for
@@ -67,7 +67,7 @@ def reach_of(minute: int, time_ns: int, push_interval_ms: int, *, terminating: b
     return max(minute, (time_ns // _MS_NS + _INTERVALS * push_interval_ms) // _MINUTE_MS)
 
 
-def carry(
+def carry_forward(
     client_key: int,
     sources: Sequence[Source],
     *,
@@ -75,7 +75,7 @@ def carry(
     cumulative: bytes | None,
     stored: Mapping[tuple[int, int], Contribution],
     closed: int,
-    carried: Carried,
+    carried: CarryResult,
 ) -> None:
     """Carries one client's counts, and moves its state on.
 
@@ -122,7 +122,7 @@ def carry(
         heard.add(known)
 
     def walk(first: int, until: int, counts: bytes, last_ns: int) -> int:
-        body = contents_of(counts).body
+        body = decode_contribution(counts).body
         for minute in count(first):
             held = stored.get((client_key, minute))
             wanted = minute <= until and counts != NO_COUNTS
@@ -143,12 +143,12 @@ def carry(
                 )
         raise AssertionError("count() has no end")
 
-    final = min(closed, _reach_of(last))
+    final = min(closed, _source_limit(last))
     for source in own:
         if source is not newest:
             walk(
                 source.minute + 1,
-                min(_reach_of(source), last.minute - 1),
+                min(_source_limit(source), last.minute - 1),
                 source.counts or NO_COUNTS,
                 source.time_ns,
             )
@@ -157,7 +157,7 @@ def carry(
         if following is None:
             covered = walk(covered + 1, final, last.counts or NO_COUNTS, last.time_ns)
         elif following > state.covered_until:
-            until = reach_of(
+            until = carry_limit(
                 state.minute, state.last_ns, state.push_interval_ms, terminating=state.terminated
             )
             walk(state.covered_until + 1, until, state.counts or NO_COUNTS, state.last_ns)
@@ -186,5 +186,5 @@ def _state(
     )
 
 
-def _reach_of(source: Source) -> int:
-    return reach_of(source.minute, source.time_ns, source.push_interval_ms, terminating=source.terminating)
+def _source_limit(source: Source) -> int:
+    return carry_limit(source.minute, source.time_ns, source.push_interval_ms, terminating=source.terminating)

@@ -4,11 +4,11 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
 /** Columns of 64 bits and one of a byte, which are packed one after the other, little-endian. */
-final class Packed {
+final class PackedColumns {
     private final Longs[] columns;
     private final Longs flags = new Longs();
 
-    Packed(int columns) {
+    PackedColumns(int columns) {
         this.columns = new Longs[columns];
         for (int index = 0; index < columns; index++) {
             this.columns[index] = new Longs();

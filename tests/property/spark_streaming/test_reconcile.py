@@ -127,8 +127,8 @@ def test_totals_are_what_the_rules_say(
         store.batch(said, closed=closed)
         if random.random() < 0.5:
             closed = max(closed, random.randrange(20))
-            store.tick(closed)
-    store.tick(max(closed, 18))
+            store.maintenance(closed)
+    store.maintenance(max(closed, 18))
     sums, spread = oracle([entry for push in pushes for entry in push], max(closed, 18))
     assert store.total().keys() == sums.keys()
     for key, value in store.total().items():
@@ -168,8 +168,8 @@ def test_a_client_counts_once_at_most(pushes: list[tuple[int, int, str, bool]]) 
         store.batch([entry], closed=closed)
         if carrying:
             closed = max(closed, entry.minute + 1)
-            store.tick(closed)
-    store.tick(END)
+            store.maintenance(closed)
+    store.maintenance(END)
     total = store.total()
     assert set(total.values()) <= {1}
     own = {entry.minute for entry in entries if entry.points}

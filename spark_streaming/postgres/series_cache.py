@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import psycopg
 
-__all__ = ["FoundSeries", "SeenSeries"]
+__all__ = ["FoundSeries", "SeriesCache"]
 
 Ids = npt.NDArray[np.int64]
 
@@ -75,7 +75,7 @@ class _Hashed:
         found.fleet[at] = self.fleet[places[at]]
 
 
-class SeenSeries:
+class SeriesCache:
     """The series seen today by committed transactions, and those of the current one."""
 
     def __init__(self) -> None:
@@ -93,17 +93,17 @@ class SeenSeries:
         self._mine = self._needed = _NONE
         self._my_hashes = _Hashed()
 
-    def committed(self) -> None:
+    def commit(self) -> None:
         """The transaction was committed."""
         self._committed = np.union1d(self._committed, self._mine)
         if len(self._my_hashes):
             self._committed_hashes = self._committed_hashes.and_also(self._my_hashes.rows())
 
-    def need(self, ids: Ids) -> None:
+    def require(self, ids: Ids) -> None:
         """These must be in the database when the transaction ends."""
         self._needed = np.union1d(self._needed, self._fresh(ids))
 
-    def added(self, rows: Ids) -> None:
+    def add(self, rows: Ids) -> None:
         """These are in the database now: rows of a hash's two halves, its series and its fleet series."""
         self._my_hashes = self._my_hashes.and_also(rows)
         self._mine = np.union1d(self._mine, rows[:, 2])
@@ -137,7 +137,7 @@ class SeenSeries:
             found.known[at], found.series[at], found.fleet[at] = True, rows[:, 1], rows[:, 2]
             if len(at):
                 _use(cursor, rows[:, 1])
-                self.added(np.stack((high[at], low[at], rows[:, 1], rows[:, 2]), axis=1))
+                self.add(np.stack((high[at], low[at], rows[:, 1], rows[:, 2]), axis=1))
         return found
 
     def missing(self, cursor: psycopg.Cursor[Any]) -> set[int]:

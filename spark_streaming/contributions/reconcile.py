@@ -27,33 +27,33 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_streaming.contributions.adding import add_up
-from spark_streaming.contributions.carrying import Carried, Source, carry, reach_of
-from spark_streaming.contributions.combining import Parts, combine
-from spark_streaming.contributions.corrections import Corrections
-from spark_streaming.contributions.cumulative import settle_cumulative
-from spark_streaming.contributions.packed import (
+from spark_streaming.contributions.aggregate import aggregate
+from spark_streaming.contributions.carry_forward import CarryResult, Source, carry_forward, carry_limit
+from spark_streaming.contributions.codec import (
     COMBINED_ROW,
     COUNT_ROW,
     DISTRIBUTION,
     LAST,
     NO_COUNTS,
     POINT,
-    Columns,
-    columns_of,
-    contents_of,
-    pack,
+    PointColumns,
+    decode_contribution,
+    decode_points,
+    encode_contribution,
 )
-from spark_streaming.contributions.values import ClientState, Contribution, Settlement
+from spark_streaming.contributions.combine import Parts, combine
+from spark_streaming.contributions.corrections import Corrections
+from spark_streaming.contributions.cumulative import reconcile_cumulative
+from spark_streaming.contributions.values import ClientState, Contribution, Reconciliation
 
-__all__ = ["in_parts", "pairs_of", "settle"]
+__all__ = ["reconcile", "required_pairs", "split_by_client"]
 
 Integers = npt.NDArray[np.int64]
 
 _ODD: Final = 0x1E3779B97F4A7C15
 
 
-def in_parts(entries: pa.Table, *, points: int) -> Iterator[pa.Table]:
+def split_by_client(entries: pa.Table, *, points: int) -> Iterator[pa.Table]:
     """Gives all entries of some clients, and then those of others, so that each part can be settled alone.
 
     Clients of one client id come together, as its series have fewer rows then.
@@ -73,7 +73,7 @@ def in_parts(entries: pa.Table, *, points: int) -> Iterator[pa.Table]:
         yield entries.filter(pa.array(part_of_entry == number))
 
 
-def pairs_of(entries: pa.Table, clients: Mapping[int, ClientState]) -> set[tuple[int, int]]:
+def required_pairs(entries: pa.Table, clients: Mapping[int, ClientState]) -> set[tuple[int, int]]:
     """Gives the (client_key, minute) pairs whose stored contributions ``settle`` needs.
 
     They are those of the entries themselves, as far as there can be any, and of the minutes after them to
@@ -88,41 +88,41 @@ def pairs_of(entries: pa.Table, clients: Mapping[int, ClientState]) -> set[tuple
     for key, minute, time_ns, interval in zip(*(entries[x].to_pylist() for x in columns), strict=True):
         state = clients.get(key)
         if state is not None and minute <= max(state.minute, state.covered_until):
-            reach = reach_of(minute, time_ns, max(interval, state.push_interval_ms))
+            reach = carry_limit(minute, time_ns, max(interval, state.push_interval_ms))
             until = min(reach, max(state.minute, state.covered_until))
             pairs.update((key, m) for m in range(minute, until + 1))
     return pairs
 
 
-def settle(
+def reconcile(
     entries: pa.Table,
     stored: Mapping[tuple[int, int], Contribution],
     clients: Mapping[int, ClientState],
     *,
     closed: int,
-) -> Settlement:
+) -> Reconciliation:
     """Settles entries; without any, carries the counts of ``clients`` into minutes that are over.
 
     Args:
         entries: ``ENTRY_ROWS``: each of them new, and all that there are at hand of their clients.
-        stored: Contributions that are stored, by client and minute; at least ``pairs_of`` of the entries.
+        stored: Contributions that are stored, by client and minute; at least ``required_pairs`` of the entries.
         clients: Where clients stand: all of ``entries`` that are stored, and those to carry besides.
         closed: Minutes up to and with this one are over; it doesn't fall.
 
     Raises:
-        PackedError: Bytes of another version, in the entries or in what is stored.
+        CodecError: Bytes of another version, in the entries or in what is stored.
     """
-    corrections, carried = Corrections(), Carried()
-    told = _told(entries)
-    spoken = told.only(told.speaks)
-    gauges = columns_of(spoken.gauges, POINT)
+    corrections, carried = Corrections(), CarryResult()
+    told = _entry_columns(entries)
+    spoken = told.only(told.has_values)
+    gauges = decode_points(spoken.gauges, POINT)
     contributions, sources = _contributions(spoken, gauges, stored, corrections, carried)
-    silent = np.flatnonzero(~told.speaks)
+    silent = np.flatnonzero(~told.has_values)
     for key, source in zip(
         told.client[silent].tolist(), told.sources(silent, [None] * len(silent)), strict=True
     ):
         sources.setdefault(key, []).append(source)
-    cumulative = settle_cumulative(
+    cumulative = reconcile_cumulative(
         told.cumulative,
         client=told.client,
         minute=told.minute,
@@ -131,7 +131,7 @@ def settle(
         corrections=corrections,
     )
     for key in sources.keys() | clients.keys():
-        carry(
+        carry_forward(
             key,
             sources.get(key, ()),
             state=clients.get(key),
@@ -141,9 +141,9 @@ def settle(
             carried=carried,
         )
     _add_carried(carried, corrections)
-    return Settlement(
+    return Reconciliation(
         rows=pa.concat_tables(
-            [add_up(spoken.minute, gauges, columns_of(spoken.added, POINT)), corrections.table()]
+            [aggregate(spoken.minute, gauges, decode_points(spoken.added, POINT)), corrections.table()]
         ),
         contributions=contributions + carried.contributions,
         clients=carried.clients,
@@ -151,7 +151,7 @@ def settle(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _EntryColumns:
     """The entries by client, minute, time and push, in columns; ``push`` numbers the push ids in order."""
 
     client: Integers
@@ -166,15 +166,15 @@ class _Told:
     cumulative: list[bytes]
 
     @property
-    def speaks(self) -> npt.NDArray[np.bool_]:
+    def has_values(self) -> npt.NDArray[np.bool_]:
         """Which have values: a push without any entry has none."""
         return np.array([bool(x or y) for x, y in zip(self.gauges, self.added, strict=True)], np.bool_)
 
-    def only(self, which: npt.NDArray[np.bool_]) -> _Told:
+    def only(self, which: npt.NDArray[np.bool_]) -> _EntryColumns:
         if which.all():
             return self
         at = np.flatnonzero(which)
-        return _Told(
+        return _EntryColumns(
             client=self.client[at],
             minute=self.minute[at],
             time_ns=self.time_ns[at],
@@ -193,7 +193,7 @@ class _Told:
         return map(Source, *(column[at].tolist() for column in columns), counts)
 
 
-def _told(entries: pa.Table) -> _Told:
+def _entry_columns(entries: pa.Table) -> _EntryColumns:
     client, minute, time_ns, interval = (
         entries[name].to_numpy() for name in ("client_key", "minute", "time_ns", "push_interval_ms")
     )
@@ -202,7 +202,7 @@ def _told(entries: pa.Table) -> _Told:
     at = order.tolist()
     push_ids = entries["push_id"].to_pylist()
     gauges, added, cumulative = (entries[x].to_pylist() for x in ("gauges", "added", "cumulative"))
-    return _Told(
+    return _EntryColumns(
         client=client[order],
         minute=minute[order],
         time_ns=time_ns[order],
@@ -217,11 +217,11 @@ def _told(entries: pa.Table) -> _Told:
 
 
 def _contributions(
-    told: _Told,
-    points: Columns,
+    told: _EntryColumns,
+    points: PointColumns,
     stored: Mapping[tuple[int, int], Contribution],
     corrections: Corrections,
-    carried: Carried,
+    carried: CarryResult,
 ) -> tuple[list[Contribution], dict[int, list[Source]]]:
     """Settles each instance and minute on its own; ``points`` are the gauges.
 
@@ -293,7 +293,7 @@ def _contributions(
     ):
         time_ns, push_id, stored_one = source.time_ns, told.push_id[at], before.get(i)
         if stored_one is not None and outdated[i]:
-            time_ns, push_id = stored_one.last_ns, contents_of(stored_one.packed).push_id
+            time_ns, push_id = stored_one.last_ns, decode_contribution(stored_one.packed).push_id
         else:
             sources.setdefault(key, []).append(source)
         contributions.append(
@@ -302,26 +302,26 @@ def _contributions(
                 minute=source.minute,
                 entries=count + (stored_one.entries if stored_one is not None else 0),
                 last_ns=time_ns,
-                packed=pack("combined", push_id, bodies[i])
+                packed=encode_contribution("combined", push_id, bodies[i])
                 if count > 1 or stored_one is not None
-                else pack("entry", push_id, told.gauges[at]),
+                else encode_contribution("entry", push_id, told.gauges[at]),
             )
         )
     return contributions, sources
 
 
 def _held_parts(
-    before: Mapping[int, Contribution], told: _Told, newest: Integers, outdated: npt.NDArray[np.bool_]
+    before: Mapping[int, Contribution], told: _EntryColumns, newest: Integers, outdated: npt.NDArray[np.bool_]
 ) -> Parts:
     """Gives what stored contributions are made of, and notes in ``outdated`` whose push is the newest."""
     single: dict[int, bytes] = {}
     combined: dict[int, bytes] = {}
     for i, contribution in before.items():
-        contents = contents_of(contribution.packed)
+        contents = decode_contribution(contribution.packed)
         at = newest[i]
         outdated[i] = (contribution.last_ns, contents.push_id) > (told.time_ns[at], told.push_id[at])
         (single if contents.form == "entry" else combined)[i] = contents.body
-    points = columns_of(list(single.values()), POINT)
+    points = decode_points(list(single.values()), POINT)
     rows = np.frombuffer(b"".join(combined.values()), COMBINED_ROW)
     sizes = [len(body) // COMBINED_ROW.itemsize for body in combined.values()]
     pair = np.concatenate(
@@ -341,7 +341,7 @@ def _held_parts(
     )
 
 
-def _repeated(points: Columns, pair: Integers, alone: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def _repeated(points: PointColumns, pair: Integers, alone: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Tells which points of single entries share a distribution's series with another one of theirs."""
     repeated = np.zeros(len(pair), np.bool_)
     at = np.flatnonzero(alone & (points.flags & 15 == DISTRIBUTION))
@@ -360,7 +360,7 @@ def _by_pair(rows: npt.NDArray[np.void], pair: Integers, pairs: int) -> list[byt
     return [packed[begin:end] for begin, end in pairwise(bounds)]
 
 
-def _add_carried(carried: Carried, corrections: Corrections) -> None:
+def _add_carried(carried: CarryResult, corrections: Corrections) -> None:
     minutes, bodies, signs = zip(*carried.counts, strict=True) if carried.counts else ((), (), ())
     rows = np.frombuffer(b"".join(bodies), COUNT_ROW)
     at = np.repeat(np.arange(len(bodies)), [len(body) // COUNT_ROW.itemsize for body in bodies])

@@ -13,12 +13,12 @@ from psycopg import sql
 from spark_streaming.contributions import ClientState
 from spark_streaming.postgres import clients
 from spark_streaming.postgres.partitions import PARTITIONED, beginning
-from spark_streaming.postgres.seen import SeenSeries
+from spark_streaming.postgres.series_cache import SeriesCache
 from spark_streaming.postgres.tables import GRAINS, TOTALS, Grain
 from spark_streaming.postgres.transaction import Transaction
 from spark_streaming.settings import RetentionSettings
 
-__all__ = ["Tick"]
+__all__ = ["Maintenance"]
 
 _DAY: Final = timedelta(days=1)
 #: An hour that grows is computed again once a minute, or less often when that takes long: a twentieth of
@@ -27,13 +27,13 @@ _AT_LEAST_EVERY_S: Final = 55
 _REST: Final = 20
 
 
-class Tick(Transaction):
+class Maintenance(Transaction):
     """A transaction that belongs to no batch. :meth:`Store.tick` makes it, and commits or rolls back.
 
     Args:
         connection: In the transaction, which holds the store's lock.
         retention: How long things are kept.
-        seen: Which series are known to be in the database.
+        series_cache: Which series are known to be in the database.
         now_ns: The time, nanoseconds since the epoch.
     """
 
@@ -42,10 +42,10 @@ class Tick(Transaction):
         connection: psycopg.Connection[Any],
         *,
         retention: RetentionSettings,
-        seen: SeenSeries,
+        series_cache: SeriesCache,
         now_ns: int,
     ) -> None:
-        super().__init__(connection, retention=retention, seen=seen)
+        super().__init__(connection, retention=retention, series_cache=series_cache)
         # A clock that is ahead must not expire anything: the earlier of two counts.
         self._clock = min(self._now, datetime.fromtimestamp(now_ns / 1e9, UTC))
 

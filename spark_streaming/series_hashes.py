@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from spark_streaming.contributions import HASHED_CUMULATIVE, HASHED_POINT, PackedPoints
+from spark_streaming.contributions import HASHED_CUMULATIVE, HASHED_POINT, EncodedPoints
 from spark_streaming.postgres import IdKey
 
 __all__ = ["HashedBatch", "Ids", "distinct", "register_key"]
@@ -85,7 +85,7 @@ class HashedBatch:
             The entries, histograms and buckets.
         """
         packed = {
-            name: PackedPoints([blob or b"" for blob in self.entries[name].to_pylist()], columns)
+            name: EncodedPoints([blob or b"" for blob in self.entries[name].to_pylist()], columns)
             for name, columns in _PACKED.items()
         }
         tables = [self.histograms, self.buckets]

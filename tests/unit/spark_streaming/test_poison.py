@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_streaming.contributions import PackedError
-from spark_streaming.isolation import first_failing, is_of_data
+from spark_streaming.contributions import CodecError
+from spark_streaming.poison import first_failing, is_of_data
 from spark_streaming.postgres import StoreDataError, StoreError, StoreUnavailableError
 
 
@@ -50,7 +50,7 @@ def test_poison_that_only_fails_together_is_found_at_the_push_that_is_too_much(
         (struct.error("int too large"), True),
         (StoreError("another version"), False),
         (StoreUnavailableError("away"), False),
-        (PackedError("another version"), False),
+        (CodecError("another version"), False),
         (psycopg.OperationalError("away"), False),
         (OSError("disk full"), False),
     ],

@@ -11,7 +11,7 @@ from typing import Final
 
 from pyspark.errors import PySparkException
 
-from spark_streaming.contributions import PackedError
+from spark_streaming.contributions import CodecError
 from spark_streaming.postgres import StoreDataError
 
 __all__ = ["MAX_ISOLATED", "first_failing", "is_of_data"]
@@ -26,7 +26,7 @@ _DECODER: Final = "kafkaclienttelemetry.rollup."
 
 def is_of_data(error: BaseException) -> bool:
     """Whether a batch failed on what is in its pushes, so that the same pushes fail again."""
-    if isinstance(error, PackedError):
+    if isinstance(error, CodecError):
         # Bytes of another version in the database.
         return False
     if isinstance(error, PySparkException):
