@@ -1,6 +1,6 @@
-"""Keeps the driver's memory, which holds the database's password, from core files and other processes.
+"""Keeps the database password in memory out of core files and away from other processes.
 
-Owns RLIMIT_CORE and PR_SET_DUMPABLE (prctl(2)) of the roll-up. Spark's JVM inherits the limit.
+Sets RLIMIT_CORE and PR_SET_DUMPABLE (prctl(2)). Spark's JVM inherits the limit.
 """
 
 from __future__ import annotations

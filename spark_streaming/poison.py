@@ -1,6 +1,6 @@
-"""Finds the pushes that a batch fails on: the last net below the decoder's bounds.
+"""Finds the pushes that make a batch fail, by bisection.
 
-Owns which errors are of the data, and the search. It reads no push and writes nothing.
+This is the last defence behind the decoder's bounds. It decides which errors are caused by data.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from pyspark.errors import PySparkException
 from spark_streaming.contributions import CodecError
 from spark_streaming.postgres import StoreDataError
 
-__all__ = ["MAX_ISOLATED", "first_failing", "is_of_data"]
+__all__ = ["MAX_ISOLATED", "first_failing", "is_data_error"]
 
-#: Pushes that one batch may isolate. More of them are rather a bug than hostile pushes: the
-#: batch then fails and stays in the source. Each costs about log2(pushes of the batch) trial runs.
+#: Pushes that one batch may isolate. More are probably caused by a bug, so the batch fails and
+#: stays in the source. Each costs about log2(pushes of the batch) trial runs.
 MAX_ISOLATED: Final = 16
 #: SQLSTATE class 22, "data exception"; Spark uses the same codes.
 _DATA_EXCEPTION: Final = "22"
 _DECODER: Final = "kafkaclienttelemetry.rollup."
 
 
-def is_of_data(error: BaseException) -> bool:
-    """Whether a batch failed on what is in its pushes, so that the same pushes fail again."""
+def is_data_error(error: BaseException) -> bool:
+    """Return whether the content of pushes caused an error, so that the same pushes fail again."""
     if isinstance(error, CodecError):
-        # Bytes of another version in the database.
+        # The database has bytes of another version.
         return False
     if isinstance(error, PySparkException):
         return (error.getSqlState() or "").startswith(_DATA_EXCEPTION) or _DECODER in str(error)
     return isinstance(error, StoreDataError | ArithmeticError | ValueError | struct.error)
 
 
-def first_failing(size: int, fails: Callable[[int], bool], *, passed: int = 0) -> int:
-    """Find where a sequence begins to fail.
+def first_failing(size: int, fails: Callable[[int], bool], *, known_good: int = 0) -> int:
+    """Find the first element with which a sequence fails.
 
     Args:
-        size: The whole sequence, which fails.
-        fails: Tells whether the first so many elements fail. It is called at most log2(size) + 1 times.
-        passed: So many elements are known not to fail.
+        size: Length of the sequence, which fails as a whole.
+        fails: Returns whether the first n elements fail. Called at most log2(size) + 1 times.
+        known_good: Number of leading elements that are known not to fail.
 
     Returns:
-        The index of an element with which its predecessors fail and without which they don't.
+        The index of an element whose predecessors fail with it and succeed without it.
     """
-    low, high = passed, size
+    low, high = known_good, size
     while high - low > 1:
         middle = (low + high) // 2
         if fails(middle):

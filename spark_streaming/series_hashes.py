@@ -1,7 +1,7 @@
-"""Owns the way from the hashes of a batch's series, of 128 bits, to ids that sums are made by.
+"""Replaces the series hashes of a batch by ids.
 
-The decoder hashes the dimensions of each point's series by the database's key. The database assigns ids to
-the hashes. This module must not know where ids are kept.
+The decoder hashes the dimensions of each point's series with the database's key, to 128 bits. The
+database assigns an id to each hash.
 """
 
 from __future__ import annotations
@@ -15,47 +15,43 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from spark_streaming.contributions import HASHED_CUMULATIVE, HASHED_POINT, EncodedPoints
+from spark_streaming.contributions.corrections import factorize
 from spark_streaming.postgres import IdKey
 
 __all__ = ["HashedBatch", "Ids", "distinct", "register_key"]
 
 Integers = npt.NDArray[np.int64]
-#: Gives the ids of series and of fleet series by the halves of distinct hashes, in their order.
+#: Maps the halves of distinct hashes to the ids of series and of fleet series, in the same order.
 Ids = Callable[[Integers, Integers], tuple[Integers, Integers]]
 
-_PACKED = {"gauges": HASHED_POINT, "added": HASHED_POINT, "cumulative": HASHED_CUMULATIVE}
+_HASHED_COLUMNS = {"gauges": HASHED_POINT, "added": HASHED_POINT, "cumulative": HASHED_CUMULATIVE}
 
 
 def register_key(spark: SparkSession, key: IdKey) -> None:
-    """Give the decoder's functions a key, which their last argument then names by its ``key_id``.
+    """Register a key with the decoder, whose functions refer to it by its ``key_id``.
 
-    It goes to the driver's process only. Tasks carry it, but no plan and no page of Spark shows it.
-
-    Args:
-        spark: The session.
-        key: The key of the database.
+    The driver keeps the secret and sends it to executors in tasks. Plans and Spark's pages don't
+    show it.
     """
-    jvm = spark._jvm  # noqa: SLF001 -- there is no public way to a class of the session's jars
+    jvm = spark._jvm  # noqa: SLF001 -- no public API
     jvm.kafkaclienttelemetry.rollup.IdKey.register(key.key_id, key.secret)  # type: ignore[union-attr]
 
 
 def distinct(high: Integers, low: Integers) -> tuple[Integers, Integers]:
-    """Number hashes.
+    """Number the distinct hashes.
 
     Args:
-        high: Their first halves.
-        low: Their second halves.
+        high: First halves of the hashes.
+        low: Second halves.
 
     Returns:
-        The number of each, and for each number a position at which its hash is.
+        The number of each hash, and for each number an index of its hash.
     """
-    encoded = pa.array(high).dictionary_encode()
-    codes = encoded.indices.to_numpy().astype(np.int64)
-    first = np.empty(len(encoded.dictionary), np.int64)
-    first[codes[::-1]] = np.arange(len(high) - 1, -1, -1)
+    codes, first = factorize(high)
     if np.array_equal(low, low[first][codes]):
         return codes, first
-    # Two hashes share a half, once in 2 ** 64 pairs: both halves are compared, which takes a sort.
+    # Different hashes share a first half, once in 2 ** 64 pairs. Comparing both halves takes a
+    # sort.
     halves = np.stack((high, low), axis=1)
     _, first, codes = np.unique(halves, axis=0, return_index=True, return_inverse=True)
     return codes.reshape(-1).astype(np.int64), first.astype(np.int64)
@@ -63,12 +59,12 @@ def distinct(high: Integers, low: Integers) -> tuple[Integers, Integers]:
 
 @dataclass(slots=True)
 class HashedBatch:
-    """A batch's entries and histograms, whose series are hashes.
+    """Entries and histograms with series hashes.
 
     Args:
-        entries: ``ENTRY_ROWS`` with the decoder's packed points.
+        entries: ``ENTRY_ROWS`` as the decoder encodes them.
         histograms: ``ROLLUP_ROWS``, with ``series_high`` and ``series_low`` instead of the ids.
-        buckets: ``BUCKET_ROWS``, the same.
+        buckets: ``BUCKET_ROWS``, in the same way.
     """
 
     entries: pa.Table
@@ -76,17 +72,14 @@ class HashedBatch:
     buckets: pa.Table
 
     def with_ids(self, ids: Ids) -> tuple[pa.Table, pa.Table, pa.Table]:
-        """Put ids in the place of hashes.
+        """Return entries, histograms and buckets with ids in place of hashes.
 
         Args:
-            ids: Is called once, with each hash once.
-
-        Returns:
-            The entries, histograms and buckets.
+            ids: Called once with the distinct hashes.
         """
         packed = {
             name: EncodedPoints([blob or b"" for blob in self.entries[name].to_pylist()], columns)
-            for name, columns in _PACKED.items()
+            for name, columns in _HASHED_COLUMNS.items()
         }
         tables = [self.histograms, self.buckets]
         halves = [

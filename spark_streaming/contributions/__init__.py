@@ -1,6 +1,6 @@
-"""Owns what depends on a client's other pushes: several in a minute, none in a minute, growing sums.
+"""Reconciles pushes with a client's other pushes: several or none in a minute, cumulative sums.
 
-Pure: no input or output, no clock. What has to be remembered between batches goes in and out as values.
+Pure: no I/O and no clock. State between batches is passed in and returned as values.
 """
 
 from spark_streaming.contributions.codec import HASHED_CUMULATIVE, HASHED_POINT, CodecError, EncodedPoints

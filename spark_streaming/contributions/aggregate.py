@@ -1,4 +1,4 @@
-"""Owns what points add up to, each push as if it were alone in its minute."""
+"""Aggregates points by minute and series, each push as if it were alone in its minute."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _BUCKETS: Final = 1 << 16
 
 
 def aggregate(minute: Integers, *points: PointColumns) -> pa.Table:
-    """Adds points up by minute and series, and counts those of distributions by bucket of the spread.
+    """Aggregate points by minute and series, and count distributions by spread bucket.
 
     Args:
         minute: The minute of each entry.
         points: Points of these entries, with the columns ``series`` and ``fleet``.
 
     Returns:
-        ``ROLLUP_ROWS``: one for each minute and series, without a spread; and one for each minute, fleet
-        series and bucket, with nothing but observations, of any one of the fleet's series. Breakdowns have
-        no spread, as their points count once more elsewhere.
+        ``ROLLUP_ROWS``: one without a spread for each minute and series, and one with only
+            observations for each minute, fleet series and bucket. The latter has any one series of
+            the fleet. Breakdowns have no spread, because their points are also counted elsewhere.
     """
     minutes = np.concatenate([minute[one.entry] for one in points])
     series, fleet = (np.concatenate([one.integers[name] for one in points]) for name in ("series", "fleet"))
@@ -63,14 +63,14 @@ def aggregate(minute: Integers, *points: PointColumns) -> pa.Table:
     at = np.flatnonzero(flags & (15 | BREAKDOWN) == DISTRIBUTION)
     bucket = spread_buckets(value[at])
     fleet_codes, distinct = factorize(fleet[at])
-    # Exact: a bucket has 16 bits, and there never are 2 ** 47 minutes and series together.
+    # Exact, because a bucket has 16 bits, and there are fewer than 2 ** 47 minutes times series.
     group, first = factorize((minute_codes[at] * len(distinct) + fleet_codes) * _BUCKETS + bucket)
-    size, of = len(first), at[first]
+    size, example = len(first), at[first]
     spreads = pa.table(
         [
-            minutes[of],
-            series[of],
-            fleet[of],
+            minutes[example],
+            series[example],
+            fleet[example],
             np.zeros(size, np.bool_),
             bucket[first].astype(np.int16),
             np.zeros(size, np.int64),

@@ -1,13 +1,14 @@
-"""Owns how a client's counts go on in minutes in which it says nothing, until it left.
+"""Carries a client's counts forward into minutes without a push.
 
-A minute without an entry of its own has the counts of the nearest minute before it that has one (its
-*source*), up to the minute in which three push intervals after the source's newest push end; none after a
-terminating push. Minutes between two known ones are carried at once, those after the newest one when they are
-over.
+A minute without an entry gets the counts of the last minute before it that has one, its *source*.
+Counts are carried up to three push intervals after the source's newest push, and not after a
+terminating push. Minutes between two sources are filled at once. Minutes after the newest source
+are filled when they are complete.
 
-A late entry changes the minutes after it too: those that were carried from an older source are carried from
-it now, or no more. That reaches as far as three push intervals (the longer one of the late entry's and the
-newest one's); a client whose interval was longer in between keeps the older counts beyond that.
+A late entry also changes the minutes after it. Those that were carried from an older source are now
+carried from the late entry, or not at all. This reaches three push intervals far, of the late or
+the newest entry, whichever interval is longer. If the interval was longer in between, older counts
+remain beyond that.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _INTERVALS: Final = 3
 
 
 class Source(NamedTuple):
-    """The newest push of a client in a minute; ``counts`` is None for one without any entry."""
+    """Newest push of a client in a minute. ``counts`` is None for a push without entries."""
 
     minute: int
     time_ns: int
@@ -39,28 +40,28 @@ class Source(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class CarryResult:
-    """What carrying changes.
+    """Changes made by carrying counts forward.
 
     Attributes:
-        counts: Minutes, packed counts, and whether they are added (1) or taken away (-1).
-        contributions: Of minutes that are carried now, or no more.
-        clients: Where the clients stand.
+        counts: Minute, encoded counts, and 1 to add or -1 to subtract them.
+        contributions: Contributions of minutes that counts are carried to, or no longer carried to.
+        clients: New states of the clients.
     """
 
     counts: list[tuple[int, bytes, int]] = field(default_factory=list)
     contributions: list[Contribution] = field(default_factory=list)
     clients: list[ClientState] = field(default_factory=list)
 
-    def take_away(self, contribution: Contribution) -> None:
-        """Takes carried counts out of their minute again."""
+    def subtract(self, contribution: Contribution) -> None:
+        """Subtract counts that were carried to a minute."""
         self.counts.append((contribution.minute, decode_contribution(contribution.packed).body, -1))
 
 
 def carry_limit(minute: int, time_ns: int, push_interval_ms: int, *, terminating: bool = False) -> int:
-    """Gives the last minute to which an entry's counts go on.
+    """Return the last minute to which an entry's counts are carried.
 
-    It is what PostgreSQL computes as ``client_state.carry_to``: were it less, the client would be waited for
-    without end.
+    It must equal PostgreSQL's ``client_state.carry_to``. If it were less, minutes would never be
+    complete.
     """
     if terminating:
         return minute
@@ -77,29 +78,31 @@ def carry_forward(
     closed: int,
     carried: CarryResult,
 ) -> None:
-    """Carries one client's counts, and moves its state on.
+    """Carry one client's counts forward and update its state.
 
-    A push without any entry has no values to carry: when it is newer than all entries, it is what the three
-    intervals are counted from, or what ends the carrying after its minute.
+    A push without entries has no counts. If it is newer than all entries, the three intervals start
+    at it, or end with its minute if it is a terminating push.
 
     Args:
-        client_key: The client.
-        sources: In ascending order: minutes whose newest push is in this batch, and pushes without any entry.
-        state: Where the client stood.
-        cumulative: Its cumulative sums, if they changed.
-        stored: Contributions that are stored.
-        closed: Minutes up to and with this one are over.
-        carried: Where it goes.
+        client_key: Key of the client.
+        sources: In ascending order: minutes whose newest push is in this batch, and pushes without
+            entries.
+        state: Stored state of the client.
+        cumulative: Its encoded cumulative sums, if they changed.
+        stored: Stored contributions.
+        closed: The last minute that is complete.
+        carried: Receives the changes.
     """
     if len(sources) == 1:
         (source,) = sources
         follows = state is None or source.minute == state.covered_until + 1
         if source.counts is not None and follows and closed <= source.minute:
-            # As most are: nothing to fill before it, nothing to carry after it yet.
+            # The common case: no minutes to fill before it, and none after it yet.
             carried.clients.append(_state(client_key, source, source.minute, state, cumulative))
             return
     own = [source for source in sources if source.counts is not None]
-    # An empty push may be ahead of the minutes that have counts: entries up to it are no older than those.
+    # An empty push may be ahead of the minutes with counts. Entries up to it are not older than
+    # those.
     known = min(state.minute, state.covered_until) if state is not None else None
     newest = own[-1] if own and (known is None or own[-1].minute >= known) else None
     if state is None:
@@ -113,27 +116,27 @@ def carry_forward(
         if newest is not None:
             last = newest if newest.time_ns >= state.last_ns else last._replace(counts=newest.counts)
             covered = newest.minute
-    for silent in sources:
-        if silent.counts is None and silent.time_ns > last.time_ns:
-            last = silent._replace(minute=max(last.minute, silent.minute), counts=last.counts)
+    for source in sources:
+        if source.counts is None and source.time_ns > last.time_ns:
+            last = source._replace(minute=max(last.minute, source.minute), counts=last.counts)
 
-    heard = {source.minute for source in own}
+    with_entries = {source.minute for source in own}
     if known is not None:
-        heard.add(known)
+        with_entries.add(known)
 
-    def walk(first: int, until: int, counts: bytes, last_ns: int) -> int:
+    def fill(first: int, until: int, counts: bytes, last_ns: int) -> int:
         body = decode_contribution(counts).body
         for minute in count(first):
-            held = stored.get((client_key, minute))
+            existing = stored.get((client_key, minute))
             wanted = minute <= until and counts != NO_COUNTS
-            if minute in heard or (held is not None and held.entries > 0):
+            if minute in with_entries or (existing is not None and existing.entries > 0):
                 return max(first - 1, min(minute - 1, until))
-            if held is None and not wanted:
+            if existing is None and not wanted:
                 return max(first - 1, until)
             values = counts if wanted else NO_COUNTS
-            if held is None or held.packed != values:
-                if held is not None:
-                    carried.take_away(held)
+            if existing is None or existing.packed != values:
+                if existing is not None:
+                    carried.subtract(existing)
                 if wanted:
                     carried.counts.append((minute, body, 1))
                 carried.contributions.append(
@@ -146,7 +149,7 @@ def carry_forward(
     final = min(closed, _source_limit(last))
     for source in own:
         if source is not newest:
-            walk(
+            fill(
                 source.minute + 1,
                 min(_source_limit(source), last.minute - 1),
                 source.counts or NO_COUNTS,
@@ -155,18 +158,18 @@ def carry_forward(
     if state is not None and known is not None and (newest is None or newest.minute > known):
         following = next((source.minute for source in own if source.minute > known), None)
         if following is None:
-            covered = walk(covered + 1, final, last.counts or NO_COUNTS, last.time_ns)
+            covered = fill(covered + 1, final, last.counts or NO_COUNTS, last.time_ns)
         elif following > state.covered_until:
             until = carry_limit(
                 state.minute, state.last_ns, state.push_interval_ms, terminating=state.terminated
             )
-            walk(state.covered_until + 1, until, state.counts or NO_COUNTS, state.last_ns)
+            fill(state.covered_until + 1, until, state.counts or NO_COUNTS, state.last_ns)
     if newest is not None:
-        covered = walk(newest.minute + 1, final, newest.counts or NO_COUNTS, newest.time_ns)
+        covered = fill(newest.minute + 1, final, newest.counts or NO_COUNTS, newest.time_ns)
 
-    moved = _state(client_key, last, covered, state, cumulative)
-    if moved != state:
-        carried.clients.append(moved)
+    new_state = _state(client_key, last, covered, state, cumulative)
+    if new_state != state:
+        carried.clients.append(new_state)
 
 
 def _state(

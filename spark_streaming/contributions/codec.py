@@ -1,8 +1,9 @@
-"""Owns the binary layouts: the decoder's columns of points, and what the store keeps for ``contributions``.
+"""Encodes and decodes the decoder's points, stored contributions and cumulative sums.
 
-All little-endian. The decoder's are columns, one after another (series_high int64[k], series_low int64[k]
-...). The first two are the hash of the series; the database's ids of the series and its fleet series replace
-them. What is stored begins with a version, so that another version's bytes are refused instead of misread.
+All layouts are little-endian. The decoder writes the points of an entry as columns, one after the
+other: series_high int64[k], series_low int64[k], and so on. Those two are the series hash, and are
+replaced by the ids of the series and its fleet series. Stored bytes begin with a version, so that
+bytes of another version are rejected.
 """
 
 from __future__ import annotations
@@ -44,15 +45,15 @@ __all__ = [
 RATE: Final = 1
 LAST: Final = 2
 DISTRIBUTION: Final = 5
-#: A flag beside the rule.
+#: Flag in ``flags``, beside the rule.
 BREAKDOWN: Final = 16
 
-#: A value of rule ``last``, as it is carried.
+#: A value of rule ``last``, which is carried forward.
 COUNT_ROW: Final = np.dtype([("series", "<i8"), ("fleet", "<i8"), ("value", "<f8"), ("flags", "i1")])
-#: Several entries combined: ``value`` is a sum (rule last: the last value), ``weight`` of how many entries
-#: (rule rate) or points (rule distribution).
+#: Combined entries: ``value`` is the sum (rule last: the last value), ``weight`` the number of
+#: entries (rule rate) or points (rule distribution).
 COMBINED_ROW: Final = np.dtype([*COUNT_ROW.descr, ("weight", "<i4")])
-#: The last value of a cumulative sum.
+#: The newest value of a cumulative sum.
 CUMULATIVE_ROW: Final = np.dtype(
     [
         ("identity_high", "<i8"),
@@ -62,11 +63,11 @@ CUMULATIVE_ROW: Final = np.dtype(
         ("value", "<f8"),
     ]
 )
-#: The same in version 1, whose identities have 64 bits.
+#: The same in version 1, which had 64-bit identities.
 _CUMULATIVE_ROW_1: Final = np.dtype(
     [("identity_low", "<i8"), ("start_ns", "<i8"), ("time_ns", "<i8"), ("value", "<f8")]
 )
-#: The int64 columns of points as the decoder packs them, and once their series are known.
+#: The int64 columns of points, with series hashes and with ids.
 HASHED_POINT: Final = ("series_high", "series_low")
 POINT: Final = ("series", "fleet")
 _CUMULATIVE_COLUMNS: Final = ("identity_high", "identity_low", "legacy_identity", "start_ns", "time_ns")
@@ -75,7 +76,7 @@ CUMULATIVE: Final = (*POINT, *_CUMULATIVE_COLUMNS)
 
 _VERSION: Final = 1
 _CUMULATIVE_VERSION: Final = 2
-#: In place of the first half of an identity, which it is by chance once in 2 ** 64.
+#: Marks a 64-bit identity, in place of its first half. A hash has this half once in 2 ** 64.
 LEGACY: Final = 0
 _HEADER: Final = struct.Struct("<BBH")
 
@@ -87,18 +88,18 @@ Values = npt.NDArray[np.float64]
 
 
 class CodecError(ValueError):
-    """Bytes that are not laid out as this version lays them out; says whose and what to do."""
+    """Bytes of another version. The message says which and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointColumns:
-    """Points of many entries; those of one entry in their order.
+    """Points of many entries. The points of one entry keep their order.
 
     Attributes:
-        entry: The position of each point's entry.
+        entry: Index of each point's entry.
         integers: The int64 columns by name.
         value: The values.
-        flags: The rule, and ``BREAKDOWN``.
+        flags: Rule and ``BREAKDOWN``.
     """
 
     entry: Integers
@@ -108,14 +109,14 @@ class PointColumns:
 
 
 def decode_points(blobs: Sequence[bytes], names: Sequence[str]) -> PointColumns:
-    """Reads the decoder's columns of many entries at once.
+    """Decode the points of many entries at once.
 
     Args:
-        blobs: The packed points of each entry.
-        names: The int64 columns, in their order; they are followed by values (float64) and flags (int8).
+        blobs: Encoded points of each entry.
+        names: The int64 columns in order. Values (float64) and flags (int8) follow them.
 
     Raises:
-        CodecError: A blob's length is no multiple of a point's.
+        CodecError: A blob's length is not a multiple of a point's.
     """
     integers = len(names)
     size = _point_size(names)
@@ -124,7 +125,8 @@ def decode_points(blobs: Sequence[bytes], names: Sequence[str]) -> PointColumns:
     columns: list[list[npt.NDArray[np.generic]]] = [[] for _ in kinds]
     entry: list[Integers] = [np.empty(0, np.int64)]
     order = np.argsort(lengths, kind="stable")
-    # Entries of one length are a matrix, from which a column is one copy: most clients of a kind are alike.
+    # Entries of equal length form a matrix, so each column is one copy. Most clients of a kind are
+    # equal.
     for alike in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
         points = int(lengths[alike[0]]) // size if len(alike) else 0
         matrix = np.frombuffer(b"".join([blobs[i] for i in alike.tolist()]), np.uint8)
@@ -144,14 +146,14 @@ def decode_points(blobs: Sequence[bytes], names: Sequence[str]) -> PointColumns:
 
 
 class EncodedPoints:
-    """The packed points of many entries: their series' hashes, and the same bytes with ids in their place.
+    """Encoded points of many entries, whose series hashes can be replaced by ids.
 
     Args:
-        blobs: The packed points of each entry, as the decoder gives them.
-        names: Their int64 columns; the first two are the hash.
+        blobs: Encoded points of each entry, as the decoder writes them.
+        names: Their int64 columns. The first two are the series hash.
 
     Raises:
-        CodecError: A blob's length is no multiple of a point's.
+        CodecError: A blob's length is not a multiple of a point's.
     """
 
     def __init__(self, blobs: Sequence[bytes], names: Sequence[str]) -> None:
@@ -166,15 +168,15 @@ class EncodedPoints:
                 self._parts.append((alike, matrix, matrix.shape[1] // _point_size(names)))
 
     def hashes(self) -> tuple[Integers, Integers]:
-        """Gives the first and second halves of the hashes, in the order that :meth:`with_ids` takes."""
+        """Return the halves of the hashes, in the order that :meth:`with_ids` expects."""
         return self._column(0), self._column(1)
 
     def with_ids(self, series: Integers, fleet: Integers) -> list[bytes]:
-        """Gives the packed points of each entry with these in place of the hash.
+        """Return the encoded points of each entry with ids in place of hashes.
 
         Args:
-            series: The series of each point, in the order of :meth:`hashes`.
-            fleet: The fleet series of each.
+            series: Series id of each point, in the order of :meth:`hashes`.
+            fleet: Fleet series id of each point.
         """
         blobs = [b""] * self._size
         begin = 0
@@ -185,9 +187,9 @@ class EncodedPoints:
                 at = 8 * position * points
                 matrix[:, at : at + 8 * points] = column.reshape(len(alike), 8 * points)
             begin = end
-            packed, length = matrix.tobytes(), matrix.shape[1]
+            joined, length = matrix.tobytes(), matrix.shape[1]
             for row, entry in enumerate(alike.tolist()):
-                blobs[entry] = packed[row * length : (row + 1) * length]
+                blobs[entry] = joined[row * length : (row + 1) * length]
         return blobs
 
     def _column(self, position: int) -> Integers:
@@ -210,15 +212,15 @@ def _lengths(blobs: Sequence[bytes], names: Sequence[str]) -> Integers:
     if (lengths % size).any():
         at = int(np.flatnonzero(lengths % size)[0])
         msg = (
-            f"entry {at}: {lengths[at]} bytes of packed points are no multiple of the {size} bytes of a point"
-            f" ({', '.join(names)}, value, flags): take the decoder's jar of this version"
+            f"entry {at}: {lengths[at]} bytes of points are not a multiple of the {size} bytes of a point"
+            f" ({', '.join(names)}, value, flags): use the decoder jar of this version"
         )
         raise CodecError(msg)
     return lengths
 
 
 class DecodedContribution(NamedTuple):
-    """What is in a contribution's packed bytes: how the body is laid out, the newest push, the body."""
+    """Decoded contribution: layout of the body, id of the newest push, body."""
 
     form: Form
     push_id: str
@@ -226,22 +228,27 @@ class DecodedContribution(NamedTuple):
 
 
 def encode_contribution(form: Form, push_id: str, body: bytes) -> bytes:
-    """Packs a contribution: ``body`` is rows of ``COUNT_ROW`` (carried), an entry's gauges as the decoder
-    packed them, or rows of ``COMBINED_ROW``.
-    """  # noqa: D205
+    """Encode a contribution.
+
+    Args:
+        form: Layout of the body.
+        push_id: Id of the newest push.
+        body: Rows of ``COUNT_ROW`` (carried), the decoder's gauges (entry), or rows of
+            ``COMBINED_ROW``.
+    """
     push = push_id.encode()
     return _HEADER.pack(_VERSION, _FORMS.index(form), len(push)) + push + body
 
 
-#: Nothing to carry.
+#: No counts to carry forward.
 NO_COUNTS: Final = encode_contribution("carried", "", b"")
 
 
 def decode_contribution(packed: bytes) -> DecodedContribution:
-    """Reads what ``pack`` wrote.
+    """Decode a contribution.
 
     Raises:
-        CodecError: They are of another version, or cut off.
+        CodecError: The bytes are truncated or of another version.
     """
     if len(packed) < _HEADER.size or packed[0] != _VERSION or packed[1] >= len(_FORMS):
         raise _other_version("contribution.packed", packed)
@@ -254,17 +261,18 @@ def decode_contribution(packed: bytes) -> DecodedContribution:
 
 
 def encode_cumulative(rows: bytes) -> bytes:
-    """Packs rows of ``CUMULATIVE_ROW``."""
+    """Encode rows of ``CUMULATIVE_ROW``."""
     return bytes((_CUMULATIVE_VERSION,)) + rows
 
 
 def decode_cumulative(packed: bytes) -> bytes:
-    """Gives the rows of ``CUMULATIVE_ROW`` that ``encode_cumulative`` packed; no bytes are no rows.
+    """Decode rows of ``CUMULATIVE_ROW``. Empty bytes have no rows.
 
-    Rows of version 1 have ``LEGACY`` as ``identity_high``, and the identity of 64 bits as ``identity_low``.
+    Rows of version 1 get ``LEGACY`` as ``identity_high`` and the 64-bit identity as
+    ``identity_low``.
 
     Raises:
-        CodecError: They are of another version, or cut off.
+        CodecError: The bytes are truncated or of another version.
     """
     if not packed:
         return b""

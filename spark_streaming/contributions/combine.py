@@ -1,7 +1,7 @@
-"""Owns what several entries of one instance come to in one minute, and what that changes.
+"""Combines several entries of one instance and minute, and computes the corrections.
 
-Each entry was added to the totals as if it were alone. With ``f`` for what a minute's entries come to, the
-correction is f(stored and new entries) - f(stored entries) - the sum of f over the new entries.
+Each entry was added to the totals as if it were alone. If ``f`` combines the entries of a minute,
+the correction is f(stored and new entries) - f(stored entries) - sum of f over the new entries.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spark_streaming.contributions.spread import spread_buckets
 
 __all__ = ["Combined", "Parts", "combine"]
 
-_MOST_WEIGHT: Final = np.iinfo(np.int32).max
+_MAX_WEIGHT: Final = np.iinfo(np.int32).max
 
 Integers = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
@@ -27,18 +27,19 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What minutes of instances are made of: points, and rows of entries combined before.
+    """Points of pairs (instance and minute), and rows of entries that were combined before.
 
     Attributes:
-        pair: The position of the instance and minute.
-        entry: The entry of a point: newer ones of a pair have higher numbers; -1 for combined rows.
-        series: The series.
-        fleet: The fleet series.
-        value: The point's value, or the combined one.
+        pair: Index of the pair.
+        entry: Number of the point's entry, increasing with time within a pair. -1 for combined
+            rows.
+        series: Series id.
+        fleet: Fleet series id.
+        value: Value of the point, or the combined value.
         flags: The decoder's flags.
-        weight: 1 for a point; that of the row for combined ones.
-        held: It is in the totals already, as stored entries' share.
-        newest: It is of the pair's newest push.
+        weight: 1 for a point, or the weight of the combined row.
+        stored: Whether it belongs to stored entries, which are in the totals already.
+        newest: Whether it belongs to the newest push of the pair.
     """
 
     pair: Integers
@@ -48,11 +49,11 @@ class Parts:
     value: Values
     flags: npt.NDArray[np.int8]
     weight: Integers
-    held: Mask
+    stored: Mask
     newest: Mask
 
-    def and_also(self, others: Parts) -> Parts:
-        """Gives these and other parts."""
+    def concat(self, others: Parts) -> Parts:
+        """Return these and other parts."""
         return Parts(
             **{
                 f.name: np.concatenate((getattr(self, f.name), getattr(others, f.name)))
@@ -63,27 +64,27 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combined:
-    """What pairs come to: rows of ``COMBINED_ROW``, in the order of their pairs."""
+    """Combined entries: rows of ``COMBINED_ROW``, sorted by pair."""
 
     pair: Integers
     rows: npt.NDArray[np.void]
 
 
 def combine(parts: Parts, minute: Integers, corrections: Corrections) -> Combined:
-    """Combines entries, and adds what that changes to the corrections.
+    """Combine entries, and add the differences to the corrections.
 
-    - Rule last: the newest push counts, and in it the newest value of each series; values of one series at
-      one time (partitions) add up. A series that it lacks doesn't count in the minute.
+    - Rule last: the newest value of each series in the newest push. Values of one series at one
+      time (partitions) are added. Series that the newest push lacks don't count in the minute.
     - Rule rate: the mean over the entries that have the series.
-    - Rule distribution: one observation, the mean of all points; ``sum`` stays as it is.
+    - Rule distribution: one observation, the mean of all points. ``sum`` is not corrected.
 
     Args:
         parts: All parts of the pairs.
         minute: The minute of each pair.
-        corrections: Where corrections go.
+        corrections: Receives the corrections.
     """
     series, series_at = factorize(parts.series)
-    # 32 is more than any flags: the key is exact.
+    # Exact, because flags are less than 32.
     group, first = factorize((parts.pair * len(series_at) + series) * 32 + parts.flags)
     size = len(first)
     rule = parts.flags & 15
@@ -103,37 +104,38 @@ def combine(parts: Parts, minute: Integers, corrections: Corrections) -> Combine
 
     group_is_rate, group_is_distribution = is_rate[first], is_distribution[first]
 
-    def added_up(which: Mask) -> tuple[Values, Values]:
-        # Without any, numpy counts in integers.
+    def sums(which: Mask) -> tuple[Values, Values]:
+        # Without any, numpy returns integers.
         return (
             np.bincount(group[which], parts.value[which], size).astype(np.float64, copy=False),
             np.bincount(group[which], weight[which], size).astype(np.float64, copy=False),
         )
 
-    def comes_to(total: Values, weight: Values) -> Values:
+    def combined(total: Values, weight: Values) -> Values:
         return np.divide(total, weight, out=total.copy(), where=group_is_rate & (weight > 0))
 
-    before, before_weight = added_up(parts.held)
-    after, after_weight = added_up(counts)
-    alone, _ = added_up(~parts.held)
-    change = comes_to(after, after_weight) - comes_to(before, before_weight) - alone
+    before, before_weight = sums(parts.stored)
+    after, after_weight = sums(counts)
+    alone, _ = sums(~parts.stored)
+    change = combined(after, after_weight) - combined(before, before_weight) - alone
 
-    def correct(at: Integers, **what: Values | Integers | int) -> None:
+    def correct(at: Integers, **changes: Values | Integers | int) -> None:
         corrections.add(
             minute=minute[parts.pair[at]],
             series=parts.series[at],
             fleet=parts.fleet[at],
             flags=parts.flags[at],
-            **what,  # type: ignore[arg-type]
+            **changes,  # type: ignore[arg-type]
         )
 
     changed = ~group_is_distribution & (change != 0)
     correct(first[changed], total=change[changed])
-    observed = np.flatnonzero(is_distribution & ~parts.held)
+    observed = np.flatnonzero(is_distribution & ~parts.stored)
     correct(observed, spread=spread_buckets(parts.value[observed]), observations=-1)
     for total, weights, observations in ((before, before_weight, -1), (after, after_weight, 1)):
-        there = group_is_distribution & (weights > 0)
-        correct(first[there], spread=spread_buckets(total[there] / weights[there]), observations=observations)
+        has_value = group_is_distribution & (weights > 0)
+        mean = total[has_value] / weights[has_value]
+        correct(first[has_value], spread=spread_buckets(mean), observations=observations)
 
     kept = np.flatnonzero(after_weight > 0)
     kept = kept[np.argsort(parts.pair[first[kept]], kind="stable")]
@@ -141,6 +143,6 @@ def combine(parts: Parts, minute: Integers, corrections: Corrections) -> Combine
     for name in ("series", "fleet", "flags"):
         rows[name] = getattr(parts, name)[first[kept]]
     rows["value"] = after[kept]
-    # 32 bits: a client can say a value more often than that in one minute, in a thousand pushes.
-    rows["weight"] = np.minimum(np.where(is_last[first], 1, after_weight), _MOST_WEIGHT)[kept]
+    # Clamped to 32 bits. A client can send more values in one minute, in a thousand pushes.
+    rows["weight"] = np.minimum(np.where(is_last[first], 1, after_weight), _MAX_WEIGHT)[kept]
     return Combined(pair=parts.pair[first[kept]], rows=rows)

@@ -1,4 +1,4 @@
-"""What the roll-up finds out about clients by itself, kept as rows with their evidence."""
+"""Findings: problems of clients that the roll-up detects and stores with their evidence."""
 
 from spark_streaming.findings.find import FindingCounts, find
 from spark_streaming.findings.settings import FindingSettings

@@ -1,6 +1,6 @@
-"""Owns what the roll-up keeps in PostgreSQL: its schema, one transaction a batch, hours and days, retention.
+"""Stores the roll-up in PostgreSQL: schema, transactions, hours and days, retention.
 
-It decides nothing about what is added up: that comes as rows. Nothing else of the project writes there.
+Callers pass finished rows. No other part of the project writes these tables.
 """
 
 from spark_streaming.postgres.batch import DEAD_LETTER_ROWS, Batch

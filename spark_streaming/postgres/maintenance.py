@@ -1,4 +1,4 @@
-"""Owns what is done once a minute: hours and days from minutes, and what has expired."""
+"""Maintenance transaction, once a minute: hours, days and retention."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ from spark_streaming.settings import RetentionSettings
 __all__ = ["Maintenance"]
 
 _DAY: Final = timedelta(days=1)
-#: An hour that grows is computed again once a minute, or less often when that takes long: a twentieth of
-#: the time at most goes into it.
-_AT_LEAST_EVERY_S: Final = 55
-_REST: Final = 20
+#: A growing hour is computed again once a minute, or less often if that takes long: at most a
+#: twentieth of the time is spent on it.
+_MIN_PAUSE_S: Final = 55
+_PAUSE_FACTOR: Final = 20
 
 
 class Maintenance(Transaction):
-    """A transaction that belongs to no batch. :meth:`Store.tick` makes it, and commits or rolls back.
+    """Computes hours and days and drops expired rows.
+
+    :meth:`Store.maintenance` creates, commits or rolls it back.
 
     Args:
-        connection: In the transaction, which holds the store's lock.
-        retention: How long things are kept.
-        series_cache: Which series are known to be in the database.
+        connection: In a transaction that holds the store's lock.
+        retention: How long rows are kept.
+        series_cache: Series that are known to be in the database.
         now_ns: The time, nanoseconds since the epoch.
     """
 
@@ -46,17 +48,14 @@ class Maintenance(Transaction):
         now_ns: int,
     ) -> None:
         super().__init__(connection, retention=retention, series_cache=series_cache)
-        # A clock that is ahead must not expire anything: the earlier of two counts.
+        # The earlier of two clocks, because one that is ahead must not expire anything.
         self._clock = min(self._now, datetime.fromtimestamp(now_ns / 1e9, UTC))
 
     def clients_to_carry(self, closed: int) -> dict[int, ClientState]:
-        """The clients that have not left, and whose counts do not reach as far as they have to.
+        """Return the states of clients whose counts must be carried forward.
 
         Args:
-            closed: Minutes up to and with this one are over.
-
-        Returns:
-            Their states by key.
+            closed: The last minute that is complete.
         """
         return clients.states(
             self._binary,
@@ -65,13 +64,13 @@ class Maintenance(Transaction):
         )
 
     def compute_hours_and_days(self, *, all_of_them: bool = False) -> int:
-        """Make hours equal to their minutes, then days equal to their hours, where rows came.
+        """Compute changed hours from their minutes, then changed days from their hours.
 
         Args:
-            all_of_them: Not only those whose turn it is.
+            all_of_them: Include those that are not due yet.
 
         Returns:
-            How many hours and days were computed.
+            The number of computed hours and days.
         """
         done = 0
         for finer, grain in pairwise(GRAINS):
@@ -79,9 +78,9 @@ class Maintenance(Transaction):
         return done
 
     def expire(self) -> None:
-        """Let go of what is kept long enough, and make the partitions of the next days.
+        """Drop expired rows, and create the partitions of today and tomorrow.
 
-        Partitions that somebody reads for longer than two seconds go at a later tick.
+        A partition that a reader holds for more than two seconds is dropped by a later maintenance.
         """
         today, kept = beginning("day", self._clock), self._retention
         due = {"1m": kept.minute_days, "1h": kept.hour_days, "1d": kept.day_days}
@@ -89,7 +88,8 @@ class Maintenance(Transaction):
             until = today - due[grain.name] * _DAY
             if until > self._horizons[grain.name]:
                 if coarser is not None:
-                    # What goes must be in the coarser table before, as it can't be computed afterwards.
+                    # Before the rows are dropped, because the coarser table can't be computed
+                    # afterwards.
                     self._compute(coarser, grain, until=until)
                 self._horizons[grain.name] = until
         self._cursor.execute(
@@ -121,16 +121,16 @@ class Maintenance(Transaction):
             self._cursor.execute(
                 "DELETE FROM client_state WHERE last_seen < %s", [now - kept.hour_days * _DAY]
             )
-            unseen = (today - (kept.day_days + 31) * _DAY).date()
-            self._cursor.execute("DELETE FROM series WHERE last_day < %s", [unseen])
-            self._cursor.execute("DELETE FROM fleet_series WHERE last_day < %s", [unseen])
+            unused = (today - (kept.day_days + 31) * _DAY).date()
+            self._cursor.execute("DELETE FROM series WHERE last_day < %s", [unused])
+            self._cursor.execute("DELETE FROM fleet_series WHERE last_day < %s", [unused])
             self._cursor.execute(
                 "DELETE FROM coarse WHERE NOT dirty AND bucket < CASE grain WHEN '1h' THEN %s ELSE %s END",
                 [self._horizons["1m"], self._horizons["1h"]],
             )
 
     def _drop(self, today: datetime) -> None:
-        # While old pushes are read again, their ids are needed, however old they are.
+        # While old pushes are read again, their ids are kept, however old they are.
         (newest,) = self._cursor.execute(
             "SELECT newest_received_at FROM ledger WHERE newest_received_at IS NOT NULL "
             "ORDER BY committed_at DESC LIMIT 1"
@@ -162,7 +162,7 @@ class Maintenance(Transaction):
                 if grain.name in totals.grains:
                     self._partitions.ensure(totals.table(grain), [bucket])
                     totals.compute(self._cursor, grain, finer, bucket)
-            rest = max(_AT_LEAST_EVERY_S, _REST * (monotonic() - started))
+            rest = max(_MIN_PAUSE_S, _PAUSE_FACTOR * (monotonic() - started))
             self._cursor.execute(
                 "UPDATE coarse SET dirty = false, due_at = clock_timestamp() + %s "
                 "WHERE (grain, bucket) = (%s, %s)",

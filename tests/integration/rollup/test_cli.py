@@ -94,7 +94,7 @@ def test_one_command_is_enough(rollup: Rollup, tmp_path: Path) -> None:
     spool(tmp_path / "telemetry", "one", [push(ORDERS, NOW + n * MINUTE_NS) for n in range(3)])
     status, out, err = rollup.run("run", "--source", "spool_files", "--path", "./telemetry", "--once")
     assert status == 0, err
-    assert "PostgreSQL runs as long as this command: postgresql://postgres@/postgres?host=" in err
+    assert "PostgreSQL runs until this command ends: postgresql://postgres@/postgres?host=" in err
     assert "pushes=3" in err
     assert not out
     assert (tmp_path / "rollup" / "checkpoint").is_dir()
@@ -154,21 +154,21 @@ def test_it_ends_when_spark_s_process_does(rollup: Rollup, tmp_path: Path, datab
     (java,) = (name for name in in_group(running.pid) if "java" in name)
     os.kill(int(java.split()[0]), signal.SIGKILL)
     assert running.wait(30) == 1, running.log_tail()
-    said = "kafka-telemetry: Spark's process has ended, or Spark was stopped: start again"
-    assert running.log_text().splitlines()[-1] == said
+    expected = "kafka-telemetry: Spark has ended or was stopped: start the job again"
+    assert running.log_text().splitlines()[-1] == expected
 
 
 def test_migrate_says_what_it_did(database: str) -> None:
     first = CliRunner().invoke(app, ["migrate", "--postgres", database])
-    assert (first.exit_code, first.stdout[:22]) == (0, "migrations done: 0001_"), first.stderr
+    assert (first.exit_code, first.stdout[:25]) == (0, "migrations applied: 0001_"), first.stderr
     second = CliRunner().invoke(app, ["migrate", "--postgres", database])
-    assert second.stdout == "migrations done: none, it is up to date\n"
+    assert second.stdout == "migrations applied: none, the schema is up to date\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (["run", "--postgres", "postgresql://u:hunter2@h/d"], 2, "checkpoint: required with a PostgreSQL"),
+        (["run", "--postgres", "postgresql://u:hunter2@h/d"], 2, "checkpoint: required unless PostgreSQL"),
         (["run", "--source", "kafka"], 2, "kafka.bootstrap_servers: required with source kafka"),
         (["run", "--postgres", "hunter2"], 2, "postgres: expected postgresql://user@host/database, or"),
         (["run", "--config", "none.yaml"], 2, "none.yaml: cannot be read: No such file"),
@@ -193,5 +193,6 @@ def test_without_java_it_says_how_to_get_it(database: str, monkeypatch: pytest.M
     found = CliRunner().invoke(app, ["run", "--once", "--postgres", database, "--checkpoint", "none"])
     assert found.exit_code == 1
     assert (
-        "Spark needs Java, and there is none in JAVA_HOME=/nowhere: install Java 17 or newer" in found.stderr
+        "Spark needs Java, which was not found in JAVA_HOME=/nowhere: install Java 17 or newer"
+        in found.stderr
     )

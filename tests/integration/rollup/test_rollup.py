@@ -213,7 +213,7 @@ def test_a_checkpoint_of_another_database_is_refused(
     roll()
     spool(folder, "two", [at(1)])
     query("DELETE FROM ledger")
-    with pytest.raises(StoreError, match=r"the checkpoint goes on with batch 1, and the database has none"):
+    with pytest.raises(StoreError, match=r"the checkpoint continues with batch 1, but the database has no batches"):
         roll()
     assert query(TOTALS, CONNECTIONS) == [("orders", 1, 2.0, 2.0, 2.0)]
 
