@@ -1,4 +1,4 @@
-"""Run ``kafka-telemetry rollup`` as ``python -m spark_streaming``, for ``spark-submit``."""
+"""Entry point ``python -m spark_streaming``, for ``spark-submit``."""
 
 from spark_streaming.cli import app
 

@@ -1,6 +1,7 @@
-"""Processes one batch: decodes its pushes and adds them to PostgreSQL in one transaction.
+"""Processes a batch: decodes pushes and adds them to PostgreSQL.
 
-It keeps no state between batches, because the store does. The job starts and retries batches.
+A batch is one transaction. The store keeps the state between batches. The job starts and retries
+batches.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from spark_streaming.lake import Lake
 from spark_streaming.poison import MAX_ISOLATED, first_failing, is_data_error
 from spark_streaming.postgres import DEAD_LETTER_ROWS, Batch, BatchStatistics, IdKey, Store
 from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, MAX_TOTAL, ROLLUP_ROWS, SERIES_ROWS
-from spark_streaming.series_hashes import HashedBatch, register_key
+from spark_streaming.series_hashes import register_key, replace_hashes
 from spark_streaming.settings import RollupSettings
 
 __all__ = ["BatchError", "Batches"]
@@ -53,7 +54,7 @@ _log = structlog.get_logger()
 
 
 class BatchError(Exception):
-    """The source changed while the batch was read. Nothing was committed; read it again."""
+    """The source changed while a batch was read. Nothing was committed."""
 
 
 class _TrialEndedError(Exception):
@@ -289,9 +290,12 @@ class Batches:
         histogram_rows, buckets = _NO_HISTOGRAMS, _NO_BUCKETS
         if histograms:
             histogram_rows, buckets = self._histograms(pushes, histograms)
-        entries, histogram_rows, buckets = HashedBatch(
-            _with_client_keys(batch, entries), histogram_rows, buckets
-        ).with_ids(lambda high, low: self._series_ids(batch, pushes, high, low))
+        entries, histogram_rows, buckets = replace_hashes(
+            _with_client_keys(batch, entries),
+            histogram_rows,
+            buckets,
+            lambda high, low: self._series_ids(batch, pushes, high, low),
+        )
         entries = _cast(entries, ENTRY_ROWS)
         clients = batch.clients(entries["client_key"].unique().to_pylist())
         stored = batch.contributions(required_pairs(entries, clients))
@@ -319,7 +323,7 @@ class Batches:
         return rows
 
     def _histograms(self, pushes: DataFrame, expected: int) -> tuple[pa.Table, pa.Table]:
-        """Return the rows of histograms and their buckets, with series hashes in place of ids."""
+        """Return rows and buckets of histograms, with series hashes."""
         histograms = pushes.select(f.inline(f.call_function("otlp_histograms", *self._arguments)))
         rows = (
             histograms.groupBy("minute", "series_high", "series_low", "breakdown")
@@ -387,7 +391,7 @@ def _with_client_keys(batch: Batch, entries: pa.Table) -> pa.Table:
 
 
 def _repeats(decoded: pa.Table, batch: Batch) -> tuple[int, pa.Array]:
-    """Return the number of pushes, and the positions of those that were counted before."""
+    """Return the number of pushes, and the positions of repeated ones."""
     pushes = (
         decoded.select(["position", "push_id", "received_at_ns"])
         .group_by("position", use_threads=False)

@@ -1,4 +1,4 @@
-"""Keeps the database password in memory out of core files and away from other processes.
+"""Protects the database password in memory from core files and processes.
 
 Sets RLIMIT_CORE and PR_SET_DUMPABLE (prctl(2)). Spark's JVM inherits the limit.
 """
@@ -17,7 +17,7 @@ _PR_SET_DUMPABLE: Final = 4
 
 
 def forbid() -> None:
-    """Forbid core files, also of child processes, and access by other processes of this user.
+    """Forbid core files, and access by other processes of this user.
 
     Raises:
         OSError: The kernel refuses.

@@ -1,4 +1,4 @@
-"""Finds or builds the jars that the job adds to Spark: decoder, Kafka source, Delta.
+"""Finds or builds the jars for Spark: decoder, Kafka source, Delta.
 
 Jars are searched in ``KAFKA_TELEMETRY_JARS``, then in ``jars/`` beside this module (images have one
 of the two), then in the user's cache. Missing ones are built into the cache from the Java sources
@@ -46,7 +46,7 @@ class JarsError(Exception):
 
 
 def jars(*, kafka: bool, delta: bool = False) -> tuple[Path, ...]:
-    """Return the absolute paths of the jars, the decoder's first. Builds missing ones.
+    """Return the paths of the jars, the decoder's first. Builds missing ones.
 
     Args:
         kafka: Include the Kafka source.
@@ -120,7 +120,7 @@ def _exclusive(path: Path, name: str) -> Iterator[None]:
 
 
 def _build_atomically(folder: Path, build: Callable[[Path], None]) -> None:
-    """Let ``build`` fill a temporary folder, then rename it, so that no folder is incomplete.
+    """Fill a temporary folder, then rename it, so that no folder is incomplete.
 
     The caller holds the lock, so existing temporary folders were left by a killed process.
     """

@@ -1,4 +1,4 @@
-"""Runs the streaming query and the maintenance once a minute, until it is stopped.
+"""Runs the streaming query, and maintenance once a minute, until stopped.
 
 Owns the query's life cycle, retries, and the time up to which silent clients are carried forward. A
 failed batch is retried until it is committed. No batch is skipped.

@@ -33,7 +33,7 @@ class Lake:
         self._path = settings.path.rstrip("/")
 
     def write(self, pushes: DataFrame, rows: pa.Table, query_id: str, batch_id: int) -> None:
-        """Write the data points of a batch, and the ``ROLLUP_ROWS`` that it adds to the totals."""
+        """Write the data points of a batch, and its ``ROLLUP_ROWS``."""
         points = pushes.select(
             *_PUSH_COLUMNS, f.inline(f.call_function("otlp_data_points", f.col("otlp"))["points"])
         )

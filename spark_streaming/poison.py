@@ -25,7 +25,7 @@ _DECODER: Final = "kafkaclienttelemetry.rollup."
 
 
 def is_data_error(error: BaseException) -> bool:
-    """Return whether the content of pushes caused an error, so that the same pushes fail again."""
+    """Return whether the content of pushes caused an error."""
     if isinstance(error, CodecError):
         # The database has bytes of another version.
         return False

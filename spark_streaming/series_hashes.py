@@ -7,7 +7,6 @@ database assigns an id to each hash.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ from spark_streaming.contributions import HASHED_CUMULATIVE, HASHED_POINT, Encod
 from spark_streaming.contributions.corrections import factorize
 from spark_streaming.postgres import IdKey
 
-__all__ = ["HashedBatch", "Ids", "distinct", "register_key"]
+__all__ = ["distinct", "register_key", "replace_hashes"]
 
 Integers = npt.NDArray[np.int64]
 #: Maps the halves of distinct hashes to the ids of series and of fleet series, in the same order.
@@ -50,56 +49,43 @@ def distinct(high: Integers, low: Integers) -> tuple[Integers, Integers]:
     codes, first = factorize(high)
     if np.array_equal(low, low[first][codes]):
         return codes, first
-    # Different hashes share a first half, once in 2 ** 64 pairs. Comparing both halves takes a
-    # sort.
+    # Different hashes share a first half, once in 2 ** 64 pairs. Comparing both takes a sort.
     halves = np.stack((high, low), axis=1)
     _, first, codes = np.unique(halves, axis=0, return_index=True, return_inverse=True)
     return codes.reshape(-1).astype(np.int64), first.astype(np.int64)
 
 
-@dataclass(slots=True)
-class HashedBatch:
-    """Entries and histograms with series hashes.
+def replace_hashes(
+    entries: pa.Table, histograms: pa.Table, buckets: pa.Table, ids: Ids
+) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """Return entries, histograms and buckets with ids in place of hashes.
 
     Args:
         entries: ``ENTRY_ROWS`` as the decoder encodes them.
         histograms: ``ROLLUP_ROWS``, with ``series_high`` and ``series_low`` instead of the ids.
         buckets: ``BUCKET_ROWS``, in the same way.
+        ids: Called once with the distinct hashes.
     """
+    encoded = {
+        name: EncodedPoints([blob or b"" for blob in entries[name].to_pylist()], columns)
+        for name, columns in _HASHED_COLUMNS.items()
+    }
+    tables = [histograms, buckets]
+    halves = [
+        *(points.hashes() for points in encoded.values()),
+        *((table["series_high"].to_numpy(), table["series_low"].to_numpy()) for table in tables),
+    ]
+    high, low = (np.concatenate(column) for column in zip(*halves, strict=True))
+    codes, first = distinct(high, low)
+    series, fleet = (found[codes] for found in ids(high[first], low[first]))
+    bounds = np.cumsum([len(half) for half, _ in halves])[:-1]
+    parts = list(zip(np.split(series, bounds), np.split(fleet, bounds), strict=True))
 
-    entries: pa.Table
-    histograms: pa.Table
-    buckets: pa.Table
-
-    def with_ids(self, ids: Ids) -> tuple[pa.Table, pa.Table, pa.Table]:
-        """Return entries, histograms and buckets with ids in place of hashes.
-
-        Args:
-            ids: Called once with the distinct hashes.
-        """
-        packed = {
-            name: EncodedPoints([blob or b"" for blob in self.entries[name].to_pylist()], columns)
-            for name, columns in _HASHED_COLUMNS.items()
-        }
-        tables = [self.histograms, self.buckets]
-        halves = [
-            *(points.hashes() for points in packed.values()),
-            *((table["series_high"].to_numpy(), table["series_low"].to_numpy()) for table in tables),
-        ]
-        high, low = (np.concatenate(column) for column in zip(*halves, strict=True))
-        codes, first = distinct(high, low)
-        series, fleet = (found[codes] for found in ids(high[first], low[first]))
-        bounds = np.cumsum([len(half) for half, _ in halves])[:-1]
-        parts = list(zip(np.split(series, bounds), np.split(fleet, bounds), strict=True))
-
-        entries = self.entries
-        for (name, points), (of_series, of_fleets) in zip(packed.items(), parts, strict=False):
-            blobs = pa.array(points.with_ids(of_series, of_fleets), pa.binary())
-            entries = entries.set_column(entries.schema.get_field_index(name), entries.field(name), blobs)
-        histograms, buckets = (
-            table.append_column("series_id", pa.array(of_series)).append_column(
-                "fleet_id", pa.array(of_fleets)
-            )
-            for table, (of_series, of_fleets) in zip(tables, parts[len(packed) :], strict=True)
-        )
-        return entries, histograms, buckets
+    for (name, points), (series_ids, fleet_ids) in zip(encoded.items(), parts, strict=False):
+        blobs = pa.array(points.with_ids(series_ids, fleet_ids), pa.binary())
+        entries = entries.set_column(entries.schema.get_field_index(name), entries.field(name), blobs)
+    histograms, buckets = (
+        table.append_column("series_id", pa.array(series_ids)).append_column("fleet_id", pa.array(fleet_ids))
+        for table, (series_ids, fleet_ids) in zip(tables, parts[len(encoded) :], strict=True)
+    )
+    return entries, histograms, buckets

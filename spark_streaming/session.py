@@ -1,4 +1,4 @@
-"""Starts and stops the Spark session: local by default, or that of ``spark-submit``.
+"""Starts and stops the Spark session, or joins that of ``spark-submit``.
 
 Owns Spark's configuration, and checks that Java and the jars are available.
 """

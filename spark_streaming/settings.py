@@ -73,7 +73,7 @@ class SpoolFilesSettings(Settings):
 
 
 class KafkaSettings(Settings):
-    """Topic written by the plugin kafka_topic or by a Collector's Kafka exporter (otlp_proto)."""
+    """Topic written by the plugin kafka_topic, or by a Collector as otlp_proto."""
 
     bootstrap_servers: str | None = Field(
         default=None, description="Addresses of the brokers: host:port,host:port."
@@ -93,7 +93,7 @@ class KafkaSettings(Settings):
 
 
 class RetentionSettings(Settings):
-    """How long rows are kept. Late points older than the minutes are added to hours or days."""
+    """How long rows are kept. Later points go to hours or days."""
 
     minute_days: int = Field(default=7, ge=1, le=365, description="Days to keep minutes.")
     hour_days: int = Field(default=90, ge=1, le=3_650, description="Days to keep hours.")
@@ -257,7 +257,7 @@ class RollupSettings(Settings):
 
     @property
     def checkpoint_path(self) -> str:
-        """Checkpoint folder. Made absolute, because Spark resolves relative paths differently."""
+        """Absolute checkpoint folder, because Spark resolves relative ones differently."""
         text = self.checkpoint
         if text is None:
             assert self.embedded is not None  # noqa: S101 -- the command line requires one of both

@@ -1,4 +1,4 @@
-"""Metrics that are stored by client instance, because findings and dashboards need them.
+"""Metrics that are stored by client instance, for findings and dashboards.
 
 All other metrics are rolled up over the instances of a client id, because series by instance would
 be most of the store. Each entry is a column of ``telemetry.client_1m`` and a slot of the decoder's

@@ -1,4 +1,4 @@
-"""Reconciles pushes with a client's other pushes: several or none in a minute, cumulative sums.
+"""Reconciles a client's pushes: several or none in a minute, cumulative sums.
 
 Pure: no I/O and no clock. State between batches is passed in and returned as values.
 """

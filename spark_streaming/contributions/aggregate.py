@@ -1,4 +1,4 @@
-"""Aggregates points by minute and series, each push as if it were alone in its minute."""
+"""Aggregates points by minute and series, without regard to other pushes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BUCKETS: Final = 1 << 16
 
 
 def aggregate(minute: Integers, *points: PointColumns) -> pa.Table:
-    """Aggregate points by minute and series, and count distributions by spread bucket.
+    """Aggregate points by minute and series, and distributions by spread bucket.
 
     Args:
         minute: The minute of each entry.

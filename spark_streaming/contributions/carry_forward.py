@@ -29,7 +29,7 @@ _INTERVALS: Final = 3
 
 
 class Source(NamedTuple):
-    """Newest push of a client in a minute. ``counts`` is None for a push without entries."""
+    """Newest push of a client in a minute. A push without entries has no counts."""
 
     minute: int
     time_ns: int

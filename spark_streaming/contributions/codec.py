@@ -1,4 +1,4 @@
-"""Encodes and decodes the decoder's points, stored contributions and cumulative sums.
+"""Encodes and decodes points, contributions and cumulative sums.
 
 All layouts are little-endian. The decoder writes the points of an entry as columns, one after the
 other: series_high int64[k], series_low int64[k], and so on. Those two are the series hash, and are
@@ -9,7 +9,7 @@ bytes of another version are rejected.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -118,20 +118,11 @@ def decode_points(blobs: Sequence[bytes], names: Sequence[str]) -> PointColumns:
     Raises:
         CodecError: A blob's length is not a multiple of a point's.
     """
-    integers = len(names)
-    size = _point_size(names)
-    lengths = _lengths(blobs, names)
-    kinds = ["<i8"] * integers + ["<f8", "i1"]
-    columns: list[list[npt.NDArray[np.generic]]] = [[] for _ in kinds]
+    kinds = ["<i8"] * len(names) + ["<f8", "i1"]
+    columns: list[list[npt.NDArray[np.generic]]] = [[np.empty(0, kind)] for kind in kinds]
     entry: list[Integers] = [np.empty(0, np.int64)]
-    order = np.argsort(lengths, kind="stable")
-    # Entries of equal length form a matrix, so each column is one copy. Most clients of a kind are
-    # equal.
-    for alike in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
-        points = int(lengths[alike[0]]) // size if len(alike) else 0
-        matrix = np.frombuffer(b"".join([blobs[i] for i in alike.tolist()]), np.uint8)
-        matrix = matrix.reshape(len(alike), size * points)
-        entry.append(np.repeat(alike, points))
+    for entries, matrix, points in _matrices(blobs, names):
+        entry.append(np.repeat(entries, points))
         for position, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
             begin = 8 * position * points
             end = begin + np.dtype(kind).itemsize * points
@@ -158,14 +149,7 @@ class EncodedPoints:
 
     def __init__(self, blobs: Sequence[bytes], names: Sequence[str]) -> None:
         self._size = len(blobs)
-        self._parts: list[tuple[Integers, npt.NDArray[np.uint8], int]] = []
-        lengths = _lengths(blobs, names)
-        order = np.argsort(lengths, kind="stable")
-        for alike in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
-            if len(alike) and lengths[alike[0]]:
-                joined = bytearray().join([blobs[i] for i in alike.tolist()])
-                matrix = np.frombuffer(joined, np.uint8).reshape(len(alike), -1)
-                self._parts.append((alike, matrix, matrix.shape[1] // _point_size(names)))
+        self._parts = list(_matrices(blobs, names))
 
     def hashes(self) -> tuple[Integers, Integers]:
         """Return the halves of the hashes, in the order that :meth:`with_ids` expects."""
@@ -180,15 +164,15 @@ class EncodedPoints:
         """
         blobs = [b""] * self._size
         begin = 0
-        for alike, matrix, points in self._parts:
-            end = begin + len(alike) * points
+        for entries, matrix, points in self._parts:
+            end = begin + len(entries) * points
             for position, ids in enumerate((series, fleet)):
                 column = np.ascontiguousarray(ids[begin:end], "<i8").view(np.uint8)
                 at = 8 * position * points
-                matrix[:, at : at + 8 * points] = column.reshape(len(alike), 8 * points)
+                matrix[:, at : at + 8 * points] = column.reshape(len(entries), 8 * points)
             begin = end
             joined, length = matrix.tobytes(), matrix.shape[1]
-            for row, entry in enumerate(alike.tolist()):
+            for row, entry in enumerate(entries.tolist()):
                 blobs[entry] = joined[row * length : (row + 1) * length]
         return blobs
 
@@ -202,21 +186,27 @@ class EncodedPoints:
         return np.concatenate([np.empty(0, np.int64), *columns]).astype(np.int64, copy=False)
 
 
-def _point_size(names: Sequence[str]) -> int:
-    return 8 * len(names) + 9
+def _matrices(
+    blobs: Sequence[bytes], names: Sequence[str]
+) -> Iterator[tuple[Integers, npt.NDArray[np.uint8], int]]:
+    """Yield entries of equal length as (entries, matrix of bytes, points of each).
 
-
-def _lengths(blobs: Sequence[bytes], names: Sequence[str]) -> Integers:
-    size = _point_size(names)
+    A column of a matrix is one copy. Most clients of a kind send entries of equal length.
+    """
+    size = 8 * len(names) + 9
     lengths = np.fromiter(map(len, blobs), np.int64, len(blobs))
     if (lengths % size).any():
         at = int(np.flatnonzero(lengths % size)[0])
-        msg = (
+        raise CodecError(
             f"entry {at}: {lengths[at]} bytes of points are not a multiple of the {size} bytes of a point"
             f" ({', '.join(names)}, value, flags): use the decoder jar of this version"
         )
-        raise CodecError(msg)
-    return lengths
+    order = np.argsort(lengths, kind="stable")
+    for entries in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
+        if len(entries) and lengths[entries[0]]:
+            joined = bytearray().join([blobs[i] for i in entries.tolist()])
+            matrix = np.frombuffer(joined, np.uint8).reshape(len(entries), -1)
+            yield entries, matrix, matrix.shape[1] // size
 
 
 class DecodedContribution(NamedTuple):

@@ -1,4 +1,4 @@
-"""Combines several entries of one instance and minute, and computes the corrections.
+"""Combines entries of one instance and minute, and computes corrections.
 
 Each entry was added to the totals as if it were alone. If ``f`` combines the entries of a minute,
 the correction is f(stored and new entries) - f(stored entries) - sum of f over the new entries.
@@ -27,7 +27,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Points of pairs (instance and minute), and rows of entries that were combined before.
+    """Points of pairs (instance and minute), and rows combined before.
 
     Attributes:
         pair: Index of the pair.

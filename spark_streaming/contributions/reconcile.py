@@ -1,4 +1,4 @@
-"""Reconciles entries: aggregates their points, and corrects what depends on other pushes.
+"""Reconciles entries: aggregates points and corrects for other pushes.
 
 For any batches and any order of arrival, the points plus all corrections of a series and minute
 equal
@@ -75,7 +75,7 @@ def split_by_client(entries: pa.Table, *, points: int) -> Iterator[pa.Table]:
 
 
 def required_pairs(entries: pa.Table, clients: Mapping[int, ClientState]) -> set[tuple[int, int]]:
-    """Return the (client_key, minute) pairs whose stored contributions ``reconcile`` needs.
+    """Return (client_key, minute) of the contributions that ``reconcile`` needs.
 
     These are the pairs of the entries, and the later minutes to which counts may have been carried.
     Without entries none are needed.
@@ -156,7 +156,7 @@ def reconcile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _EntryColumns:
-    """Entries as columns, sorted by client, minute, time and push. ``push`` is the rank of the id."""
+    """Columns of entries, sorted by client, minute, time and push id rank."""
 
     client: Integers
     minute: Integers
@@ -320,7 +320,10 @@ def _stored_parts(
     newest: Integers,
     outdated: npt.NDArray[np.bool_],
 ) -> Parts:
-    """Return the parts of stored contributions. Sets ``outdated`` where theirs is the newest push."""
+    """Return the parts of stored contributions.
+
+    Sets ``outdated`` where a stored push is newer than those of the batch.
+    """
     single: dict[int, bytes] = {}
     combined: dict[int, bytes] = {}
     for i, contribution in before.items():
@@ -349,7 +352,7 @@ def _stored_parts(
 
 
 def _repeated(points: PointColumns, pair: Integers, alone: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Return a mask of points that share a distribution series with another of their entry."""
+    """Return a mask of points with another point of their series and entry."""
     repeated = np.zeros(len(pair), np.bool_)
     at = np.flatnonzero(alone & (points.flags & 15 == DISTRIBUTION))
     # Mixed, not numbered: two that fall together by chance are columns apart when they are

@@ -1,4 +1,4 @@
-"""Maps values to the spread buckets of distributions: eight for each doubling, as int16.
+"""Maps values of distributions to spread buckets, eight for each doubling.
 
 Buckets are computed from exponent and mantissa, because the last bit of a logarithm differs between
 libraries, and one machine may subtract what another has added.

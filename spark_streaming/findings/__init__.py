@@ -1,4 +1,4 @@
-"""Findings: problems of clients that the roll-up detects and stores with their evidence."""
+"""Detects problems of clients and stores them with their evidence."""
 
 from spark_streaming.findings.find import FindingCounts, find
 from spark_streaming.findings.settings import FindingSettings

@@ -1,4 +1,4 @@
-"""Schema of the section ``findings``: thresholds, with the reason for every default."""
+"""Schema of the section ``findings``, with the reason for every default."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class SoftwareVersions(BaseModel):
         return self
 
     def contains(self, version: str) -> bool:
-        """Return whether a version is in the range. One without a leading number never is."""
+        """Return whether a version is in the range. It needs a leading number."""
         numbers = _numbers(version)
         return numbers is not None and (_numbers(self.at_least) or ()) <= numbers < (
             _numbers(self.before) or ()

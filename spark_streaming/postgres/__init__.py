@@ -1,4 +1,4 @@
-"""Stores the roll-up in PostgreSQL: schema, transactions, hours and days, retention.
+"""Stores the roll-up in PostgreSQL: schema, transactions, retention.
 
 Callers pass finished rows. No other part of the project writes these tables.
 """

@@ -84,7 +84,7 @@ def put(cursor: psycopg.Cursor[Any], changed: Sequence[ClientState], entries: pa
 
 
 def _newest(entries: pa.Table) -> pa.Table:
-    """Return each client's newest entry with labels, and its first and last time of receipt."""
+    """Return each client's newest labels, and first and last time of receipt."""
     client, received, time = (
         entries[name].to_numpy() for name in ("client_key", "received_at_ns", "time_ns")
     )

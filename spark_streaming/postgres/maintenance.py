@@ -15,12 +15,11 @@ from spark_streaming.postgres import clients
 from spark_streaming.postgres.partitions import PARTITIONED, beginning
 from spark_streaming.postgres.series_cache import SeriesCache
 from spark_streaming.postgres.tables import GRAINS, TOTALS, Grain
-from spark_streaming.postgres.transaction import Transaction
+from spark_streaming.postgres.transaction import DAY, Transaction
 from spark_streaming.settings import RetentionSettings
 
 __all__ = ["Maintenance"]
 
-_DAY: Final = timedelta(days=1)
 #: A growing hour is computed again once a minute, or less often if that takes long: at most a
 #: twentieth of the time is spent on it.
 _MIN_PAUSE_S: Final = 55
@@ -85,7 +84,7 @@ class Maintenance(Transaction):
         today, kept = beginning("day", self._clock), self._retention
         due = {"1m": kept.minute_days, "1h": kept.hour_days, "1d": kept.day_days}
         for grain, coarser in zip(GRAINS, (*GRAINS[1:], None), strict=True):
-            until = today - due[grain.name] * _DAY
+            until = today - due[grain.name] * DAY
             if until > self._horizons[grain.name]:
                 if coarser is not None:
                     # Before the rows are dropped, because the coarser table can't be computed
@@ -98,20 +97,20 @@ class Maintenance(Transaction):
         )
         for table, span in PARTITIONED.items():
             times = [self._now, self._now + timedelta(hours=1)]
-            self._partitions.ensure(table, times if span == "hour" else [today, today + _DAY])
+            self._partitions.ensure(table, times if span == "hour" else [today, today + DAY])
         self._delete(today)
         self._drop(today)
 
     def _delete(self, today: datetime) -> None:
         kept, now = self._retention, self._clock
         self._cursor.execute(
-            "DELETE FROM dead_letter WHERE seen_at < %s", [now - kept.dead_letter_days * _DAY]
+            "DELETE FROM dead_letter WHERE seen_at < %s", [now - kept.dead_letter_days * DAY]
         )
-        self._cursor.execute("DELETE FROM finding WHERE last_seen < %s", [now - kept.finding_days * _DAY])
+        self._cursor.execute("DELETE FROM finding WHERE last_seen < %s", [now - kept.finding_days * DAY])
         self._cursor.execute(
             "DELETE FROM ledger l WHERE committed_at < %s AND EXISTS "
             "(SELECT FROM ledger n WHERE n.query_id = l.query_id AND n.batch_id > l.batch_id)",
-            [now - kept.ledger_days * _DAY],
+            [now - kept.ledger_days * DAY],
         )
         self._cursor.execute(
             "UPDATE horizon SET expired_on = %(day)s WHERE expired_on IS DISTINCT FROM %(day)s",
@@ -119,9 +118,9 @@ class Maintenance(Transaction):
         )
         if self._cursor.rowcount:
             self._cursor.execute(
-                "DELETE FROM client_state WHERE last_seen < %s", [now - kept.hour_days * _DAY]
+                "DELETE FROM client_state WHERE last_seen < %s", [now - kept.hour_days * DAY]
             )
-            unused = (today - (kept.day_days + 31) * _DAY).date()
+            unused = (today - (kept.day_days + 31) * DAY).date()
             self._cursor.execute("DELETE FROM series WHERE last_day < %s", [unused])
             self._cursor.execute("DELETE FROM fleet_series WHERE last_day < %s", [unused])
             self._cursor.execute(
@@ -136,7 +135,7 @@ class Maintenance(Transaction):
             "ORDER BY committed_at DESC LIMIT 1"
         ).fetchone() or (self._clock,)
         expired = {kind.table(grain): self._horizons[grain.name] for kind in TOTALS for grain in GRAINS}
-        expired["push"] = min(today, beginning("day", newest)) - self._retention.push_days * _DAY
+        expired["push"] = min(today, beginning("day", newest)) - self._retention.push_days * DAY
         expired["contribution"] = self._clock - timedelta(hours=self._retention.contribution_hours)
         try:
             with self.connection.transaction():

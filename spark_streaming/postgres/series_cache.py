@@ -138,7 +138,7 @@ class SeriesCache:
         return found
 
     def missing(self, cursor: psycopg.Cursor[Any]) -> set[int]:
-        """Return required series that are not in the database. Marks the others as used today."""
+        """Return required series that the database lacks. Marks the others as used."""
         asked = self._not_cached(self._required)
         if not len(asked):
             return set()

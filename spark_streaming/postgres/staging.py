@@ -36,7 +36,7 @@ _MAX_TEXT_BYTES: Final = 800
 
 
 def stage(cursor: psycopg.Cursor[Any], name: str, table: pa.Table) -> None:
-    """Copy a table into a temporary table, which is dropped at the end of the transaction.
+    """Copy a table into a temporary table, which lives until the transaction ends.
 
     A table with text keeps its nulls. In a table without text only floats may be null, and become
     NaN.
@@ -59,7 +59,7 @@ def stage(cursor: psycopg.Cursor[Any], name: str, table: pa.Table) -> None:
 
 
 def append(cursor: psycopg.Cursor[Any], target: sql.Identifier, table: pa.Table) -> None:
-    """Copy rows into an existing table that has these columns. Nulls are handled as in :func:`stage`."""
+    """Copy rows into an existing table. Nulls are handled as in :func:`stage`."""
     textual = pa.string() in table.schema.types
     query = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT {})").format(
         target,

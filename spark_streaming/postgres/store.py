@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -22,6 +22,7 @@ from spark_streaming.postgres.partitions import Partitions
 from spark_streaming.postgres.series_cache import SeriesCache
 from spark_streaming.postgres.status import status
 from spark_streaming.postgres.tables import GRAINS, TOTALS
+from spark_streaming.postgres.transaction import EPOCH
 from spark_streaming.postgres.values import (
     IdKey,
     Status,
@@ -36,7 +37,6 @@ __all__ = ["Store"]
 
 #: "rollup" in ASCII. Writers hold this advisory lock, so jobs on one database take turns.
 _LOCK: Final = 0x726F6C6C7570
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: Waiting for another job's batch may take longer than waiting for a table, which readers block
 #: only while a partition is dropped. A driver that hangs is disconnected, so that the next one can
 #: continue.
@@ -89,7 +89,7 @@ class Store:
         self.close()
 
     def migrate(self) -> list[str]:
-        """Migrate the schema, and refresh the catalogue of metrics and the reader's rights.
+        """Migrate the schema, and refresh the catalogue and the reader's rights.
 
         Returns:
             The names of the migrations that were applied.
@@ -190,7 +190,7 @@ class Store:
             return status(connection)
 
     def forget_since(self, minute: int) -> int:
-        """Delete everything derived from pushes since a minute, so that they can be read again.
+        """Delete what is derived from pushes since a minute, to read them again.
 
         Deletes totals, contributions, and the ids of pushes received from :func:`read_again_since`
         on. If only hours or days are kept, it starts with the next whole hour or day, because
@@ -207,16 +207,16 @@ class Store:
             StoreUnavailableError: Nothing was deleted. Try again.
         """
         with self._transaction() as connection:
-            since = _EPOCH + timedelta(minutes=minute)
+            since = EPOCH + timedelta(minutes=minute)
             (horizons,) = connection.execute("SELECT minutes_from, hours_from FROM horizon")
             for horizon, grain in zip(horizons, GRAINS[1:], strict=True):
                 if since < horizon:
-                    since = _EPOCH - (_EPOCH - since) // grain.length * grain.length
+                    since = EPOCH - (EPOCH - since) // grain.length * grain.length
             cursor = connection.cursor()
             partitions = Partitions(cursor)
             for totals in TOTALS:
                 for grain in (grain for grain in GRAINS if grain.name in totals.grains):
-                    start = _EPOCH + (since - _EPOCH) // grain.length * grain.length
+                    start = EPOCH + (since - EPOCH) // grain.length * grain.length
                     partitions.drop(totals.table(grain), since=start)
                     cursor.execute(
                         sql.SQL("DELETE FROM {} WHERE bucket >= %s").format(
@@ -225,13 +225,13 @@ class Store:
                         [start],
                     )
             for grain in GRAINS[1:]:
-                start = _EPOCH + (since - _EPOCH) // grain.length * grain.length
+                start = EPOCH + (since - EPOCH) // grain.length * grain.length
                 cursor.execute(
                     "INSERT INTO coarse (grain, bucket) VALUES (%s, %s) "
                     "ON CONFLICT (grain, bucket) DO UPDATE SET dirty = true, due_at = '-infinity'",
                     (grain.name, start),
                 )
-            since_minute = (since - _EPOCH) // timedelta(minutes=1)
+            since_minute = (since - EPOCH) // timedelta(minutes=1)
             partitions.drop("push", since=read_again_since(since_minute))
             cursor.execute("DELETE FROM contribution WHERE minute >= %s", [since_minute])
             cursor.execute(

@@ -1,4 +1,4 @@
-"""Describes the tables of totals, and how their columns combine over batches and time.
+"""Describes the tables of totals, and how their columns combine.
 
 The same description generates the merge of new rows and the computation of hours and days.
 """

@@ -1,4 +1,4 @@
-"""Reads and writes that batches and maintenance share: series, totals, contributions, clients.
+"""Reads and writes series, totals, contributions and clients.
 
 The store begins and ends the transaction.
 """
@@ -142,7 +142,7 @@ class Transaction:
         return self._series_cache.find(self._cursor, high, low)
 
     def add_series(self, series: pa.Table) -> None:
-        """Add ``SERIES_ROWS``. A stored series with the same dimensions and no hash gets the hash.
+        """Add ``SERIES_ROWS``, and hashes to stored series without one.
 
         Raises:
             StoreError: A stored series with the same hash has other dimensions.

@@ -21,7 +21,7 @@ _DAY_MINUTES: Final = 24 * 60
 
 
 def read_again_since(minute: int) -> datetime:
-    """Return the time of receipt from which pushes are read again for a rebuild since a minute.
+    """Return the time of receipt from which a rebuild reads pushes again.
 
     It is the beginning of the day before (UTC). Push ids are deleted by whole days. Every deleted
     id must be read again, because a repeated push would count twice otherwise.

@@ -1,5 +1,5 @@
--- Clients seen recently. This is the only statement that scans all clients, because the table has no index
--- on last_seen, which every push would have to update.
+-- Clients seen recently. This is the only statement that scans all clients, because the table has
+-- no index on last_seen, which every push would have to update.
 INSERT INTO finding_client
 SELECT
     client_instance_id, cluster_id, client_software_name, client_software_version, client_id, principal,

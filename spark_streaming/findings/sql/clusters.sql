@@ -1,8 +1,8 @@
 -- Since when the data of each cluster has no gap. A cluster with a gap at the end has no row.
 --
--- A gap is longer than two push intervals of the cluster's most frequent live client plus two minutes for
--- delivery. Clients that started within the window are used only if the cluster has no others. Before the
--- first client of a cluster nothing is missing.
+-- A gap is longer than two push intervals of the cluster's most frequent live client plus two
+-- minutes for delivery. Clients that started within the window are used only if the cluster has no
+-- others. Before the first client of a cluster nothing is missing.
 INSERT INTO finding_cluster (cluster_id, whole_since)
 WITH clients AS (
     SELECT

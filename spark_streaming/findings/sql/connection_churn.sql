@@ -1,6 +1,7 @@
--- Compares connections with those of peers, in two ways: by instance, to find one that keeps reconnecting,
--- and by client id, to find one whose instances live too briefly to open many connections each. An instance
--- that started in the window is not judged alone, because a start opens connections.
+-- Compares connections with those of peers, in two ways: by instance, to find one that keeps
+-- reconnecting, and by client id, to find one whose instances live too briefly to open many
+-- connections each. An instance that started in the window is not judged alone, because a start
+-- opens connections.
 INSERT INTO finding_judged (
     kind, holds, score, severity, cluster_id, client_software_name, client_software_version, client_id,
     client_instance_id, principal, group_id, summary, evidence

@@ -10,8 +10,8 @@ WITH groups AS (
         ) AS threshold,
         max(rebalances) AS rebalances,
         max(rebalance_ms) AS rebalance_ms,
-        -- Capped, because a rebalance that started before the window counts when it ends. The CASE is needed
-        -- because least() ignores nulls.
+        -- Capped, because a rebalance that started before the window counts when it ends. The CASE
+        -- is needed because least() ignores nulls.
         CASE WHEN max(rebalance_ms) IS NOT NULL
             THEN least(max(rebalance_ms) / (%(window_minutes)s * 60000.0), 1)
         END AS share

@@ -1,5 +1,6 @@
--- Resolves findings whose condition has been gone for resolve_after_minutes, in clusters whose data has no gap.
--- The evidence stores since when it is gone, because last_seen is too old after the job was stopped.
+-- Resolves findings whose condition has been gone for resolve_after_minutes, in clusters whose data
+-- has no gap. The evidence stores since when it is gone, because last_seen is too old after the job
+-- was stopped.
 WITH ended AS (
     SELECT
         finding.finding_id,

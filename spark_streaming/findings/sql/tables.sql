@@ -44,8 +44,8 @@ CREATE TEMPORARY TABLE IF NOT EXISTS finding_instance (
     rebalance_ms double precision
 ) ON COMMIT DELETE ROWS;
 
--- Every subject that could be judged. holds: it is a finding. score: higher is worse. finding_id: its open
--- finding.
+-- Every subject that could be judged. holds: it is a finding. score: higher is worse. finding_id:
+-- its open finding.
 CREATE TEMPORARY TABLE IF NOT EXISTS finding_judged (
     kind text NOT NULL,
     holds boolean NOT NULL,

@@ -1,4 +1,5 @@
--- Judges all instances of a principal and client id together, because that is what a quota applies to.
+-- Judges all instances of a principal and client id together, because that is what a quota applies
+-- to.
 INSERT INTO finding_judged (
     kind, holds, score, severity, cluster_id, client_id, principal, summary, evidence
 )

@@ -15,7 +15,8 @@ from tests.fuzz.pipeline.identities import Identity
 #: The victim's metric and topic.
 METRIC: Final = b"my.orders.total"
 TOPIC: Final = b"orders"
-#: Two client instance ids with the same 64-bit client key, found in the same way in 65,536 tries or so.
+#: Two client instance ids with the same 64-bit client key, found in the same way in 65,536 tries or
+#: so.
 INSTANCES: Final = ("32w0uvf5-TtdABrUOA8y7g", "jMLPhpXFLI6Vr1o1PLbZEA")
 
 _MASK: Final = (1 << 64) - 1

@@ -91,7 +91,8 @@ class Plan:
         pushes: How many pushes reach the plugin, repeated ones included.
         starts_ns: When the run begins, in nanoseconds since the epoch.
         features: What hostile pushes are made of.
-        bombs: The share of bombs (:func:`tests.fuzz.pipeline.grammar.bomb`) among one client's pushes.
+        bombs: The share of bombs (:func:`tests.fuzz.pipeline.grammar.bomb`) among one client's
+            pushes.
     """
 
     seed: str

@@ -1,7 +1,7 @@
 """A run in rounds: what is flooded, rolled up by the installed command, and checked; it can go on later.
 
-Everything a run needs to go on is in its folder: the database, Spark's checkpoint, and a file of progress.
-One process makes the next round while the roll-up takes the last one in.
+Everything a run needs to go on is in its folder: the database, Spark's checkpoint, and a file of
+progress. One process makes the next round while the roll-up takes the last one in.
 """
 
 from __future__ import annotations
@@ -185,8 +185,8 @@ class Run:
         """Move a round's folder to where the roll-up reads, in one step."""
         staged, published = self._staged(number), self._spool / f"round-{number}"
         if published.exists():
-            # An interrupted run had done it, and the roll-up may have taken some in: the same pushes again
-            # would count as repeats.
+            # An interrupted run had done it, and the roll-up may have taken some in: the same
+            # pushes again would count as repeats.
             shutil.rmtree(staged)
         else:
             staged.rename(published)

@@ -235,7 +235,8 @@ def run(stack: ExitStack) -> Fleet:
         ]
         producers = [running.enter_context(one) for one in others]
         consumers[0].wait_for_records(1, timeout_s=_TIMEOUT_S)
-        # It joins the Java group and leaves it: at least two more rebalances for the one that was there.
+        # It joins the Java group and leaves it: at least two more rebalances for the one that was
+        # there.
         with stage.client(JavaClient, Mode.CONSUMER, "java-visitor") as visitor:
             wait_until(
                 lambda: "newly assigned partitions" in visitor.log_text(),

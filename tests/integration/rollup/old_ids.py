@@ -1,7 +1,7 @@
 """The ids that older versions made of labels, and a database brought back to what those had stored.
 
-The ids were XXH64 of 64 bits by a public seed. For texts of 8 bytes the function can be run backwards: who
-knows two series' labels can compute a topic that makes one the other.
+The ids were XXH64 of 64 bits by a public seed. For texts of 8 bytes the function can be run
+backwards: who knows two series' labels can compute a topic that makes one the other.
 """
 
 from __future__ import annotations
@@ -112,10 +112,10 @@ def fleet_id(metric: str, labels: Mapping[str, str | None]) -> int:
 
 
 def _series_seed(metric: str, labels: Mapping[str, str | None]) -> int:
-    of_labels = _all(
+    label_hash = _all(
         _fleet_seed(labels), *(labels.get(name) for name in ("client_id", "principal", "group_id"))
     )
-    return _long(xxh64(metric.encode(), _SEED), of_labels)
+    return _long(xxh64(metric.encode(), _SEED), label_hash)
 
 
 def series_id(metric: str, labels: Mapping[str, str | None], *, breakdown: bool = False) -> int:

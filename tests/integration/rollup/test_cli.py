@@ -61,7 +61,7 @@ class Rollup:
 
 @pytest.fixture(autouse=True)
 def log_of_its_own() -> Iterator[None]:
-    """Forget how a command that ran in this process logs: its stderr is closed after it."""
+    """Reset structlog, because the runner closes the stderr that a command configured."""
     yield
     structlog.reset_defaults()
 
@@ -158,7 +158,7 @@ def test_it_ends_when_spark_s_process_does(rollup: Rollup, tmp_path: Path, datab
     assert running.log_text().splitlines()[-1] == expected
 
 
-def test_migrate_says_what_it_did(database: str) -> None:
+def test_migrate_prints_the_applied_migrations(database: str) -> None:
     first = CliRunner().invoke(app, ["migrate", "--postgres", database])
     assert (first.exit_code, first.stdout[:25]) == (0, "migrations applied: 0001_"), first.stderr
     second = CliRunner().invoke(app, ["migrate", "--postgres", database])
@@ -166,13 +166,13 @@ def test_migrate_says_what_it_did(database: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "message"),
     [
         (["run", "--postgres", "postgresql://u:hunter2@h/d"], 2, "checkpoint: required unless PostgreSQL"),
         (["run", "--source", "kafka"], 2, "kafka.bootstrap_servers: required with source kafka"),
         (["run", "--postgres", "hunter2"], 2, "postgres: expected postgresql://user@host/database, or"),
         (["run", "--config", "none.yaml"], 2, "none.yaml: cannot be read: No such file"),
-        (["status", "--postgres-file", "none"], 2, "cannot read the secret's file none: No such file"),
+        (["status", "--postgres-file", "none"], 2, "cannot read the secret file none: No such file"),
         (
             ["status", "--postgres", "postgresql://u:hunter2@127.0.0.1:1/d"],
             1,
@@ -181,10 +181,10 @@ def test_migrate_says_what_it_did(database: str) -> None:
         (["rebuild", "--since", "yesterday"], 2, "'yesterday': expected a time such as 2026-01-31T00:00Z"),
     ],
 )
-def test_what_is_wrong_is_one_line_that_helps(arguments: list[str], status: int, said: str) -> None:
+def test_a_usage_error_is_one_line_with_the_fix(arguments: list[str], status: int, message: str) -> None:
     found = CliRunner().invoke(app, arguments)
     assert found.exit_code == status
-    assert said in " ".join(found.stderr.split())
+    assert message in " ".join(found.stderr.split())
     assert "hunter2" not in found.output
 
 

@@ -327,7 +327,7 @@ GENERATED: tuple[dict[str, str], ...] = (
 )
 
 
-def of_generated(connection: Connection, hours: int) -> Iterator[tuple[str, Asked]]:
+def generated_queries(connection: Connection, hours: int) -> Iterator[tuple[str, Asked]]:
     """All queries of a range, of everybody, of one client id, and of the few of a principal."""
     now = datetime.now(UTC)
     window = TimeRange(start=now - timedelta(hours=hours), end=now)
@@ -342,7 +342,7 @@ def of_generated(connection: Connection, hours: int) -> Iterator[tuple[str, Aske
 @pytest.mark.parametrize("hours", [2, 6, 24, 24 * 3, 24 * 30] if FULL else [2, 24 * 30])
 def test_queries_use_indexes(generated: str, hours: int) -> None:
     with reading(generated) as connection:
-        for where, query in of_generated(connection, hours):
+        for where, query in generated_queries(connection, hours):
             assert read_as_a_whole(explained(connection, query.sql)["Plan"]) == [], where
 
 
@@ -351,11 +351,12 @@ def test_queries_use_indexes(generated: str, hours: int) -> None:
 @pytest.mark.parametrize("hours", [2, 6, 24, 24 * 3, 24 * 30])
 def test_queries_are_quick(generated: str, hours: int, capsys: pytest.CaptureFixture[str]) -> None:
     with reading(generated) as connection:
-        # One process does all the work, whose CPU time is what the query takes on a machine at rest.
+        # One process does all the work, whose CPU time is what the query takes on a machine at
+        # rest.
         connection.execute("SET max_parallel_workers_per_gather = 0")
         took = [
             (min(cpu_ms(connection, query) for _ in range(ROUNDS)), where)
-            for where, query in of_generated(connection, hours)
+            for where, query in generated_queries(connection, hours)
         ]
     slowest, where = max(took)
     with capsys.disabled():

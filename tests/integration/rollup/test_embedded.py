@@ -1,4 +1,4 @@
-"""Nobody but its own user reaches the embedded PostgreSQL, however long the path of its folder is."""
+"""Only its own user can connect to the embedded PostgreSQL, for any path length."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def test_another_user_cannot_connect(open_folder: Path, *, long: bool) -> None:
         assert as_nobody(lambda: list(data.iterdir())).startswith("PermissionError")
         assert as_nobody(lambda: list(sockets.iterdir())).startswith("PermissionError")
 
-        # Were the folder and the socket open to all, PostgreSQL would still ask the kernel for the uid.
+        # Were the folder and the socket open to all, PostgreSQL would still ask the kernel for the
+        # uid.
         sockets.chmod(0o755)
         (sockets / ".s.PGSQL.5432").chmod(0o777)
         refused = as_nobody(lambda: superuser(server.url))

@@ -1,4 +1,4 @@
-"""Whose series and instances values are: nobody gets another one's, and an older version's go on."""
+"""No client's values get into another's series, and old ids stay valid."""
 
 from __future__ import annotations
 
@@ -162,7 +162,8 @@ def test_a_database_of_the_version_before_goes_on(
     assert query(TOTALS) == totals
     assert query("SELECT series_id, metric, principal, client_id, topic FROM series ORDER BY 1") == before
 
-    # The same minute and the next one: they are added to the same series, and the gauge is corrected.
+    # The same minute and the next one: they are added to the same series, and the gauge is
+    # corrected.
     spool(folder, "three", [cumulative(client, NOW + 20 * SECOND_NS, 104.0) for client in clients])
     spool(folder, "four", [cumulative(client, NOW + MINUTE_NS, 109.0) for client in clients])
     roll()
@@ -238,13 +239,13 @@ def test_the_key_is_in_no_log_no_plan_and_no_page(
     # As explain() prints it, and Spark's pages and event logs show it.
     shown = frame._jdf.queryExecution().toString()
     assert f"IdKey({key_id})" in shown
-    said = [str(log), shown, *capfd.readouterr()]
+    outputs = [str(log), shown, *capfd.readouterr()]
     words = [
         int.from_bytes(secret[at : at + 8], order, signed=signed)
         for at in (0, 8)
         for order in ("little", "big")
         for signed in (True, False)
     ]
-    for text in said:
+    for text in outputs:
         assert secret.hex() not in text.lower()
         assert not any(str(word) in text for word in words)

@@ -42,11 +42,11 @@ def test_every_damaged_file_is_told_and_all_others_are_in(
     assert {position.rpartition("/")[2] for _, position, _ in letters} == damaged
     assert [batch for batch, _, _ in letters] == [0, 0, 1]
     assert all("FAILED_READ_FILE" in reason for _, _, reason in letters)
-    told = [line["files"] for line in log if "files" in line]
-    assert [len(files) for files in told] == [2, 1]
+    skipped = [line["files"] for line in log if "files" in line]
+    assert [len(files) for files in skipped] == [2, 1]
 
 
-def test_bytes_of_another_version_end_a_batch_and_a_tick(roll: Roll, query: Query, folder: Path) -> None:
+def test_bytes_of_another_version_end_a_batch_and_maintenance(roll: Roll, query: Query, folder: Path) -> None:
     spool(folder, "one", [at(0), at(1, PAYMENTS)])
     roll()
     query("UPDATE contribution SET packed = '\\x09aabbcc'")

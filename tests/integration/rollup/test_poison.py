@@ -1,4 +1,4 @@
-"""Hostile pushes between good ones: each becomes a dead letter or saturates, and no good push is lost."""
+"""Hostile pushes become dead letters or saturate, and no good push is lost."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ ABSURD: list[Change] = [
     exponential(zero_count=1 << 63),
     exponential(zero_threshold=1e300),
 ]
-#: Odd, and taken in.
+#: Odd pushes that are accepted.
 ODD: list[Change] = [
     *map(gauge, (math.nan, math.inf, -math.inf, sys.float_info.max, 5e-324, -0.0, 2.0**64)),
     *map(times, (0, 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)),
@@ -157,7 +157,7 @@ def test_counts_saturate_within_a_batch_over_batches_and_over_minutes(
 
 @contextmanager
 def refused(query: Query, roll: Roll) -> Iterator[None]:
-    """While a rule of the database refuses a value: it stands for a defect that nobody knows yet."""
+    """Let the database reject a value, in place of an unknown defect."""
     roll()
     query("ALTER TABLE series ADD CONSTRAINT defect CHECK (metric <> 'absurd')")
     yield

@@ -33,7 +33,7 @@ from tests.integration.rollup.pushes import (
     spool,
 )
 from tests.testbed.broker import KafkaBroker
-from tests.unit.host.support import push as plugin_push
+from tests.unit.host.support import push as received
 
 NOW = (time.time_ns() // MINUTE_NS - 10) * MINUTE_NS
 ORDERS = Client(instance="AAAAAAAAAAAAAAAAAAAAAA")
@@ -98,7 +98,7 @@ def test_records_of_the_plugin_and_of_a_collector_count_alike(
     producer = Producer({"bootstrap.servers": broker.internal_bootstrap})
     template = plugin_push()
     received_ns = NOW + SECOND_NS
-    of_plugin = dataclasses.replace(
+    received = dataclasses.replace(
         template,
         context=dataclasses.replace(template.context, received_at_ns=received_ns, push_interval_ms=1234),
         payload=dataclasses.replace(
@@ -110,7 +110,11 @@ def test_records_of_the_plugin_and_of_a_collector_count_alike(
     )
     for partition in (0, 1, 1):  # repeated by another sidecar, and by a retry
         producer.produce(
-            topic, of_plugin.payload.data, key=key(of_plugin), headers=headers(of_plugin), partition=partition
+            topic,
+            received.payload.data,
+            key=key(received),
+            headers=headers(received),
+            partition=partition,
         )
     collected = otlp(
         NOW + MINUTE_NS, {ORDERS: Values(sums={CONNECTIONS: 3}), PAYMENTS: Values(sums={CONNECTIONS: 5})}
@@ -138,7 +142,7 @@ def test_records_of_the_plugin_and_of_a_collector_count_alike(
     assert query("SELECT position FROM dead_letter ORDER BY position")[1:] == [(f"{topic}/1/2",)]
     assert query("SELECT sum(pushes), sum(repeats) FROM ledger") == [(4, 2)]
 
-    # What expires before it was read is told, and does not stop the job.
+    # Records that expire unread are reported and don't stop the job.
     producer.produce(topic, otlp(NOW, {PAYMENTS: Values(sums={CONNECTIONS: 1000})}), partition=0)
     producer.produce(topic, otlp(NOW + 2 * MINUTE_NS, {PAYMENTS: Values(sums={CONNECTIONS: 7})}), partition=0)
     producer.flush(20)
@@ -224,7 +228,7 @@ def test_a_folder_of_somebody_s_own_files_is_read_by_names(roll: Roll, query: Qu
     assert query("SELECT push_interval_ms FROM client") == [(3_600_000,)]
 
 
-def test_a_damaged_file_is_told_and_passed_over(roll: Roll, query: Query, folder: Path) -> None:
+def test_a_damaged_file_is_reported_and_skipped(roll: Roll, query: Query, folder: Path) -> None:
     spool(folder, "a", [push(ORDERS, NOW)])
     whole = spool(folder, "b", [push(ORDERS, NOW + MINUTE_NS)]).read_bytes()
     damaged = folder / "date=2026-01-31" / "c.parquet"

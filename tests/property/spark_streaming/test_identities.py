@@ -1,4 +1,4 @@
-"""Ids: the encoding that is hashed is injective, and two series have one id only if they are one series."""
+"""The hashed encoding is injective, so only equal series have equal ids."""
 
 from __future__ import annotations
 

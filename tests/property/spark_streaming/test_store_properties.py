@@ -1,4 +1,4 @@
-"""Whatever batches come, fail and are repeated: the store's totals are those of each batch taken in once."""
+"""The store counts each batch once, whatever batches come, fail and are repeated."""
 
 from __future__ import annotations
 

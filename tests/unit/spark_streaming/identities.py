@@ -135,9 +135,9 @@ def series_hash(
         attributes: Topic, node id, node role.
         breakdown: Whether its points count once more elsewhere.
     """
-    of_labels = encoded(SERIES, labels)
-    data = of_labels + encoded(SERIES, (metric, *attributes, int(breakdown)))[8:]
-    high, low = struct.unpack("<qq", siphash_128(KEY.secret, data, len(of_labels)))
+    label_words = encoded(SERIES, labels)
+    data = label_words + encoded(SERIES, (metric, *attributes, int(breakdown)))[8:]
+    high, low = struct.unpack("<qq", siphash_128(KEY.secret, data, len(label_words)))
     return high, low
 
 

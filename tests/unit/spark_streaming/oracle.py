@@ -73,10 +73,10 @@ class Series(NamedTuple):
     @property
     def hash(self) -> tuple[int, int]:
         """Its hash by the key of the tests."""
-        metric, *of_fleet = self.fleet
+        metric, *fleet_labels = self.fleet
         return series_hash(
             metric,
-            (*of_fleet, self.client_id, self.principal, self.group_id),
+            (*fleet_labels, self.client_id, self.principal, self.group_id),
             (self.topic, self.node_id, self.node_role),
             breakdown=self.breakdown,
         )

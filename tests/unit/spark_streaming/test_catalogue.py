@@ -1,4 +1,4 @@
-"""The roll-up's reading of the catalogue, and the plan made of it."""
+"""The catalogue is read, and the decoder's plan built from it."""
 
 from __future__ import annotations
 

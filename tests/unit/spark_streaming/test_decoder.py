@@ -1,4 +1,4 @@
-"""The decoder in the JVM against protobuf's own parser and plain Python: real pushes, random, broken ones."""
+"""The decoder compared with protobuf's parser: real, random and malformed pushes."""
 
 from __future__ import annotations
 
@@ -136,9 +136,9 @@ def check_rolled_up(row: Mapping[str, Any], expected: RolledUp, known: Series) -
             ]
             assert numbers == getattr(other, name), name
         cumulative = [
-            (known.of(*of), *identity, *rest)
-            for *of_all, _legacy, start, time, value, flags in unpack(entry["cumulative"], "qqqqqqqd")
-            for of, identity, rest in [(of_all[:2], of_all[2:], (start, time, value, flags))]
+            (known.of(*series), *identity, *rest)
+            for *hashes, _legacy, start, time, value, flags in unpack(entry["cumulative"], "qqqqqqqd")
+            for series, identity, rest in [(hashes[:2], hashes[2:], (start, time, value, flags))]
         ]
         assert cumulative == other.cumulative
 
@@ -305,7 +305,8 @@ def test_parts_of_one_message_are_merged(spark: SparkSession) -> None:
         metric.sum.aggregation_temporality = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
         return data.SerializeToString()
 
-    # One ResourceMetrics of two parts, as the receiver appends its labels behind what the client sent.
+    # One ResourceMetrics of two parts, as the receiver appends its labels behind what the client
+    # sent.
     parts = [push("one", 1, principal="p"), push("two", 2)]
     contents = b"".join(content for part in parts for _, content in protobuf.fields(part) or ())
     pushes = [b"\x0a" + protobuf.varint(len(contents)) + contents]
@@ -379,7 +380,7 @@ def test_no_payload_at_all_is_an_error_and_no_rows(spark: SparkSession) -> None:
         ("otlp_data_points(array(1))", "BINARY"),
     ],
 )
-def test_a_wrong_call_is_told(spark: SparkSession, wrong: str, problem: str) -> None:
+def test_a_wrong_call_is_rejected(spark: SparkSession, wrong: str, problem: str) -> None:
     register_key(spark, KEY)
     with pytest.raises(PySparkException, match=problem):
         spark.sql(f"SELECT {wrong}").collect()

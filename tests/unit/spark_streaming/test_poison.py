@@ -7,7 +7,7 @@ import struct
 
 import psycopg
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_streaming.contributions import CodecError
@@ -15,6 +15,7 @@ from spark_streaming.poison import first_failing, is_data_error
 from spark_streaming.postgres import StoreDataError, StoreError, StoreUnavailableError
 
 
+@settings(deadline=None)
 @given(st.sets(st.integers(0, 199), min_size=1), st.integers(200, 5000))
 def test_all_poison_is_found_in_few_trials(poison: set[int], size: int) -> None:
     left, known_good, found = set(poison), 0, []
@@ -32,6 +33,7 @@ def test_all_poison_is_found_in_few_trials(poison: set[int], size: int) -> None:
     assert found == sorted(poison)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 50), min_size=1), st.integers(0, 200))
 def test_pushes_that_fail_only_together_are_found_at_the_one_too_many(amounts: list[int], limit: int) -> None:
     amounts.append(limit + 1)

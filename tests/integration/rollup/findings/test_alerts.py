@@ -43,8 +43,8 @@ def test_each_kind_is_found_by_its_alert_or_is_only_worth_knowing(fleet: Fleet) 
     everything_wrong(fleet)
     fleet.look()
     found = {row["kind"]: row["severity"] for row in fleet.findings()}
-    told = {kind: len(fleet.connection.execute(sql.encode()).fetchall()) for kind, sql in RULES.items()}
-    assert told == dict.fromkeys(found.keys() - {"old_version", "silent"}, 1)
+    alerts = {kind: len(fleet.connection.execute(sql.encode()).fetchall()) for kind, sql in RULES.items()}
+    assert alerts == dict.fromkeys(found.keys() - {"old_version", "silent"}, 1)
     assert {found["old_version"], found["silent"]} == {"info"}
 
 

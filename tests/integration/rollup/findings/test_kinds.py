@@ -169,9 +169,9 @@ def test_connection_churn_of_instances_that_live_shortly(fleet: Fleet) -> None:
 def test_a_client_id_that_produces_and_consumes_is_judged_once(fleet: Fleet, consumers_open: float) -> None:
     began = NOW - minutes(5)
     for consumes, opened in ((False, 4.0), (True, consumers_open)):
-        told: dict[str, Any] = {"poll_idle_ratio_sum": 0.5 if consumes else None}
+        values: dict[str, Any] = {"poll_idle_ratio_sum": 0.5 if consumes else None}
         for number in range(5):
-            fleet.client(f"steady-{consumes}-{number}", connections_created=1.0, **told)
+            fleet.client(f"steady-{consumes}-{number}", connections_created=1.0, **values)
         for number in range(10):
             fleet.client(
                 f"brief-{consumes}-{number}",
@@ -181,7 +181,7 @@ def test_a_client_id_that_produces_and_consumes_is_judged_once(fleet: Fleet, con
                 pushes=1,
                 terminated=True,
                 connections_created=opened,
-                **told,
+                **values,
             )
     assert fleet.look().opened == {"connection_churn": 1}
     fleet.look()

@@ -101,7 +101,7 @@ def test_missing_data_finds_and_resolves_nothing(fleet: Fleet) -> None:
     key = fleet.client("app", throttle_ms_max=500.0)
     fleet.look()
     before = fleet.findings()
-    # Nobody told anything for an hour: the job or the receiver was away.
+    # No client pushed for an hour: the job or the receiver was down.
     for minute in (20, 40, 60):
         assert fleet.look(NOW + minutes(minute)) == FindingCounts(opened={}, resolved={}, left_out={})
     assert fleet.findings() == before

@@ -1,4 +1,4 @@
-"""The store on a real PostgreSQL: what batches add up to, whatever happens in between."""
+"""A batch writes every kind of row once, and skips a repeat."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spark_streaming.postgres import DEAD_LETTER_ROWS, BatchStatistics, Store
 from tests.integration.rollup.store.rows import MINUTE, NOW_NS, buckets, entries, put_series, read, rows
 
 
-def test_everything_once(store: Store, database: str) -> None:
+def test_a_batch_writes_every_kind_of_row_once(store: Store, database: str) -> None:
     with store.batch("q", 0) as batch:
         assert batch is not None
         ids = pa.array(["aa" * 16, "bb" * 16])

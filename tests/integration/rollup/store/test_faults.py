@@ -1,4 +1,4 @@
-"""What the store makes of faults: connections that end, clocks that are off, labels that nobody expects."""
+"""Faults: lost connections, wrong clocks, unstorable labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What points add up to, against plain sums."""
+"""Aggregation of points, compared with plain sums."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_streaming.contributions.aggregate import aggregate
@@ -14,7 +14,8 @@ from spark_streaming.contributions.codec import PointColumns
 from spark_streaming.rows import ROLLUP_ROWS, RULES
 from tests.unit.spark_streaming.contributions.support import DISTRIBUTION, bucket
 
-#: Entry, series, value. A series' number tells its rule, its fleet series, and whether it is a breakdown.
+#: Entry, series, value. A series' number tells its rule, its fleet series, and whether it is a
+#: breakdown.
 Pushed = tuple[int, int, float]
 
 _MINUTES = [7, -3, 7, 1 << 40]
@@ -54,6 +55,7 @@ _points = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(_points, _points)
 def test_points_are_added_up_by_minute_and_series_and_counted_by_fleet_and_bucket(
     some: list[Pushed], others: list[Pushed]

@@ -1,4 +1,4 @@
-"""What settling says in cases small enough to tell; all others are the property test's."""
+"""Reconciliation in small cases. The property test covers the others."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.unit.spark_streaming.contributions.support import (
     LAST,
     MINUTE_NS,
     RATE,
+    CumulativePoint,
     Entry,
-    Grown,
     Point,
     Store,
     bucket,
@@ -27,13 +27,13 @@ SECOND_NS = 1_000_000_000
 
 def test_an_entry_alone_is_kept_as_it_came_and_corrects_nothing() -> None:
     entry = Entry(time_ns=5 * MINUTE_NS, points=(Point(1, 4.0, LAST, breakdown=True), Point(2, 1.5, RATE)))
-    settled = Store().batch([entry])
-    assert [(row["series_id"], row["points"], row["sum"]) for row in settled.rows.to_pylist()] == [
+    result = Store().batch([entry])
+    assert [(row["series_id"], row["points"], row["sum"]) for row in result.rows.to_pylist()] == [
         (1, 1, 4.0),
         (2, 1, 1.5),
     ]
-    assert settled.rows.schema == ROLLUP_ROWS
-    (contribution,) = settled.contributions
+    assert result.rows.schema == ROLLUP_ROWS
+    (contribution,) = result.contributions
     assert contribution.entries == 1
     assert decode_contribution(contribution.packed) == ("entry", "push", table([entry])["gauges"][0].as_py())
 
@@ -43,11 +43,11 @@ def test_entries_of_one_minute_combine_by_rule() -> None:
     first = (Point(1, 4.0, LAST), Point(2, 10.0, RATE), Point(3, 1.0, DISTRIBUTION))
     second = (Point(1, 6.0, LAST), Point(2, 20.0, RATE), Point(3, 7.0, DISTRIBUTION))
     store.batch([Entry(time_ns=0, push="a", points=first)])
-    settled = store.batch([Entry(time_ns=SECOND_NS, push="b", points=second)])
+    result = store.batch([Entry(time_ns=SECOND_NS, push="b", points=second)])
     assert store.total() == {(0, 1): 6, (0, 2): 15, (0, 3): 8}
     assert store.observed() == {(0, 3, bucket(4)): 1}
     assert store.points == {(0, 1): 2, (0, 2): 2, (0, 3): 2}
-    assert settled.contributions[0].entries == 2
+    assert result.contributions[0].entries == 2
 
 
 def test_parts_have_whole_clients_and_together_every_entry() -> None:
@@ -145,9 +145,9 @@ def test_an_empty_push_is_a_sign_of_life() -> None:
 
 def test_an_empty_push_of_an_unknown_client_counts_nothing() -> None:
     store = Store()
-    settled = store.batch([Entry(time_ns=0)], closed=20)
-    assert settled.contributions == []
-    assert (settled.clients[0].minute, settled.clients[0].covered_until) == (0, 0)
+    result = store.batch([Entry(time_ns=0)], closed=20)
+    assert result.contributions == []
+    assert (result.clients[0].minute, result.clients[0].covered_until) == (0, 0)
     # Nothing is carried, and yet it is not waited for.
     store.maintenance(closed=2)
     assert store.clients[1].covered_until == 2
@@ -187,10 +187,10 @@ def test_pairs_are_those_that_may_be_stored() -> None:
 
 
 def test_nothing_gives_nothing() -> None:
-    settled = reconcile(ENTRY_ROWS.empty_table(), {}, {}, closed=5)
-    assert settled.rows == ROLLUP_ROWS.empty_table()
-    assert settled.contributions == []
-    assert settled.clients == []
+    result = reconcile(ENTRY_ROWS.empty_table(), {}, {}, closed=5)
+    assert result.rows == ROLLUP_ROWS.empty_table()
+    assert result.contributions == []
+    assert result.clients == []
 
 
 def test_bytes_of_another_version_are_refused() -> None:
@@ -212,9 +212,10 @@ def test_points_of_another_decoder_are_refused() -> None:
         reconcile(cut, {}, {}, closed=0)
 
 
-def test_a_batch_is_settled_alike_whatever_its_chunks() -> None:
+def test_chunks_of_a_batch_make_no_difference() -> None:
     entries = [
-        Entry(time_ns=t * SECOND_NS, push=str(t), points=COUNT, grown=(Grown(1, t, 1),)) for t in range(9)
+        Entry(time_ns=t * SECOND_NS, push=str(t), points=COUNT, cumulative=(CumulativePoint(1, t, 1),))
+        for t in range(9)
     ]
     chunked = pa.concat_tables([table(entries[:4]), table(entries[4:])])
     assert reconcile(chunked, {}, {}, closed=0) == reconcile(table(entries), {}, {}, closed=0)

@@ -1,4 +1,4 @@
-"""The buckets of the spread, against exact arithmetic."""
+"""Spread buckets, compared with exact arithmetic."""
 
 from __future__ import annotations
 
