@@ -33,7 +33,7 @@ from tests.integration.rollup.pushes import (
     spool,
 )
 from tests.testbed.broker import KafkaBroker
-from tests.unit.host.support import push as received
+from tests.unit.host.support import push as plugin_push
 
 NOW = (time.time_ns() // MINUTE_NS - 10) * MINUTE_NS
 ORDERS = Client(instance="AAAAAAAAAAAAAAAAAAAAAA")
