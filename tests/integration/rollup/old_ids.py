@@ -1,4 +1,4 @@
-"""The ids that older versions made of labels, and a database brought back to what those had stored.
+"""Ids of older versions, and the downgrade of a database to them.
 
 The ids were XXH64 of 64 bits by a public seed. For texts of 8 bytes the function can be run
 backwards: who knows two series' labels can compute a topic that makes one the other.
@@ -136,7 +136,7 @@ def _unshifted(word: int, by: int) -> int:
 
 
 def _last_word(hashed: int, before: int) -> int:
-    """The 8 bytes after which the hash is this; ``before`` is the state that they go into."""
+    """Return the 8 bytes that lead from the state ``before`` to a hash."""
     word = _unshifted(hashed & _MASK, 32) * pow(_P3, -1, 1 << 64) & _MASK
     word = _unshifted(word, 29) * pow(_P2, -1, 1 << 64) & _MASK
     word = _unshifted(word, 33)
@@ -162,7 +162,7 @@ def _preimage(hashed: int, seed: int) -> tuple[str, int]:
 def forged_topic(
     metric: str, mine: Mapping[str, str | None], theirs: Mapping[str, str | None]
 ) -> tuple[str, int]:
-    """A topic by which one client's series gets another's id, and how many were tried."""
+    """Return a topic that gives a series another's id, and the number of tries."""
     return _preimage(series_id(metric, theirs), _long(1, _series_seed(metric, mine)))
 
 
@@ -172,7 +172,7 @@ def forged_instance(instance: str) -> tuple[str, int]:
 
 
 def downgrade(connection: psycopg.Connection[Any]) -> None:
-    """Bring a database back to what migration 0002 had: ids are hashes, and nothing of 0003 is there."""
+    """Downgrade a database to migration 0002, where ids are hashes."""
     connection.execute("SET search_path = telemetry")
     names = (
         "cluster_id client_software_name client_software_version client_id principal group_id topic node_id"
@@ -247,7 +247,7 @@ def _old_contribution(blob: bytes, series: Mapping[int, int], fleets: Mapping[in
 
 
 def _old_cumulative(blob: bytes) -> bytes:
-    """Version 1, of one sum: its identity is that of a metric whose point has no attributes."""
+    """Return version 1 of one sum, whose point has no attributes."""
     (row,) = np.frombuffer(decode_cumulative(blob), CUMULATIVE_ROW)
     identity = _signed(_long(0, xxh64(OLD_SUM.encode(), _SEED)))
     return b"\x01" + struct.pack("<qqqd", identity, row["start_ns"], row["time_ns"], row["value"])

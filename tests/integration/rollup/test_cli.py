@@ -61,7 +61,7 @@ class Rollup:
 
 @pytest.fixture(autouse=True)
 def log_of_its_own() -> Iterator[None]:
-    """Reset structlog, because the runner closes the stderr that a command configured."""
+    """Reset structlog, because the runner closes the command's stderr."""
     yield
     structlog.reset_defaults()
 

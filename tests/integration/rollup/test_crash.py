@@ -1,4 +1,4 @@
-"""The driver is killed again and again, mostly between PostgreSQL's commit and Spark's."""
+"""The driver is killed repeatedly, mostly between both commits."""
 
 from __future__ import annotations
 

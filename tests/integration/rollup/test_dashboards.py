@@ -1,7 +1,8 @@
-"""Every panel's and variable's query, as Grafana would send it, by Grafana's role, on a real PostgreSQL.
+"""Queries of all panels and variables run on a real PostgreSQL.
 
-Two stores: one that the real job filled from captured pushes of real clients, for what is found; a generated
-one, of a tenth of the clients and a third of the days that `make test-dashboards` has, for how it is found.
+Two stores: one that the real job filled from captured pushes of real clients, for what is found; a
+generated one, of a tenth of the clients and a third of the days that `make test-dashboards` has,
+for how it is found.
 """
 
 from __future__ import annotations
@@ -217,7 +218,7 @@ def test_a_hostile_name_chooses_its_own_rows_alone(
 
 
 def test_a_hostile_name_as_a_value_would_end_its_literal() -> None:
-    """Grafana expands macros inside of quotes: what keys are for, and what these tests would find."""
+    """Grafana also expands macros inside quotes."""
     now = datetime.now(UTC)
     sql = expand(
         "client_id = ${client:sqlstring}",
@@ -229,7 +230,7 @@ def test_a_hostile_name_as_a_value_would_end_its_literal() -> None:
 
 
 def check_series(columns: list[str], rows: list[tuple[Any, ...]], where: str) -> None:
-    """What Grafana asks of a long frame: time first and in order, one value for each time and name."""
+    """Check Grafana's long frame: time first and sorted, one value by time and name."""
     assert columns == ["time", "metric", "value"], where
     times = [row[0] for row in rows]
     assert times == sorted(times), where
@@ -239,7 +240,7 @@ def check_series(columns: list[str], rows: list[tuple[Any, ...]], where: str) ->
 
 @pytest.mark.parametrize("hours", [1, 24 * 3])
 def test_no_step_has_more_clients_than_there_are(filled: str, hours: int) -> None:
-    """Neither the first and last steps, of which a part is in the range or rolled up, nor a running hour."""
+    """Drop the incomplete first and last steps, and a running hour."""
     now = datetime.now(UTC)
     window = TimeRange(start=now - timedelta(hours=hours), end=now)
     with reading(filled) as connection:
@@ -328,7 +329,7 @@ GENERATED: tuple[dict[str, str], ...] = (
 
 
 def generated_queries(connection: Connection, hours: int) -> Iterator[tuple[str, Asked]]:
-    """All queries of a range, of everybody, of one client id, and of the few of a principal."""
+    """Yield all queries of a range: for all clients, one client id, one principal."""
     now = datetime.now(UTC)
     window = TimeRange(start=now - timedelta(hours=hours), end=now)
     for name in ASK_POSTGRES:

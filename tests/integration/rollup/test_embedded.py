@@ -20,7 +20,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become 
 
 
 def as_nobody(attack: Callable[[], object]) -> str:
-    """What an attack by another user ends with: the name of its error, or what it got."""
+    """Return the result of an attack by another user: the error's name, or data."""
     readable, writable = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""What a job makes of what it can't read, and of what can't be helped by another try."""
+"""The job handles unreadable input and permanent errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger: what is in PostgreSQL is what the clients did, exactly, whatever befell them and the job."""
+"""Totals in PostgreSQL equal what the clients did, whatever faults occur."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def spooled(fleet: Fleet) -> dict[str, int]:
 
 
 def delta_sums(fleet: Fleet) -> dict[Key, tuple[float, int]]:
-    """Delta sums of the spool, each push once: their totals and how many points there were."""
+    """Return totals and points of the spool's delta sums, each push once."""
     found: dict[Key, tuple[float, int]] = {}
     for row in pushes(fleet):
         for metric in metrics(row["otlp"]):

@@ -148,7 +148,7 @@ def test_what_is_no_otlp_is_kept_with_its_reason_and_stops_nothing(
 def rebuilt(
     spark: SparkSession, store: Store, settings: Callable[..., RollupSettings]
 ) -> Callable[..., int | None]:
-    """Rebuilds since a minute, with further settings; gives the minute from which on it was done."""
+    """Rebuild since a minute, and return the first minute that was rebuilt."""
 
     def run(since: int, **further: Any) -> int | None:
         return rebuild(spark, store, settings(**further), threading.Event(), since=since)

@@ -1,4 +1,4 @@
-"""Pushes from a real broker: of the receiver's plugin, and of a Collector's exporter."""
+"""Pushes of the receiver's plugin and a Collector, from a real broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the decoder's functions must give, computed with protobuf's own parser in plain Python.
+"""Expected results of the decoder, computed with protobuf's parser in Python.
 
 In the place of ids are the dimensions of series; the hashes of those are in ``identities``.
 """
@@ -42,7 +42,7 @@ _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\
 
 
 class NoInstanceError(Exception):
-    """A resource has data points, and nobody says whose they are."""
+    """A resource has data points but no client instance id."""
 
 
 class BeyondBoundsError(Exception):

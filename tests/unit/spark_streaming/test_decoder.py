@@ -62,7 +62,7 @@ def decode(
 
 
 class Series:
-    """The series of hashes, by what ``otlp_series`` gave; each hash is the one that Python computes."""
+    """Return series by hash from ``otlp_series``, and check the hashes in Python."""
 
     def __init__(self) -> None:
         self._series: dict[tuple[int, int], oracle.Series] = {}
@@ -250,7 +250,7 @@ def test_broken_bytes_are_refused_where_protobuf_refuses_them_and_else_read_alik
 
 
 def nested(depth: int, group: bool = False) -> bytes:
-    """An attribute's value with so many messages, or groups of an unknown field, around it."""
+    """Build an attribute value nested in messages, or groups of an unknown field."""
     inner = b""
     for level in range(depth):
         if group:

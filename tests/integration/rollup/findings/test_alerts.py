@@ -1,4 +1,4 @@
-"""Grafana's alert rules over findings as the roll-up writes them, and the dashboard that they lead to."""
+"""Grafana's alert rules on findings, and the dashboard that they link to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each kind of finding, over a real PostgreSQL with the schema: found, just not found, and why."""
+"""Each kind of finding on a real PostgreSQL: found, and just not found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How findings come and go, over a real PostgreSQL: moved on, resolved, forgotten, bounded."""
+"""Life cycle of findings on a real PostgreSQL: opened, refreshed, resolved."""
 
 from __future__ import annotations
 

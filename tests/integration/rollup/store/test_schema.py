@@ -1,4 +1,4 @@
-"""The schema: migrations, the reader's rights, and that views let indexes be used."""
+"""Schema: migrations, the reader's rights, and views that use indexes."""
 
 from __future__ import annotations
 

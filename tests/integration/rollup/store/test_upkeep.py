@@ -181,7 +181,7 @@ def test_forgotten_pushes_are_counted_again(store: Store, database: str) -> None
 
 
 def test_every_client_is_carried_forward_to_carry_to(store: Store, database: str) -> None:
-    """Also where three intervals end with a minute, and where there is nothing to carry."""
+    """Including intervals that end with a minute, and clients without counts."""
     times_ns, intervals_ms = (0, 1, 1_000_000, 60 * 10**9 - 1), (100, 20_000, 20_001, 3_600_000)
     ends = dict(enumerate(itertools.product(times_ns, intervals_ms)))
     first = MINUTE - 1000
