@@ -225,7 +225,7 @@ class _Round:
         plan, random = self._plan, self._random
         grammar = Grammar(random, plan.features)
         count = min(_SKELETONS, max(4, plan.pushes // 500))
-        connections_of = {
+        skeletons = {
             identity: [] if identity.innocent else [grammar.skeleton(identity) for _ in range(count)]
             for identity in IDENTITIES
         }
@@ -236,7 +236,7 @@ class _Round:
             its_id = instance_id(plan.seed, number)
             if number < len(collisions.INSTANCES) and "collisions" in plan.features:
                 its_id = uuid_from_text(collisions.INSTANCES[number])
-            instances.append(_Instance(identity, its_id, connections, connections_of[identity]))
+            instances.append(_Instance(identity, its_id, connections, skeletons[identity]))
         return instances
 
     def _subscribe(self, instance: _Instance, now_ns: int) -> None:
