@@ -106,7 +106,7 @@ def test_one_command_is_enough(rollup: Rollup, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_it_goes_on_until_sigterm_and_leaves_no_process(
+def test_run_ends_on_sigterm_and_leaves_no_process(
     rollup: Rollup, tmp_path: Path, database: str, query: Query
 ) -> None:
     (tmp_path / "rollup.yaml").write_text("trigger_seconds: 0.2\n")
@@ -140,7 +140,7 @@ def test_it_goes_on_until_sigterm_and_leaves_no_process(
 
 
 @pytest.mark.timeout(300)
-def test_it_ends_when_spark_s_process_does(rollup: Rollup, tmp_path: Path, database: str) -> None:
+def test_run_ends_when_spark_ends(rollup: Rollup, tmp_path: Path, database: str) -> None:
     (tmp_path / "rollup.yaml").write_text("trigger_seconds: 0.2\n")
     spool(tmp_path / "telemetry", "one", [push(ORDERS, NOW)])
     running = rollup.start(
@@ -188,7 +188,9 @@ def test_a_usage_error_is_one_line_with_the_fix(arguments: list[str], status: in
     assert "hunter2" not in found.output
 
 
-def test_without_java_it_says_how_to_get_it(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_java_is_reported_with_the_package_to_install(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     found = CliRunner().invoke(app, ["run", "--once", "--postgres", database, "--checkpoint", "none"])
     assert found.exit_code == 1

@@ -20,9 +20,7 @@ NOW = (time.time_ns() // MINUTE_NS - 60) * MINUTE_NS
 
 
 @pytest.mark.timeout(400)
-def test_a_driver_that_is_killed_neither_loses_nor_doubles(
-    tmp_path: Path, database: str, query: Query
-) -> None:
+def test_a_killed_driver_loses_and_doubles_nothing(tmp_path: Path, database: str, query: Query) -> None:
     chosen = random.Random(20260131)
     clients = [Client(instance=letter * 22, client_id=letter) for letter in "ABC"]
     truth = dict.fromkeys("ABC", 0)

@@ -261,7 +261,7 @@ def test_no_step_has_more_clients_than_there_are(filled: str, hours: int) -> Non
     assert [row for row in found if row[2] > there[row[1]] + 1e-9] == []
 
 
-def test_what_a_client_has_not_got_is_neither_zero_nor_nothing(filled: str) -> None:
+def test_a_metric_that_a_client_lacks_is_shown_as_missing(filled: str) -> None:
     now = datetime.now(UTC)
     window = TimeRange(start=now - timedelta(hours=1), end=now)
     with reading(filled) as connection:
@@ -291,7 +291,7 @@ def test_what_a_client_has_not_got_is_neither_zero_nor_nothing(filled: str) -> N
     assert producer[5] > 0
 
 
-def test_one_number_tells_not_sent_from_no_data(filled: str) -> None:
+def test_a_single_value_distinguishes_not_sent_from_no_data(filled: str) -> None:
     now = datetime.now(UTC)
     later = TimeRange(start=now + timedelta(hours=1), end=now + timedelta(hours=2))
     window = TimeRange(start=now - timedelta(hours=1), end=now)

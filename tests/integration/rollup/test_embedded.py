@@ -94,7 +94,7 @@ def test_it_listens_on_a_private_socket_only(tmp_path: Path) -> None:
         assert found == ("", 0)
 
 
-def test_a_folder_that_trusted_everybody_is_corrected(tmp_path: Path) -> None:
+def test_a_folder_that_trusted_all_users_is_corrected(tmp_path: Path) -> None:
     with EmbeddedPostgres(tmp_path / "data"):
         pass
     (tmp_path / "data" / "pg_hba.conf").write_text("local all all trust\n")
@@ -103,7 +103,7 @@ def test_a_folder_that_trusted_everybody_is_corrected(tmp_path: Path) -> None:
         assert ("trust",) not in methods
 
 
-def test_processes_share_it_and_it_refuses_a_running_one_that_others_reach(tmp_path: Path) -> None:
+def test_processes_share_a_server_and_refuse_one_that_others_can_reach(tmp_path: Path) -> None:
     data = tmp_path / ("d" * 120)
     with EmbeddedPostgres(data) as first:
         with EmbeddedPostgres(data) as second:

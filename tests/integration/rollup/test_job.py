@@ -22,7 +22,7 @@ def at(minute: int, client: Client = ORDERS) -> Spooled:
     return push(client, NOW + minute * MINUTE_NS, Values(gauges={ASSIGNED: 3.0}))
 
 
-def test_every_damaged_file_is_told_and_all_others_are_in(
+def test_damaged_files_are_reported_and_all_others_are_read(
     roll: Roll, query: Query, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job, "_FIRST_PAUSE_S", 0.01)
@@ -61,7 +61,7 @@ def test_bytes_of_another_version_end_a_batch_and_maintenance(roll: Roll, query:
     assert query("SELECT sum(pushes) FROM ledger") == [(4,)]
 
 
-def test_payloads_are_cut_and_said_how_long_they_were(roll: Roll, query: Query, folder: Path) -> None:
+def test_payloads_are_cut_and_keep_their_length(roll: Roll, query: Query, folder: Path) -> None:
     broken = [
         Spooled(client=ORDERS, received_at_ns=NOW, otlp=b"\xff" * size) for size in range(70_000, 70_102)
     ]

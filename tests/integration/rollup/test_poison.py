@@ -180,7 +180,7 @@ def test_a_push_that_the_database_refuses_is_isolated(roll: Roll, query: Query, 
     assert query("SELECT count(*) FROM metric_1m WHERE client_id = 'hostile'") == [(0,)]
 
 
-def test_a_batch_isolates_only_so_many_pushes(
+def test_the_isolated_pushes_of_a_batch_are_bounded(
     roll: Roll, query: Query, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch, "MAX_ISOLATED", 1)

@@ -92,7 +92,7 @@ def test_records_with_hostile_headers_and_keys_stop_nothing(
     assert query("SELECT count(*) FROM client WHERE last_seen > now() + interval '1 hour'") == [(0,)]
 
 
-def test_records_of_the_plugin_and_of_a_collector_count_alike(
+def test_records_of_the_plugin_and_of_a_collector_both_count(
     roll: Roll, query: Query, broker: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer = Producer({"bootstrap.servers": broker.internal_bootstrap})
@@ -163,7 +163,7 @@ def test_records_of_the_plugin_and_of_a_collector_count_alike(
     assert not asked
 
 
-def test_a_topic_is_whole_from_where_the_last_partition_begins_that_lost_records(
+def test_a_topic_is_complete_since_the_last_partition_that_lost_records(
     spark: SparkSession, settings: Callable[..., RollupSettings], broker: KafkaBroker, topic: str
 ) -> None:
     producer = Producer({"bootstrap.servers": broker.internal_bootstrap})
@@ -193,7 +193,7 @@ def test_a_topic_is_whole_from_where_the_last_partition_begins_that_lost_records
         (b"", b"soon", 300_000),
     ],
 )
-def test_headers_that_no_receiver_writes_stop_nothing(
+def test_invalid_headers_stop_nothing(
     roll: Roll,
     query: Query,
     broker: KafkaBroker,
@@ -213,7 +213,7 @@ def test_headers_that_no_receiver_writes_stop_nothing(
     assert query("SELECT push_interval_ms, state FROM client")[0][0] == expected_ms
 
 
-def test_a_folder_of_somebody_s_own_files_is_read_by_names(roll: Roll, query: Query, folder: Path) -> None:
+def test_files_of_other_producers_are_read_by_column_names(roll: Roll, query: Query, folder: Path) -> None:
     folder.mkdir()
     payload = otlp(NOW, {ORDERS: Values(sums={CONNECTIONS: 2})})
     somebodys = {"added_later": [1], "push_id": ["a b"], "push_interval_ms": [10**15], "otlp": [payload]}

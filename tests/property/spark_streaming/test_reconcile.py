@@ -154,7 +154,7 @@ def test_totals_follow_the_rules(
         max_size=8,
     )
 )
-def test_a_client_counts_once_at_most(pushes: list[tuple[int, int, str, bool]]) -> None:
+def test_a_client_counts_at_most_once_in_a_minute(pushes: list[tuple[int, int, str, bool]]) -> None:
     """This holds for empty pushes and changing intervals too."""
     store, closed = Store(), 0
     entries = []

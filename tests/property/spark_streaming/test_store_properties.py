@@ -77,9 +77,7 @@ def take_in(
 
 @settings(max_examples=10, deadline=None, database=None)
 @given(batches=_batches)
-def test_totals_are_those_of_each_batch_once(
-    store: Store, url: str, batches: list[tuple[list[Point], str, bool]]
-) -> None:
+def test_each_batch_counts_once(store: Store, url: str, batches: list[tuple[list[Point], str, bool]]) -> None:
     example = next(_examples)
     metric, base = f"metric {example}", example * 10
     truth: dict[tuple[int, int], list[int]] = defaultdict(list)

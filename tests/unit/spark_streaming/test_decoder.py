@@ -186,7 +186,7 @@ def comparable(points: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     ]
 
 
-def test_what_real_clients_pushed_is_read_as_protobuf_reads_it(spark: SparkSession) -> None:
+def test_pushes_of_real_clients_are_decoded_as_by_protobuf(spark: SparkSession) -> None:
     with_labels = [payload + labels() for payload in PAYLOADS]
     outcomes = check(decode(spark, [*PAYLOADS, *with_labels]), [*PAYLOADS, *with_labels])
     assert outcomes == {"read": 2 * len(PAYLOADS)}
@@ -203,7 +203,7 @@ def labels() -> bytes:
     return push.SerializeToString()
 
 
-def test_pushes_of_all_types_and_attributes_are_read_as_protobuf_reads_them(spark: SparkSession) -> None:
+def test_pushes_of_all_types_and_attributes_are_decoded_as_by_protobuf(spark: SparkSession) -> None:
     random = Random(1)
     pushes = [random_push(random) for _ in range(250)]
     outcomes = check(decode(spark, pushes), pushes)
@@ -215,7 +215,7 @@ def test_pushes_of_all_types_and_attributes_are_read_as_protobuf_reads_them(spar
     assert nobodys["read"] > 10
 
 
-def test_minutes_before_the_least_one_are_left_out_of_everything(spark: SparkSession) -> None:
+def test_minutes_before_min_minute_are_ignored(spark: SparkSession) -> None:
     random = Random(2)
     pushes = [random_push(random) for _ in range(200)]
     late = plan(max_behind_s=3600, max_ahead_s=300, min_minute=RECEIVED_AT_NS // 60_000_000_000)
@@ -225,7 +225,7 @@ def test_minutes_before_the_least_one_are_left_out_of_everything(spark: SparkSes
     assert outcomes["absurd"] == check(decode(spark, pushes), pushes)["absurd"] > 10
 
 
-def test_broken_bytes_are_refused_where_protobuf_refuses_them_and_else_read_alike(
+def test_broken_bytes_are_refused_or_decoded_as_by_protobuf(
     spark: SparkSession,
 ) -> None:
     random = Random(os.environ.get("DECODER_FUZZ_SEED", "3"))
@@ -263,7 +263,7 @@ def nested(depth: int, group: bool = False) -> bytes:
     return inner
 
 
-def test_the_edges_of_the_wire_format_are_protobufs(spark: SparkSession) -> None:
+def test_edge_cases_of_the_wire_format_are_decoded_as_by_protobuf(spark: SparkSession) -> None:
     number = b"\xff" * 9
     pushes = [
         b"",
@@ -318,7 +318,7 @@ def test_parts_of_one_message_are_merged(spark: SparkSession) -> None:
     assert [value for _, _, value, _ in unpack(entry["added"], "qqd")] == [1, 2, 1]  # with the push
 
 
-def test_a_client_has_only_so_many_entries_in_a_push(spark: SparkSession) -> None:
+def test_the_entries_of_a_client_in_a_push_are_bounded(spark: SparkSession) -> None:
     push = MetricsData()
     points = push.resource_metrics.add().scope_metrics.add().metrics.add(name="m").gauge.data_points
     for number in range(1000):
@@ -329,7 +329,7 @@ def test_a_client_has_only_so_many_entries_in_a_push(spark: SparkSession) -> Non
     assert len(decoded[0]["otlp_entries"]["entries"]) == 128
 
 
-def test_metrics_that_are_stamped_one_by_one_are_one_entry_where_a_minute_ends(
+def test_separately_stamped_metrics_are_one_entry_across_a_minute(
     spark: SparkSession,
 ) -> None:
     minute_ns = 60_000_000_000
@@ -346,7 +346,7 @@ def test_metrics_that_are_stamped_one_by_one_are_one_entry_where_a_minute_ends(
     assert (entry["points"], entry["minute"]) == (5, end // minute_ns - 1)
 
 
-def test_points_with_a_resource_that_would_fill_the_memory_are_refused(spark: SparkSession) -> None:
+def test_points_that_repeat_a_large_resource_are_refused(spark: SparkSession) -> None:
     push = MetricsData()
     resource_metrics = push.resource_metrics.add()
     resource_metrics.resource.attributes.add(key="k").value.string_value = "v" * 300_000
@@ -359,7 +359,7 @@ def test_points_with_a_resource_that_would_fill_the_memory_are_refused(spark: Sp
     assert decoded["otlp_entries"]["error"] is None
 
 
-def test_no_payload_at_all_is_an_error_and_no_rows(spark: SparkSession) -> None:
+def test_a_missing_payload_is_an_error_without_rows(spark: SparkSession) -> None:
     [decoded] = decode(spark, [None])
     assert decoded["otlp_entries"]["error"] == "the payload is missing"
     assert decoded["otlp_histograms"] == []

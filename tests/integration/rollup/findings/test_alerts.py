@@ -39,7 +39,7 @@ def everything_wrong(fleet: Fleet) -> None:
     fleet.client("silent", last_seen=NOW - minutes(17))
 
 
-def test_each_kind_is_found_by_its_alert_or_is_only_worth_knowing(fleet: Fleet) -> None:
+def test_each_kind_has_an_alert_or_is_informational(fleet: Fleet) -> None:
     everything_wrong(fleet)
     fleet.look()
     found = {row["kind"]: row["severity"] for row in fleet.findings()}
@@ -48,7 +48,7 @@ def test_each_kind_is_found_by_its_alert_or_is_only_worth_knowing(fleet: Fleet) 
     assert {found["old_version"], found["silent"]} == {"info"}
 
 
-def test_an_alert_says_whom_it_is_about(fleet: Fleet) -> None:
+def test_an_alert_names_the_client(fleet: Fleet) -> None:
     everything_wrong(fleet)
     fleet.look()
     about = {

@@ -39,7 +39,7 @@ def maintain(store: Store, now_ns: int = NOW_NS) -> int:
     return done
 
 
-def test_hours_and_days_are_what_their_minutes_add_up_to(store: Store, database: str) -> None:
+def test_hours_and_days_are_the_sums_of_their_minutes(store: Store, database: str) -> None:
     take_in(store, 0, *(point(YESTERDAY + minute, minute, spread=minute % 3) for minute in range(0, 1440, 7)))
     assert maintain(store) == 25
     assert maintain(store) == 0
@@ -97,7 +97,7 @@ def test_a_running_hour_is_computed_again_only_when_due(store: Store, database: 
     assert read(database, "SELECT sum FROM telemetry.metric_1d") == [(2.0,)]
 
 
-def test_retention(database: str) -> None:
+def test_expired_minutes_stay_in_hours_and_days(database: str) -> None:
     with Store(database, retention=RetentionSettings()) as store:
         store.migrate()
         old = TODAY - 5 * 1440

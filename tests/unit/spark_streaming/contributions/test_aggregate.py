@@ -57,7 +57,7 @@ _points = st.lists(
 
 @settings(deadline=None)
 @given(_points, _points)
-def test_points_are_added_up_by_minute_and_series_and_counted_by_fleet_and_bucket(
+def test_points_are_summed_by_series_and_counted_by_fleet_and_bucket(
     some: list[Pushed], others: list[Pushed]
 ) -> None:
     expected: dict[tuple[int, int], list[float]] = defaultdict(list)

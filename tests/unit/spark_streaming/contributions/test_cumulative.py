@@ -56,21 +56,21 @@ def test_a_reset_counts_from_nothing(again: Entry, together: bool) -> None:
 
 
 @pytest.mark.parametrize("start_ns", [0, LONG_AGO, START - 31_000_000_000])
-def test_the_first_one_of_a_sum_that_began_before_counts_nothing(start_ns: int) -> None:
+def test_the_first_value_of_an_older_sum_counts_nothing(start_ns: int) -> None:
     store = Store()
     store.batch([entry(1, 500, start_ns=start_ns)])
     store.batch([entry(2, 501, start_ns=start_ns)])
     assert cumulative(store) == {2: 1}
 
 
-def test_the_first_one_counts_when_it_began_within_one_and_a_half_intervals() -> None:
+def test_the_first_value_counts_if_the_sum_started_within_one_and_a_half_intervals() -> None:
     store = Store()
     store.batch([entry(1, 500, start_ns=START - 30_000_000_000)])
     assert cumulative(store) == {1: 500}
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_a_repeated_time_and_a_late_one_add_nothing(together: bool) -> None:
+def test_repeated_and_late_points_add_nothing(together: bool) -> None:
     store = Store()
     store.batch([entry(1, 5)])
     store.batch([entry(4, 20)])
@@ -87,7 +87,7 @@ def test_instances_do_not_share_their_sums() -> None:
     assert cumulative(store) == {1: 11, 2: 3}
 
 
-def test_what_is_remembered_is_bounded_and_the_oldest_goes_first() -> None:
+def test_stored_sums_are_bounded_and_the_oldest_are_dropped() -> None:
     store = Store()
     store.batch([entry(1, 1, identity=-1)])
     many = tuple(CumulativePoint(i, 1.0, START) for i in range(MAX_IDENTITIES))
@@ -97,7 +97,7 @@ def test_what_is_remembered_is_bounded_and_the_oldest_goes_first() -> None:
     assert cumulative(store)[3] == 1
 
 
-def test_sums_of_version_1_go_on_with_their_new_identity() -> None:
+def test_sums_of_version_1_continue_with_their_new_identity() -> None:
     store = Store()
     store.batch([entry(1, 5, identity=3)])
     old = struct.pack("<qqqd", 3 + LEGACY, START, entry(1, 5).time_ns, 5.0)

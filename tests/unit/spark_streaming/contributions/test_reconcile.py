@@ -25,7 +25,7 @@ COUNT = (Point(1, 4.0, LAST),)
 SECOND_NS = 1_000_000_000
 
 
-def test_an_entry_alone_is_kept_as_it_came_and_corrects_nothing() -> None:
+def test_a_single_entry_is_stored_unchanged_and_corrects_nothing() -> None:
     entry = Entry(time_ns=5 * MINUTE_NS, points=(Point(1, 4.0, LAST, breakdown=True), Point(2, 1.5, RATE)))
     result = Store().batch([entry])
     assert [(row["series_id"], row["points"], row["sum"]) for row in result.rows.to_pylist()] == [
@@ -50,7 +50,7 @@ def test_entries_of_one_minute_combine_by_rule() -> None:
     assert result.contributions[0].entries == 2
 
 
-def test_parts_have_whole_clients_and_together_every_entry() -> None:
+def test_parts_do_not_split_clients_and_cover_every_entry() -> None:
     entries = table([Entry(time_ns=number, client=number % 7, points=COUNT * 3) for number in range(40)])
     entries = entries.set_column(
         entries.schema.get_field_index("client_id"), "client_id", [["b", None, "a", "b"] * 10]
@@ -65,14 +65,14 @@ def test_parts_have_whole_clients_and_together_every_entry() -> None:
     assert list(split_by_client(entries.slice(0, 0), points=40)) == []
 
 
-def test_a_series_that_the_newest_push_lacks_counts_no_more() -> None:
+def test_a_series_missing_from_the_newest_push_stops_counting() -> None:
     store = Store()
     store.batch([Entry(time_ns=0, push="a", points=(Point(1, 1.0, LAST),))])
     store.batch([Entry(time_ns=SECOND_NS, push="b", points=(Point(2, 1.0, LAST),))])
     assert store.total() == {(0, 2): 1}
 
 
-def test_a_push_that_stamps_its_metrics_one_by_one_says_all_of_them() -> None:
+def test_a_push_with_separately_stamped_metrics_counts_all_of_them() -> None:
     store = Store()
     store.batch(
         [
@@ -83,7 +83,7 @@ def test_a_push_that_stamps_its_metrics_one_by_one_says_all_of_them() -> None:
     assert store.total() == {(0, 1): 1, (0, 2): 1}
 
 
-def test_counts_are_carried_for_three_intervals_of_silence_but_never_beyond_closed() -> None:
+def test_counts_are_carried_for_three_intervals_and_never_beyond_closed() -> None:
     store = Store()
     store.batch([Entry(time_ns=30 * SECOND_NS, points=(Point(1, 4.0, LAST, breakdown=True),))])
     (row,) = store.maintenance(closed=1).rows.to_pylist()
@@ -106,20 +106,20 @@ def test_counts_are_carried_for_three_intervals_of_silence_but_never_beyond_clos
     assert store.maintenance(closed=21).clients == []
 
 
-def test_a_minute_that_begins_when_the_silence_ends_is_the_last_one() -> None:
+def test_the_minute_in_which_three_intervals_end_is_the_last_one() -> None:
     store = Store()
     store.batch([Entry(time_ns=0, points=COUNT)], closed=20)
     assert max(minute for minute, _ in store.total()) == 3
 
 
 @pytest.mark.parametrize("interval_ms", [-1, 0, 5_000])
-def test_an_interval_shorter_than_a_minute_carries_no_further_than_it_reaches(interval_ms: int) -> None:
+def test_intervals_shorter_than_a_minute_carry_only_three_intervals(interval_ms: int) -> None:
     store = Store()
     store.batch([Entry(time_ns=50 * SECOND_NS, points=COUNT, interval_ms=interval_ms)], closed=20)
     assert max(minute for minute, _ in store.total()) == (1 if interval_ms == 5_000 else 0)
 
 
-def test_a_late_entry_takes_the_place_of_what_was_carried() -> None:
+def test_a_late_entry_replaces_carried_counts() -> None:
     store = Store()
     store.batch([Entry(time_ns=0, push="a", points=COUNT)], closed=20)
     store.batch([Entry(time_ns=MINUTE_NS, push="b", points=(Point(1, 9.0, LAST),), terminating=True)])
@@ -136,7 +136,7 @@ def test_an_empty_terminating_push_ends_the_carrying_after_its_minute() -> None:
     assert store.clients[1].terminated
 
 
-def test_an_empty_push_is_a_sign_of_life() -> None:
+def test_an_empty_push_extends_the_carrying() -> None:
     store = Store()
     store.batch([Entry(time_ns=0, push="a", points=COUNT), Entry(time_ns=2 * MINUTE_NS, push="b")])
     store.maintenance(closed=20)
@@ -170,7 +170,7 @@ def test_an_entry_that_arrives_after_a_later_empty_push_counts_once() -> None:
     assert store.total() == {(0, 1): 4, (1, 1): 4} | {(minute, 1): 9 for minute in range(2, 6)}
 
 
-def test_pairs_are_those_that_may_be_stored() -> None:
+def test_required_pairs_are_those_that_may_be_stored() -> None:
     state = ClientState(
         client_key=1,
         minute=5,
@@ -186,7 +186,7 @@ def test_pairs_are_those_that_may_be_stored() -> None:
     assert required_pairs(table([*entries, other]), {1: state}) == {(1, m) for m in (1, 2, 3, 4, 6, 7)}
 
 
-def test_nothing_gives_nothing() -> None:
+def test_no_entries_change_nothing() -> None:
     result = reconcile(ENTRY_ROWS.empty_table(), {}, {}, closed=5)
     assert result.rows == ROLLUP_ROWS.empty_table()
     assert result.contributions == []
