@@ -16,8 +16,8 @@ from pyspark.sql import functions as f
 
 from spark_streaming import sources
 from spark_streaming.catalogue import plan
-from spark_streaming.hashed import register_key
 from spark_streaming.postgres import IdKey
+from spark_streaming.series_hashes import register_key
 from spark_streaming.session import end, spark_session
 from spark_streaming.settings import RollupSettings, SpoolFilesSettings
 from tests.testbed.cpu import cpu_seconds

@@ -21,7 +21,7 @@ from benchmarks.processes import descendants
 from spark_streaming import batch as batch_module
 from spark_streaming import cli
 from spark_streaming.batch import Batches
-from spark_streaming.contributions import settle
+from spark_streaming.contributions import reconcile
 from spark_streaming.postgres import Batch
 from tests.testbed.cpu import cpu_seconds
 
@@ -30,7 +30,7 @@ BESIDE: Final = ", beside"
 
 #: What a batch does in the database.
 _STORE: Final = (
-    "known",
+    "register_pushes",
     "client_keys",
     "clients",
     "contributions",
@@ -131,7 +131,7 @@ class _Clocks:
         @functools.wraps(call)
         def timed(*arguments: Any, **options: Any) -> Any:
             if not self.batches or self.batches[-1].ended.wall:
-                return call(*arguments, **options)  # the tick's
+                return call(*arguments, **options)  # in maintenance
             if in_store:
                 self._postgres = arguments[0].connection.info.backend_pid
             stage = name if threading.get_ident() == self._thread else name + BESIDE
@@ -158,7 +158,7 @@ def main() -> None:
     clocks = _Clocks()
     batches: Any = Batches
     batches.roll_up = clocks.at_batches(Batches.roll_up)
-    vars(batch_module)["settle"] = clocks.at_stage("settle", settle, in_store=False)
+    vars(batch_module)["reconcile"] = clocks.at_stage("reconcile", reconcile, in_store=False)
     store: Any = Batch
     store.sums = clocks.at_stage("sums", Batch.sums, in_store=False)
     for name in _STORE:

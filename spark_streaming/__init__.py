@@ -1,1 +1,1 @@
-"""The roll-up: from pushes to tables that Grafana draws, by a Spark Structured Streaming job."""
+"""Spark Structured Streaming job that rolls client telemetry up into PostgreSQL."""

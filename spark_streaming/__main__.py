@@ -1,4 +1,4 @@
-"""``python -m spark_streaming run ...``: the commands of ``kafka-telemetry rollup``, for ``spark-submit``."""
+"""Entry point ``python -m spark_streaming``, for ``spark-submit``."""
 
 from spark_streaming.cli import app
 

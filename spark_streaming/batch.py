@@ -1,7 +1,7 @@
-"""One batch: from pushes to totals in PostgreSQL, in one transaction.
+"""Processes a batch: decodes pushes and adds them to PostgreSQL.
 
-Owns the passes over a batch's pushes and what each hands on. What it remembers between batches is the
-store's; when batches begin, and what happens when one fails, is the job's.
+A batch is one transaction. The store keeps the state between batches. The job starts and retries
+batches.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from spark_streaming.catalogue import plan
-from spark_streaming.contributions import in_parts, pairs_of, settle
-from spark_streaming.hashed import HashedBatch, register_key
-from spark_streaming.isolation import MAX_ISOLATED, first_failing, is_of_data
+from spark_streaming.contributions import reconcile, required_pairs, split_by_client
 from spark_streaming.lake import Lake
+from spark_streaming.poison import MAX_ISOLATED, first_failing, is_data_error
 from spark_streaming.postgres import DEAD_LETTER_ROWS, Batch, BatchStatistics, IdKey, Store
 from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, MAX_TOTAL, ROLLUP_ROWS, SERIES_ROWS
+from spark_streaming.series_hashes import register_key, replace_hashes
 from spark_streaming.settings import RollupSettings
 
 __all__ = ["BatchError", "Batches"]
@@ -33,15 +33,16 @@ __all__ = ["BatchError", "Batches"]
 _MINUTE_NS: Final = 60_000_000_000
 _SECOND_NS: Final = 1_000_000_000
 
-#: Payloads that are kept of a batch's dead letters, and bytes of each; the others' reasons are kept.
-_MOST_PAYLOADS: Final = 100
-_MOST_PAYLOAD_BYTES: Final = 65_536
+#: Dead letters of a batch that keep their payload, and bytes of each payload. All keep their
+#: reason.
+_MAX_PAYLOADS: Final = 100
+_MAX_PAYLOAD_BYTES: Final = 65_536
 
-#: Points that are settled at once, which takes some 200 bytes for each.
-_POINTS_AT_ONCE: Final = 400_000
+#: Points reconciled at once. Each takes about 200 bytes.
+_RECONCILED_POINTS: Final = 400_000
 
-#: So many are picked out of all series of a batch; with more, a list of them costs more than it saves.
-_FEW_SERIES: Final = 1000
+#: Most new series that are selected by a list of hashes. A longer list costs more than it saves.
+_MAX_SELECTED_SERIES: Final = 1000
 
 _HASH: Final = [pa.field("series_high", pa.int64()), pa.field("series_low", pa.int64())]
 _NO_HISTOGRAMS: Final = pa.schema([*ROLLUP_ROWS, *_HASH]).empty_table().drop(["series_id", "fleet_id"])
@@ -53,24 +54,24 @@ _log = structlog.get_logger()
 
 
 class BatchError(Exception):
-    """A batch can't be committed as it was read; nothing of it was."""
+    """The source changed while a batch was read. Nothing was committed."""
 
 
 class _TrialEndedError(Exception):
-    """A trial run came to its end, and is rolled back."""
+    """Rolls back a trial run that succeeded."""
 
 
 class Batches:
-    """What Spark calls with each batch.
+    """Processes the batches of a streaming query.
 
     Args:
         spark: The session.
-        store: Where totals go.
-        settings: The source and the bounds of times.
-        closed_at: Tells, by the newest time of receipt of a batch in nanoseconds, up to which minute clients
-            that pushed nothing are carried on.
-        id_key: The key of the store's hashes.
-        min_minute: Leave out what is older, for a rebuild.
+        store: Destination of the totals.
+        settings: The configuration.
+        closed_at: Maps the newest time of receipt in a batch (ns) to the last minute up to which
+            silent clients are carried forward.
+        id_key: The key of the store's series hashes.
+        min_minute: Ignore older data points, for a rebuild.
     """
 
     def __init__(
@@ -106,38 +107,38 @@ class Batches:
     def roll_up(
         self, pushes: DataFrame, query_id: str, batch_id: int, *, damaged: Mapping[str, str] | None = None
     ) -> int | None:
-        """Take one batch in, if it isn't in already.
+        """Process one batch, unless it was committed before.
 
         Args:
-            pushes: What :mod:`spark_streaming.sources` makes.
-            query_id: Which stream, for as long as its checkpoint lives.
-            batch_id: Which of its batches.
-            damaged: Files of the batch that can't be read, with the reasons.
+            pushes: Columns as in :mod:`spark_streaming.sources`.
+            query_id: Spark's id of the query, which the checkpoint keeps.
+            batch_id: Number of the batch in the query.
+            damaged: Unreadable files of the batch, with the reasons.
 
         Returns:
-            How many pushes were read, repeats included; None when the batch is in already.
+            The number of pushes read, with repeats. None if the batch was committed before.
 
         Raises:
-            BatchError: The source gave something else when it was read again; read the batch again.
+            BatchError: The source changed while it was read. Read the batch again.
         """
         isolated: dict[str, str] = {}
-        passed = 0
+        known_good = 0
         while True:
             try:
-                return self._committed(pushes, query_id, batch_id, damaged or {}, isolated)
+                return self._commit(pushes, query_id, batch_id, damaged or {}, isolated)
             except Exception as error:
-                if not is_of_data(error) or len(isolated) >= MAX_ISOLATED:
+                if not is_data_error(error) or len(isolated) >= MAX_ISOLATED:
                     raise
                 positions = sorted(pushes.select("position").toArrow()["position"].to_pylist())
                 fails = self._trial(pushes, positions, query_id, batch_id, isolated)
-                passed = first_failing(len(positions), fails, passed=passed)
-                position = positions[passed] if positions else ""
+                known_good = first_failing(len(positions), fails, known_good=known_good)
+                position = positions[known_good] if positions else ""
                 if not position or position in isolated:
-                    # It fails on no push.
+                    # No push causes the failure.
                     raise
                 isolated[position] = f"the batch fails with this push: {type(error).__name__}: {error}"
                 _log.warning(
-                    "push isolated, the batch fails with it",
+                    "push isolated because the batch fails with it",
                     batch=batch_id,
                     position=position,
                     problem=type(error).__name__,
@@ -151,28 +152,28 @@ class Batches:
         batch_id: int,
         isolated: Mapping[str, str],
     ) -> Callable[[int], bool]:
-        """Make a function that takes in the first so many pushes, rolls back, and tells if that failed."""
+        """Return a function that tries the first n pushes and returns whether they fail."""
 
         def fails(size: int) -> bool:
             part = self._spark.createDataFrame(pa.table({"position": positions[:size]}))
-            some = pushes.join(f.broadcast(part), "position", "left_semi")
+            selected = pushes.join(f.broadcast(part), "position", "left_semi")
             try:
                 with self._store.batch(query_id, batch_id) as batch:
                     if batch is not None:
-                        self._taken_in(
-                            batch, some, query_id, batch_id, time.monotonic(), isolated, trial=True
+                        self._process(
+                            batch, selected, query_id, batch_id, time.monotonic(), isolated, trial=True
                         )
                     raise _TrialEndedError
             except _TrialEndedError:
                 return False
             except Exception as error:
-                if not is_of_data(error):
+                if not is_data_error(error):
                     raise
                 return True
 
         return fails
 
-    def _committed(
+    def _commit(
         self,
         pushes: DataFrame,
         query_id: str,
@@ -185,7 +186,7 @@ class Batches:
             if batch is None:
                 _log.info("batch was committed before", batch=batch_id)
                 return None
-            statistics = self._taken_in(batch, pushes, query_id, batch_id, began, isolated)
+            statistics = self._process(batch, pushes, query_id, batch_id, began, isolated)
             for file, reason in damaged.items():
                 letter = [[self._source], [file], [reason], [0], [b""]]
                 batch.dead_letters(pa.table(letter, schema=DEAD_LETTER_ROWS))
@@ -203,7 +204,7 @@ class Batches:
         )
         return statistics.pushes + statistics.repeats + len(isolated)
 
-    def _taken_in(
+    def _process(
         self,
         batch: Batch,
         pushes: DataFrame,
@@ -220,28 +221,29 @@ class Batches:
                 batch.dead_letters(self._dead_letters(pushes, letters))
             without = self._spark.createDataFrame(letters.select(["position"]))
             pushes = pushes.join(f.broadcast(without), "position", "left_anti")
-        read = self._entries(pushes)
-        seen, repeated = _repeats(read, batch)
+        decoded = self._entries(pushes)
+        pushes_read, repeated = _repeats(decoded, batch)
         if repeated:
-            read = read.filter(pc.invert(pc.is_in(read["position"], repeated)))
+            decoded = decoded.filter(pc.invert(pc.is_in(decoded["position"], repeated)))
             positions = self._spark.createDataFrame(pa.table({"position": repeated}))
             pushes = pushes.join(f.broadcast(positions), "position", "left_anti")
-        dead = read.filter(pc.is_valid(read["reason"]))
-        newest = pc.max(read["received_at_ns"]).as_py()
+        dead = decoded.filter(pc.is_valid(decoded["reason"]))
+        newest = pc.max(decoded["received_at_ns"]).as_py()
         if self._min_minute is not None:
-            read = read.filter(pc.greater_equal(read["minute"], self._min_minute))
-        entries = read.filter(pc.is_valid(read["client_instance_id"]))
+            decoded = decoded.filter(pc.greater_equal(decoded["minute"], self._min_minute))
+        entries = decoded.filter(pc.is_valid(decoded["client_instance_id"]))
         rows = ROLLUP_ROWS.empty_table()
         if entries.num_rows:
-            rows = self._merged(batch, pushes, entries, newest=newest, histograms=_total(read["histograms"]))
+            histograms = _total(decoded["histograms"])
+            rows = self._merge(batch, pushes, entries, newest=newest, histograms=histograms)
         if dead.num_rows:
             batch.dead_letters(self._dead_letters(pushes, dead))
         if self._lake is not None and not trial:
             self._lake.write(pushes, rows, query_id, batch_id)
         statistics = BatchStatistics(
-            pushes=seen - len(repeated),
+            pushes=pushes_read - len(repeated),
             repeats=len(repeated),
-            points=_total(read["points"]),
+            points=_total(decoded["points"]),
             rows=rows.num_rows,
             dead_letters=dead.num_rows + len(isolated),
             newest_received_at_ns=newest,
@@ -251,73 +253,77 @@ class Batches:
         return statistics
 
     def _entries(self, pushes: DataFrame) -> pa.Table:
-        said = f.call_function("otlp_entries", *self._arguments)
-        of_push = ["push_id", "received_at_ns", "terminating", "push_interval_ms", "position"]
+        """Decode pushes into entries, with the reason of each that can't be decoded."""
+        push_columns = ["push_id", "received_at_ns", "terminating", "push_interval_ms", "position"]
+        reason = f.when(f.col("empty"), "the record has no value").otherwise(f.col("decoded.error"))
         read = pushes.select(
-            *of_push,
+            *push_columns,
             f.col("otlp").isNull().alias("empty"),
-            said.alias("said"),
+            f.call_function("otlp_entries", *self._arguments).alias("decoded"),
         ).select(
-            *of_push,
-            f.col("said.fallback").alias("fallback"),
-            f.when(f.col("empty"), "the record has no value").otherwise(f.col("said.error")).alias("reason"),
-            f.explode_outer("said.entries").alias("entry"),
+            *push_columns,
+            f.col("decoded.fallback").alias("fallback"),
+            reason.alias("reason"),
+            f.explode_outer("decoded.entries").alias("entry"),
         )
-        # A push without any entry is one all the same, of the instance that the source names.
+        # A push without entries still counts as a push of the instance that the source names.
         instance = f.coalesce("entry.client_instance_id", "fallback")
-        instead: dict[str, Column] = {
+        replaced: dict[str, Column] = {
             "time_ns": f.coalesce("entry.time_ns", "received_at_ns"),
             "minute": f.coalesce("entry.minute", f.floor(f.col("received_at_ns") / _MINUTE_NS)),
             "client_instance_id": instance,
             "pushes": f.coalesce("entry.pushes", f.lit(1)),
             "points": f.coalesce("entry.points", f.lit(0)),
         }
-        names = [name for name in ENTRY_ROWS.names if name not in (*of_push, "client_key")]
+        names = [name for name in ENTRY_ROWS.names if name not in (*push_columns, "client_key")]
         return read.select(
-            *of_push,
+            *push_columns,
             "reason",
-            *(instead.get(name, f.col(f"entry.{name}")).alias(name) for name in names),
+            *(replaced.get(name, f.col(f"entry.{name}")).alias(name) for name in names),
             "entry.histograms",
         ).toArrow()
 
-    def _merged(
+    def _merge(
         self, batch: Batch, pushes: DataFrame, entries: pa.Table, *, newest: int, histograms: int
     ) -> pa.Table:
-        """Settles the entries and merges what they come to; gives that."""
-        of_histograms, buckets = _NO_HISTOGRAMS, _NO_BUCKETS
+        """Reconcile entries, merge the result into the totals, and return it."""
+        histogram_rows, buckets = _NO_HISTOGRAMS, _NO_BUCKETS
         if histograms:
-            of_histograms, buckets = self._histograms(pushes, histograms)
-        entries, of_histograms, buckets = HashedBatch(
-            _keyed(batch, entries), of_histograms, buckets
-        ).with_ids(lambda high, low: self._series_ids(batch, pushes, high, low))
-        entries = _of_schema(entries, ENTRY_ROWS)
+            histogram_rows, buckets = self._histograms(pushes, histograms)
+        entries, histogram_rows, buckets = replace_hashes(
+            _with_client_keys(batch, entries),
+            histogram_rows,
+            buckets,
+            lambda high, low: self._series_ids(batch, pushes, high, low),
+        )
+        entries = _cast(entries, ENTRY_ROWS)
         clients = batch.clients(entries["client_key"].unique().to_pylist())
-        stored = batch.contributions(pairs_of(entries, clients))
+        stored = batch.contributions(required_pairs(entries, clients))
         closed = self._closed_at(newest)
         parts, states = [], []
-        # PostgreSQL takes one part while the next is settled. Until all are in, the batch is the writer's.
+        # PostgreSQL stores one part while the next is reconciled. Until all are stored, only the
+        # writer thread may use the batch.
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer") as writer:
             written = [writer.submit(batch.add_client_minutes, entries)]
-            for part in in_parts(entries, points=_POINTS_AT_ONCE):
+            for part in split_by_client(entries, points=_RECONCILED_POINTS):
                 keys = part["client_key"].unique().to_pylist()
-                settlement = settle(
-                    part, stored, {key: clients[key] for key in keys if key in clients}, closed=closed
-                )
-                parts.append(settlement.rows)
-                states += settlement.clients
-                written.append(writer.submit(batch.put_contributions, settlement.contributions))
+                states_before = {key: clients[key] for key in keys if key in clients}
+                reconciled = reconcile(part, stored, states_before, closed=closed)
+                parts.append(reconciled.rows)
+                states += reconciled.clients
+                written.append(writer.submit(batch.put_contributions, reconciled.contributions))
             written.append(writer.submit(batch.put_clients, states, entries))
-            parts.append(_of_schema(of_histograms, ROLLUP_ROWS))
+            parts.append(_cast(histogram_rows, ROLLUP_ROWS))
             rows = pa.concat_tables(parts)
             sums = batch.sums(rows)
-        for one in written:
-            one.result()
+        for future in written:
+            future.result()
         batch.merge(sums)
-        batch.merge_buckets(_of_schema(buckets, BUCKET_ROWS))
+        batch.merge_buckets(_cast(buckets, BUCKET_ROWS))
         return rows
 
     def _histograms(self, pushes: DataFrame, expected: int) -> tuple[pa.Table, pa.Table]:
-        """Gives what there is of histograms, and their buckets, with hashes for ids."""
+        """Return rows and buckets of histograms, with series hashes."""
         histograms = pushes.select(f.inline(f.call_function("otlp_histograms", *self._arguments)))
         rows = (
             histograms.groupBy("minute", "series_high", "series_low", "breakdown")
@@ -342,24 +348,24 @@ class Batches:
     def _series_ids(
         self, batch: Batch, pushes: DataFrame, high: Integers, low: Integers
     ) -> tuple[Integers, Integers]:
-        """Gives the ids of series by their hashes, and adds those that are new."""
+        """Return the series and fleet ids of hashes. Adds new series."""
         found = batch.find_series(high, low)
         unknown = np.flatnonzero(~found.known)
         if len(unknown):
             series = pushes.select(f.inline(f.call_function("otlp_series", *self._arguments)))
-            if len(unknown) <= _FEW_SERIES:
+            if len(unknown) <= _MAX_SELECTED_SERIES:
                 series = series.where(f.col("series_high").isin(high[unknown].tolist()))
             added = series.dropDuplicates(["series_high", "series_low"]).toArrow()
-            batch.add_series(_of_schema(added, SERIES_ROWS))
+            batch.add_series(_cast(added, SERIES_ROWS))
             found = batch.find_series(high, low)
             _require(int(found.known.sum()), len(high), "series")
         return found.series, found.fleet
 
     def _dead_letters(self, pushes: DataFrame, dead: pa.Table) -> pa.Table:
         wanted = dead.select(["position", "reason"]).append_column(
-            "kept", pa.array(np.arange(dead.num_rows) < _MOST_PAYLOADS)
+            "kept", pa.array(np.arange(dead.num_rows) < _MAX_PAYLOADS)
         )
-        payload = f.when(f.col("kept"), f.substring("otlp", 1, _MOST_PAYLOAD_BYTES))
+        payload = f.when(f.col("kept"), f.substring("otlp", 1, _MAX_PAYLOAD_BYTES))
         found = (
             pushes.join(f.broadcast(self._spark.createDataFrame(wanted)), "position")
             .select(
@@ -372,22 +378,22 @@ class Batches:
             .toArrow()
         )
         _require(found.num_rows, dead.num_rows, "payloads that can't be read")
-        return _of_schema(found, DEAD_LETTER_ROWS)
+        return _cast(found, DEAD_LETTER_ROWS)
 
 
-def _keyed(batch: Batch, entries: pa.Table) -> pa.Table:
-    """Adds the clients' keys to entries."""
+def _with_client_keys(batch: Batch, entries: pa.Table) -> pa.Table:
+    """Add the column ``client_key``."""
     instances = entries["client_instance_id"].combine_chunks().dictionary_encode()
     texts = instances.dictionary.to_pylist()
     keys = batch.client_keys(texts)
-    of_entries = pa.array([keys[text] for text in texts], pa.int64()).take(instances.indices)
-    return entries.append_column("client_key", of_entries)
+    column = pa.array([keys[text] for text in texts], pa.int64()).take(instances.indices)
+    return entries.append_column("client_key", column)
 
 
-def _repeats(read: pa.Table, batch: Batch) -> tuple[int, pa.Array]:
-    """How many pushes there are, and the positions of those that count no more."""
+def _repeats(decoded: pa.Table, batch: Batch) -> tuple[int, pa.Array]:
+    """Return the number of pushes, and the positions of repeated ones."""
     pushes = (
-        read.select(["position", "push_id", "received_at_ns"])
+        decoded.select(["position", "push_id", "received_at_ns"])
         .group_by("position", use_threads=False)
         .aggregate([("push_id", "first"), ("received_at_ns", "first")])
         .sort_by([("received_at_ns_first", "ascending"), ("position", "ascending")])
@@ -395,7 +401,7 @@ def _repeats(read: pa.Table, batch: Batch) -> tuple[int, pa.Array]:
     once = pushes.group_by("push_id_first", use_threads=False).aggregate(
         [("position", "first"), ("received_at_ns_first", "first")]
     )
-    known = batch.known(
+    known = batch.register_pushes(
         once["push_id_first"].combine_chunks(), once["received_at_ns_first_first"].combine_chunks()
     )
     fresh = once.filter(pc.invert(pc.is_in(once["push_id_first"], pa.array(known, pa.string()))))
@@ -404,20 +410,20 @@ def _repeats(read: pa.Table, batch: Batch) -> tuple[int, pa.Array]:
 
 
 def _saturated(name: str) -> Column:
-    """The sum of a column of counts, at most ``MAX_TOTAL``. Spark's plain sum fails on an overflow."""
-    most = f.lit(MAX_TOTAL)
-    return f.least(f.coalesce(f.try_sum(name), most), most).alias(name)
+    """Sum counts up to ``MAX_TOTAL``. Spark's plain sum fails on an overflow."""
+    limit = f.lit(MAX_TOTAL)
+    return f.least(f.coalesce(f.try_sum(name), limit), limit).alias(name)
 
 
 def _require(found: int, expected: int, what: str) -> None:
     if found != expected:
         raise BatchError(
-            f"{found} {what} where there were {expected} a moment ago: a file or records of the batch are "
-            "gone; it is read again"
+            f"read {found} {what} instead of {expected}, because a file or records of the batch were "
+            "deleted; the batch is read again"
         )
 
 
-def _of_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([table[field.name].cast(field.type) for field in schema], schema=schema)
 
 

@@ -1,7 +1,7 @@
-"""Owns the roll-up's reading of the catalogue: what is known of each metric, and the decoder's plan.
+"""Reads the catalogue of standard metrics and builds the decoder's plan from it.
 
-The catalogue is the receiver's, read as data: ``standard_metrics.json`` is a link to it in the repository,
-and a copy in an installed package. It must not know how a push is read, nor what becomes of its points.
+The receiver owns the catalogue. ``standard_metrics.json`` is a link to it in the repository, and a
+copy in an installed package.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _VERSION: Final = 1
 _PLAN_VERSION: Final = 1
 _NS: Final = 1_000_000_000
 
-#: The default bound of a value's magnitude: the range of OTLP's integers. Sums of any number of such values
-#: stay finite in 64-bit floating point.
+#: Default bound of a value's magnitude: the range of OTLP integers. Sums of such values stay finite
+#: in 64-bit floating point.
 MAX_VALUE: Final = 2.0**64
-#: The default bound of what one push's histograms count, 2 ** 40. A client that observes a value every
+#: Default bound of the observations in one push's histograms. A client that observes a value every
 #: microsecond needs twelve days to reach it.
 MAX_COUNT: Final = 1 << 40
 
@@ -34,16 +34,17 @@ class Metric:
     """One metric of the catalogue.
 
     Attributes:
-        name: Its name as clients send it.
-        kind: OTLP's type of it: ``gauge``, ``sum`` or ``histogram``.
-        unit: Its unit in UCUM; None where nobody says.
-        description: What it tells, in one sentence.
-        combines: How its values combine over clients and time, one of ``RULES``.
-        required: Whether KIP-714 requires it of a producer or consumer.
+        name: The name that clients send.
+        kind: OTLP type: ``gauge``, ``sum`` or ``histogram``.
+        unit: UCUM unit; None if undocumented.
+        description: Meaning, in one sentence.
+        combines: How values combine over clients and time, one of ``RULES``.
+        required: Whether KIP-714 requires it of producers or consumers.
         clients: Clients that are known to send it.
-        by: By which attributes it has series, one set for each level; two levels count the same things.
-        draft_name: What the draft of KIP-714 called it; None where the draft has no such metric.
-        released_names: Names of the released metrics that it is, or that took the place of a draft's metric.
+        by: Attributes of its series, one set for each level of detail. Levels count the same
+            things.
+        draft_name: Name in the draft of KIP-714; None if it has no such metric.
+        released_names: Names of the same metric in the released KIP-714.
     """
 
     name: str
@@ -59,21 +60,23 @@ class Metric:
 
     @property
     def finer(self) -> tuple[str, ...]:
-        """The attributes that only points of a finer level than the first have, in order."""
+        """Attributes that only points of finer levels than the first have, sorted."""
         first, *others = self.by
         return tuple(sorted({key for level in others for key in level}.difference(first)))
 
 
 @functools.cache
 def metrics() -> tuple[Metric, ...]:
-    """Return every metric of the catalogue, in the order of their names.
+    """Return every metric of the catalogue, sorted by name.
 
     Raises:
-        ValueError: The catalogue is of a version that this code does not know.
+        ValueError: The catalogue has an unsupported version.
     """
     document = json.loads(resources.files(__package__).joinpath("standard_metrics.json").read_text("utf-8"))
     if document.get("version") != _VERSION:
-        raise ValueError(f"the catalogue's version is {document.get('version')}, not {_VERSION}")
+        raise ValueError(
+            f"unsupported version {document.get('version')} of the catalogue (supported: {_VERSION})"
+        )
     return tuple(map(_metric, document["metrics"]))
 
 
@@ -91,20 +94,19 @@ def plan(
     max_value: float = MAX_VALUE,
     max_count: int = MAX_COUNT,
 ) -> str:
-    """Write what the decoder's functions have to know of the roll-up, as their argument ``plan``.
+    """Build the argument ``plan`` of the decoder's functions.
 
     Args:
-        min_minute: What clients said before this minute (since the epoch) is left out, and only that they
-            spoke is told, so that such a push isn't taken for an empty one; None for nothing.
-        max_behind_s: How long before a push was received its data points may be; the time of older ones is
-            taken for wrong, and the time of receipt counts.
-        max_ahead_s: The same for data points after it.
-        max_value: The greatest magnitude of a value. A push with a greater one is refused.
-        max_count: The most that the counts of one push's histograms add up to, and that the counts of their
-            buckets add up to. A push with more is refused.
+        min_minute: Ignore data points before this minute since the epoch. Their entry is returned
+            without values, so that the push does not look empty.
+        max_behind_s: A data point earlier than its push by more than this gets the time of receipt.
+        max_ahead_s: The same for a data point after the time of receipt.
+        max_value: Greatest magnitude of a value. A push with a greater one is refused.
+        max_count: Greatest sum of the counts of one push's histograms, and of their buckets. A push
+            with a greater one is refused.
 
     Returns:
-        JSON, the same text for the same arguments.
+        JSON. The same arguments give the same text.
     """
     rules = {rule: code for code, rule in enumerate(RULES)}
     return json.dumps(

@@ -1,7 +1,7 @@
-"""The commands of the roll-up: ``run``, ``migrate``, ``rebuild`` and ``status``.
+"""Command line of the roll-up: ``run``, ``migrate``, ``rebuild`` and ``status``.
 
-Owns arguments, output and exit codes: 0 done, 1 failed, 2 wrong usage or configuration. It imports Spark and
-PostgreSQL's driver, which are of an extra, only when a command needs them.
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. Spark and the PostgreSQL driver belong
+to an optional extra, so they are imported only when a command needs them.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 _EXTRA: Final = "pip install 'kafka-client-telemetry[rollup]'"
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 app = typer.Typer(
-    help="Rolls pushes up into tables of PostgreSQL, for Grafana.",
+    help="Roll client telemetry up into PostgreSQL tables, for Grafana.",
     epilog="Start with: kafka-telemetry rollup run --source spool_files --path ./telemetry",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -45,19 +46,19 @@ app = typer.Typer(
 
 @app.callback()
 def _program() -> None:
-    # Before the settings are read, because they hold the password of the database.
+    # First, because the settings hold the database password.
     dumps.forbid()
 
 
 class Source(StrEnum):
-    """Where pushes come from."""
+    """Kind of the source that pushes are read from."""
 
     SPOOL_FILES = "spool_files"
     KAFKA = "kafka"
 
 
 class LakeFormat(StrEnum):
-    """The lake's form."""
+    """File format of the lake."""
 
     PARQUET = "parquet"
     DELTA = "delta"
@@ -66,40 +67,49 @@ class LakeFormat(StrEnum):
 _Config = Annotated[
     Path | None,
     typer.Option(
-        "--config", "-c", envvar="KAFKA_TELEMETRY_ROLLUP_CONFIG", help="A YAML file.", metavar="FILE"
+        "--config",
+        "-c",
+        envvar="KAFKA_TELEMETRY_ROLLUP_CONFIG",
+        help="Configuration file (YAML).",
+        metavar="FILE",
     ),
 ]
-_Source = Annotated[Source | None, typer.Option("--source", help="Where pushes come from.")]
+_Source = Annotated[
+    Source | None, typer.Option("--source", help="Kind of the source that pushes are read from.")
+]
 _Path = Annotated[
-    Path | None, typer.Option("--path", help="The folder that spool_files writes.", metavar="DIR")
+    Path | None,
+    typer.Option("--path", help="Folder that the receiver's plugin spool_files writes.", metavar="DIR"),
 ]
 _Servers = Annotated[
-    str | None, typer.Option("--bootstrap-servers", help="Kafka's brokers.", metavar="HOST:PORT,...")
+    str | None, typer.Option("--bootstrap-servers", help="Kafka brokers.", metavar="HOST:PORT,...")
 ]
-_Topic = Annotated[str | None, typer.Option("--topic", help="The topic.", metavar="NAME")]
+_Topic = Annotated[str | None, typer.Option("--topic", help="Kafka topic.", metavar="NAME")]
 _Postgres = Annotated[
     str | None,
     typer.Option(
         "--postgres",
         envvar="KAFKA_TELEMETRY_ROLLUP_POSTGRES",
-        help="postgresql://user@host/database, or embedded:DIR for one of its own in that folder. "
-        "Everybody on the machine can read an argument: give a password in the variable, in PGPASSWORD, "
+        help="postgresql://user@host/database, or embedded:DIR to start a PostgreSQL with its data in DIR. "
+        "All users of the machine can read arguments: pass a password in the variable, in PGPASSWORD, "
         "in ~/.pgpass or in --postgres-file.",
         metavar="URL",
     ),
 ]
 _PostgresFile = Annotated[
-    Path | None, typer.Option("--postgres-file", help="A file that holds the URL.", metavar="FILE")
+    Path | None, typer.Option("--postgres-file", help="File that contains the URL.", metavar="FILE")
 ]
 _Checkpoint = Annotated[
     str | None,
-    typer.Option("--checkpoint", help="The folder of this job's offsets and progress.", metavar="DIR"),
+    typer.Option("--checkpoint", help="Folder for this job's offsets and progress.", metavar="DIR"),
 ]
 _Lake = Annotated[
     str | None,
-    typer.Option("--lake", help="Write raw points and roll-ups into this folder too.", metavar="DIR"),
+    typer.Option("--lake", help="Also write raw data points and roll-up rows to this folder.", metavar="DIR"),
 ]
-_LakeFormat = Annotated[LakeFormat | None, typer.Option("--lake-format", help="How; parquet if not given.")]
+_LakeFormat = Annotated[
+    LakeFormat | None, typer.Option("--lake-format", help="File format of the lake; default parquet.")
+]
 
 
 def _time(text: str) -> datetime:
@@ -123,9 +133,11 @@ def run(
     lake: _Lake = None,
     lake_format: _LakeFormat = None,
     config: _Config = None,
-    once: Annotated[bool, typer.Option("--once", help="Take in everything there is, and end.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Process everything the source holds, then exit.")
+    ] = False,
 ) -> None:
-    """Take pushes in as they come, until SIGTERM or SIGINT; creates and migrates the tables first.
+    """Process pushes until SIGTERM or SIGINT. Creates and migrates the tables first.
 
     \u0008
     Examples:
@@ -137,9 +149,7 @@ def run(
     with _errors(spark=True):
         settings = _settings(given)
         if settings.checkpoint is None and settings.embedded is None:
-            raise _fail(
-                "checkpoint: required with a PostgreSQL that is not embedded; give --checkpoint DIR", 2
-            )
+            raise _fail("checkpoint: required unless PostgreSQL is embedded; give --checkpoint DIR", 2)
         with _stop() as stop, _store(settings) as store, _session(settings) as spark:
             job = _module("job").Job(spark, store, settings, stop)
             if once:
@@ -155,7 +165,7 @@ def migrate(
     postgres_file: _PostgresFile = None,
     config: _Config = None,
 ) -> None:
-    """Create the tables, or bring them up to this version; `run` does it too.
+    """Create the tables or migrate them to this version. `run` does it too.
 
     \u0008
     Example:
@@ -163,8 +173,8 @@ def migrate(
     """
     given = locals()
     with _errors(), _store(_settings(given)) as store:
-        done = store.migrate()
-    typer.echo(f"migrations done: {', '.join(done) or 'none, it is up to date'}")
+        applied = store.migrate()
+    typer.echo(f"migrations applied: {', '.join(applied) or 'none, the schema is up to date'}")
 
 
 @app.command()
@@ -175,7 +185,7 @@ def rebuild(
         typer.Option(
             "--since",
             parser=_time,
-            help="From which minute on, for example 2026-01-31T00:00Z.",
+            help="First minute to rebuild, for example 2026-01-31T00:00Z.",
             metavar="TIME",
         ),
     ],
@@ -187,20 +197,20 @@ def rebuild(
     postgres_file: _PostgresFile = None,
     config: _Config = None,
 ) -> None:
-    """Forget what was rolled up since a time, and roll it up again from what the source still holds.
+    """Delete the totals since a time and compute them again from the source.
 
-    What the source holds no more stays as it is: the rebuild begins no earlier than the source does.
+    The rebuild starts no earlier than the oldest push in the source. Older totals stay.
 
     \u0008
     Example:
-      kafka-telemetry rollup rebuild --since 2026-01-31T00:00Z --source spool_files --path ./telemetry
+      kafka-telemetry rollup rebuild --since 2026-01-31T00:00Z --source spool_files --path
+      ./telemetry
     """
     given = locals()
-    wanted = int(since.timestamp()) // 60
     with _errors(spark=True):
         settings = _settings(given)
         with _stop() as stop, _store(settings) as store, _session(settings) as spark:
-            began = _module("job").rebuild(spark, store, settings, stop, since=wanted)
+            began = _module("job").rebuild(spark, store, settings, stop, since=int(since.timestamp()) // 60)
     if began is None:
         raise _fail("the source holds no pushes to rebuild from; nothing was changed")
     typer.echo(f"rebuilt since {datetime.fromtimestamp(began * 60, UTC):%Y-%m-%dT%H:%MZ}")
@@ -212,9 +222,9 @@ def status(
     postgres: _Postgres = None,
     postgres_file: _PostgresFile = None,
     config: _Config = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:
-    """Show how far the roll-up is, and how much it keeps.
+    """Show the progress of the roll-up and the size of its tables.
 
     \u0008
     Examples:
@@ -233,25 +243,25 @@ def status(
 
 
 def _module(name: str) -> Any:
-    # Not before it is needed: Spark and PostgreSQL's driver are of an extra, and take a second to load.
+    # Late, because Spark and the PostgreSQL driver are optional and take a second to import.
     return importlib.import_module(f"spark_streaming.{name}")
 
 
 @contextlib.contextmanager
 def _errors(*, spark: bool = False) -> Iterator[None]:
-    """What a user can correct becomes one line and an exit status."""
+    """Turn errors that a user can correct into one line and an exit code."""
     try:
         load = _module("load")
-        known = [_module("embedded").EmbeddedError, _module("postgres").StoreError]
+        expected = [_module("embedded").EmbeddedError, _module("postgres").StoreError]
         if spark:
-            known += [_module("session").SessionError, _module("job").JobError]
+            expected += [_module("session").SessionError, _module("job").JobError]
     except ImportError as error:
         raise _fail(f"the roll-up is not installed ({error.name} is missing): {_EXTRA}") from None
     try:
         yield
     except load.SettingsError as error:
         raise _fail(str(error), 2) from None
-    except tuple(known) as error:
+    except tuple(expected) as error:
         raise _fail(str(error)) from None
 
 
@@ -263,7 +273,7 @@ def _settings(options: Mapping[str, Any]) -> RollupSettings:
     if "lake_format" in given:
         lake["format"] = str(given["lake_format"])
     postgres_file = given.get("postgres_file")
-    over = {
+    overrides = {
         "source": str(given["source"]) if "source" in given else None,
         "spool_files": {"path": str(given["path"]) if "path" in given else None},
         "kafka": {name: given.get(name) for name in ("bootstrap_servers", "topic")},
@@ -271,7 +281,7 @@ def _settings(options: Mapping[str, Any]) -> RollupSettings:
         "checkpoint": given.get("checkpoint"),
         "lake": lake,
     }
-    settings: RollupSettings = _module("load").load(given.get("config"), over)
+    settings: RollupSettings = _module("load").load(given.get("config"), overrides)
     _module("log").configure(settings.log.level, settings.log.format)
     return settings
 
@@ -284,7 +294,7 @@ def _store(settings: RollupSettings) -> Iterator[Store]:
         if settings.embedded is not None:
             server = _module("embedded").EmbeddedPostgres(settings.embedded)
             url = stack.enter_context(server).url
-            typer.echo(f"PostgreSQL runs as long as this command: {url}", err=True)
+            typer.echo(f"PostgreSQL runs until this command ends: {url}", err=True)
         store = postgres.Store(url, retention=settings.retention, reader_role=settings.reader_role)
         yield stack.enter_context(contextlib.closing(store))
 
@@ -301,14 +311,14 @@ def _session(settings: RollupSettings) -> Iterator[SparkSession]:
 
 @contextlib.contextmanager
 def _stop() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set."""
+    """Yield an event that SIGTERM and SIGINT set."""
     stop = threading.Event()
-    before = {one: signal.signal(one, lambda *_: stop.set()) for one in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in _SIGNALS}
     try:
         yield stop
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _fail(message: str, code: int = 1) -> typer.Exit:

@@ -1,6 +1,6 @@
-"""Keeps the driver's memory, which holds the database's password, from core files and other processes.
+"""Protects the database password in memory from core files and processes.
 
-Owns RLIMIT_CORE and PR_SET_DUMPABLE (prctl(2)) of the roll-up. Spark's JVM inherits the limit.
+Sets RLIMIT_CORE and PR_SET_DUMPABLE (prctl(2)). Spark's JVM inherits the limit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PR_SET_DUMPABLE: Final = 4
 
 
 def forbid() -> None:
-    """Forbid core files, also of child processes, and access by other processes of this user.
+    """Forbid core files, and access by other processes of this user.
 
     Raises:
         OSError: The kernel refuses.

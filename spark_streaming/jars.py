@@ -1,10 +1,10 @@
-"""Owns the jars that Spark gets beside its own: the decoder, the Kafka source, Delta.
+"""Finds or builds the jars for Spark: decoder, Kafka source, Delta.
 
-They are looked for in the folder that ``KAFKA_TELEMETRY_JARS`` names, then in ``jars/`` beside this module
-(an image has them in one of the two), then in the user's cache; what is in none is built into the cache, from
-the Java sources and the ``pom.xml`` of ``decoder/``. What is fetched must have the sums that ``jars.sha256``
-has there. A folder of the cache is named by a hash of what it is made from, so that one which is there is
-complete and up to date. It must not start Spark.
+Jars are searched in ``KAFKA_TELEMETRY_JARS``, then in ``jars/`` beside this module (images have one
+of the two), then in the user's cache. Missing ones are built into the cache from the Java sources
+and ``pom.xml`` in ``decoder/``. Fetched jars must match the checksums in ``jars.sha256``. The name
+of a cache folder contains a hash of its sources, so a folder that exists is complete and up to
+date.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ __all__ = ["JarsError", "jars"]
 _HERE: Final = Path(__file__).parent
 _DECODER: Final = _HERE / "decoder"
 _POM: Final = _DECODER / "pom.xml"
-#: As of ``sha256sum``, of each jar that is fetched, below the folder of its set.
-_LOCK: Final = _DECODER / "jars.sha256"
+#: Checksums of the fetched jars, in the format of ``sha256sum``.
+_CHECKSUMS: Final = _DECODER / "jars.sha256"
 _VARIABLE: Final = "KAFKA_TELEMETRY_JARS"
 _TIMEOUT_S: Final = 900.0
 _TOOLS: Final = {
@@ -42,21 +42,18 @@ _TOOLS: Final = {
 
 
 class JarsError(Exception):
-    """Jars are missing and can't be built; the message says why, and how to get them."""
+    """Jars are missing and can't be built. The message says how to get them."""
 
 
 def jars(*, kafka: bool, delta: bool = False) -> tuple[Path, ...]:
-    """Find the jars, or build them, saying so on standard error.
+    """Return the paths of the jars, the decoder's first. Builds missing ones.
 
     Args:
-        kafka: Whether the source for Kafka is needed.
-        delta: Whether Delta tables are.
-
-    Returns:
-        Absolute paths, the decoder's first.
+        kafka: Include the Kafka source.
+        delta: Include Delta.
 
     Raises:
-        JarsError: They are not there and can't be built.
+        JarsError: Jars are missing and can't be built.
     """
     wanted = ["decoder", *(["kafka"] if kafka else []), *(["delta"] if delta else [])]
     return tuple(jar for name in wanted for jar in sorted(_folder(name).glob("*.jar")))
@@ -69,18 +66,19 @@ def _folder(name: str) -> Path:
         if not _has_jars(folder):
             raise JarsError(
                 f"{_VARIABLE} is {named}, but {folder} has no jars: run `python -m spark_streaming.jars "
-                f"{named}` where there are a JDK and Maven, or unset it"
+                f"{named}` on a machine with a JDK and Maven, or unset the variable"
             )
         return folder
-    beside = _HERE / "jars" / name
-    return beside if _has_jars(beside) else _built(name)
+    bundled = _HERE / "jars" / name
+    return bundled if _has_jars(bundled) else _cached(name)
 
 
 def _has_jars(folder: Path) -> bool:
     return any(folder.glob("*.jar"))
 
 
-def _built(name: str) -> Path:
+def _cached(name: str) -> Path:
+    """Return the folder of a jar set in the cache. Builds it if it is missing."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     cache = Path(base).absolute() / "kafka-client-telemetry"
     folder = cache / f"spark-{name}-{_hash(name)}"
@@ -89,17 +87,17 @@ def _built(name: str) -> Path:
             cache.mkdir(parents=True, exist_ok=True)
             with _exclusive(cache / f".spark-{name}.lock", name):
                 if not folder.is_dir():
-                    _say(f"{name}: building into {folder} ...")
+                    _print(f"{name}: building into {folder} ...")
                     _build_atomically(folder, _BUILD[name])
         except OSError as error:
-            raise JarsError(f"the jars can't be put into {cache}: {error}") from None
+            raise JarsError(f"can't write the jars to {cache}: {error}") from None
     return folder
 
 
 def _hash(name: str) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 over what a set is made from."""
+    """Return 16 hexadecimal digits of the SHA-256 of the sources of a jar set."""
     digest = hashlib.sha256(pyspark.__version__.encode())
-    for source in _sources() if name == "decoder" else (_POM, _LOCK):
+    for source in _sources() if name == "decoder" else (_POM, _CHECKSUMS):
         content = source.read_bytes()
         digest.update(f"\0{source.name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()[:16]
@@ -111,20 +109,20 @@ def _sources() -> tuple[Path, ...]:
 
 @contextmanager
 def _exclusive(path: Path, name: str) -> Iterator[None]:
-    """Hold a lock, which the kernel frees when its holder dies."""
+    """Hold a lock that the kernel frees when its holder dies."""
     with path.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            _say(f"{name}: another process builds it; waiting")
+            _print(f"{name}: waiting for another process that builds it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def _build_atomically(folder: Path, build: Callable[[Path], None]) -> None:
-    """Let ``build`` fill a new folder, then give it its name: it is there whole or not at all.
+    """Fill a temporary folder, then rename it, so that no folder is incomplete.
 
-    The lock is held, so what is half built was left behind by somebody who was killed.
+    The caller holds the lock, so existing temporary folders were left by a killed process.
     """
     name = folder.name.rsplit("-", 1)[0]
     for left_over in folder.parent.glob(f".building-{name}-*"):
@@ -141,34 +139,30 @@ def _build_atomically(folder: Path, build: Callable[[Path], None]) -> None:
 def _build_decoder(folder: Path) -> None:
     spark = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars"
     with tempfile.TemporaryDirectory(prefix="classes-") as classes:
-        # Spark's jars name others in their manifests that are not there, which javac would warn of.
+        # Without the lint "path", because manifests of Spark's jars refer to missing jars.
         flags = ("--release", "17", "-Xlint:all,-path", "-Werror", "-encoding", "UTF-8")
         _run(["javac", *flags, "-cp", f"{spark}/*", "-d", classes, *map(str, _sources())])
         _run(["jar", "--create", "--file", str(folder / "decoder.jar"), "-C", classes, "."])
 
 
-def _fetch_locked(profile: str, folder: Path) -> None:
+def _fetch_verified(profile: str, folder: Path) -> None:
     _fetch(profile, folder)
-    locked = {jar: digest for jar, digest in _locked().items() if jar.startswith(f"{profile}/")}
-    fetched = _sums(profile, folder)
+    lines = (line.split() for line in _CHECKSUMS.read_text("utf-8").splitlines())
+    locked = {jar: digest for digest, jar in lines if jar.startswith(f"{profile}/")}
+    fetched = _digests(profile, folder)
     for jar in sorted(locked.keys() | fetched.keys()):
         expected, found = locked.get(jar, "none"), fetched.get(jar, "none")
         if found != expected:
             raise JarsError(
-                f"{jar} was fetched with the SHA-256 {found}, but {_LOCK} says {expected}. After a change of "
-                "pom.xml or pyspark, `python -m spark_streaming.jars --lock` writes the sums anew. Otherwise "
-                "it is not the file that was tested: delete it from Maven's repository (~/.m2/repository), "
-                "try again, and if that is no help, don't use it"
+                f"{jar} was fetched with the SHA-256 {found}, but {_CHECKSUMS} has {expected}. After a "
+                "change of pom.xml or pyspark, run `python -m spark_streaming.jars --lock` to write new "
+                "checksums. Otherwise it is not the file that was tested: delete it from Maven's repository "
+                "(~/.m2/repository) and try again. If it still differs, don't use it"
             )
 
 
-def _locked() -> dict[str, str]:
-    lines = (line.split() for line in _LOCK.read_text("utf-8").splitlines())
-    return {jar: digest for digest, jar in lines}
-
-
-def _sums(profile: str, folder: Path) -> dict[str, str]:
-    """The SHA-256 of each jar of a folder."""
+def _digests(profile: str, folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each jar in a folder."""
     return {
         f"{profile}/{jar.name}": hashlib.sha256(jar.read_bytes()).hexdigest()
         for jar in sorted(folder.glob("*.jar"))
@@ -176,13 +170,13 @@ def _sums(profile: str, folder: Path) -> dict[str, str]:
 
 
 def _lock() -> None:
-    """Fetch all anew and write down what their sums are."""
+    """Fetch all jars and write their checksums."""
     found: dict[str, str] = {}
     for profile in _PROFILES:
         with tempfile.TemporaryDirectory(prefix=f"{profile}-") as folder:
             _fetch(profile, Path(folder))
-            found |= _sums(profile, Path(folder))
-    _LOCK.write_text("".join(f"{digest}  {jar}\n" for jar, digest in found.items()), "utf-8")
+            found |= _digests(profile, Path(folder))
+    _CHECKSUMS.write_text("".join(f"{digest}  {jar}\n" for jar, digest in found.items()), "utf-8")
 
 
 def _fetch(profile: str, folder: Path) -> None:
@@ -199,11 +193,11 @@ def _fetch(profile: str, folder: Path) -> None:
     )
 
 
-#: Of pom.xml.
+#: Profiles in pom.xml.
 _PROFILES: Final = ("kafka", "delta")
 _BUILD: Final[Mapping[str, Callable[[Path], None]]] = {
     "decoder": _build_decoder,
-    **{profile: functools.partial(_fetch_locked, profile) for profile in _PROFILES},
+    **{profile: functools.partial(_fetch_verified, profile) for profile in _PROFILES},
 }
 
 
@@ -211,8 +205,8 @@ def _run(command: Sequence[str]) -> None:
     name = command[0]
     if shutil.which(name) is None:
         raise JarsError(
-            f"{name} is missing, to build what Spark needs: install {_TOOLS[name]}, or name a folder that "
-            f"`python -m spark_streaming.jars FOLDER` has filled elsewhere in {_VARIABLE}"
+            f"{name} is needed to build jars for Spark: install {_TOOLS[name]}, or set {_VARIABLE} to a "
+            "folder that `python -m spark_streaming.jars FOLDER` has filled on another machine"
         )
     try:
         done = subprocess.run(  # noqa: S603
@@ -225,26 +219,28 @@ def _run(command: Sequence[str]) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise JarsError(f"`{name}` still ran after {_TIMEOUT_S:g} s and was ended") from None
+        raise JarsError(f"`{name}` was stopped after {_TIMEOUT_S:g} s") from None
     if done.returncode:
-        said = done.stdout[-3000:].strip()
-        raise JarsError(f"`{' '.join(command)[:300]}` ended with {done.returncode}:\n{said}")
+        output = done.stdout[-3000:].strip()
+        raise JarsError(f"`{' '.join(command)[:300]}` failed with status {done.returncode}:\n{output}")
 
 
-def _say(line: str) -> None:
-    print(f"jars: {line}", file=sys.stderr, flush=True)  # noqa: T201 -- for whoever waits
+def _print(line: str) -> None:
+    print(f"jars: {line}", file=sys.stderr, flush=True)  # noqa: T201 -- progress for the user
 
 
 def _main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m spark_streaming.jars",
-        description="Build the jars that Spark needs, which otherwise happens when the roll-up first runs.",
+        description="Build the jars that Spark needs. Otherwise the first run of the roll-up builds them.",
     )
     parser.add_argument(
-        "folder", nargs="?", type=Path, help=f"also copy them there, for an image; {_VARIABLE} then names it"
+        "folder", nargs="?", type=Path, help=f"copy the jars to this folder, to use it as {_VARIABLE}"
     )
     parser.add_argument(
-        "--lock", action="store_true", help=f"only write the sums of what is fetched into {_LOCK.name} anew"
+        "--lock",
+        action="store_true",
+        help=f"only fetch the jars and write their checksums to {_CHECKSUMS.name}",
     )
     arguments = parser.parse_args()
     folder: Path | None = arguments.folder
@@ -253,9 +249,9 @@ def _main() -> None:
             _lock()
             return
         for name in _BUILD:
-            built = _built(name)
+            cached = _cached(name)
             if folder is not None:
-                shutil.copytree(built, folder / name, dirs_exist_ok=True)
+                shutil.copytree(cached, folder / name, dirs_exist_ok=True)
     except (JarsError, OSError) as error:
         sys.exit(f"jars: {error}")
 

@@ -1,7 +1,7 @@
-"""The job: runs batches as pushes come, and the tick once a minute, until it is told to stop.
+"""Runs the streaming query, and maintenance once a minute, until stopped.
 
-Owns the life of the query, what happens when a batch fails, and what time it is for the clients that pushed
-nothing. A batch that fails is tried again until it is in: nothing is passed over.
+Owns the query's life cycle, retries, and the time up to which silent clients are carried forward. A
+failed batch is retried until it is committed. No batch is skipped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_streaming import sources
 from spark_streaming.batch import Batches
-from spark_streaming.contributions import PackedError, pairs_of, settle
+from spark_streaming.contributions import CodecError, reconcile, required_pairs
 from spark_streaming.findings import find
 from spark_streaming.postgres import Store, StoreError, StoreUnavailableError, read_again_since
 from spark_streaming.rows import ENTRY_ROWS
@@ -37,14 +37,15 @@ __all__ = ["Job", "JobError", "rebuild"]
 
 _MINUTE_NS: Final = 60_000_000_000
 _SECOND_NS: Final = 1_000_000_000
-_TICK_S: Final = 60.0
+_MAINTENANCE_S: Final = 60.0
 _POLL_S: Final = 0.1
-_FIRST_PAUSE_S: Final = 1.0
-_LONGEST_PAUSE_S: Final = 60.0
-_TRIES_ONCE: Final = 4
-_MOST_SHOWN: Final = 400
-#: What a file system can't give now it may give later; after so many tries the file is taken for damaged.
-_TRIES_TO_READ: Final = 3
+_MIN_PAUSE_S: Final = 1.0
+_MAX_PAUSE_S: Final = 60.0
+_MAX_TRIES_ONCE: Final = 4
+_MAX_MESSAGE_CHARACTERS: Final = 400
+#: A file counts as damaged after so many failed reads, because a file system error may be
+#: temporary.
+_MAX_READ_TRIES: Final = 3
 _UNREADABLE: Final = re.compile(r"\[FAILED_READ_FILE\.\w+\] Encountered error while reading file (\S+)\.\s")
 _LOCAL: Final = re.compile("^file:/+")
 _CONDITION: Final = re.compile(r"\[[A-Z][A-Z0-9_.]+\] [^\n]+")
@@ -53,22 +54,22 @@ _log = structlog.get_logger()
 
 
 class JobError(Exception):
-    """The job can't go on; the message says why."""
+    """The job can't continue. The message says why."""
 
 
-def _lasting(error: BaseException) -> bool:
-    """Whether the same would happen again."""
+def _is_permanent(error: BaseException) -> bool:
+    """Return whether a retry would fail in the same way."""
     return isinstance(error, JobError | StoreError) and not isinstance(error, StoreUnavailableError)
 
 
 class Job:
-    """A run over a source.
+    """Rolls one source up into one store.
 
     Args:
         spark: The session.
-        store: Where totals go, migrated.
-        settings: Everything else.
-        stop: When it is set, the run ends: a batch under way is abandoned, and comes again next time.
+        store: Destination of the totals.
+        settings: The configuration.
+        stop: Ends the run when set. A running batch is abandoned and repeated by the next run.
     """
 
     def __init__(
@@ -78,37 +79,38 @@ class Job:
         self._store = store
         self._settings = settings
         self._stop = stop
-        # The store's connection is one: a batch, in Spark's thread, and the tick take turns.
-        self._turn = threading.Lock()
+        # The store has one connection. Batches, in Spark's thread, and maintenance share it.
+        self._store_lock = threading.Lock()
         self._newest_ns: int | None = None
         self._once = False
         self._caught_up = False
         self._failure: BaseException | None = None
         self._committed = 0
-        # By batch, until Spark tells its offsets. It counts rows once for each pass over them.
-        self._read: dict[int, int] = {}
-        # What was said of files of the batch under way that can't be read, once for each try.
-        self._unreadable: dict[str, list[str]] = {}
+        # Records read by batch, until Spark reports its offsets. Spark's own count has one for each
+        # pass.
+        self._records_read: dict[int, int] = {}
+        # Read errors by file of the running batch, one for each try.
+        self._read_errors: dict[str, list[str]] = {}
 
     def run(self) -> None:
-        """Take pushes in until told to stop.
+        """Process pushes until stopped.
 
         Raises:
-            JobError: What is stored is another version's, or Spark has ended.
+            JobError: The store has data of another version, or Spark has ended.
             StoreError: PostgreSQL can't be used.
         """
         self._run(self._settings.checkpoint_path)
 
     def run_once(self, *, checkpoint: str | None = None, min_minute: int | None = None) -> None:
-        """Take in everything there is, and end with a tick.
+        """Process everything the source holds, then run maintenance.
 
         Args:
-            checkpoint: Another one than the settings', for a rebuild.
-            min_minute: Leave out what is older, for a rebuild; pushes are read again from
+            checkpoint: Replaces the settings' checkpoint, for a rebuild.
+            min_minute: Ignore older data points, for a rebuild. Pushes are read again from
                 :func:`read_again_since` on.
 
         Raises:
-            JobError: A batch failed several times, or can't be taken in, or Spark has ended.
+            JobError: A batch failed several times or permanently, or Spark has ended.
             StoreError: PostgreSQL can't be used.
         """
         self._once = True
@@ -116,7 +118,7 @@ class Job:
 
     def _run(self, checkpoint: str, min_minute: int | None = None) -> None:
         since = None if min_minute is None else int(read_again_since(min_minute).timestamp()) * _SECOND_NS
-        pause, tries, committed, migrated = _FIRST_PAUSE_S, 0, 0, False
+        pause, tries, committed, migrated = _MIN_PAUSE_S, 0, 0, False
         while not self._stop.is_set():
             try:
                 if not migrated:
@@ -127,81 +129,80 @@ class Job:
                     self._spark,
                     self._store,
                     self._settings,
-                    closed_at=self._closed_with,
+                    closed_at=self._closed_after,
                     id_key=self._store.id_key(),
                     min_minute=min_minute,
                 )
                 self._watch(self._begin(batches, checkpoint, since))
                 if self._once and not self._stop.is_set():
-                    self._tick()
+                    self._maintain()
                 return
             except (PySparkException, Py4JError, StoreUnavailableError, OSError) as error:
                 if self._stop.is_set():
                     return
-                if self._failure is not None and _lasting(self._failure):
+                if self._failure is not None and _is_permanent(self._failure):
                     raise self._failure from None
                 if has_ended(self._spark):
-                    raise JobError("Spark's process has ended, or Spark was stopped: start again") from None
+                    raise JobError("Spark has ended or was stopped: start the job again") from None
                 failure = self._failure or error
             if self._committed > committed:
-                pause, tries, committed = _FIRST_PAUSE_S, 0, self._committed
-            problem, wait = _first_line(failure), _FIRST_PAUSE_S
-            if not self._count_unreadable(failure):
-                tries, wait, pause = tries + 1, pause, min(2 * pause, _LONGEST_PAUSE_S)
-            if self._once and tries >= _TRIES_ONCE:
-                raise JobError(f"a batch failed {tries} times, nothing of it is in: {problem}")
-            _log.warning("batch failed, it is tried again", problem=problem, in_s=wait)
+                pause, tries, committed = _MIN_PAUSE_S, 0, self._committed
+            problem, wait = _first_line(failure), _MIN_PAUSE_S
+            if not self._count_read_error(failure):
+                tries, wait, pause = tries + 1, pause, min(2 * pause, _MAX_PAUSE_S)
+            if self._once and tries >= _MAX_TRIES_ONCE:
+                raise JobError(f"a batch failed {tries} times and was not committed: {problem}")
+            _log.warning("batch failed, retrying", problem=problem, in_s=wait)
             self._stop.wait(wait)
 
-    def _count_unreadable(self, failure: BaseException) -> bool:
-        """Count a try of a file that can't be read; false if it is of none, or of one left out already."""
+    def _count_read_error(self, failure: BaseException) -> bool:
+        """Count a failed read of a file. Return false for other errors."""
         found = _UNREADABLE.search(str(failure))
         if found is None:
             return False
-        # As Hadoop writes it into the rows' column.
+        # In the form that Hadoop writes into the column.
         file = _LOCAL.sub("file:/", found[1])
         if file in self._damaged():
             return False
-        self._unreadable.setdefault(file, []).append(_first_line(failure))
+        self._read_errors.setdefault(file, []).append(_first_line(failure))
         return True
 
     def _damaged(self) -> dict[str, str]:
-        """The files of the batch under way that are left out, with the reasons."""
+        """Return the files that are left out of the running batch, with the reasons."""
         return {
             file: problems[-1]
-            for file, problems in self._unreadable.items()
-            if len(problems) >= _TRIES_TO_READ
+            for file, problems in self._read_errors.items()
+            if len(problems) >= _MAX_READ_TRIES
         }
 
     def _begin(self, batches: Batches, checkpoint: str, since_ns: int | None) -> StreamingQuery:
         self._failure = None
         self._caught_up = False
-        # Of batches before.
-        self._read.clear()
+        self._records_read.clear()
 
-        def take_in(pushes: DataFrame, batch_id: int) -> None:
+        def process(pushes: DataFrame, batch_id: int) -> None:
             query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
             assert query_id is not None  # noqa: S101 -- Spark sets it for each batch
             damaged = self._damaged()
             try:
-                with self._in_turn():
+                with self._exclusive():
                     read = batches.roll_up(pushes, query_id, batch_id, damaged=damaged)
             except BaseException as error:
-                # Spark makes one long text of it.
+                # Kept, because Spark turns it into one long string.
                 self._failure = error
                 raise
             self._committed += 1
             if read is not None and self._settings.source == "kafka":
-                self._read[batch_id] = read
+                self._records_read[batch_id] = read
             if damaged:
-                _log.warning("damaged files are passed over", files=sorted(damaged))
-            self._unreadable.clear()
+                _log.warning("damaged files skipped", files=sorted(damaged))
+            self._read_errors.clear()
 
         pushes = sources.stream(self._spark, self._settings, since_ns=since_ns)
         if damaged := sorted(self._damaged()):
-            # Spark then does not open them.
+            # Spark does not open files that this filter excludes.
             pushes = pushes.where(~f.col("file").isin(damaged))
-        writer = pushes.writeStream.foreachBatch(take_in).option("checkpointLocation", checkpoint)
+        writer = pushes.writeStream.foreachBatch(process).option("checkpointLocation", checkpoint)
         if self._once:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(
@@ -209,77 +210,79 @@ class Job:
         ).start()
 
     @contextmanager
-    def _in_turn(self) -> Iterator[None]:
-        with self._turn:
+    def _exclusive(self) -> Iterator[None]:
+        with self._store_lock:
             try:
                 yield
-            except PackedError as error:
-                # The next try would find the same bytes.
+            except CodecError as error:
+                # Permanent, because a retry reads the same bytes.
                 raise JobError(str(error)) from None
 
     def _watch(self, query: StreamingQuery) -> None:
-        """Return when the query has ended by itself or was stopped; raise what it failed with."""
-        due = time.monotonic() + _TICK_S
+        """Run maintenance until the query ends. Raise the query's error."""
+        due = time.monotonic() + _MAINTENANCE_S
         try:
             while query.isActive and not self._stop.wait(_POLL_S):
-                self._tell_lost(query)
+                self._report_lost(query)
                 if not self._once and time.monotonic() >= due:
-                    due = time.monotonic() + _TICK_S
+                    due = time.monotonic() + _MAINTENANCE_S
                     status = query.status
                     waiting = status["isDataAvailable"] or status["isTriggerActive"]
                     self._caught_up = query.lastProgress is not None and not waiting
-                    self._try_tick()
+                    self._try_maintenance()
         finally:
             query.stop()
-        self._tell_lost(query)
+        self._report_lost(query)
         error = query.exception()
         if error is not None:
             raise error
 
-    def _try_tick(self) -> None:
+    def _try_maintenance(self) -> None:
         try:
-            self._tick()
+            self._maintain()
         except StoreUnavailableError as error:
-            _log.warning("tick failed, it is tried again", problem=_first_line(error), in_s=_TICK_S)
+            _log.warning("maintenance failed, retrying", problem=_first_line(error), in_s=_MAINTENANCE_S)
 
-    def _tick(self) -> None:
+    def _maintain(self) -> None:
         began = time.monotonic()
         now_ns = time.time_ns()
         closed = self._closed(now_ns)
-        with self._in_turn(), self._store.tick(now_ns) as tick:
-            nothing = ENTRY_ROWS.empty_table()
-            clients = tick.clients_to_carry(closed)
-            stored = tick.contributions(pairs_of(nothing, clients))
-            settlement = settle(nothing, stored, clients, closed=closed)
-            tick.merge(tick.sums(settlement.rows))
-            tick.put_contributions(settlement.contributions)
-            tick.put_clients(settlement.clients, nothing)
-            tick.compute_hours_and_days(all_of_them=self._once)
+        with self._exclusive(), self._store.maintenance(now_ns) as maintenance:
+            no_entries = ENTRY_ROWS.empty_table()
+            clients = maintenance.clients_to_carry(closed)
+            stored = maintenance.contributions(required_pairs(no_entries, clients))
+            reconciled = reconcile(no_entries, stored, clients, closed=closed)
+            maintenance.merge(maintenance.sums(reconciled.rows))
+            maintenance.put_contributions(reconciled.contributions)
+            maintenance.put_clients(reconciled.clients, no_entries)
+            maintenance.compute_hours_and_days(all_of_them=self._once)
             found = find(
-                tick.connection, self._settings.findings, datetime.fromtimestamp(now_ns / _SECOND_NS, UTC)
+                maintenance.connection,
+                self._settings.findings,
+                datetime.fromtimestamp(now_ns / _SECOND_NS, UTC),
             )
-            tick.expire()
+            maintenance.expire()
         _log.info(
-            "tick",
-            carried_clients=len(settlement.clients),
-            rows=settlement.rows.num_rows,
+            "maintenance",
+            carried_clients=len(reconciled.clients),
+            rows=reconciled.rows.num_rows,
             findings_opened=sum(found.opened.values()),
             findings_resolved=sum(found.resolved.values()),
             findings_left_out=sum(found.left_out.values()),
             seconds=round(time.monotonic() - began, 3),
         )
 
-    def _closed_with(self, newest_ns: int) -> int:
+    def _closed_after(self, newest_ns: int) -> int:
         self._newest_ns = max(newest_ns, self._newest_ns or 0)
         return self._closed(time.time_ns())
 
     def _closed(self, now_ns: int) -> int:
-        """Up to which minute clients are carried on that pushed nothing.
+        """Return the last minute up to which silent clients are carried forward.
 
-        Not by the wall clock alone: while there is a backlog, the pushes of the minutes between are only not
-        read yet, and every client would be carried, found silent, and corrected again. So time goes as far as
-        what was read; when the source has nothing more to read, silence is the clients' own, and the wall
-        clock counts. A run over everything there is ends where its newest push ends.
+        The wall clock alone would be wrong during a backlog: pushes of the minutes in between are
+        not read yet, so every client would be carried forward, found silent, and corrected later.
+        So time advances only to the newest push that was read. Once the source has nothing left to
+        read, the wall clock counts. A run with ``--once`` ends at its newest push.
         """
         if self._caught_up:
             return int(now_ns - self._settings.grace_seconds * _SECOND_NS) // _MINUTE_NS - 1
@@ -290,17 +293,17 @@ class Job:
         behind = min(now_ns, self._newest_ns) - self._settings.grace_seconds * _SECOND_NS
         return int(behind) // _MINUTE_NS - 1
 
-    def _tell_lost(self, query: StreamingQuery) -> None:
-        if not self._read:
+    def _report_lost(self, query: StreamingQuery) -> None:
+        if not self._records_read:
             return
         for progress in query.recentProgress:
-            read = self._read.pop(progress["batchId"], None)
+            read = self._records_read.pop(progress["batchId"], None)
             if read is None:
                 continue
-            lost = sum(_offsets(one) for one in progress["sources"]) - read
+            lost = sum(_offsets(source) for source in progress["sources"]) - read
             if lost > 0:
                 _log.warning(
-                    "Kafka offsets without a record: expired before they were read, or of transactions",
+                    "Kafka offsets without a record: expired before they were read, or transaction markers",
                     offsets=lost,
                     batch=progress["batchId"],
                 )
@@ -318,43 +321,44 @@ def _offsets(source: dict[str, Any]) -> int:
 def rebuild(
     spark: SparkSession, store: Store, settings: RollupSettings, stop: threading.Event, *, since: int
 ) -> int | None:
-    """Forget what was rolled up since a minute, and roll it up again from what the source still holds.
+    """Delete the totals since a minute and compute them again from the source.
 
-    The settings' checkpoint is left alone: a job that goes on from it recognises the pushes.
+    The settings' checkpoint is not changed. A job that continues from it recognises the pushes.
 
     Args:
         spark: The session.
-        store: What is rebuilt.
-        settings: The source. The lake is not written again.
-        stop: As for a job.
-        since: The minute from which on, in minutes since the epoch.
+        store: The store to rebuild.
+        settings: The configuration. The lake is not written again.
+        stop: Ends the rebuild when set.
+        since: First minute to rebuild, in minutes since the epoch.
 
     Returns:
-        The minute from which on it was done, later than ``since`` where the source begins later, as nothing
-        must be forgotten that can't be read again; None when the source holds nothing.
+        The first minute that was rebuilt. It is later than ``since`` if the source begins later,
+        because totals that can't be read again are kept. None if the source holds nothing.
 
     Raises:
-        JobError: It was stopped or failed half-way: do it again.
+        JobError: The rebuild was stopped or failed before its end. Repeat it.
     """
     store.migrate()
     whole_ns = sources.whole_since(spark, settings)
     if whole_ns is None:
         return None
-    # The minute of the oldest push may have had others, and a client's clock may be ahead.
+    # The next minute, because older pushes of the first one may be gone, and client clocks may be
+    # ahead.
     minute = max(since, int(whole_ns + settings.max_ahead_s * _SECOND_NS) // _MINUTE_NS + 1)
-    # Where only hours or days are kept, the whole of the first one goes.
+    # Rounded up to a whole hour or day where minutes are no longer kept.
     minute = store.forget_since(minute)
     with tempfile.TemporaryDirectory() as scratch:
         job = Job(spark, store, settings.model_copy(update={"lake": None}), stop)
         job.run_once(checkpoint=Path(scratch).as_uri(), min_minute=minute)
     if stop.is_set():
-        raise JobError("the rebuild was stopped half-way: do it again")
+        raise JobError("the rebuild was stopped before its end: repeat it")
     return minute
 
 
 def _first_line(error: BaseException) -> str:
     text = str(error)
-    # Spark's own words for it stand somewhere below a Java stack.
+    # Spark's error condition is somewhere below a Java stack trace.
     condition = _CONDITION.search(text)
     text = condition[0] if condition is not None else text.split("\n\tat ")[0]
-    return f"{type(error).__name__}: {' '.join(text.split())[:_MOST_SHOWN]}"
+    return f"{type(error).__name__}: {' '.join(text.split())[:_MAX_MESSAGE_CHARACTERS]}"

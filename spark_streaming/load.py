@@ -1,7 +1,7 @@
-"""Loading: a YAML file, the command's options over it, one validated configuration out of both.
+"""Loads the roll-up's configuration from a YAML file and command-line options.
 
-Owns the reading and the wording: a problem is one line that names the key, the value and the fix. It must
-not show the value of a secret, of an unknown key, or of a mapping.
+An error is one line that names the key, the value and the fix. It never shows the value of a
+secret, of an unknown key, or of a mapping.
 """
 
 from __future__ import annotations
@@ -25,36 +25,33 @@ _SECRET_KEYS: Final = frozenset({"postgres", "options"})
 
 
 class SettingsError(Exception):
-    """The configuration is wrong; the message is the line to show."""
+    """Invalid configuration. The message is one line for the user."""
 
 
 def load(file: Path | None, options: Mapping[str, Any]) -> RollupSettings:
-    """Read the configuration.
+    """Read and validate the configuration.
 
     Args:
         file: The YAML file, if there is one.
-        options: What goes over the file, in the same form; None where an option wasn't given.
-
-    Returns:
-        The validated settings.
+        options: Values that override the file, in the same structure. None means not given.
 
     Raises:
         SettingsError: The file can't be read, or a key, type or value is wrong.
     """
-    merged = _over(_document(file) if file is not None else {}, options)
+    merged = _merge(_document(file) if file is not None else {}, options)
     source = f"{file.name}: " if file is not None else ""
     try:
-        # Strictly, as JSON: texts become paths, but "1" is no integer and true is no 1.
+        # Strict JSON turns strings into paths, but does not accept "1" or true for an integer.
         return RollupSettings.model_validate_json(json.dumps(merged), strict=True)
     except ValidationError as error:
         found = error.errors(include_url=False)
-        first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
-        raise SettingsError(source + _wording(first)) from None
+        first = next((detail for detail in found if detail["type"] == "extra_forbidden"), found[0])
+        raise SettingsError(source + _message(first)) from None
     except (TypeError, ValueError):
-        raise SettingsError(f"{source}expected mappings of texts, numbers, true and false") from None
+        raise SettingsError(f"{source}expected mappings of strings, numbers, true and false") from None
 
 
-def _wording(detail: ErrorDetails) -> str:
+def _message(detail: ErrorDetails) -> str:
     key = ".".join(str(part) for part in detail["loc"])
     if detail["type"] == "value_error":
         problem = str(detail["ctx"]["error"])
@@ -72,21 +69,21 @@ def _hint(loc: tuple[int | str, ...]) -> str:
     for part in loc[:-1]:
         annotation = model.model_fields[str(part)].annotation if model is not None else None
         parts = (annotation, *getattr(annotation, "__args__", ()))
-        model = next((one for one in parts if isinstance(one, type) and issubclass(one, BaseModel)), None)
+        model = next((part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)), None)
     if model is None:
         return ""
     close = difflib.get_close_matches(str(loc[-1]), model.model_fields, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; known are {', '.join(model.model_fields)}"
+    return f"; did you mean {close[0]}?" if close else f"; known keys: {', '.join(model.model_fields)}"
 
 
 def _document(file: Path) -> dict[str, Any]:
     try:
-        with file.open("rb") as opened:
-            content = opened.read(_MAX_FILE_BYTES + 1)
+        with file.open("rb") as stream:
+            content = stream.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
         raise SettingsError(f"{file}: cannot be read: {error.strerror}") from None
     if len(content) > _MAX_FILE_BYTES:
-        raise SettingsError(f"{file.name}: larger than {_MAX_FILE_BYTES} bytes: is it the right file?")
+        raise SettingsError(f"{file.name}: larger than {_MAX_FILE_BYTES} bytes; give a configuration file")
     try:
         document = yaml.safe_load(content)
     except (yaml.YAMLError, ValueError) as error:
@@ -100,12 +97,12 @@ def _document(file: Path) -> dict[str, Any]:
     return document
 
 
-def _over(document: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(document: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(document)
     for key, value in options.items():
         if isinstance(value, Mapping):
-            below = merged.get(key)
-            value = _over(below if isinstance(below, dict) else {}, value)
+            nested = merged.get(key)
+            value = _merge(nested if isinstance(nested, dict) else {}, value)
             if not value:
                 continue
         if value is not None:

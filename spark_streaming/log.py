@@ -1,4 +1,4 @@
-"""Owns the form of the roll-up's log: one line an event, on stderr, as text or as JSON."""
+"""Configures the roll-up's log: one line per event on stderr, as text or JSON."""
 
 from __future__ import annotations
 
@@ -12,20 +12,16 @@ __all__ = ["configure"]
 
 
 def configure(level: str, form: Literal["console", "json"]) -> None:
-    """Log to stderr in this form from this level on.
-
-    Args:
-        level: ``debug``, ``info``, ``warning`` or ``error``.
-        form: Text for people, or JSON for programs.
-    """
-    # It writes the traceback of a batch that fails, which the job tells in one line.
+    """Log events of this level and above to stderr."""
+    # It logs the traceback of a failed batch, which the job reports in one line.
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
-    # At debug it writes every call into the JVM with its arguments, and one of them is the key of ids.
+    # At debug it logs the arguments of every JVM call. One of them is the secret key of the id
+    # hashes.
     logging.getLogger("py4j.java_gateway").setLevel(logging.INFO)
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if form == "json"
-        # Every text as Python writes it: a client's may hold what moves a terminal's cursor, or ends a line.
+        # repr(), because text from clients may contain newlines and terminal control sequences.
         else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), repr_native_str=True)
     )
     structlog.configure(

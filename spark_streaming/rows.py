@@ -1,6 +1,7 @@
-"""Owns the shapes in which the pieces of the roll-up hand rows to each other: Arrow tables of these schemas.
+"""Arrow schemas of the tables that the roll-up's modules exchange.
 
-Minutes are whole minutes since the epoch; times are nanoseconds since the epoch unless a name says otherwise.
+Minutes are whole minutes since the epoch. Times are nanoseconds since the epoch unless a name says
+otherwise.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import pyarrow as pa
 
 __all__ = ["BUCKET_ROWS", "CLIENT_LABELS", "ENTRY_ROWS", "MAX_TOTAL", "ROLLUP_ROWS", "RULES", "SERIES_ROWS"]
 
-#: How values combine (the catalogue's ``combines``); the position is the code in ``flags`` and ``rule``.
+#: How values combine (``combines`` in the catalogue). The index is the code in ``flags`` and
+#: ``rule``.
 RULES: Final = ("sum", "rate", "last", "max", "min", "distribution", "none")
 
-#: Counts saturate here wherever they are added up. Two of them still add up within 64 bits.
+#: Sums of counts saturate here. The sum of two still fits into 64 bits.
 MAX_TOTAL: Final = (1 << 62) - 1
 
-#: What is added up into a minute. ``points``, ``sum`` and ``observations`` add, ``min`` and ``max`` are
-#: compared; corrections have 0 points and may have negative sums and observations.
+#: Changes to the totals of minutes. ``points``, ``sum`` and ``observations`` are added, ``min`` and
+#: ``max`` compared. Corrections have 0 points and may have negative sums and observations.
 ROLLUP_ROWS: Final = pa.schema(
     [
         pa.field("minute", pa.int64(), nullable=False),
@@ -34,7 +36,7 @@ ROLLUP_ROWS: Final = pa.schema(
     ]
 )
 
-#: Buckets of histograms, to be added up.
+#: Counts to add to histogram buckets.
 BUCKET_ROWS: Final = pa.schema(
     [
         pa.field("minute", pa.int64(), nullable=False),
@@ -45,7 +47,8 @@ BUCKET_ROWS: Final = pa.schema(
     ]
 )
 
-#: The dimensions of series, by hash. ``series_high`` and ``series_low`` are the 128 bits of its hash.
+#: Dimensions of series. ``series_high`` and ``series_low`` are the halves of the 128-bit series
+#: hash.
 SERIES_ROWS: Final = pa.schema(
     [
         pa.field("series_high", pa.int64(), nullable=False),
@@ -70,7 +73,7 @@ SERIES_ROWS: Final = pa.schema(
     ]
 )
 
-#: What is told of a client instance besides its id, as far as it is known.
+#: Labels of a client instance beside its id. Unknown ones are null.
 CLIENT_LABELS: Final = (
     "client_id",
     "client_software_name",
@@ -85,10 +88,10 @@ CLIENT_LABELS: Final = (
     "broker_id",
 )
 
-#: What one client instance said at one time. Of its numbers ``gauges`` has those that depend on the client's
-#: other pushes (rules rate, last, distribution), ``added`` those that are only added up or compared. A push
-#: without any entry has one row, with ``points`` 0, neither of them, the time at which it was received, and
-#: of the labels only the instance.
+#: Entries: the data points of one push, instance and time. ``gauges`` has the points that depend on
+#: the client's other pushes (rules rate, last, distribution), ``added`` those that are only added
+#: or compared. A push without entries has one row with 0 ``points``, no values, the time of
+#: receipt, and no labels but the instance.
 ENTRY_ROWS: Final = pa.schema(
     [
         pa.field("push_id", pa.string(), nullable=False),

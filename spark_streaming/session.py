@@ -1,6 +1,6 @@
-"""The Spark session: local by default, and what is given under ``spark-submit`` or in ``spark.master``.
+"""Starts and stops the Spark session, or joins that of ``spark-submit``.
 
-Owns Spark's configuration and what must be there for it: Java and the jars. It knows nothing of pushes.
+Owns Spark's configuration, and checks that Java and the jars are available.
 """
 
 from __future__ import annotations
@@ -25,45 +25,48 @@ from spark_streaming.settings import RollupSettings
 
 __all__ = ["SessionError", "end", "has_ended", "spark_session"]
 
-_OLDEST_JAVA: Final = 17
+_MIN_JAVA: Final = 17
 _EXTENSION: Final = "kafkaclienttelemetry.rollup.OtlpFunctions"
 _LOOPBACK: Final = "127.0.0.1"
 
 
 class SessionError(Exception):
-    """Spark can't be started; the message says what is missing and how to get it."""
+    """Spark can't be started. The message says what is missing and how to get it."""
 
 
 def spark_session(settings: RollupSettings) -> SparkSession:
-    """Start Spark, or take the session that ``spark-submit`` has begun.
+    """Start Spark, or join the session of ``spark-submit``.
 
     Args:
-        settings: Its ``spark`` section goes over everything that is chosen here.
+        settings: The section ``spark`` overrides the defaults of this module.
 
     Returns:
         The session, with the decoder's functions.
 
     Raises:
-        SessionError: There is no Java, or an old one, or a jar is missing, or Spark did not start.
+        SessionError: Java is missing or too old, a jar is missing, or Spark did not start.
     """
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    chosen = dict(_EVERYWHERE)
+    options = dict(_DEFAULTS)
     lake = settings.lake is not None and settings.lake.format == "delta"
     if lake:
-        chosen["spark.sql.extensions"] += ",io.delta.sql.DeltaSparkSessionExtension"
-        chosen["spark.sql.catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+        options["spark.sql.extensions"] += ",io.delta.sql.DeltaSparkSessionExtension"
+        options["spark.sql.catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
     if not submitted:
         _require_java()
-        chosen |= _local(settings, delta=lake)
-    chosen |= {key: _text(value) for key, value in settings.spark.items()}
-    if chosen.get("spark.master", "").startswith("local"):
-        # Spark would otherwise ask the host's name for an address, and listen where others can connect.
+        options |= _local_defaults(settings, delta=lake)
+    options |= {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in settings.spark.items()
+    }
+    if options.get("spark.master", "").startswith("local"):
+        # Otherwise Spark resolves the host's name and listens on an address that others can reach.
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-        chosen.setdefault("spark.driver.bindAddress", _LOOPBACK)
-        chosen.setdefault("spark.driver.host", _LOOPBACK)
+        options.setdefault("spark.driver.bindAddress", _LOOPBACK)
+        options.setdefault("spark.driver.host", _LOOPBACK)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("kafka-client-telemetry rollup")
-    for key, value in chosen.items():
+    for key, value in options.items():
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
@@ -72,37 +75,37 @@ def spark_session(settings: RollupSettings) -> SparkSession:
 
 
 def has_ended(spark: SparkSession) -> bool:
-    """Whether Spark's process is gone, or its context was stopped: no query runs in it any more."""
+    """Return whether Spark's process has ended or its context was stopped."""
     try:
-        return bool(spark.sparkContext._jsc.sc().isStopped())  # noqa: SLF001 -- there is no public way to it
+        return bool(spark.sparkContext._jsc.sc().isStopped())  # noqa: SLF001 -- no public API
     except (Py4JError, OSError):
         return True
 
 
 def end(spark: SparkSession) -> None:
-    """Stop Spark, and wait for its process if this one has started it; it may have ended before."""
-    gateway = SparkContext._gateway  # noqa: SLF001 -- there is no public way to it
+    """Stop Spark and wait for its process, if this process started it."""
+    gateway = SparkContext._gateway  # noqa: SLF001 -- no public API
     with contextlib.suppress(Py4JError, OSError):
         spark.stop()
     process = getattr(gateway, "proc", None)
     if gateway is not None and process is not None:
         gateway.shutdown()
-        # It ends when its standard input does.
+        # The process ends when its standard input is closed.
         process.stdin.close()
         process.wait()
-        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 -- so that a next session starts another
+        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 -- lets a new session start another
 
 
-_EVERYWHERE: Final = {
+_DEFAULTS: Final = {
     "spark.sql.extensions": _EXTENSION,
     "spark.sql.session.timeZone": "UTC",
-    # Progress of the last batches, of which the job reads how many offsets had no record.
+    # The job reads the offsets of recent batches from their progress.
     "spark.sql.streaming.numRecentProgressUpdates": "10",
     "spark.sql.streaming.metricsEnabled": "false",
 }
 
 
-def _local(settings: RollupSettings, *, delta: bool) -> dict[str, str]:
+def _local_defaults(settings: RollupSettings, *, delta: bool) -> dict[str, str]:
     try:
         found = jars(kafka=settings.source == "kafka", delta=delta)
     except JarsError as error:
@@ -112,30 +115,27 @@ def _local(settings: RollupSettings, *, delta: bool) -> dict[str, str]:
         "spark.master": "local[*]",
         "spark.jars": ",".join(map(str, found)),
         "spark.driver.memory": "1g",
-        # Nobody waits for an answer: the collector with the least CPU, and the least memory of its own.
+        # Latency does not matter, so use the collector with the least CPU and memory overhead.
         "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -Dlog4j2.configurationFile={log.as_uri()}",
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
-        # There is nothing to adapt in some thousand rows: it would only begin a job for each stage.
+        # Adaptive execution starts a job for each stage. That does not pay off for a few thousand
+        # rows.
         "spark.sql.adaptive.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Lakes and checkpoints hold what clients sent: for this user alone.
+        # Only this user may read lakes and checkpoints, because they contain client data.
         "spark.hadoop.fs.permissions.umask-mode": "077",
     }
-
-
-def _text(value: str | float | bool) -> str:  # noqa: FBT001 -- a value, no switch
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _require_java() -> None:
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java") if home is None else shutil.which(str(Path(home) / "bin" / "java"))
-    fix = f"install Java {_OLDEST_JAVA} or newer (Debian: apt-get install openjdk-17-jre-headless)"
+    fix = f"install Java {_MIN_JAVA} or newer (Debian: apt-get install openjdk-17-jre-headless)"
     if java is None:
         where = "on the PATH" if home is None else f"in JAVA_HOME={home}"
-        raise SessionError(f"Spark needs Java, and there is none {where}: {fix}")
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
-    if found is None or int(found[1]) < _OLDEST_JAVA:
-        raise SessionError(f"{java} is {found[0] if found else 'no Java that answers'}: {fix}")
+        raise SessionError(f"Spark needs Java, which was not found {where}: {fix}")
+    output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
+    found = re.search(r'version "(?:1\.)?(\d+)', output)
+    if found is None or int(found[1]) < _MIN_JAVA:
+        raise SessionError(f"{java} is {found[0] if found else 'not a working Java'}: {fix}")

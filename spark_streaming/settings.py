@@ -1,6 +1,6 @@
-"""The roll-up's configuration as types: every key of ``rollup.yaml``, its default, its bounds, what it does.
+"""Schema of ``rollup.yaml``: every key with its default, bounds and description.
 
-Owns the keys' names and what they must fulfil together. It opens no file but a secret's, and starts nothing.
+Validation opens no files except those that contain secrets.
 """
 
 from __future__ import annotations
@@ -27,180 +27,211 @@ _DAY_S: Final = 86_400
 _EMBEDDED: Final = "embedded:"
 
 
-def _read(value: Any) -> Any:
+def _read_secret(value: Any) -> Any:
     if not (isinstance(value, dict) and set(value) == {"file"} and isinstance(value["file"], str)):
         return value
     try:
         with Path(value["file"]).open(encoding="utf-8") as file:
             text = file.read(_MOST_SECRET_BYTES + 1).removesuffix("\n")
     except OSError as error:
-        raise ValueError(f"cannot read the secret's file {value['file']}: {error.strerror}") from None
+        raise ValueError(f"cannot read the secret file {value['file']}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise ValueError(f"the secret's file {value['file']} is not UTF-8 text") from None
+        raise ValueError(f"the secret file {value['file']} is not UTF-8 text") from None
     if not 0 < len(text) <= _MOST_SECRET_BYTES:
-        raise ValueError(f"the secret's file {value['file']} is empty or no secret's")
+        raise ValueError(
+            f"the secret file {value['file']} is empty or larger than {_MOST_SECRET_BYTES} bytes"
+        )
     return text
 
 
-#: A text that no message shows; ``{file: PATH}`` takes it from a file.
-_Secret = Annotated[SecretStr, BeforeValidator(_read)]
+#: A string that no message shows. ``{file: PATH}`` reads it from a file.
+_Secret = Annotated[SecretStr, BeforeValidator(_read_secret)]
 
 
 class Settings(BaseModel):
-    """The base of every section: unknown keys are errors, and no error shows what was put in."""
+    """Base of every section. Rejects unknown keys and hides values in errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True)
 
 
 class SpoolFilesSettings(Settings):
-    """The folder that the receiver's plugin spool_files writes."""
+    """Folder that the receiver's plugin spool_files writes."""
 
-    path: Path = Field(default=Path("telemetry"), description="The folder; it may come later than the job.")
+    path: Path = Field(
+        default=Path("telemetry"), description="The folder. It may be created after the job starts."
+    )
     max_bytes: int = Field(
         default=33_554_432,
         ge=1,
-        description="Bytes of files in one batch, at least one file. A file's pushes are some ten times "
-        "larger in memory, and the driver holds 25 bytes for each of their points.",
+        description="Maximum size of the files in one batch, in bytes. A batch has at least one "
+        "file. Pushes take about ten times as much memory as their file, and 25 bytes "
+        "in the driver for each data point.",
     )
     max_files: int | None = Field(
-        default=None, ge=1, description="Files in one batch; given, it stands in place of max_bytes."
+        default=None, ge=1, description="Maximum number of files in one batch. Replaces max_bytes."
     )
 
 
 class KafkaSettings(Settings):
-    """A topic that the receiver's plugin kafka_topic writes, or a Collector's Kafka exporter (otlp_proto)."""
+    """Topic written by the plugin kafka_topic, or by a Collector as otlp_proto."""
 
-    bootstrap_servers: str | None = Field(default=None, description="host:port,host:port of the brokers.")
-    topic: str | None = Field(default=None, description="The topic's name.")
+    bootstrap_servers: str | None = Field(
+        default=None, description="Addresses of the brokers: host:port,host:port."
+    )
+    topic: str | None = Field(default=None, description="Name of the topic.")
     max_offsets: int = Field(
         default=20_000,
         ge=1,
-        description="Records in one batch, over all partitions; fewer where a Collector packs many clients "
-        "into one record.",
+        description="Maximum number of records in one batch, over all partitions. Lower it if a "
+        "Collector puts many clients into one record.",
     )
     options: dict[str, _Secret] = Field(
         default={},
-        description="Options of Kafka's client, as `security.protocol`, `sasl.jaas.config`, "
+        description="Kafka client options, such as `security.protocol`, `sasl.jaas.config` or "
         "`ssl.truststore.location`.",
     )
 
 
 class RetentionSettings(Settings):
-    """How long rows are kept. Late points older than the minutes go straight into hours and days."""
+    """How long rows are kept. Later points go to hours or days."""
 
-    minute_days: int = Field(default=7, ge=1, le=365, description="Minutes.")
-    hour_days: int = Field(default=90, ge=1, le=3_650, description="Hours.")
-    day_days: int = Field(default=1_095, ge=1, le=36_500, description="Days.")
+    minute_days: int = Field(default=7, ge=1, le=365, description="Days to keep minutes.")
+    hour_days: int = Field(default=90, ge=1, le=3_650, description="Days to keep hours.")
+    day_days: int = Field(default=1_095, ge=1, le=36_500, description="Days to keep days.")
     push_days: int = Field(
         default=8,
         ge=1,
         le=365,
-        description="Ids of pushes, by which a repeated one is recognised, one small row each. Longer than "
-        "the source keeps pushes, so that all are recognised when it is read again from its beginning.",
+        description="Days to keep push ids, which identify repeated pushes. One small row each. "
+        "Set it longer than the source keeps pushes, so that reading the source again "
+        "counts nothing twice.",
     )
     contribution_hours: int = Field(
         default=6,
         ge=1,
         le=168,
-        description="What each client added to a minute, by which a late push of that minute corrects it.",
+        description="Hours to keep what each client added to a minute. A late push corrects the "
+        "minute by it.",
     )
-    dead_letter_days: int = Field(default=14, ge=1, le=3_650, description="Payloads that are no OTLP.")
-    finding_days: int = Field(default=90, ge=1, le=3_650, description="Findings, since they were last seen.")
-    ledger_days: int = Field(default=30, ge=1, le=3_650, description="Which batches are in.")
+    dead_letter_days: int = Field(
+        default=14, ge=1, le=3_650, description="Days to keep payloads that could not be read."
+    )
+    finding_days: int = Field(
+        default=90, ge=1, le=3_650, description="Days to keep a finding after it was last seen."
+    )
+    ledger_days: int = Field(
+        default=30, ge=1, le=3_650, description="Days to keep the record of committed batches."
+    )
 
     @model_validator(mode="after")
     def _coarser_longer(self) -> RetentionSettings:
         if not self.minute_days <= self.hour_days <= self.day_days:
-            raise ValueError("minute_days, hour_days and day_days must not decrease: coarser is kept longer")
+            raise ValueError(
+                "minute_days, hour_days and day_days must not decrease: keep coarser rows longer"
+            )
         return self
 
 
 class LakeSettings(Settings):
-    """A second sink: raw data points and roll-ups as files."""
+    """Second sink: raw data points and roll-up rows as files."""
 
-    path: str = Field(min_length=1, description="A folder, or a URL of a file system that Hadoop knows.")
-    format: Literal["parquet", "delta"] = Field(default="parquet", description="Files, or a Delta table.")
+    path: str = Field(min_length=1, description="A folder, or the URL of a file system that Hadoop supports.")
+    format: Literal["parquet", "delta"] = Field(
+        default="parquet", description="Parquet files or Delta tables."
+    )
 
 
 class LogSettings(Settings):
-    """The log, on stderr."""
+    """Log on stderr."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="From which on.")
-    format: Literal["console", "json"] = Field(default="console", description="For people or programs.")
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Lowest level to log."
+    )
+    format: Literal["console", "json"] = Field(
+        default="console", description="Text for people, or JSON for programs."
+    )
 
 
 class RollupSettings(Settings):
-    """The whole of ``rollup.yaml``."""
+    """Root of ``rollup.yaml``."""
 
     source: Literal["spool_files", "kafka"] = Field(
-        default="spool_files", description="Where pushes come from."
+        default="spool_files", description="Kind of the source that pushes are read from."
     )
     spool_files: SpoolFilesSettings = SpoolFilesSettings()
     kafka: KafkaSettings = KafkaSettings()
     postgres: _Secret = Field(
         default="embedded:rollup",  # type: ignore[assignment]  # defaults are validated
-        description="`postgresql://user@host/database`, or `embedded:DIR` for a PostgreSQL of its own in "
-        "DIR/postgres. The password may also come from PGPASSWORD or ~/.pgpass.",
+        description="`postgresql://user@host/database`, or `embedded:DIR` to start a PostgreSQL "
+        "with its data in DIR/postgres. The password may also come from PGPASSWORD or "
+        "~/.pgpass.",
     )
     checkpoint: str | None = Field(
         default=None,
-        description="The folder of Spark's offsets and progress; null with `embedded:DIR`: DIR/checkpoint. "
-        "Each job and each database has one of its own.",
+        description="Folder for Spark's offsets and progress. Null with `embedded:DIR` means "
+        "DIR/checkpoint. Use one for each job and database.",
     )
-    trigger_seconds: float = Field(default=10.0, ge=0.1, le=3_600, description="How often a batch begins.")
+    trigger_seconds: float = Field(
+        default=10.0, ge=0.1, le=3_600, description="Seconds between the starts of batches."
+    )
     push_interval_s: float = Field(
         default=300.0,
         ge=0.1,
         le=3_600,
-        description="How often clients push, where the source does not say (a Collector's records): after 3 "
-        "intervals without a push a client no longer counts. KIP-714's default is 5 minutes.",
+        description="Push interval of clients whose records don't contain it (those of a "
+        "Collector). A client stops counting after 3 intervals without a push. "
+        "KIP-714's default is 5 minutes.",
     )
     grace_seconds: float = Field(
         default=120.0,
         ge=0,
         le=3_600,
-        description="How long after its end a minute is taken for whole, and clients that pushed nothing in "
-        "it are carried on: the receiver's roll_seconds and a batch pass before a push is here.",
+        description="Seconds after its end until a minute counts as complete. Then the counts of "
+        "clients that did not push in it are carried forward. Must exceed the "
+        "receiver's roll_seconds plus one batch.",
     )
     max_ahead_s: float = Field(
         default=300.0,
         ge=0,
         le=3_600,
-        description="A point that is later than its push by more has a wrong clock: the push's time counts.",
+        description="A data point later than its push by more than this has a wrong clock and gets"
+        " the time of the push.",
     )
     max_behind_s: float = Field(
         default=21_600.0,
         ge=60,
         le=_DAY_S,
-        description="The same for one that is earlier; not more than retention.contribution_hours.",
+        description="A data point earlier than its push by more than this gets the time of the "
+        "push. At most retention.contribution_hours.",
     )
     max_value: float = Field(
         default=MAX_VALUE,
         ge=1,
         le=1e100,
-        description="A push with a value of a greater magnitude becomes a dead letter. The default is 2^64, "
-        "the range of OTLP's integers. NaN, infinities and the largest double stand for no measured value.",
+        description="A push with a value of a greater magnitude becomes a dead letter. The default"
+        " is 2^64, the range of OTLP integers. NaN, infinities and the largest double "
+        "mean that nothing was measured.",
     )
     max_count: int = Field(
         default=MAX_COUNT,
         ge=1,
         le=1 << 53,
-        description="A push whose histograms count more observations becomes a dead letter. The default is "
-        "2^40.",
+        description="A push whose histograms count more observations becomes a dead letter. The "
+        "default is 2^40.",
     )
     retention: RetentionSettings = RetentionSettings()
     reader_role: str | None = Field(
-        default=None, min_length=1, description="A role of PostgreSQL that may read the views, for Grafana."
+        default=None, min_length=1, description="PostgreSQL role that may read the views, for Grafana."
     )
     findings: FindingSettings = FindingSettings()
-    lake: LakeSettings | None = Field(default=None, description="Null: no lake.")
+    lake: LakeSettings | None = Field(default=None, description="Null means no lake.")
     spark: dict[str, str | int | float | bool] = Field(
-        default={}, description="Spark's own configuration, as `spark.master` or `spark.driver.memory`."
+        default={}, description="Spark configuration, such as `spark.master` or `spark.driver.memory`."
     )
     log: LogSettings = LogSettings()
 
     @model_validator(mode="after")
-    def _together(self) -> RollupSettings:
+    def _check_combinations(self) -> RollupSettings:
         url = self.postgres.get_secret_value()
         if not url.startswith(("postgresql://", "postgres://", _EMBEDDED)) or url == _EMBEDDED:
             raise ValueError("postgres: expected postgresql://user@host/database, or embedded:DIR")
@@ -211,24 +242,24 @@ class RollupSettings(Settings):
         if self.max_behind_s > self.retention.contribution_hours * 3600:
             raise ValueError(
                 f"max_behind_s: {self.max_behind_s:g} is more than retention.contribution_hours "
-                f"({self.retention.contribution_hours}) keep; lower it or keep more hours"
+                f"({self.retention.contribution_hours}); lower it or raise contribution_hours"
             )
         wrong = next((key for key in self.spark if not key.startswith("spark.")), None)
         if wrong is not None:
-            raise ValueError(f"spark.{wrong}: expected a key of Spark's, which begins with spark.")
+            raise ValueError(f"spark.{wrong}: expected a Spark key, which begins with spark.")
         return self
 
     @property
     def embedded(self) -> Path | None:
-        """The folder of the embedded PostgreSQL; None with another one."""
+        """Folder of the embedded PostgreSQL. None if PostgreSQL is not embedded."""
         url = self.postgres.get_secret_value()
         return Path(url.removeprefix(_EMBEDDED)) / "postgres" if url.startswith(_EMBEDDED) else None
 
     @property
     def checkpoint_path(self) -> str:
-        """The checkpoint's folder, absolute where it has no scheme, as Spark would seek it elsewhere."""
+        """Absolute checkpoint folder, because Spark resolves relative ones differently."""
         text = self.checkpoint
         if text is None:
-            assert self.embedded is not None  # noqa: S101 -- checked when it was made
+            assert self.embedded is not None  # noqa: S101 -- the command line requires one of both
             text = str(self.embedded.parent / "checkpoint")
         return text if "://" in text else str(Path(text).expanduser().resolve())

@@ -1,12 +1,12 @@
-"""Where pushes come from: the receiver's spool files, or a Kafka topic, as one shape.
+"""Reads pushes from spool files or a Kafka topic, with the same columns.
 
-Owns the reading of both forms and the limits of a batch. It decodes no payload. Columns of every source:
+It does not decode payloads. Columns:
 
-- ``push_id`` string: the same for a push that is repeated, short and ASCII; ``client_instance_id`` string:
-  whose push it is if its bytes don't say, may be null;
-- ``received_at_ns`` long; ``terminating`` boolean; ``push_interval_ms`` long, 100 ms to an hour;
-- ``otlp`` binary, null where a record has no value;
-- ``position`` string: where it stands in the source, unique; ``file`` string: its file, null in Kafka.
+- ``push_id`` string: identifies a push and its repeats; short and ASCII.
+- ``client_instance_id`` string: the instance if the payload does not contain it; may be null.
+- ``received_at_ns`` long, ``terminating`` boolean, ``push_interval_ms`` long: 100 ms to an hour.
+- ``otlp`` binary: the payload; null if a record has no value.
+- ``position`` string: unique position in the source. ``file`` string: the file; null for Kafka.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spark_streaming.settings import KafkaSettings, RollupSettings, SpoolFilesSe
 
 __all__ = ["SPOOL_COLUMNS", "read", "stream", "whole_since"]
 
-#: The columns of the receiver's files that the roll-up needs; docs/spool-files.md is their contract.
+#: Columns that are read from the receiver's files. docs/spool-files.md specifies them.
 SPOOL_COLUMNS: Final = StructType(
     [
         StructField("push_id", StringType()),
@@ -33,15 +33,15 @@ SPOOL_COLUMNS: Final = StructType(
     ]
 )
 
-#: What no receiver writes is taken for missing: anybody may write to a topic or a folder.
+#: Other ids count as missing, because anyone may be able to write to a topic or a folder.
 _ID: Final = r"\A[!-~]{1,128}\z"
-#: The years from 1970 to 2199. Times beyond would overflow where they are added up or compared.
-_EARLIEST_NS: Final = 0
-_LATEST_NS: Final = 7_258_118_400_000_000_000
-#: The intervals that a receiver asks for, in milliseconds.
-_SHORTEST_MS, _LONGEST_MS = 100, 3_600_000
-#: A file that is older than this beside the newest would be passed over without a word.
-_FOR_EVER: Final = "36500d"
+#: 1970 to 2199. Other times could overflow in sums and comparisons.
+_MIN_TIME_NS: Final = 0
+_MAX_TIME_NS: Final = 7_258_118_400_000_000_000
+#: Push intervals that a receiver requests, in milliseconds.
+_MIN_INTERVAL_MS, _MAX_INTERVAL_MS = 100, 3_600_000
+#: Spark silently skips files that are this much older than the newest one.
+_MAX_FILE_AGE: Final = "36500d"
 
 
 def stream(
@@ -50,15 +50,12 @@ def stream(
     *,
     since_ns: int | None = None,
 ) -> DataFrame:
-    """Pushes as they come, from the oldest on.
+    """Return a streaming DataFrame of pushes, the oldest first.
 
     Args:
         spark: The session.
-        settings: Which source, and its limits.
-        since_ns: Leave out what was received before.
-
-    Returns:
-        A streaming DataFrame of the module's columns.
+        settings: The source and its limits.
+        since_ns: Ignore pushes received earlier.
     """
     if settings.source == "kafka":
         options = _kafka_options(settings.kafka, since_ns)
@@ -71,12 +68,14 @@ def stream(
         if spool.max_files is None
         else {"maxFilesPerTrigger": str(spool.max_files)}
     )
-    reader = spark.readStream.schema(SPOOL_COLUMNS).options(**_SPOOL_OPTIONS, **limit, maxFileAge=_FOR_EVER)
+    reader = spark.readStream.schema(SPOOL_COLUMNS).options(
+        **_SPOOL_OPTIONS, **limit, maxFileAge=_MAX_FILE_AGE
+    )
     return _since(_of_spool(reader.parquet(_folder(spool)), settings), since_ns)
 
 
 def read(spark: SparkSession, settings: RollupSettings) -> DataFrame:
-    """All pushes that the source holds now, in the same shape."""
+    """Return a DataFrame of all pushes that the source holds now."""
     if settings.source == "kafka":
         return _of_kafka(_records(spark, settings.kafka), settings)
     reader = spark.read.schema(SPOOL_COLUMNS).options(**_SPOOL_OPTIONS)
@@ -84,13 +83,13 @@ def read(spark: SparkSession, settings: RollupSettings) -> DataFrame:
 
 
 def whole_since(spark: SparkSession, settings: RollupSettings) -> int | None:
-    """From when on the source holds all pushes.
+    """Return since when the source holds all pushes.
 
-    Partitions of a topic expire apart, a busy one sooner: all are there where the last one begins, of those
-    that no longer begin with their first record.
+    Partitions of a topic expire separately, busy ones sooner. The topic is complete since the
+    latest first record of those partitions that have lost records.
 
     Returns:
-        By the time of receipt, nanoseconds since the epoch; None when the source holds nothing.
+        Time of receipt in nanoseconds since the epoch. None if the source holds nothing.
     """
     if settings.source == "kafka":
         begins = (
@@ -112,14 +111,14 @@ def _records(spark: SparkSession, kafka: KafkaSettings) -> DataFrame:
 _SPOOL_OPTIONS: Final = {
     "recursiveFileLookup": "true",
     "pathGlobFilter": "*.parquet",
-    # A file may expire between the listing and the reading; the batch counts, and is repeated if one did.
+    # A file may expire after it was listed. The batch checks its counts and is repeated if one did.
     "ignoreMissingFiles": "true",
 }
 
 
 def _folder(spool: SpoolFilesSettings) -> str:
     folder = spool.path.expanduser().resolve()
-    # For this user alone, whatever the umask: a sidecar of another user makes its own folder first.
+    # Only this user may read it. If the sidecar runs as another user, it creates the folder first.
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return str(folder)
 
@@ -133,7 +132,7 @@ def _of_spool(raw: DataFrame, settings: RollupSettings) -> DataFrame:
         settings,
         push_id=f.col("push_id"),
         client_instance_id=f.col("client_instance_id"),
-        received_at_ns=_sound_time(f.col("received_at_ns"), modified_ns),
+        received_at_ns=_first_valid_time(f.col("received_at_ns"), modified_ns),
         terminating=f.col("terminating"),
         push_interval_ms=f.col("push_interval_ms"),
         otlp=f.col("otlp"),
@@ -143,7 +142,7 @@ def _of_spool(raw: DataFrame, settings: RollupSettings) -> DataFrame:
 
 
 def _of_kafka(raw: DataFrame, settings: RollupSettings) -> DataFrame:
-    # By the receiver's headers; a record of somebody else's (a Collector's) has none of them.
+    # The receiver sets these headers. A record of another producer (a Collector) has none of them.
     return _pushes(
         raw,
         settings,
@@ -159,16 +158,16 @@ def _of_kafka(raw: DataFrame, settings: RollupSettings) -> DataFrame:
 
 
 def _received_at_ns() -> Column:
-    # A producer of its own may stamp its records with any time.
-    return _sound_time(
+    # Validated, because another producer may set any timestamp.
+    return _first_valid_time(
         _header("received_at_ns").try_cast("long"), f.try_multiply(f.unix_micros("timestamp"), f.lit(1000))
     )
 
 
-def _sound_time(*times_ns: Column) -> Column:
-    """The first time that is in bounds; the first bound if none is, so that such a push is an old one."""
-    sound = [f.when(time.between(_EARLIEST_NS, _LATEST_NS), time) for time in times_ns]
-    return f.coalesce(*sound, f.lit(_EARLIEST_NS))
+def _first_valid_time(*times_ns: Column) -> Column:
+    """Return the first time within the bounds, or 1970 if there is none."""
+    valid = [f.when(time.between(_MIN_TIME_NS, _MAX_TIME_NS), time) for time in times_ns]
+    return f.coalesce(*valid, f.lit(_MIN_TIME_NS))
 
 
 def _header(name: str) -> Column:
@@ -186,7 +185,9 @@ def _pushes(raw: DataFrame, settings: RollupSettings, **columns: Column) -> Data
     columns["client_instance_id"] = f.when(instance.rlike(_ID), instance)
     columns["terminating"] = f.coalesce(columns["terminating"], f.lit(False))  # noqa: FBT003 -- a value
     interval_ms = f.coalesce(columns["push_interval_ms"], f.lit(round(settings.push_interval_s * 1000)))
-    columns["push_interval_ms"] = f.greatest(f.lit(_SHORTEST_MS), f.least(interval_ms, f.lit(_LONGEST_MS)))
+    columns["push_interval_ms"] = f.greatest(
+        f.lit(_MIN_INTERVAL_MS), f.least(interval_ms, f.lit(_MAX_INTERVAL_MS))
+    )
     return raw.select(*(column.alias(name) for name, column in columns.items()))
 
 
@@ -200,7 +201,7 @@ def _kafka_options(kafka: KafkaSettings, since_ns: int | None) -> dict[str, str]
         "kafka.bootstrap.servers": kafka.bootstrap_servers or "",
         "subscribe": kafka.topic or "",
         "includeHeaders": "true",
-        # What expired before it was read is counted by the job; stopping would not bring it back.
+        # The job reports records that expired unread. Stopping would not bring them back.
         "failOnDataLoss": "false",
     }
     if since_ns is None:

@@ -1,7 +1,8 @@
-"""Owns the list of metrics that are kept by client instance, because a finding or a panel asks for them.
+"""Metrics that are stored by client instance, for findings and dashboards.
 
-Everything else is rolled up over the instances of a client id: an instance's series would be most of the
-store. Each entry is a column of ``telemetry.client_1m``, and a slot of the decoder's ``watched`` array.
+All other metrics are rolled up over the instances of a client id, because series by instance would
+be most of the store. Each entry is a column of ``telemetry.client_1m`` and a slot of the decoder's
+``watched`` array.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ __all__ = ["WATCHED", "Watched"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What one slot keeps of an instance's points in a minute.
+    """One value by instance and minute.
 
     Attributes:
-        column: The column's name.
-        keeps: ``sum`` of the values, their ``max``, or how many ``points`` there were (for a mean, beside
-            a ``sum`` of the same metrics).
-        metrics: The metrics whose points count, at their first level only.
+        column: Name of the column.
+        keeps: ``sum`` or ``max`` of the values, or number of ``points`` (for a mean, with a
+            ``sum``).
+        metrics: Metrics whose points count, at their first level of detail only.
     """
 
     column: str
@@ -28,18 +29,18 @@ class Watched:
     metrics: tuple[str, ...]
 
 
-def _both(name: str) -> tuple[str, ...]:
+def _clients(name: str) -> tuple[str, ...]:
     return (f"org.apache.kafka.producer.{name}", f"org.apache.kafka.consumer.{name}")
 
 
-_LATENCY: Final = _both("node.request.latency.avg")
+_LATENCY: Final = _clients("node.request.latency.avg")
 _IDLE: Final = ("org.apache.kafka.consumer.poll.idle.ratio.avg",)
 _COORDINATOR: Final = "org.apache.kafka.consumer.coordinator."
 _FETCH_MANAGER: Final = "org.apache.kafka.consumer.fetch.manager."
 
-#: In the order of the decoder's slots; a new one goes to the end, with a migration.
+#: In the order of the decoder's slots. Append new ones, with a migration.
 WATCHED: Final = (
-    Watched(column="connections_created", keeps="sum", metrics=_both("connection.creation.total")),
+    Watched(column="connections_created", keeps="sum", metrics=_clients("connection.creation.total")),
     Watched(
         column="throttle_ms_max",
         keeps="max",
@@ -50,7 +51,11 @@ WATCHED: Final = (
     ),
     Watched(column="request_latency_ms_sum", keeps="sum", metrics=_LATENCY),
     Watched(column="request_latency_points", keeps="points", metrics=_LATENCY),
-    Watched(column="request_latency_ms_max", keeps="max", metrics=_both("node.request.latency.max")),
+    Watched(
+        column="request_latency_ms_max",
+        keeps="max",
+        metrics=_clients("node.request.latency.max"),
+    ),
     Watched(column="poll_idle_ratio_sum", keeps="sum", metrics=_IDLE),
     Watched(column="poll_idle_ratio_points", keeps="points", metrics=_IDLE),
     Watched(column="rebalances", keeps="sum", metrics=(f"{_COORDINATOR}rebalance.total",)),

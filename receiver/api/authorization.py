@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from receiver.api.authentication import Authenticator, Caller, Refusal, is_change
 from receiver.api.problems import problem_response
 from receiver.log import RateLimitedLog
-from receiver.principal.distinguished_name import subject_of
+from receiver.principal.distinguished_name import subject_name
 
 __all__ = ["AuditedChange", "AuthorizationMiddleware", "Change"]
 
@@ -88,7 +88,7 @@ class AuthorizationMiddleware:
         if reason is Refusal.UNKNOWN_CERTIFICATE:
             # Operators copy the subject from here into rest.clients, because programs format it
             # differently.
-            fields["subject"] = subject_of(scope["state"]["client_certificate"])[:_MAX_SUBJECT]
+            fields["subject"] = subject_name(scope["state"]["client_certificate"])[:_MAX_SUBJECT]
         self._log.warning(
             "REST request refused, caller unknown",
             kind=reason,

@@ -1,21 +1,21 @@
-"""Owns what depends on a client's other pushes: several in a minute, none in a minute, growing sums.
+"""Reconciles a client's pushes: several or none in a minute, cumulative sums.
 
-Pure: no input or output, no clock. What has to be remembered between batches goes in and out as values.
+Pure: no I/O and no clock. State between batches is passed in and returned as values.
 """
 
-from spark_streaming.contributions.packed import HASHED_CUMULATIVE, HASHED_POINT, PackedError, PackedPoints
-from spark_streaming.contributions.settle import in_parts, pairs_of, settle
-from spark_streaming.contributions.values import ClientState, Contribution, Settlement
+from spark_streaming.contributions.codec import HASHED_CUMULATIVE, HASHED_POINT, CodecError, EncodedPoints
+from spark_streaming.contributions.reconcile import reconcile, required_pairs, split_by_client
+from spark_streaming.contributions.values import ClientState, Contribution, Reconciliation
 
 __all__ = [
     "HASHED_CUMULATIVE",
     "HASHED_POINT",
     "ClientState",
+    "CodecError",
     "Contribution",
-    "PackedError",
-    "PackedPoints",
-    "Settlement",
-    "in_parts",
-    "pairs_of",
-    "settle",
+    "EncodedPoints",
+    "Reconciliation",
+    "reconcile",
+    "required_pairs",
+    "split_by_client",
 ]

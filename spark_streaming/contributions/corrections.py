@@ -1,4 +1,4 @@
-"""Owns the gathering of corrections, and how they become few rows."""
+"""Collects corrections and sums them into few rows."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_streaming.contributions.packed import BREAKDOWN
+from spark_streaming.contributions.codec import BREAKDOWN
 from spark_streaming.rows import ROLLUP_ROWS
 
-__all__ = ["Corrections", "codes_of"]
+__all__ = ["Corrections", "factorize"]
 
 Integers = npt.NDArray[np.int64]
 
-#: Instead of a bucket: the row is none of a spread.
+#: Marks a row without a spread bucket.
 _NO_SPREAD: Final = 1 << 16
 _LOWEST: Final = -(1 << 15)
 
 
-def codes_of(values: Integers) -> tuple[Integers, Integers]:
-    """Numbers the distinct values in the order in which they come up.
+def factorize(values: Integers) -> tuple[Integers, Integers]:
+    """Number distinct values in the order of their first occurrence.
 
     Returns:
-        The number of each value, and for each number the position at which it comes up first.
+        The number of each value, and the index of each number's first occurrence.
     """
     encoded = pa.array(values).dictionary_encode()
     codes = encoded.indices.to_numpy().astype(np.int64)
@@ -34,7 +34,7 @@ def codes_of(values: Integers) -> tuple[Integers, Integers]:
 
 
 class Corrections:
-    """Corrections of many clients, added up by minute, series and bucket of the spread."""
+    """Corrections of many clients, summed by minute, series and spread bucket."""
 
     def __init__(self) -> None:
         self._columns: list[tuple[npt.NDArray[np.generic], ...]] = []
@@ -51,16 +51,16 @@ class Corrections:
         spread: Integers | None = None,
         observations: int = 0,
     ) -> None:
-        """Adds one correction for each element of the arrays.
+        """Add one correction for each element of the arrays.
 
         Args:
-            minute: The minutes.
-            series: Their series.
-            fleet: Their fleet series.
+            minute: Minutes.
+            series: Series ids.
+            fleet: Fleet series ids.
             flags: The decoder's flags of the points.
-            total: What to add to ``sum``; nothing without it.
-            points: What to add to ``points``; nothing without it.
-            spread: The buckets of the spread that ``observations`` are added to.
+            total: Added to ``sum``.
+            points: Added to ``points``.
+            spread: Spread buckets that ``observations`` is added to.
             observations: 1 or -1 with ``spread``.
         """
         size = len(minute)
@@ -78,15 +78,15 @@ class Corrections:
         )
 
     def table(self) -> pa.Table:
-        """Gives ``ROLLUP_ROWS``: one for each minute, series and bucket in which something changes."""
+        """Return ``ROLLUP_ROWS``, one for each minute, series and bucket with a change."""
         if not self._columns:
             return ROLLUP_ROWS.empty_table()
         minute, series, fleet, breakdown, spread, points, total, observations = map(
             np.concatenate, zip(*self._columns, strict=True)
         )
-        (minutes, _), (numbers, distinct) = codes_of(minute), codes_of(series)
-        # Exact: less than 2 ** 18 buckets, and never 2 ** 45 minutes and series together.
-        group, first = codes_of(((minutes * len(distinct) + numbers) << 18) + spread - _LOWEST)
+        (minutes, _), (numbers, distinct) = factorize(minute), factorize(series)
+        # Exact, because there are fewer than 2 ** 18 buckets and 2 ** 45 minutes times series.
+        group, first = factorize(((minutes * len(distinct) + numbers) << 18) + spread - _LOWEST)
         points, observations = (
             np.bincount(group, weights, len(first)).astype(np.int64) for weights in (points, observations)
         )

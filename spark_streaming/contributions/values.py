@@ -1,6 +1,6 @@
-"""Owns what is remembered of a client between batches, and what settling a batch gives.
+"""State of clients between batches, and the result of a reconciliation.
 
-The bytes in these values are packed by ``packed``: whoever stores them keeps them as they are.
+``codec`` encodes the bytes in these values. The store keeps them unchanged.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-__all__ = ["ClientState", "Contribution", "Settlement"]
+__all__ = ["ClientState", "Contribution", "Reconciliation"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,11 +17,12 @@ class Contribution:
     """What one client instance has added to one minute.
 
     Attributes:
-        client_key: The instance.
+        client_key: Key of the instance.
         minute: Whole minutes since the epoch.
-        entries: How many entries it is made of; 0 when its counts were only carried there.
-        last_ns: The time of the newest of them; of the entry they were carried from when ``entries`` is 0.
-        packed: What a further entry in this minute is combined with.
+        entries: Number of combined entries. 0 if counts were only carried forward to the minute.
+        last_ns: Time of the newest entry. If ``entries`` is 0, of the entry that was carried
+            forward.
+        packed: Encoded points, with which another entry of this minute is combined.
     """
 
     client_key: int
@@ -33,17 +34,17 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientState:
-    """Where one client instance stands.
+    """State of one client instance.
 
     Attributes:
-        client_key: The instance.
-        minute: The minute of its newest entry.
-        last_ns: The time of its newest entry.
-        push_interval_ms: The push interval it had then.
-        terminated: Whether that entry was of a terminating push: it left.
-        covered_until: Minutes up to and with this one have the client's counts, its own or carried ones.
-        counts: The last values of rule ``last``, which are carried.
-        cumulative: The last values of its cumulative sums.
+        client_key: Key of the instance.
+        minute: Minute of its newest entry.
+        last_ns: Time of its newest entry.
+        push_interval_ms: Push interval at that time.
+        terminated: Whether the newest push was a terminating one.
+        covered_until: Last minute that has the client's counts, its own or carried forward.
+        counts: Encoded newest values of rule ``last``, which are carried forward.
+        cumulative: Encoded newest values of its cumulative sums.
     """
 
     client_key: int
@@ -57,13 +58,13 @@ class ClientState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settlement:
-    """What entries change.
+class Reconciliation:
+    """Changes that the store must apply.
 
     Attributes:
-        rows: What their points add up to, and corrections (``ROLLUP_ROWS``), to be merged.
-        contributions: To be stored; each takes the place of the stored one of its client and minute.
-        clients: To be stored; each takes the place of the stored one of its client.
+        rows: ``ROLLUP_ROWS`` to merge: aggregated points and corrections.
+        contributions: To store. Each replaces the one of its client and minute.
+        clients: To store. Each replaces the state of its client.
     """
 
     rows: pa.Table

@@ -1,8 +1,8 @@
-"""Looks for findings: once a minute, in the transaction of the roll-up's tick.
+"""Finds problems of clients once a minute, in the maintenance transaction.
 
-Owns the order of the statements in ``sql/`` and what they are given. It judges nothing in Python but versions
-of software, reads the store's views alone, and writes nothing but the table ``finding``. Two looks at the
-same data at the same time leave the same rows.
+Runs the statements in ``sql/`` in order. All kinds are judged in SQL, except software versions. It
+reads the views and writes only the table ``finding``. Running it twice on the same data and time is
+idempotent.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _VERSIONS: Final = ("old_version", "known_bad_version")
 
 _Cursor = psycopg.Cursor[tuple[Any, ...]]
 
-# Names and versions are the clients' own words, so that there may be any number of them.
-_MOST_SOFTWARE: Final = 1000
+# Bounded, because clients choose these names and versions.
+_MAX_SOFTWARE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingCounts:
-    """What a look changed, by kind; a kind without any is left out.
+    """Numbers of changed findings by kind, without zeros.
 
     Attributes:
-        opened: Findings that are new.
-        resolved: Findings that were open and are resolved.
-        left_out: Findings that hold and have no row, as `max_open` of their kind are open; the others are
-            worse, or were there before.
+        opened: New findings.
+        resolved: Open findings that were resolved.
+        left_out: Findings without a row, because `max_open` older or worse ones of the kind are
+            open.
     """
 
     opened: Mapping[str, int]
@@ -49,17 +49,12 @@ class FindingCounts:
 
 
 def find(connection: psycopg.Connection[Any], settings: FindingSettings, now: datetime) -> FindingCounts:
-    """Look for findings; open, move on and resolve rows of ``telemetry.finding``.
-
-    Runs in the caller's transaction, and expects that nobody else does the same at the same time.
+    """Open, refresh and resolve rows of ``telemetry.finding``.
 
     Args:
-        connection: A connection to the store, in a transaction.
-        settings: What to look for.
-        now: The end of what is looked back on, with a time zone. Not before the time of an earlier call.
-
-    Returns:
-        What changed.
+        connection: A connection to the store, in a transaction. The caller holds the store's lock.
+        settings: Kinds and thresholds.
+        now: End of the windows, with a time zone. It must not decrease between calls.
     """
     longest = max(getattr(settings, kind).window_minutes for kind in _WINDOWED)
     common = {"now": now, "longest": longest}
@@ -82,21 +77,22 @@ def find(connection: psycopg.Connection[Any], settings: FindingSettings, now: da
         )
         cursor.execute("ANALYZE finding_instance")
         for kind in (*_WINDOWED, "silent"):
-            chosen = getattr(settings, kind)
-            if chosen.enabled:
-                cursor.execute(_statement(kind), common | chosen.model_dump())
+            kind_settings = getattr(settings, kind)
+            if kind_settings.enabled:
+                cursor.execute(_statement(kind), common | kind_settings.model_dump())
         _judge_software(cursor, settings, common)
-        return _keep(cursor, settings, now)
+        return _store_findings(cursor, settings, now)
 
 
 def _judge_software(cursor: _Cursor, settings: FindingSettings, common: dict[str, Any]) -> None:
-    seen = cursor.execute(_statement("software"), common | {"most": _MOST_SOFTWARE}).fetchall()
+    software = cursor.execute(_statement("software"), common | {"max_software": _MAX_SOFTWARE}).fetchall()
     for kind in _VERSIONS:
-        chosen: VersionSettings = getattr(settings, kind)
-        if not chosen.enabled:
+        kind_settings: VersionSettings = getattr(settings, kind)
+        if not kind_settings.enabled:
             continue
-        ranges = (*chosen.further, *(built_in_versions()[kind] if chosen.built_in else ()))
-        verdicts = judge_versions(seen, ranges)
+        built_in = built_in_versions()[kind] if kind_settings.built_in else ()
+        ranges = (*kind_settings.further, *built_in)
+        verdicts = judge_versions(software, ranges)
         cursor.execute(
             _statement("versions"),
             common
@@ -112,19 +108,19 @@ def _judge_software(cursor: _Cursor, settings: FindingSettings, common: dict[str
         )
 
 
-def _keep(cursor: _Cursor, settings: FindingSettings, now: datetime) -> FindingCounts:
-    cursor.execute(_statement("matched"))
-    cursor.execute(_statement("moved_on"), {"now": now})
-    new = cursor.execute(_statement("opened"), {"now": now, "max_open": settings.max_open}).fetchall()
-    untrue = cursor.execute(
-        _statement("resolved"),
+def _store_findings(cursor: _Cursor, settings: FindingSettings, now: datetime) -> FindingCounts:
+    cursor.execute(_statement("link_open"))
+    cursor.execute(_statement("refresh_open"), {"now": now})
+    new = cursor.execute(_statement("insert_new"), {"now": now, "max_open": settings.max_open}).fetchall()
+    ended = cursor.execute(
+        _statement("resolve_ended"),
         {
             "now": now,
             "resolve_after_minutes": settings.resolve_after_minutes,
             "forget_after_minutes": settings.forget_after_minutes,
         },
     ).fetchall()
-    resolved = [kind for kind, is_resolved in untrue if is_resolved]
+    resolved = [kind for kind, is_resolved in ended if is_resolved]
     return FindingCounts(
         opened={kind: opened for kind, opened, _ in new if opened},
         resolved={kind: resolved.count(kind) for kind in sorted(set(resolved))},

@@ -1,7 +1,6 @@
-"""Which versions of client software are old or known to be bad.
+"""Checks client software versions against lists of old and known bad versions.
 
-Owns how versions are read and compared, and the table ``software_versions.json``, each entry of which says
-why and where that is written. It must not query anything.
+The built-in list is ``software_versions.json``. Each entry has a reason and a source.
 """
 
 from __future__ import annotations
@@ -31,27 +30,27 @@ SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
 
 _BOUND: Final = r"^\d{1,9}(\.\d{1,9}){0,7}$"
 
-# More digits than these are no version, and Python refuses to read thousands of them.
+# Bounded, because int() refuses to parse thousands of digits.
 _VERSION: Final = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,7})(?!\d)")
 _EMBEDDED_LIBRDKAFKA: Final = re.compile(r"rdkafka-(v?\d.*)")
 _CONFLUENT_BUILD: Final = re.compile(r"\d+\.\d+\.\d+-c(?:cs|e)")
 
 
 class SoftwareVersions(BaseModel):
-    """A range of versions of one client software that is old or known to be bad."""
+    """Range of versions of one client software that are old or known to be bad."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     client_software_name: str = Field(
         min_length=1,
-        description="The software's name; `librdkafka` is that inside a binding too, "
-        "`confluent-kafka-java` is Confluent's own builds (`7.9.1-ccs`) of `apache-kafka-java`.",
+        description="Name of the software. `librdkafka` also matches the library inside a binding. "
+        "`confluent-kafka-java` matches Confluent's builds (`7.9.1-ccs`) of `apache-kafka-java`.",
     )
-    at_least: str = Field(default="0", pattern=_BOUND, description="The first version of the range.")
-    before: str = Field(pattern=_BOUND, description="The first version after the range.")
-    severity: Severity = Field(default="warning", description="How bad it is.")
-    reason: str = Field(min_length=1, description="What is wrong with them, for people.")
-    source: str = Field(min_length=1, description="Where that is written.")
+    at_least: str = Field(default="0", pattern=_BOUND, description="First version of the range.")
+    before: str = Field(pattern=_BOUND, description="First version after the range.")
+    severity: Severity = Field(default="warning", description="Severity of the finding.")
+    reason: str = Field(min_length=1, description="What is wrong with these versions.")
+    source: str = Field(min_length=1, description="Where the reason is documented.")
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Self:
@@ -60,7 +59,7 @@ class SoftwareVersions(BaseModel):
         return self
 
     def contains(self, version: str) -> bool:
-        """Say whether a version is in the range; one that begins with no number is not."""
+        """Return whether a version is in the range. It needs a leading number."""
         numbers = _numbers(version)
         return numbers is not None and (_numbers(self.at_least) or ()) <= numbers < (
             _numbers(self.before) or ()
@@ -69,14 +68,14 @@ class SoftwareVersions(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftwareVerdict:
-    """What is wrong with one version of one software.
+    """Problems of one software version.
 
     Attributes:
-        client_software_name: The name as the client says it (KIP-511).
-        client_software_version: The version as the client says it.
-        severity: The worst of what is wrong.
+        client_software_name: The name that the client sends (KIP-511).
+        client_software_version: The version that the client sends.
+        severity: The worst severity of the reasons.
         reasons: What is wrong, the worst first.
-        sources: Where each reason is written.
+        sources: Where each reason is documented.
     """
 
     client_software_name: str
@@ -88,26 +87,25 @@ class SoftwareVerdict:
 
 @cache
 def built_in_versions() -> dict[str, tuple[SoftwareVersions, ...]]:
-    """Read the table that is built in: ranges of versions by kind of finding."""
+    """Return the built-in version ranges by kind of finding."""
     text = (files(__package__) / "software_versions.json").read_text("utf-8")
     return TypeAdapter(dict[str, tuple[SoftwareVersions, ...]]).validate_json(text)
 
 
 def judge_versions(
-    seen: Iterable[tuple[str, str]], ranges: Iterable[SoftwareVersions]
+    software: Iterable[tuple[str, str]], ranges: Iterable[SoftwareVersions]
 ) -> list[SoftwareVerdict]:
-    """Say which of the software that was seen is in one of the ranges.
+    """Return a verdict for each software version that is in one of the ranges.
 
     Args:
-        seen: Software names and versions as clients say them (KIP-511). A version that begins with no number
-            is in no range.
-        ranges: What is looked for.
+        software: Names and versions that clients send (KIP-511).
+        ranges: Old or bad versions.
     """
     by_name: dict[str, list[SoftwareVersions]] = {}
     for entry in ranges:
         by_name.setdefault(entry.client_software_name, []).append(entry)
     verdicts = []
-    for name, version in seen:
+    for name, version in software:
         matches = [
             entry
             for known_name, known_version in _identities(name, version)
@@ -130,19 +128,20 @@ def judge_versions(
 
 def _identities(name: str, version: str) -> tuple[tuple[str, str], ...]:
     if name == "apache-kafka-java" and _CONFLUENT_BUILD.fullmatch(version):
-        # Numbered after Confluent Platform, so Apache's numbers say nothing of it.
+        # The version number is that of Confluent Platform, so ranges of Apache versions don't
+        # apply.
         return (("confluent-kafka-java", version),)
     embedded = _EMBEDDED_LIBRDKAFKA.search(version)
     if embedded is not None:
         return (name, version), ("librdkafka", embedded[1])
     if name.startswith("confluent-kafka-"):
-        # Confluent's bindings are numbered after the librdkafka that they bring.
+        # Confluent's bindings have the version number of the librdkafka that they contain.
         return (name, version), ("librdkafka", version)
     return ((name, version),)
 
 
 def _numbers(version: str) -> tuple[int, ...] | None:
-    """Read the numbers that a version begins with; ``2.5`` and ``2.5.0`` are one version."""
+    """Parse the leading numbers of a version. ``2.5`` and ``2.5.0`` are equal."""
     found = _VERSION.match(version)
     if found is None:
         return None

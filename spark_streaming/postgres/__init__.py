@@ -1,11 +1,11 @@
-"""Owns what the roll-up keeps in PostgreSQL: its schema, one transaction a batch, hours and days, retention.
+"""Stores the roll-up in PostgreSQL: schema, transactions, retention.
 
-It decides nothing about what is added up: that comes as rows. Nothing else of the project writes there.
+Callers pass finished rows. No other part of the project writes these tables.
 """
 
 from spark_streaming.postgres.batch import DEAD_LETTER_ROWS, Batch
+from spark_streaming.postgres.maintenance import Maintenance
 from spark_streaming.postgres.store import Store
-from spark_streaming.postgres.tick import Tick
 from spark_streaming.postgres.values import (
     BatchStatistics,
     IdKey,
@@ -23,11 +23,11 @@ __all__ = [
     "BatchStatistics",
     "IdKey",
     "LastBatch",
+    "Maintenance",
     "Status",
     "Store",
     "StoreDataError",
     "StoreError",
     "StoreUnavailableError",
-    "Tick",
     "read_again_since",
 ]

@@ -1,7 +1,4 @@
-"""Owns what only a batch does: which pushes are known, dead letters, its row of the ledger.
-
-It neither begins nor ends the transaction, and does not decide what is added up.
-"""
+"""Transaction of one batch: push ids, dead letters and the ledger."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from spark_streaming.postgres.seen import SeenSeries
+from spark_streaming.postgres.series_cache import SeriesCache
 from spark_streaming.postgres.staging import stage, storable
 from spark_streaming.postgres.transaction import DAY, DAYS_AHEAD, EPOCH, TIME, Transaction
 from spark_streaming.postgres.values import BatchStatistics
@@ -21,7 +18,7 @@ from spark_streaming.settings import RetentionSettings
 
 __all__ = ["DEAD_LETTER_ROWS", "Batch"]
 
-#: What could not be read: where it came from, why not, how long it was, and what is kept of it.
+#: Payloads that could not be read: source, reason, length, and the part that is kept.
 DEAD_LETTER_ROWS: Final = pa.schema(
     [
         pa.field("source", pa.string(), nullable=False),
@@ -35,14 +32,14 @@ _DAY_NS: Final = 86_400_000_000_000
 
 
 class Batch(Transaction):
-    """The transaction of one batch. :meth:`Store.batch` makes it, and commits or rolls back.
+    """Writes one batch. :meth:`Store.batch` creates, commits or rolls it back.
 
     Args:
-        connection: In the transaction, which holds the store's lock and the batch's row of the ledger.
-        retention: How long things are kept.
-        seen: Which series are known to be in the database.
+        connection: In a transaction that holds the store's lock and has inserted the ledger row.
+        retention: How long rows are kept.
+        series_cache: Series that are known to be in the database.
         query_id: Spark's id of the query.
-        batch_id: Its number of the batch.
+        batch_id: Number of the batch in the query.
     """
 
     def __init__(
@@ -50,38 +47,35 @@ class Batch(Transaction):
         connection: psycopg.Connection[Any],
         *,
         retention: RetentionSettings,
-        seen: SeenSeries,
+        series_cache: SeriesCache,
         query_id: str,
         batch_id: int,
     ) -> None:
-        super().__init__(connection, retention=retention, seen=seen)
+        super().__init__(connection, retention=retention, series_cache=series_cache)
         self._id = (query_id, batch_id)
 
-    def known(self, push_ids: pa.Array, received_at_ns: pa.Array) -> set[str]:
-        """Which pushes are in already; the others are from now on.
+    def register_pushes(self, push_ids: pa.Array, received_at_ns: pa.Array) -> set[str]:
+        """Insert push ids, and return those that were inserted before.
 
-        A push is looked for among those received from the day before to the day after it was.
+        A push is compared with those received from the day before it to the day after it.
 
         Args:
-            push_ids: Strings, each once.
-            received_at_ns: When each was received (int64).
-
-        Returns:
-            Those that are known.
+            push_ids: Distinct strings.
+            received_at_ns: Time of receipt of each (int64).
         """
         days = np.asarray(received_at_ns.to_numpy(zero_copy_only=False)) // _DAY_NS
-        # A clock that is far off gets no partitions of its own, but its pushes still count once.
+        # Clamped, so that wrong clocks create no partitions. Their pushes still count once.
         today = (self._today - EPOCH).days
         days = np.clip(days, today - self._retention.hour_days, today + DAYS_AHEAD)
         table = pa.table({"push_id": push_ids, "received_at": pa.array(days * 86_400_000_000).cast(TIME)})
         stage(self._cursor, "staged_push", table)
-        # Without it the planner takes a few thousand rows for granted, and a nested loop for a good idea.
+        # Without statistics the planner assumes a few thousand rows and chooses a nested loop.
         self._cursor.execute("ANALYZE pg_temp.staged_push")
         found: set[str] = set()
         for number in np.unique(days).tolist():
             day = EPOCH + timedelta(days=number)
             self._partitions.ensure("push", [day])
-            # The days are constants, so that the planner looks at three partitions only.
+            # Constants instead of parameters, so that the planner prunes to three partitions.
             span = {
                 "day": sql.Literal(day),
                 "since": sql.Literal(day - DAY),
@@ -105,11 +99,7 @@ class Batch(Transaction):
         return found
 
     def dead_letters(self, letters: pa.Table) -> None:
-        """Keep what could not be read.
-
-        Args:
-            letters: ``DEAD_LETTER_ROWS``.
-        """
+        """Insert ``DEAD_LETTER_ROWS``."""
         texts = [storable(letters[name]).to_pylist() for name in ("source", "position", "reason")]
         others = [letters[name].to_pylist() for name in ("bytes", "payload")]
         with self._cursor.copy(
@@ -121,7 +111,7 @@ class Batch(Transaction):
                 copy.write_row((*self._id, *letter))
 
     def record(self, statistics: BatchStatistics) -> None:
-        """Write what the batch was made of into its row of the ledger."""
+        """Write the statistics into the batch's ledger row."""
         newest = statistics.newest_received_at_ns
         self._cursor.execute(
             "UPDATE ledger SET committed_at = clock_timestamp(), pushes = %s, repeats = %s, "

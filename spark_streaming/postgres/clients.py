@@ -1,4 +1,4 @@
-"""Owns the rows of client instances: who they are, where they stand, what is kept of each by minute."""
+"""Rows of client instances: labels, state, and values by minute."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spark_streaming.watched import WATCHED
 
 __all__ = ["AGGREGATES", "by_instance", "keys", "put", "states"]
 
-#: Arrow's names for the ways in which values combine, over rows in order of time.
+#: Arrow's aggregation for each combination, over rows in order of time.
 AGGREGATES: Final[dict[Combination, str]] = {
     "add": "sum",
     "least": "min",
@@ -38,24 +38,18 @@ _STATE_BUT_KEY: Final = {
     "cumulative": "bytea",
 }
 _STATE: Final = {"client_key": "int8", **_STATE_BUT_KEY}
-_WHO: Final = {"client_key": "int8", "client_instance_id": "text", **dict.fromkeys(CLIENT_LABELS, "text")}
+_LABELS: Final = {"client_key": "int8", "client_instance_id": "text", **dict.fromkeys(CLIENT_LABELS, "text")}
 
 
 def states(
     cursor: psycopg.Cursor[Any], condition: sql.SQL, parameters: Sequence[Any]
 ) -> dict[int, ClientState]:
-    """Where clients stand.
+    """Return the states of clients by key, without clients that have no state.
 
     Args:
-        cursor: A binary one, in the transaction.
-        condition: Of which clients, over the columns of ``client_state``.
-        parameters: Of the condition.
-
-    Returns:
-        The states by client key; clients without state are left out.
-
-    Raises:
-        psycopg.Error: They can't be read.
+        cursor: A binary cursor in the transaction.
+        condition: Selects clients by columns of ``client_state``.
+        parameters: Parameters of the condition.
     """
     columns = sql.SQL(", ").join(map(sql.Identifier, _STATE))
     query = sql.SQL("SELECT {} FROM client_state WHERE minute IS NOT NULL AND {}").format(columns, condition)
@@ -66,58 +60,58 @@ def states(
 
 
 def keys(cursor: psycopg.Cursor[Any], instances: Sequence[str]) -> dict[str, int]:
-    """The keys of client instances; see :meth:`Transaction.client_keys`."""
+    """Return the keys of client instances; see :meth:`Transaction.client_keys`."""
     cursor.execute(
         "SELECT client_instance_id, client_key FROM client_state WHERE client_instance_id = ANY(%s)",
         [list(instances)],
     )
     found: dict[str, int] = dict(cursor.fetchall())
-    fresh = [instance for instance in instances if instance not in found]
-    if fresh:
-        cursor.execute("SELECT nextval('client_state_id') FROM generate_series(1, %s)", [len(fresh)])
-        found.update(zip(fresh, (key for (key,) in cursor.fetchall()), strict=True))
+    new = [instance for instance in instances if instance not in found]
+    if new:
+        cursor.execute("SELECT nextval('client_state_id') FROM generate_series(1, %s)", [len(new)])
+        found.update(zip(new, (key for (key,) in cursor.fetchall()), strict=True))
     return found
 
 
 def put(cursor: psycopg.Cursor[Any], changed: Sequence[ClientState], entries: pa.Table) -> None:
-    """Keep where clients stand, and who they are; see :meth:`Transaction.put_clients`."""
-    states = {one.client_key: one for one in changed}
+    """Store states and labels of clients; see :meth:`Transaction.put_clients`."""
+    states = {state.client_key: state for state in changed}
     if entries.num_rows:
-        heard = _newest(entries)
-        _put_heard(cursor, heard, [states.pop(key, None) for key in heard["client_key"].to_pylist()])
+        pushed = _newest(entries)
+        _put_pushed(cursor, pushed, [states.pop(key, None) for key in pushed["client_key"].to_pylist()])
     if states:
         _put_silent(cursor, list(states.values()))
 
 
 def _newest(entries: pa.Table) -> pa.Table:
-    """Of each client the newest entry that has labels, and from when to when it was heard of."""
+    """Return each client's newest labels, and first and last time of receipt."""
     client, received, time = (
         entries[name].to_numpy() for name in ("client_key", "received_at_ns", "time_ns")
     )
     # A push without points has no labels.
-    nameless = entries["client_id"].is_null().to_numpy()
-    order = np.lexsort((-time, -received, nameless, client))
+    without_labels = entries["client_id"].is_null().to_numpy()
+    order = np.lexsort((-time, -received, without_labels, client))
     _, begins = np.unique(client[order], return_index=True)
-    newest = entries.select([*_WHO, "push_interval_ms"]).take(order[begins])
+    newest = entries.select([*_LABELS, "push_interval_ms"]).take(order[begins])
     for name, extreme in (("first_ns", np.minimum), ("heard_ns", np.maximum)):
         newest = newest.append_column(name, pa.array(extreme.reduceat(received[order], begins)))
     return newest
 
 
-def _put_heard(cursor: psycopg.Cursor[Any], heard: pa.Table, states: Sequence[ClientState | None]) -> None:
+def _put_pushed(cursor: psycopg.Cursor[Any], pushed: pa.Table, states: Sequence[ClientState | None]) -> None:
     columns = [
-        (storable(column) if column.type == pa.string() else column).to_pylist() for column in heard.columns
+        (storable(column) if column.type == pa.string() else column).to_pylist() for column in pushed.columns
     ]
-    nothing = (None,) * len(_STATE_BUT_KEY)
+    no_state = (None,) * len(_STATE_BUT_KEY)
     _stage(
         cursor,
-        {**_WHO, "heard_interval_ms": "int8", "first_ns": "int8", "heard_ns": "int8", **_STATE_BUT_KEY},
+        {**_LABELS, "heard_interval_ms": "int8", "first_ns": "int8", "heard_ns": "int8", **_STATE_BUT_KEY},
         (
-            [*who, *(nothing if state is None else _values(state)[1:])]
-            for *who, state in zip(*columns, states, strict=True)
+            [*labels, *(no_state if state is None else _values(state)[1:])]
+            for *labels, state in zip(*columns, states, strict=True)
         ),
     )
-    # A push without points has no labels: those that are known stay.
+    # Stored labels stay, because a push without points has none.
     labels = sql.SQL(", ").join(
         sql.SQL(
             "{0} = CASE WHEN excluded.last_seen >= old.last_seen THEN coalesce(excluded.{0}, old.{0}) "
@@ -125,12 +119,12 @@ def _put_heard(cursor: psycopg.Cursor[Any], heard: pa.Table, states: Sequence[Cl
         ).format(sql.Identifier(name))
         for name in CLIENT_LABELS
     )
-    # One statement, as each would write the whole row anew, and all entries of its indexes.
+    # One statement, because each would rewrite the whole row and its index entries.
     cursor.execute(
         sql.SQL(
-            "INSERT INTO client_state AS old ({who}, first_seen, last_seen, push_interval_ms, minute, "
+            "INSERT INTO client_state AS old ({columns}, first_seen, last_seen, push_interval_ms, minute, "
             "last_ns, terminated, terminated_at, covered_until, counts, cumulative) "
-            "SELECT {who}, to_timestamp(first_ns / 1e9), to_timestamp(heard_ns / 1e9), "
+            "SELECT {columns}, to_timestamp(first_ns / 1e9), to_timestamp(heard_ns / 1e9), "
             "coalesce(push_interval_ms, heard_interval_ms), minute, last_ns, coalesce(terminated, false), "
             "CASE WHEN terminated THEN to_timestamp(heard_ns / 1e9) END, covered_until, counts, cumulative "
             "FROM pg_temp.staged_client "
@@ -147,7 +141,7 @@ def _put_heard(cursor: psycopg.Cursor[Any], heard: pa.Table, states: Sequence[Cl
             "covered_until = coalesce(excluded.covered_until, old.covered_until), "
             "counts = coalesce(excluded.counts, old.counts), "
             "cumulative = coalesce(excluded.cumulative, old.cumulative)"
-        ).format(who=sql.SQL(", ").join(map(sql.Identifier, _WHO)), labels=labels)
+        ).format(columns=sql.SQL(", ").join(map(sql.Identifier, _LABELS)), labels=labels)
     )
 
 
@@ -163,8 +157,8 @@ def _put_silent(cursor: psycopg.Cursor[Any], states: Sequence[ClientState]) -> N
     )
     if cursor.rowcount != len(states):
         raise StoreError(
-            f"{len(states) - cursor.rowcount} of {len(states)} clients' states are of clients without an "
-            "entry: put_clients() needs the entries that the states were settled from"
+            f"{len(states) - cursor.rowcount} of {len(states)} client states belong to clients without an "
+            "entry: pass put_clients() the entries that were reconciled"
         )
 
 

@@ -1,4 +1,7 @@
-"""Owns the schema's versions, the files in ``schema/``, each done once, and what each start fills anew."""
+"""Migrates the schema, and refreshes the catalogue and the reader's rights.
+
+Each file in ``schema/`` is one migration and runs once.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from spark_streaming.settings import RetentionSettings
 __all__ = ["migrate"]
 
 _OLDEST_SERVER: Final = 140_000
-#: What may be read beside the views: tables that are the interface themselves.
+#: Tables that readers may read, beside the views.
 _READABLE_TABLES: Final = ("catalogue", "software", "finding", "ledger")
 _READABLE_OF_DEAD_LETTERS: Final = (
     "seen_at",
@@ -29,7 +32,7 @@ _READABLE_OF_DEAD_LETTERS: Final = (
     "bytes",
 )
 
-#: The names by which clients call themselves, and the catalogue's name of what they are.
+#: Client software names (KIP-511) and the catalogue's names of the clients.
 _SOFTWARE: Final = (
     ("apache-kafka-java", "java"),
     ("librdkafka", "librdkafka"),
@@ -46,23 +49,23 @@ _SOFTWARE: Final = (
 def migrate(
     connection: psycopg.Connection[Any], *, retention: RetentionSettings, reader_role: str | None
 ) -> list[str]:
-    """Bring the schema to what this version knows.
+    """Migrate the schema to this version.
 
     Args:
         connection: In a transaction that holds the store's lock.
-        retention: For the first horizons.
+        retention: Determines the first horizons.
         reader_role: The role that may read the views.
 
     Returns:
-        The names of the migrations that were done.
+        The names of the migrations that were applied.
 
     Raises:
-        StoreError: The schema is newer than this version, the server too old, or a right is missing.
-        psycopg.Error: The database refuses.
+        StoreError: The schema is newer than this version, the server too old, or a right is
+            missing.
     """
     version = connection.info.server_version
     if version < _OLDEST_SERVER:
-        raise StoreError(f"PostgreSQL {version // 10_000} is too old: 14 is the oldest that works")
+        raise StoreError(f"unsupported PostgreSQL {version // 10_000} (supported: 14 or newer)")
     done = _migrated(connection)
     if done is None:
         _create(connection)
@@ -70,8 +73,8 @@ def migrate(
     unknown = sorted(set(done or ()) - names)
     if unknown:
         raise StoreError(
-            f"the schema telemetry has migrations that this version does not know ({', '.join(unknown)}): "
-            "a newer version made it; upgrade this one"
+            f"the schema telemetry has unknown migrations ({', '.join(unknown)}) of a newer version: "
+            "upgrade the roll-up"
         )
     fresh = []
     for name, script in _scripts():
@@ -85,10 +88,10 @@ def migrate(
         "WHERE NOT EXISTS (SELECT FROM horizon)",
         [timedelta(days=days) for days in (retention.minute_days, retention.hour_days, retention.day_days)],
     )
-    _make_key(connection)
-    _fill(connection)
+    _create_key(connection)
+    _refresh_catalogue(connection)
     if reader_role is not None:
-        _let_read(connection, reader_role)
+        _grant_read(connection, reader_role)
     return fresh
 
 
@@ -100,7 +103,7 @@ def _migrated(connection: psycopg.Connection[Any]) -> list[str] | None:
 
 def _create(connection: psycopg.Connection[Any]) -> None:
     try:
-        # IF NOT EXISTS would ask for the right to create it where somebody else has.
+        # Not IF NOT EXISTS, which needs the right to create schemas even if the schema exists.
         if connection.execute("SELECT to_regnamespace('telemetry')").fetchone() == (None,):
             connection.execute("CREATE SCHEMA telemetry")
         connection.execute(
@@ -119,23 +122,23 @@ def _scripts() -> Iterator[tuple[str, bytes]]:
         yield file.name.removesuffix(".sql"), file.read_bytes()
 
 
-def _make_key(connection: psycopg.Connection[Any]) -> None:
-    """Make the key of the series' hashes if there is none.
+def _create_key(connection: psycopg.Connection[Any]) -> None:
+    """Create the key of the series hashes if there is none.
 
-    The server makes it, so that no statement has it: a server's log may have statements and parameters.
+    The server generates it, because statements and their parameters may appear in the server's log.
     """
     made = connection.execute(
         "INSERT INTO id_key (secret) SELECT substring(sha256(uuid_send(gen_random_uuid()) || "
         "uuid_send(gen_random_uuid())) FOR 16) WHERE NOT EXISTS (SELECT FROM id_key)"
     )
     if made.rowcount:
-        # Hashes by another key mean nothing any more: rows are found by their dimensions, and get new ones.
+        # Hashes of another key are void. Rows are found by their dimensions and get new hashes.
         connection.execute(
             "UPDATE series SET series_high = NULL, series_low = NULL WHERE series_high IS NOT NULL"
         )
 
 
-def _fill(connection: psycopg.Connection[Any]) -> None:
+def _refresh_catalogue(connection: psycopg.Connection[Any]) -> None:
     columns = (
         "name",
         "kind",
@@ -163,7 +166,7 @@ def _plain(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _let_read(connection: psycopg.Connection[Any], name: str) -> None:
+def _grant_read(connection: psycopg.Connection[Any], name: str) -> None:
     role = sql.Identifier(name)
     if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [name]).fetchone() is None:
         try:

@@ -1,6 +1,6 @@
-"""Owns the partitions: which there are, those that rows need, those that have expired.
+"""Creates and drops the partitions of tables.
 
-Partitions are made beside their table and attached, which stops no reader.
+A partition is created as a table and then attached, which does not block readers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["PARTITIONED", "Partitions", "beginning"]
 
 Span = Literal["hour", "day", "month"]
 
-#: Each partitioned table and the span of its partitions.
+#: Span of the partitions of each partitioned table.
 PARTITIONED: Final[dict[str, Span]] = {
     **{
         kind.table(grain): grain.partition for kind in TOTALS for grain in GRAINS if grain.name in kind.grains
@@ -27,9 +27,9 @@ PARTITIONED: Final[dict[str, Span]] = {
     "contribution": "hour",
 }
 _FORMATS: Final[dict[Span, str]] = {"hour": "%Y%m%d%H", "day": "%Y%m%d", "month": "%Y%m"}
-#: Rows are changed several times while they are new: room for that in their own page spares the indexes.
+#: New rows are updated several times. Free space in their page avoids index updates (HOT).
 _OPTIONS: Final = "fillfactor = 70"
-#: These are only ever appended to. What a push contributed stays in its row, if that fits into a page.
+#: Append-only tables. The TOAST target keeps contributions inline if they fit into a page.
 _OTHER_OPTIONS: Final = {
     "push": "fillfactor = 100",
     "contribution": "fillfactor = 100, toast_tuple_target = 8160",
@@ -37,14 +37,7 @@ _OTHER_OPTIONS: Final = {
 
 
 class Partitions:
-    """The partitions as one transaction sees them.
-
-    Args:
-        cursor: In the transaction.
-
-    Raises:
-        psycopg.Error: They can't be read.
-    """
+    """Partitions as seen by one transaction."""
 
     def __init__(self, cursor: psycopg.Cursor[Any]) -> None:
         self._cursor = cursor
@@ -57,14 +50,9 @@ class Partitions:
         }
 
     def ensure(self, table: str, times: Iterable[datetime]) -> None:
-        """Make the partitions that rows of these times need.
+        """Create the missing partitions for rows of these times.
 
-        Args:
-            table: The partitioned table.
-            times: Times within what is kept: the caller's bound is the bound on their number.
-
-        Raises:
-            psycopg.Error: One can't be made.
+        The caller bounds the times, and thereby the number of partitions.
         """
         span = PARTITIONED[table]
         for start in sorted({beginning(span, time) for time in times}):
@@ -86,15 +74,10 @@ class Partitions:
             self._names.add(name)
 
     def drop(self, table: str, *, before: datetime | None = None, since: datetime | None = None) -> None:
-        """Drop the partitions that are all before a time, or all since one.
-
-        Args:
-            table: The partitioned table.
-            before: Drop those that end at or before this.
-            since: Drop those that begin at or after this.
+        """Drop the partitions that end at or before a time, or begin at or after one.
 
         Raises:
-            psycopg.Error: One can't be dropped, for instance as somebody reads it for long.
+            psycopg.Error: A partition can't be dropped, for example because a reader holds it.
         """
         span = PARTITIONED[table]
         for name in sorted(self._names):
@@ -108,7 +91,7 @@ class Partitions:
 
 
 def beginning(span: Span, time: datetime) -> datetime:
-    """The beginning of the hour, day or month (UTC) of a time."""
+    """Return the beginning of a time's hour, day or month (UTC)."""
     time = time.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     if span == "hour":
         return time

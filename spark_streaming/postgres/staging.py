@@ -1,6 +1,6 @@
-"""Owns how Arrow tables get into PostgreSQL: as text or binary COPY into temporary tables.
+"""Copies Arrow tables into PostgreSQL tables by text or binary COPY.
 
-Whatever bytes a client chose for its labels can be stored: bounded, without NUL, as valid UTF-8.
+Client text is made storable: bounded, valid UTF-8, without NUL.
 """
 
 from __future__ import annotations
@@ -26,27 +26,25 @@ _TYPES: Final[dict[pa.DataType, tuple[str, str]]] = {
     pa.timestamp("us", "UTC"): ("timestamp with time zone", ">i8"),
     pa.string(): ("text", ""),
 }
-#: What a binary COPY begins and ends with.
+#: First and last bytes of a binary COPY.
 COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 COPY_TRAILER: Final = b"\xff\xff"
-#: PostgreSQL counts from the year 2000.
+#: PostgreSQL's epoch is 2000-01-01.
 _EPOCH_US: Final = 946_684_800_000_000
-#: Three of them fit into one index entry, of at most 2704 bytes.
+#: Three texts fit into one index entry of at most 2704 bytes.
 _MAX_TEXT_BYTES: Final = 800
 
 
 def stage(cursor: psycopg.Cursor[Any], name: str, table: pa.Table) -> None:
-    """Put a table into a temporary one of the same columns, which is gone after the transaction.
+    """Copy a table into a temporary table, which lives until the transaction ends.
 
-    Nulls stay nulls in a table with texts. In one of numbers only floats may be null, and are NaN there.
+    A table with text keeps its nulls. In a table without text only floats may be null, and become
+    NaN.
 
     Args:
         cursor: In a transaction.
-        name: What it is called; one of that name is replaced.
+        name: Name of the temporary table. An existing one is replaced.
         table: Columns of the types in ``_TYPES``.
-
-    Raises:
-        psycopg.Error: It could not be written.
     """
     columns = sql.SQL(", ").join(
         sql.SQL("{} {}").format(sql.Identifier(field.name), sql.SQL(_TYPES[field.type][0]))
@@ -61,16 +59,7 @@ def stage(cursor: psycopg.Cursor[Any], name: str, table: pa.Table) -> None:
 
 
 def append(cursor: psycopg.Cursor[Any], target: sql.Identifier, table: pa.Table) -> None:
-    """Put a table's rows into one that is there, with nulls as :func:`stage` says.
-
-    Args:
-        cursor: In a transaction.
-        target: A table that has these columns, among others.
-        table: Columns of the types in ``_TYPES``.
-
-    Raises:
-        psycopg.Error: They could not be written, as one of them is there already.
-    """
+    """Copy rows into an existing table. Nulls are handled as in :func:`stage`."""
     textual = pa.string() in table.schema.types
     query = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT {})").format(
         target,
@@ -82,13 +71,9 @@ def append(cursor: psycopg.Cursor[Any], target: sql.Identifier, table: pa.Table)
 
 
 def storable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The texts as PostgreSQL can keep and index them.
+    """Return text that PostgreSQL can store and index.
 
-    Args:
-        column: Strings, perhaps with NUL characters, too long, or not UTF-8 at all.
-
-    Returns:
-        Them, with U+FFFD for what can't be kept, cut to 800 bytes with an ellipsis.
+    Replaces NUL and invalid UTF-8 by U+FFFD, and cuts text to 800 bytes with an ellipsis.
     """
     encoded = column.combine_chunks().dictionary_encode()
     texts = [_storable(value) for value in encoded.dictionary.cast(pa.binary()).to_pylist()]
@@ -107,7 +92,7 @@ def _csv(table: pa.Table) -> bytes:
     for index, field in enumerate(table.schema):
         if field.type == pa.string():
             table = table.set_column(index, field.name, storable(table[field.name]))
-    # All texts are quoted, so that PostgreSQL tells an empty one from a null.
+    # All text is quoted, so that PostgreSQL distinguishes empty text from null.
     sink = io.BytesIO()
     pyarrow.csv.write_csv(table, sink, pyarrow.csv.WriteOptions(include_header=False))
     return sink.getvalue()

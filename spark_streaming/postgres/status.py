@@ -1,4 +1,4 @@
-"""Owns the answer to how the store stands."""
+"""Reads the status of the store."""
 
 from __future__ import annotations
 
@@ -29,17 +29,7 @@ _BYTES: Final = (
 
 
 def status(connection: psycopg.Connection[Any]) -> Status:
-    """Read how the store stands.
-
-    Args:
-        connection: In a transaction.
-
-    Returns:
-        The status.
-
-    Raises:
-        psycopg.Error: There is no schema, or it can't be read.
-    """
+    """Read the status in the connection's transaction."""
     queries = [
         LastBatch(query_id=a, batch_id=b, committed_at=c, newest_received_at=d)
         for a, b, c, d in connection.execute(_QUERIES)

@@ -1,6 +1,6 @@
-"""Owns which tables of totals there are, and how their columns add up: over batches, and over minutes.
+"""Describes the tables of totals, and how their columns combine.
 
-The same description gives the merge of new rows and the way from minutes to hours to days.
+The same description generates the merge of new rows and the computation of hours and days.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["CLIENTS", "FLEETS", "GRAINS", "HISTOGRAMS", "SERIES", "SPREADS", "TO
 
 Combination = Literal["add", "least", "greatest", "any", "newest"]
 
-#: Sums of values within the plan's bounds stay far below. Tables of older versions may have more.
+#: Sums of values within the plan's bounds stay far below. Older versions may have stored more.
 MAX_SUM: Final = 1e300
 
-#: How a group of finer rows becomes one value.
+#: SQL that combines a group of finer rows.
 _OVER_ROWS: Final[dict[Combination, str]] = {
     "add": f"sum(CASE WHEN abs({{0}}) > {MAX_SUM} THEN sign({{0}}) * {MAX_SUM} ELSE {{0}} END)",
     "least": "min({0})",
@@ -33,9 +33,9 @@ _OVER_ROWS: Final[dict[Combination, str]] = {
     "any": "bool_or({0})",
     "newest": "(array_agg({0} ORDER BY bucket DESC) FILTER (WHERE {0} IS NOT NULL))[1]",
 }
-#: The same for counts, of which the sum is numeric and has no bound.
+#: The same for counts. Their sum is numeric and unbounded, so it is capped.
 _COUNTS_OVER_ROWS: Final = f"least(sum({{0}}), {MAX_TOTAL})"
-#: How a new value goes to the one that is there.
+#: SQL that combines a stored value and a new one.
 _COUNTS_WITH_OLD: Final = f"least(least(old.{{0}}, {MAX_TOTAL}) + excluded.{{0}}, {MAX_TOTAL})"
 _WITH_OLD: Final[dict[Combination, str]] = {
     "add": "coalesce(old.{0} + excluded.{0}, old.{0}, excluded.{0})",
@@ -48,7 +48,7 @@ _WITH_OLD: Final[dict[Combination, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grain:
-    """How long the buckets of a table are, and how long the spans of its partitions."""
+    """Length of a table's buckets, and span of its partitions."""
 
     name: Literal["1m", "1h", "1d"]
     minutes: int
@@ -56,7 +56,7 @@ class Grain:
 
     @property
     def length(self) -> timedelta:
-        """The length of a bucket."""
+        """Length of a bucket."""
         return timedelta(minutes=self.minutes)
 
 
@@ -69,14 +69,14 @@ GRAINS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """One kind of totals, with a table for each of its grains.
+    """One kind of totals, with a table for each grain.
 
     Attributes:
-        name: The tables' names without the grain.
-        key: The columns of the key beside ``bucket``; the first is what its rows are about.
+        name: Name of the tables without the grain.
+        key: Key columns beside ``bucket``. The first is the id of the subject.
         values: The other columns, and how they combine.
-        grains: The names of its grains.
-        counts: Which of the values are integers that add up. They saturate at ``MAX_TOTAL``.
+        grains: Names of the grains.
+        counts: Integer values that add up. They saturate at ``MAX_TOTAL``.
     """
 
     name: str
@@ -86,26 +86,23 @@ class Totals:
     counts: tuple[str, ...] = ()
 
     def table(self, grain: Grain) -> str:
-        """The name of the table of a grain."""
+        """Return the name of a grain's table."""
         return f"{self.name}_{grain.name}"
 
     def merge(
         self, cursor: psycopg.Cursor[Any], grain: Grain, rows: pa.Table, *, newest: datetime | None
     ) -> None:
-        """Add rows to what is there.
+        """Combine rows with the stored ones.
 
         Args:
             cursor: In the batch's transaction.
-            grain: Which table.
-            rows: The table's columns; each key once.
-            newest: The table has no later bucket than this; None if that is not known.
-
-        Raises:
-            psycopg.Error: It could not be done.
+            grain: Selects the table.
+            rows: The table's columns, with distinct keys.
+            newest: The table has no later bucket than this. None if unknown.
         """
         rows = rows.select(["bucket", *self.key, *self.values])
         if newest is not None:
-            # No such row can be there: a plain COPY takes less than half the time.
+            # Later rows can't exist yet, and a plain COPY takes less than half the time.
             new = pc.greater(rows["bucket"], pa.scalar(newest, rows["bucket"].type))
             if pa.string() not in rows.schema.types:
                 for field in rows.schema:
@@ -140,16 +137,13 @@ class Totals:
         )
 
     def compute(self, cursor: psycopg.Cursor[Any], grain: Grain, finer: Grain, bucket: datetime) -> None:
-        """Make a bucket equal to the finer rows below it, whatever was there.
+        """Compute a bucket from the finer rows, and replace the stored rows.
 
         Args:
-            cursor: In the tick's transaction.
-            grain: Which table.
-            finer: The table that it is computed from.
+            cursor: In the maintenance transaction.
+            grain: Selects the table.
+            finer: Selects the table that it is computed from.
             bucket: The beginning of the bucket.
-
-        Raises:
-            psycopg.Error: It could not be done.
         """
         cursor.execute(
             sql.SQL(

@@ -1,6 +1,6 @@
-"""Owns what every transaction can read and write: series, totals, contributions, clients.
+"""Reads and writes series, totals, contributions and clients.
 
-It neither begins nor ends the transaction, and does not decide what is added up.
+The store begins and ends the transaction.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from psycopg import sql
 from spark_streaming.contributions import ClientState, Contribution
 from spark_streaming.postgres import clients
 from spark_streaming.postgres.partitions import Partitions, beginning
-from spark_streaming.postgres.seen import FoundSeries, SeenSeries
+from spark_streaming.postgres.series_cache import FoundSeries, SeriesCache
 from spark_streaming.postgres.staging import COPY_HEADER, COPY_TRAILER, stage
 from spark_streaming.postgres.tables import (
     CLIENTS,
@@ -39,26 +39,26 @@ from spark_streaming.settings import RetentionSettings
 
 __all__ = ["DAY", "DAYS_AHEAD", "EPOCH", "TIME", "Transaction"]
 
-#: Clocks that are ahead are believed for so long; what is later is left out.
+#: Rows further ahead than this are left out, because the clock is wrong.
 DAYS_AHEAD: Final = 2
 DAY: Final = timedelta(days=1)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 TIME: Final = pa.timestamp("us", "UTC")
-#: The dimensions of a fleet series.
+#: Dimensions of a fleet series.
 _FLEET: Final = ("metric", "cluster_id", "client_software_name", "client_software_version")
-#: The column's type has 32 bits.
-_MOST_ENTRIES: Final = (1 << 31) - 1
-#: The greatest float below MAX_TOTAL, which is none itself.
-_EXACT_TOTAL: Final = float(np.nextafter(float(MAX_TOTAL), 0))
+#: The column has 32 bits.
+_MAX_ENTRIES: Final = (1 << 31) - 1
+#: The greatest float below MAX_TOTAL, which is not a float itself.
+_MAX_FLOAT_TOTAL: Final = float(np.nextafter(float(MAX_TOTAL), 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """What rows add up to, each table in the order of its key.
+    """Sums of rows.
 
     Attributes:
-        totals: The tables' rows, by kind and grain.
-        left_out: How many rows are in none of them.
+        totals: Rows by kind and grain, sorted by key.
+        left_out: Number of rows outside the retention times.
     """
 
     totals: Sequence[tuple[Totals, Grain, pa.Table]]
@@ -66,17 +66,14 @@ class Sums:
 
 
 class Transaction:
-    """What batches and ticks have in common.
+    """Base of batches and maintenance.
 
-    Every method may raise ``psycopg.Error``, which leaves the store's block as a :class:`StoreError`.
+    Every method may raise ``psycopg.Error``, which the store translates to a :class:`StoreError`.
 
     Args:
-        connection: In the transaction, which holds the store's lock.
-        retention: How long things are kept.
-        seen: Which series are known to be in the database.
-
-    Raises:
-        psycopg.Error: The horizons and partitions can't be read.
+        connection: In a transaction that holds the store's lock.
+        retention: How long rows are kept.
+        series_cache: Series that are known to be in the database.
     """
 
     def __init__(
@@ -84,9 +81,9 @@ class Transaction:
         connection: psycopg.Connection[Any],
         *,
         retention: RetentionSettings,
-        seen: SeenSeries,
+        series_cache: SeriesCache,
     ) -> None:
-        #: For who reads and writes further tables in the same transaction.
+        #: For other statements in the same transaction.
         self.connection = connection
         self._cursor = connection.cursor()
         self._binary = connection.cursor(binary=True)
@@ -96,79 +93,59 @@ class Transaction:
         ((self._now, self._newest_minute, *horizons),) = self._cursor.execute(
             "SELECT now(), newest_minute, minutes_from, hours_from, days_from FROM horizon"
         )
-        #: By table of minutes, the newest one in it after what this transaction has added.
+        #: Newest minute by table, with the rows of this transaction.
         self._newest: dict[str, datetime] = {}
         self._today = beginning("day", self._now)
         self._horizons = dict(zip((grain.name for grain in GRAINS), horizons, strict=True))
-        seen.begin(self._today)
-        self._seen = seen
+        series_cache.begin(self._today)
+        self._series_cache = series_cache
 
     def sums(self, rows: pa.Table) -> Sums:
-        """Add rows up into minutes, by series, by fleet and by spread.
+        """Sum ``ROLLUP_ROWS`` by minute and series, fleet and spread.
 
-        The database is not asked, so that another thread may use it meanwhile.
-
-        Args:
-            rows: ``ROLLUP_ROWS``, in any order and number a key.
-
-        Returns:
-            What is to be merged.
+        It does not use the database, so another thread may.
         """
         statistics = [("points", "sum"), ("sum", "sum"), ("min", "min"), ("max", "max")]
         parts, left_out = self._by_grain(rows)
         totals = []
         for grain, part in parts:
-            of_fleets = part.filter(pc.invert(part["breakdown"]))
-            spreads = of_fleets.filter(of_fleets["spread"].is_valid())
+            fleet_part = part.filter(pc.invert(part["breakdown"]))
+            spreads = fleet_part.filter(fleet_part["spread"].is_valid())
             totals += [
                 (SERIES, grain, _summed(SERIES, part, statistics)),
-                (FLEETS, grain, _summed(FLEETS, of_fleets, statistics)),
+                (FLEETS, grain, _summed(FLEETS, fleet_part, statistics)),
                 (SPREADS, grain, _summed(SPREADS, spreads, [("observations", "sum")])),
             ]
         return Sums(totals=totals, left_out=left_out)
 
     def merge(self, sums: Sums) -> None:
-        """Add sums to what the database has.
+        """Add the result of :meth:`sums` to the stored totals.
 
-        What is older than minutes are kept goes to hours, what is older than those to days. What is older
-        than days are kept, or more than two days ahead, is left out and counted in the ledger.
-
-        Args:
-            sums: Of this transaction's :meth:`sums`.
+        Rows older than the kept minutes are added to hours, rows older than those to days. Rows
+        older than the kept days, or more than two days ahead, are left out and counted in the
+        ledger.
         """
         for totals, grain, table in sums.totals:
             self._add(totals, grain, table)
             if "series_id" in totals.key:
-                self._seen.need(table["series_id"].to_numpy())
+                self._series_cache.require(table["series_id"].to_numpy())
         self._left_out += sums.left_out
 
     def merge_buckets(self, rows: pa.Table) -> None:
-        """Add buckets of histograms up, and to what the database has, as :meth:`merge` does.
-
-        Args:
-            rows: ``BUCKET_ROWS``, in any order and number a key.
-        """
+        """Sum ``BUCKET_ROWS`` and add them to the stored totals, as :meth:`merge` does."""
         parts, left_out = self._by_grain(rows)
         totals = [(HISTOGRAMS, grain, _summed(HISTOGRAMS, part, [("count", "sum")])) for grain, part in parts]
         self.merge(Sums(totals=totals, left_out=left_out))
 
     def find_series(self, high: npt.NDArray[np.int64], low: npt.NDArray[np.int64]) -> FoundSeries:
-        """Find the ids of series by their hashes. What is unknown is added by :meth:`add_series`.
-
-        Args:
-            high: The hashes' first halves; each hash once.
-            low: Their second halves.
-        """
-        return self._seen.find(self._cursor, high, low)
+        """Find the ids of distinct series hashes, given by their halves."""
+        return self._series_cache.find(self._cursor, high, low)
 
     def add_series(self, series: pa.Table) -> None:
-        """Give series their ids. Those whose dimensions are known without a hash get the hash.
-
-        Args:
-            series: ``SERIES_ROWS``.
+        """Add ``SERIES_ROWS``, and hashes to stored series without one.
 
         Raises:
-            StoreError: A hash has other dimensions in the database.
+            StoreError: A stored series with the same hash has other dimensions.
         """
         stage(
             self._cursor,
@@ -205,24 +182,17 @@ class Transaction:
             ).format(**names)
         )
         found = self._cursor.fetchall()
-        others = [series_id for _, _, series_id, _, is_same in found if not is_same]
-        if others:
+        collisions = [series_id for _, _, series_id, _, is_same in found if not is_same]
+        if collisions:
             raise StoreError(
-                f"{len(others)} series have the hash of another one, one of them that of series {others[0]}: "
-                "nothing of this batch was added to it. Stop every job of this database, delete the row of "
-                "telemetry.id_key and start again"
+                f"{len(collisions)} series have the hash of another series, for example of {collisions[0]}; "
+                "the batch was rolled back. Stop all jobs of this database, delete the row of "
+                "telemetry.id_key, and start them again"
             )
-        self._seen.added(np.array([row[:4] for row in found], np.int64).reshape(-1, 4))
+        self._series_cache.add(np.array([row[:4] for row in found], np.int64).reshape(-1, 4))
 
     def contributions(self, pairs: Collection[tuple[int, int]]) -> dict[tuple[int, int], Contribution]:
-        """What clients have added to minutes.
-
-        Args:
-            pairs: Clients' keys and minutes.
-
-        Returns:
-            The contributions that there are, by pair.
-        """
+        """Return the stored contributions by client key and minute."""
         keys, minutes = map(list, zip(*pairs, strict=True)) if pairs else ([], [])
         self._binary.execute(
             "SELECT DISTINCT ON (c.client_key, c.minute) c.client_key, c.minute, c.entries, "
@@ -239,9 +209,9 @@ class Transaction:
         }
 
     def put_contributions(self, contributions: Sequence[Contribution]) -> None:
-        """Keep what clients have added to minutes, in place of what is kept of the same."""
+        """Store contributions. Each replaces the one of its client and minute."""
         self._partitions.ensure("contribution", [self._now])
-        # By hand, as psycopg takes as long for each of so many rows as PostgreSQL does.
+        # Packed here, because psycopg takes as long for each row as PostgreSQL does.
         layout = struct.Struct(">hiqiqiiiqi")
         rows = [
             layout.pack(
@@ -251,7 +221,7 @@ class Transaction:
                 8,
                 one.minute,
                 4,
-                min(one.entries, _MOST_ENTRIES),
+                min(one.entries, _MAX_ENTRIES),
                 8,
                 one.last_ns,
                 len(one.packed),
@@ -265,52 +235,48 @@ class Transaction:
             copy.write(b"".join((COPY_HEADER, *rows, COPY_TRAILER)))
 
     def client_keys(self, instances: Sequence[str]) -> dict[str, int]:
-        """The keys of client instances; one that is not known gets a new key.
+        """Return the keys of client instances. New instances get new keys.
 
         Args:
-            instances: Their ids, each once. :meth:`put_clients` must follow with an entry of each.
+            instances: Distinct ids. :meth:`put_clients` must follow with an entry of each.
         """
         return clients.keys(self._cursor, instances)
 
     def clients(self, keys: Iterable[int]) -> dict[int, ClientState]:
-        """Where clients stand, by key; those without state are left out."""
+        """Return the states of clients by key, without clients that have no state."""
         return clients.states(self._binary, sql.SQL("client_key = ANY(%s::bigint[])"), [list(keys)])
 
     def put_clients(self, states: Sequence[ClientState], entries: pa.Table) -> None:
-        """Keep where clients stand, and who they are.
+        """Store the states and labels of clients.
 
         Args:
-            states: They take the place of what is kept of the same clients.
-            entries: ``ENTRY_ROWS``: the newest of each client has its labels.
+            states: Replace the stored states.
+            entries: ``ENTRY_ROWS``. The newest of each client has its labels.
 
         Raises:
-            StoreError: A state is of a client that no entry was ever of.
+            StoreError: A state belongs to a client without an entry.
         """
         clients.put(self._cursor, states, entries)
 
     def add_client_minutes(self, entries: pa.Table) -> None:
-        """Add up what is kept of each instance by minute.
-
-        Args:
-            entries: ``ENTRY_ROWS``.
-        """
+        """Add the values by instance and minute of ``ENTRY_ROWS``."""
         values = [(name, clients.AGGREGATES[how]) for name, how in CLIENTS.values.items()]
         parts, left_out = self._by_grain(clients.by_instance(entries), GRAINS[:2])
         for grain, part in parts:
-            # Threads would take rows in any order, in which "last" means nothing.
+            # Single-threaded, because "last" depends on the order of rows.
             self._add(CLIENTS, grain, _summed(CLIENTS, part, values, use_threads=False))
         self._left_out += left_out
 
     def finish(self) -> None:
-        """Make sure that what was merged can be read; the last thing before the commit.
+        """Check before the commit that every merged series exists.
 
         Raises:
-            StoreError: There are totals of a series that nobody has added.
+            StoreError: A series of the totals was never added.
         """
-        missing = self._seen.missing(self._cursor)
+        missing = self._series_cache.missing(self._cursor)
         if missing:
             raise StoreError(
-                f"totals were merged of {len(missing)} series that are not in the database, "
+                f"totals of {len(missing)} series that are not in the database, "
                 f"one of them {min(missing)}: take ids from find_series()"
             )
         if self._newest:
@@ -321,18 +287,18 @@ class Transaction:
     def _by_grain(
         self, rows: pa.Table, grains: Sequence[Grain] = GRAINS
     ) -> tuple[list[tuple[Grain, pa.Table]], int]:
-        """Gives the rows of each grain with their bucket, and how many rows are of none."""
+        """Assign rows to grains and buckets. Also returns the number of rows left out."""
         minutes = rows["minute"].to_numpy()
         end = _minute(self._today + (DAYS_AHEAD + 1) * DAY)
         kept = np.zeros(len(minutes), dtype=bool)
         parts = []
         for grain in grains:
             since = _minute(self._horizons[grain.name])
-            mine = (minutes >= since) & (minutes < end)
+            in_grain = (minutes >= since) & (minutes < end)
             end = min(end, since)
-            kept |= mine
-            if mine.any():
-                part = rows if mine.all() else rows.filter(pa.array(mine))
+            kept |= in_grain
+            if in_grain.any():
+                part = rows if in_grain.all() else rows.filter(pa.array(in_grain))
                 bucket = part["minute"].to_numpy() // grain.minutes * grain.minutes
                 parts.append((grain, part.append_column("bucket", pa.array(bucket * 60_000_000).cast(TIME))))
         return parts, len(minutes) - int(kept.sum())
@@ -345,7 +311,7 @@ class Transaction:
         self._partitions.ensure(table, buckets)
         newest = None
         if grain is GRAINS[0]:
-            # Hours and days are computed in between, so that only of minutes it is known.
+            # Known only for minutes, because maintenance also writes hours and days.
             newest = self._newest.get(table, self._newest_minute)
             self._newest[table] = max(newest, buckets[-1])
         totals.merge(self._cursor, grain, sums, newest=newest)
@@ -362,7 +328,7 @@ class Transaction:
 
 
 def _digest(table: str, names: Iterable[str]) -> sql.Composed:
-    """The digest of a row's dimensions, as the indexes of the tables have it."""
+    """Return the SQL of the digest of a row's dimensions, as in the tables' indexes."""
     columns = (
         sql.SQL("{}::text" if name == "breakdown" else "{}").format(sql.Identifier(table, name))
         for name in names
@@ -374,7 +340,7 @@ def _summed(
     totals: Totals, rows: pa.Table, values: list[tuple[str, str]], *, use_threads: bool = True
 ) -> pa.Table:
     key = [totals.key[0], "bucket", *totals.key[1:]]
-    # pyarrow's sums of integers wrap around without an error. Those of floats don't, but are not exact.
+    # pyarrow's integer sums overflow silently. Float sums don't, but are not exact.
     huge = {name for name, how in values if how == "sum" and _may_exceed(rows[name])}
     for name in huge:
         rows = rows.set_column(
@@ -383,14 +349,14 @@ def _summed(
     sums = rows.group_by(key, use_threads=use_threads).aggregate(values)
     sums = sums.rename_columns([*key, *(name for name, _ in values)])
     for name in huge:
-        total = np.minimum(sums[name].to_numpy(), _EXACT_TOTAL).astype(np.int64)
+        total = np.minimum(sums[name].to_numpy(), _MAX_FLOAT_TOTAL).astype(np.int64)
         sums = sums.set_column(sums.schema.get_field_index(name), name, pa.array(total))
-    # In the order of the index, whose pages are then met one after the other.
+    # In index order, so that its pages are written one after the other.
     return sums.sort_by([(name, "ascending") for name in key])
 
 
 def _may_exceed(column: pa.ChunkedArray) -> bool:
-    """Whether sums of counts may be more than ``MAX_TOTAL``."""
+    """Return whether sums of a column of counts may exceed ``MAX_TOTAL``."""
     return (
         column.type == pa.int64()
         and (pc.sum(column.cast(pa.float64(), safe=False)).as_py() or 0) >= MAX_TOTAL

@@ -1,4 +1,4 @@
-"""Owns the values of the store: what is told of a batch and of the whole, errors."""
+"""Values and errors of the store."""
 
 from __future__ import annotations
 
@@ -21,39 +21,38 @@ _DAY_MINUTES: Final = 24 * 60
 
 
 def read_again_since(minute: int) -> datetime:
-    """From when on pushes are read again where what clients said since a minute is forgotten.
+    """Return the time of receipt from which a rebuild reads pushes again.
 
-    Their ids are forgotten by whole days, and one that is forgotten must be learned again, or the push would
-    count once more when it comes another time.
+    It is the beginning of the day before (UTC). Push ids are deleted by whole days. Every deleted
+    id must be read again, because a repeated push would count twice otherwise.
 
     Args:
         minute: Whole minutes since the epoch.
-
-    Returns:
-        The beginning of the day before (UTC), by the time of receipt.
     """
     return datetime.fromtimestamp(0, UTC) + timedelta(days=minute // _DAY_MINUTES - 1)
 
 
 class StoreError(Exception):
-    """PostgreSQL can't be used like this; the message says what helps. Trying again does not."""
+    """Permanent error of the store. The message says how to fix it."""
 
 
 class StoreDataError(StoreError):
-    """PostgreSQL refuses a value that a push brought. Nothing of the transaction counts."""
+    """PostgreSQL rejected a value of a push and rolled the transaction back."""
 
 
 class StoreUnavailableError(StoreError):
-    """PostgreSQL is away, busy or ended the connection. Nothing of the transaction counts: repeat it."""
+    """PostgreSQL is unreachable or busy. The transaction was rolled back: repeat it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdKey:
-    """The key of a database's hashes of series. Who knows it can make two series that have one hash.
+    """Secret key of a database's series hashes.
+
+    Anyone who knows the secret can construct two series with the same hash.
 
     Attributes:
-        key_id: Its public name.
-        secret: 16 random bytes; not in the repr.
+        key_id: Public id of the key.
+        secret: 16 random bytes, hidden from the repr.
     """
 
     key_id: str
@@ -62,16 +61,16 @@ class IdKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchStatistics:
-    """What a batch was made of, for the ledger.
+    """Statistics of a batch for the ledger.
 
     Attributes:
-        pushes: Pushes that counted.
-        repeats: Pushes left out as they were known.
-        points: Data points as they were pushed.
+        pushes: New pushes.
+        repeats: Pushes ignored because they were counted before.
+        points: Data points in the new pushes.
         rows: Rows merged into minutes.
         dead_letters: Payloads that could not be read.
-        newest_received_at_ns: When the newest push was received; None in a batch without pushes.
-        duration_s: How long the batch took.
+        newest_received_at_ns: Time of receipt of the newest push. None without pushes.
+        duration_s: Duration of the batch.
     """
 
     pushes: int
@@ -85,7 +84,7 @@ class BatchStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastBatch:
-    """The newest row of the ledger for one query."""
+    """Newest ledger row of one query."""
 
     query_id: str
     batch_id: int
@@ -95,22 +94,22 @@ class LastBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """How the store stands.
+    """Status of the store.
 
     Attributes:
-        schema: The newest migration that was done; None for none.
+        schema: The newest applied migration; None if there is none.
         queries: The last batch of each query, the newest first.
-        pushes: Pushes in the batches that the ledger remembers.
-        repeats: Repeated ones among them.
-        left_out: Rows that were outside of what is kept.
-        clients: How many are ``live``, ``silent`` and ``left``.
-        series: How many there are.
-        dead_letters: How many are kept.
-        open_findings: How many hold now.
-        stale_hours: Hours and days that are to be computed again.
+        pushes: Pushes in the batches of the ledger.
+        repeats: Repeated pushes in these batches.
+        left_out: Rows outside the retention times.
+        clients: Number of ``live``, ``silent`` and ``left`` clients.
+        series: Number of series.
+        dead_letters: Number of dead letters.
+        open_findings: Number of open findings.
+        stale_hours: Hours and days that will be computed again.
         minutes_from: The oldest minute that is kept.
         newest_bucket: The newest minute with rows.
-        bytes: What the schema takes on disk, indexes included.
+        bytes: Size of the schema on disk, with indexes.
     """
 
     schema: str | None

@@ -1,6 +1,8 @@
--- A gap is longer than two push intervals of the cluster's busiest live client and two minutes of delivery.
--- Clients that began within the window say nothing of its beginning, unless there are no others; and where
--- a cluster's first client began within it, nothing is missing before.
+-- Since when the data of each cluster has no gap. A cluster with a gap at the end has no row.
+--
+-- A gap is longer than two push intervals of the cluster's most frequent live client plus two
+-- minutes for delivery. Clients that started within the window are used only if the cluster has no
+-- others. Before the first client of a cluster nothing is missing.
 INSERT INTO finding_cluster (cluster_id, whole_since)
 WITH clients AS (
     SELECT

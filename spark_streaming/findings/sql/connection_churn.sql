@@ -1,6 +1,7 @@
--- Twice: by instance, for one that reconnects and reconnects; and by client id, for one whose instances live
--- so short that none of them opens many. An instance that began in the window is not judged by itself, as
--- it had to open its connections.
+-- Compares connections with those of peers, in two ways: by instance, to find one that keeps
+-- reconnecting, and by client id, to find one whose instances live too briefly to open many
+-- connections each. An instance that started in the window is not judged alone, because a start
+-- opens connections.
 INSERT INTO finding_judged (
     kind, holds, score, severity, cluster_id, client_software_name, client_software_version, client_id,
     client_instance_id, principal, group_id, summary, evidence
@@ -44,21 +45,21 @@ medians AS (
 judged AS (
     SELECT
         *,
-        connections >= %(min_connections)s AND connections >= %(factor)s * greatest(median, 1) AS much
+        connections >= %(min_connections)s AND connections >= %(factor)s * greatest(median, 1) AS is_excessive
     FROM subjects JOIN medians USING (level, peers)
 ),
 explained AS (
     SELECT
         *,
         connections / greatest(median, 1) AS score,
-        much
+        is_excessive
         AND (
             level = 'instance'
-            OR NOT bool_or(much AND level = 'instance') OVER (PARTITION BY peers, client_id)
+            OR NOT bool_or(is_excessive AND level = 'instance') OVER (PARTITION BY peers, client_id)
         ) AS holds
     FROM judged
 )
--- A client id with producers and with consumers of no group has peers of both, and is one subject.
+-- A client id of producers and of consumers without a group has two sets of peers. It gets one row.
 SELECT DISTINCT ON (
     cluster_id, client_software_name, client_software_version, client_id, client_instance_id, principal, group_id
 )

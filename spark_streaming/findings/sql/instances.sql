@@ -1,3 +1,4 @@
+-- What each instance measured within the windows of the kinds, for clusters whose data has no gap.
 INSERT INTO finding_instance
 WITH measured AS (
     SELECT

@@ -1,4 +1,4 @@
--- By group, as it is one application; by client id where there is none.
+-- Judges each group as one application, and each client id without a group.
 INSERT INTO finding_judged (
     kind, holds, score, severity, cluster_id, client_id, group_id, summary, evidence
 )

@@ -1,4 +1,4 @@
--- Every member counts a rebalance of its group, so the group's number is that of the member with most.
+-- Every member counts its group's rebalances, so the group has as many as the member with the most.
 INSERT INTO finding_judged (kind, holds, score, severity, cluster_id, group_id, summary, evidence)
 WITH groups AS (
     SELECT
@@ -10,7 +10,8 @@ WITH groups AS (
         ) AS threshold,
         max(rebalances) AS rebalances,
         max(rebalance_ms) AS rebalance_ms,
-        -- A rebalance that began before the window counts when it ends. (least() alone makes 1 of null.)
+        -- Capped, because a rebalance that started before the window counts when it ends. The CASE
+        -- is needed because least() ignores nulls.
         CASE WHEN max(rebalance_ms) IS NOT NULL
             THEN least(max(rebalance_ms) / (%(window_minutes)s * 60000.0), 1)
         END AS share
@@ -30,7 +31,7 @@ SELECT
     group_id,
     CASE WHEN holds THEN format(
         'Group %%s spent %%s on rebalances in the last %%s minutes: %%s, '
-        'as its most affected of %%s members says',
+        'by the worst of %%s members',
         group_id,
         coalesce(round((share * 100)::numeric) || ' %% of its time', 'an unknown share of its time'),
         %(window_minutes)s::int,

@@ -1,5 +1,5 @@
--- Only where somebody else of the cluster pushed since the client should have: otherwise the receiver, or the
--- way from it to here, may be what is silent.
+-- A silent client is reported only if another client of the cluster pushed after it should have.
+-- Otherwise the receiver or the delivery may have stopped, not the client.
 INSERT INTO finding_judged (
     kind, holds, score, severity, cluster_id, client_software_name, client_software_version, client_id,
     client_instance_id, principal, group_id, summary, evidence

@@ -1,4 +1,5 @@
--- Consumers only with consumers: brokers hold their fetches. Members of a group with its members.
+-- Compares latencies with those of peers. Consumers are compared with consumers only, because
+-- brokers hold their fetches, and members of a group with its members.
 INSERT INTO finding_judged (
     kind, holds, score, severity, cluster_id, client_software_name, client_software_version, client_id,
     client_instance_id, principal, group_id, summary, evidence

@@ -1,3 +1,4 @@
+-- The most used software versions of clients that are not gone.
 SELECT client_software_name, client_software_version
 FROM finding_client
 WHERE
@@ -7,4 +8,4 @@ WHERE
     AND client_software_version IS NOT NULL
 GROUP BY client_software_name, client_software_version
 ORDER BY count(*) DESC, client_software_name, client_software_version
-LIMIT %(most)s
+LIMIT %(max_software)s

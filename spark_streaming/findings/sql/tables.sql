@@ -1,6 +1,6 @@
--- What one look at the clients needs; private to the session, empty after the transaction.
+-- Working tables of the findings: private to the session, empty after the transaction.
 
--- Clients that were seen lately.
+-- Clients seen recently.
 CREATE TEMPORARY TABLE IF NOT EXISTS finding_client (
     client_instance_id text NOT NULL,
     cluster_id text,
@@ -15,13 +15,13 @@ CREATE TEMPORARY TABLE IF NOT EXISTS finding_client (
     state text NOT NULL
 ) ON COMMIT DELETE ROWS;
 
--- Clusters whose data is there: without a gap since whole_since, which is never in the future.
+-- Clusters whose data has no gap since whole_since, which is never in the future.
 CREATE TEMPORARY TABLE IF NOT EXISTS finding_cluster (
     cluster_id text,
     whole_since timestamptz NOT NULL
 ) ON COMMIT DELETE ROWS;
 
--- Instances of these clusters that told something in the longest window. Null: it does not measure that.
+-- Instances of these clusters with data in the longest window. Null means that it is not measured.
 CREATE TEMPORARY TABLE IF NOT EXISTS finding_instance (
     client_instance_id text NOT NULL,
     cluster_id text,
@@ -44,8 +44,8 @@ CREATE TEMPORARY TABLE IF NOT EXISTS finding_instance (
     rebalance_ms double precision
 ) ON COMMIT DELETE ROWS;
 
--- Every subject that could be judged, whether or not it is a finding; score says which ones are worse, and
--- finding_id which one is open of it.
+-- Every subject that could be judged. holds: it is a finding. score: higher is worse. finding_id:
+-- its open finding.
 CREATE TEMPORARY TABLE IF NOT EXISTS finding_judged (
     kind text NOT NULL,
     holds boolean NOT NULL,

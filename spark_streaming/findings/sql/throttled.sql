@@ -1,4 +1,5 @@
--- Quotas are of a user and a client id, so that is who is throttled, with all of its instances.
+-- Judges all instances of a principal and client id together, because that is what a quota applies
+-- to.
 INSERT INTO finding_judged (
     kind, holds, score, severity, cluster_id, client_id, principal, summary, evidence
 )
@@ -28,7 +29,7 @@ SELECT
     CASE WHEN holds THEN format(
         'Client id %%s of %%s was throttled for up to %%s ms, in %%s minutes of the last %%s '
         '(%%s of %%s instances)',
-        coalesce(client_id, '(none)'), coalesce(principal, '(nobody)'), round(worst_ms::numeric), minutes,
+        coalesce(client_id, '(none)'), coalesce(principal, '(no principal)'), round(worst_ms::numeric), minutes,
         %(window_minutes)s::int, throttled, instances
     ) END,
     CASE WHEN holds THEN jsonb_build_object(

@@ -1,3 +1,4 @@
+-- Judges the client versions that are in a list of old or bad versions.
 INSERT INTO finding_judged (
     kind, holds, score, severity, cluster_id, client_software_name, client_software_version, summary, evidence
 )

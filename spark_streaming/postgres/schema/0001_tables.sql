@@ -1,5 +1,6 @@
--- The tables. Everything that grows is partitioned by time (hour, day or month: partitions.py), so that
--- retention drops tables instead of deleting rows. Views (0002) are the interface, these are not.
+-- Tables. Those that grow are partitioned by hour, day or month (partitions.py), so that retention
+-- drops partitions instead of deleting rows. The views (0002) are the public interface; these
+-- tables are not.
 
 CREATE TABLE ledger (
     query_id text NOT NULL,
@@ -70,8 +71,9 @@ CREATE TABLE fleet_series (
 );
 CREATE INDEX fleet_series_metric ON fleet_series (metric, cluster_id, client_software_name);
 
--- The key begins with the series, as panels read few series over a range of time; an hour of all series,
--- which the roll-up itself reads, is found by the BRIN, as rows come roughly in order of time.
+-- The key starts with the series, because panels read few series over a range of time. The roll-up
+-- itself reads an hour of all series, for which a BRIN index suffices, because rows arrive roughly
+-- in order of time.
 CREATE TABLE rollup_1m (
     series_id bigint NOT NULL,
     bucket timestamptz NOT NULL,
@@ -151,7 +153,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Which hours and days differ from the minutes below them, and when it is their turn.
+-- Hours and days that must be computed again (dirty), and when (due_at).
 CREATE TABLE coarse (
     grain text NOT NULL,
     bucket timestamptz NOT NULL,
@@ -160,18 +162,18 @@ CREATE TABLE coarse (
     PRIMARY KEY (grain, bucket)
 );
 
--- From when on there are minutes, hours and days; one row. What is older is added to the next coarser table
--- at once, and never computed anew from a finer one.
+-- Since when minutes, hours and days are kept. One row. Older rows are added to the next coarser
+-- table directly, which is then never computed from a finer one.
 CREATE TABLE horizon (
     minutes_from timestamptz NOT NULL,
     hours_from timestamptz NOT NULL,
     days_from timestamptz NOT NULL,
-    -- No table of minutes has a later one.
+    -- No table of minutes has a later bucket.
     newest_minute timestamptz NOT NULL DEFAULT 'epoch',
     expired_on date
 );
 
--- Only ever appended to; the newest version counts.
+-- Append-only. The newest version of a client and minute counts.
 CREATE SEQUENCE contribution_version;
 CREATE TABLE contribution (
     client_key bigint NOT NULL,
@@ -182,11 +184,12 @@ CREATE TABLE contribution (
     packed bytea NOT NULL,
     written_at timestamptz NOT NULL DEFAULT now()
 ) PARTITION BY RANGE (written_at);
--- Ids and measured values: PostgreSQL would try in vain to compress them.
+-- Not compressed, because ids and measured values don't compress.
 ALTER TABLE contribution ALTER packed SET STORAGE EXTERNAL;
 CREATE INDEX contribution_client_minute ON contribution (client_key, minute);
 
--- State columns are null until the client's first entry is settled, and after a rebuild began.
+-- State columns are null until the client's first entry is reconciled, and when a rebuild has
+-- started.
 CREATE TABLE client_state (
     client_key bigint PRIMARY KEY,
     client_instance_id text NOT NULL,
@@ -217,7 +220,7 @@ CREATE INDEX client_state_instance ON client_state (client_instance_id);
 CREATE INDEX client_state_client_id ON client_state (client_id);
 CREATE INDEX client_state_principal ON client_state (principal);
 CREATE INDEX client_state_group_id ON client_state (group_id);
--- Where the least of them stands is up to where counts are whole (view progress).
+-- The smallest covered_until is the last minute that is complete (view progress).
 CREATE INDEX client_state_to_carry ON client_state (covered_until) WHERE NOT terminated AND covered_until < carry_to;
 
 CREATE TABLE catalogue (

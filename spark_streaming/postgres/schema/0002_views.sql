@@ -1,8 +1,8 @@
--- The interface for Grafana and whoever else reads (docs/rollup-tables.md). Each column of a filter is a
--- plain column of a base table, so that the planner can push what is asked for down to its indexes.
+-- Views: the public interface (docs/rollup-tables.md). Columns for filters are plain columns of
+-- base tables, so that the planner can use their indexes.
 
--- Up to where things are rolled up, one row. Counts go on in minutes without a push, so that minutes are whole
--- where they were carried to for every client; where nobody is to be carried, up to the newest push.
+-- Progress of the roll-up. One row. A minute is complete when the counts of every client were
+-- carried forward into it. If no client needs that, minutes are complete up to the newest push.
 CREATE VIEW progress AS SELECT
     minutes_from, hours_from,
     least(
@@ -20,7 +20,7 @@ CREATE VIEW progress AS SELECT
     ) AS whole_until
 FROM horizon;
 
--- For the views below, whose plans it keeps short.
+-- Keeps the plans of the views below short.
 CREATE FUNCTION whole_until() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
 AS 'SELECT whole_until FROM telemetry.progress';
 
@@ -39,7 +39,7 @@ DECLARE
             s.metric, s.cluster_id, s.client_software_name, s.client_software_version,
             s.client_id, s.principal, s.group_id, s.topic, s.node_id, s.node_role
     $columns$;
-    -- Of a bucket that is not over, the minutes that are rolled up.
+    -- Minutes of a bucket that are rolled up. Fewer than its length if it has not ended.
     passed constant text := $columns$
             greatest(1, least(%1$s, floor(extract(epoch FROM (SELECT telemetry.whole_until()) - r.bucket) / 60)))::float8
     $columns$;

@@ -1,22 +1,23 @@
--- Ids come from the database and from no hash: a series is its row here, with all of its dimensions.
--- Pushes are matched to rows by a keyed hash of 128 bits (series_high, series_low; SipHash-2-4 by the key in
--- id_key), client instances by their text. Ids that older versions stored stay as they are.
+-- Ids are assigned by the database. Before this migration they were hashes of labels, which clients
+-- could forge. Pushes are matched to series by a keyed 128-bit hash (series_high, series_low;
+-- SipHash-2-4 with the key in id_key), and to client instances by their text. Existing ids are
+-- kept.
 
--- The key of the hashes. One row, which migrate() makes. No reader gets it: who knows it can make two series
--- that look like one.
+-- Key of the hashes. One row, created by migrate(). Readers have no access, because anyone who
+-- knows the key can construct two series with the same hash.
 CREATE TABLE id_key (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     key_id uuid NOT NULL DEFAULT gen_random_uuid(),
     secret bytea NOT NULL CHECK (octet_length(secret) = 16)
 );
 
--- A digest of some texts, any of them null: an array's text quotes its elements, so no two arrays have the same.
+-- Digest of texts and nulls. The text form of an array quotes its elements, so it is unambiguous.
 CREATE FUNCTION texts_digest(VARIADIC texts text[]) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT sha256(convert_to(texts::text, 'UTF8')) $$;
 
 ALTER TABLE series ADD COLUMN series_high bigint, ADD COLUMN series_low bigint;
 CREATE UNIQUE INDEX series_hash ON series (series_high, series_low);
--- Rows of an older version have no hash until a push of theirs comes.
+-- Existing rows have no hash until their next push.
 CREATE INDEX series_without_hash ON series (
     texts_digest(
         metric, cluster_id, client_software_name, client_software_version, client_id, principal, group_id,
@@ -28,7 +29,7 @@ CREATE UNIQUE INDEX fleet_series_dimensions ON fleet_series (
     texts_digest(metric, cluster_id, client_software_name, client_software_version)
 );
 
--- Instances of an older version, whose keys were hashes, may share a text where it could not be stored as it was.
+-- Existing instances may have the same text, if it was cut to be stored. Makes their texts unique.
 UPDATE client_state later SET client_instance_id = left(later.client_instance_id, 200) || ' ' || later.client_key
 WHERE EXISTS (
     SELECT FROM client_state first
@@ -37,8 +38,8 @@ WHERE EXISTS (
 DROP INDEX client_state_instance;
 CREATE UNIQUE INDEX client_state_instance ON client_state (client_instance_id);
 
--- Old ids are anywhere in 64 bits, and clients could choose them. New ones count up from 1, or from the beginning
--- of the largest gap between old ones.
+-- Existing ids are arbitrary 64-bit numbers. New ids count up from 1, or from the start of the
+-- largest gap between existing ids.
 CREATE FUNCTION pg_temp.first_free(name text, column_name text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE found bigint;
 BEGIN

@@ -1,1 +1,1 @@
-"""Fuzzing of the whole pipeline: hostile and innocent pushes, from the core to the roll-up's tables."""
+"""Fuzzes the whole pipeline with hostile and innocent pushes."""

@@ -1,4 +1,4 @@
-"""``python -m tests.fuzz.pipeline``: take millions of pushes through the pipeline, and check each round."""
+"""Runs millions of pushes through the pipeline and checks each round."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SLACK: Final = 1.3
 
 
 def main() -> int:
-    """Run what the command line says; return 1 where something does not hold."""
+    """Run the command line. Return 1 if a check fails."""
     arguments = _arguments()
     rounds = -(-arguments.pushes // arguments.round)
     plan = Plan(
@@ -70,7 +70,7 @@ def _names(done: list[Round]) -> set[str]:
 
 
 def _grown(done: list[Round], name: str) -> str:
-    """Say by how much a cost has grown, where it has; nothing with too few rounds."""
+    """Describe the growth of a cost. Empty if it has not grown or rounds are too few."""
     third = len(done) // 3
     if third < 2:
         return ""

@@ -1,4 +1,4 @@
-"""What must hold in the roll-up's tables after each round, whatever hostile clients pushed."""
+"""Checks of the roll-up's tables after each round."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PUSHES: Final = _ADDED[1]
 _MOST_SHOWN: Final = 5
 _INNOCENT: Final = [identity.client_id for identity in IDENTITIES if identity.innocent]
 
-_OF_INNOCENTS: Final = """
+_INNOCENT_TOTALS: Final = """
 SELECT client_id, metric, coalesce(topic, ''), sum(points)::float8, sum(sum)
 FROM metric_1m WHERE client_id = ANY(%s) GROUP BY 1, 2, 3
 """
@@ -52,13 +52,13 @@ FROM ledger
 
 @dataclass(slots=True)
 class Truth:
-    """What is known of all rounds so far.
+    """Expected state after all rounds so far.
 
     Attributes:
-        ledger: What innocent clients said.
-        owners: Who each client instance is, by its id.
-        written: Pushes in the spool, repeated ones included.
-        distinct: The same without these.
+        ledger: Values pushed by innocent clients.
+        owners: Identity of each client instance, by id.
+        written: Pushes in the spool, with repeats.
+        distinct: Pushes in the spool, without repeats.
     """
 
     ledger: Ledger = field(default_factory=Ledger)
@@ -75,14 +75,14 @@ class Truth:
 
 
 def check(connection: psycopg.Connection[Any], truth: Truth) -> list[str]:
-    """Compare the tables with the truth.
+    """Compare the tables with the expected state.
 
     Args:
         connection: The database, with its search path set.
-        truth: What must be there.
+        truth: The expected state.
 
     Returns:
-        What does not hold, a line each; empty when all holds.
+        One line for each difference.
     """
     return [
         *_counts(connection, truth),
@@ -127,13 +127,13 @@ def _labels(connection: psycopg.Connection[Any], truth: Truth) -> Iterable[str]:
 
 
 def _key(connection: psycopg.Connection[Any]) -> IdKey:
-    """The key with which the database marks texts that it can't keep whole."""
+    """Return the key of the hashes in texts that were cut."""
     ((key_id, secret),) = connection.execute("SELECT key_id::text, secret FROM id_key").fetchall()
     return IdKey(key_id=key_id, secret=secret)
 
 
 def _stored(labels: Iterable[str | None], key: IdKey) -> tuple[str | None, ...]:
-    """Labels as the tables have them."""
+    """Return labels in their stored form."""
     return tuple(storable(label, key) for label in labels)
 
 
@@ -149,14 +149,14 @@ def _is_true(row: tuple[Any, ...], owners: Mapping[str, Identity], key: IdKey) -
 
 
 def _places_of(owner: Identity) -> Iterable[tuple[str, str]]:
-    """Where a client's pushes came from, and over which broker."""
+    """Return the addresses and brokers of a client's pushes."""
     return [(owner.address, str(broker)) for broker in BROKER_IDS]
 
 
 def _totals(connection: psycopg.Connection[Any], ledger: Ledger) -> Iterable[str]:
     sums: dict[tuple[str, str, str], float] = {}
     points: dict[str, float] = {}
-    for client_id, metric, topic, counted, total in connection.execute(_OF_INNOCENTS, [_INNOCENT]):
+    for client_id, metric, topic, counted, total in connection.execute(_INNOCENT_TOTALS, [_INNOCENT]):
         sums[client_id, metric, topic] = total
         if metric == LATENCY:
             points[client_id] = counted
@@ -210,7 +210,7 @@ def _listed(what: str, found: Iterable[Any]) -> Iterable[str]:
 
 
 def size_of(connection: psycopg.Connection[Any]) -> dict[str, int]:
-    """Return the rows (estimated) and bytes of each table, and of all together under ``""``."""
+    """Return the estimated rows and bytes of each table, and of all under ``""``."""
     query = (
         "SELECT coalesce(root.relname, c.relname), sum(pg_total_relation_size(c.oid))::bigint "
         "FROM pg_class c LEFT JOIN pg_inherits i ON i.inhrelid = c.oid "

@@ -1,7 +1,8 @@
-"""Topics that XXH64 maps to another client's series: the attack on 64-bit ids with a public seed.
+"""Topics that XXH64 maps to another client's series.
 
-XXH64 can be run backwards over its last eight bytes, so a topic for any id takes some hundred tries.
-Source: the xxHash specification ("XXH64 algorithm description").
+This is the attack on 64-bit ids with a public seed. XXH64 can be inverted over its last eight
+bytes, so finding a topic for any id takes some hundred tries. Source: the xxHash specification
+("XXH64 algorithm description").
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from tests.fuzz.pipeline.identities import Identity
 #: The victim's metric and topic.
 METRIC: Final = b"my.orders.total"
 TOPIC: Final = b"orders"
-#: Two client instance ids with the same 64-bit client key, found in the same way in 65,536 tries or so.
+#: Two client instance ids with the same 64-bit client key, found in the same way in 65,536 tries or
+#: so.
 INSTANCES: Final = ("32w0uvf5-TtdABrUOA8y7g", "jMLPhpXFLI6Vr1o1PLbZEA")
 
 _MASK: Final = (1 << 64) - 1
@@ -31,7 +33,7 @@ _HAS_TOPIC: Final = 1
 
 @functools.cache
 def colliding(attacker: Identity, victim: Identity) -> tuple[bytes, bytes]:
-    """Find a metric and a topic of the attacker's whose 64-bit series id is the one of the victim's.
+    """Find a metric and topic of the attacker with the victim's 64-bit series id.
 
     Args:
         attacker: Who will push them.
@@ -59,7 +61,7 @@ def _word_between(state: int, after: int) -> bytes:
 
 
 def point_seed(identity: Identity) -> int:
-    """Return what the ids of the client's series of :data:`METRIC` with a topic began with."""
+    """Return the common hash state of the client's series of :data:`METRIC`."""
     cluster, software, version, client_id, principal = identity.series_labels
     fleet = _hash_all(_SEED, cluster, software, version)
     series = _hash_all(fleet, client_id, principal, None)

@@ -1,8 +1,8 @@
-"""A round of a run: pushes of all clients, through the real telemetry core into the real spool_files plugin.
+"""One round: pushes of all clients through the telemetry core and spool_files.
 
-Settings are the defaults, with three exceptions that the flood needs: the push interval is short, and the
-limits on new instances and on rejected bytes by peer are lifted, because a handful of addresses send it all.
-Time is the run's own, so that hours of pushes take minutes.
+Settings are the defaults, with three exceptions that the flood needs: the push interval is short,
+and the limits on new instances and on rejected bytes by peer are lifted, because a handful of
+addresses send it all. Time is the run's own, so that hours of pushes take minutes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ INTERVAL_S: Final = 2
 #: Client instances: ten in a hundred are innocent.
 INSTANCES: Final = 1_000
 _INNOCENT_EVERY: Final = 10
-#: Pushes that are made before the core gets them, so that each part's CPU time is measured by itself.
+#: Pushes that are made before the core gets them, so that each part's CPU time is measured by
+#: itself.
 _AT_ONCE: Final = 1_000
 _SKELETONS: Final = 40
 #: A skeleton that the core refused so often is used no more: the round is for the roll-up.
@@ -50,8 +51,8 @@ _NS: Final = 1_000_000_000
 _GAP_NS: Final = INTERVAL_S * _NS // INSTANCES
 _DELAY_NS: Final = 100_000_000
 _REPEATED: Final = 0.01
-#: The share of bombs among one client's pushes, which are 15 of 1,000: so 10 million pushes have enough of
-#: them to overflow the sum of one day.
+#: The share of bombs among one client's pushes, which are 15 of 1,000: so 10 million pushes have
+#: enough of them to overflow the sum of one day.
 BOMBS: Final = 0.01
 _BOMBER: Final = IDENTITIES[INNOCENTS + 1]
 _TERMINATING: Final = 0.0005
@@ -83,7 +84,7 @@ _CODECS: Final[Sequence[tuple[int, Callable[[bytes], bytes]]]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a round is made of; the same plan makes the same round.
+    """Parameters of a round. The same plan gives the same round.
 
     Attributes:
         seed: Where everything random comes from.
@@ -91,7 +92,8 @@ class Plan:
         pushes: How many pushes reach the plugin, repeated ones included.
         starts_ns: When the run begins, in nanoseconds since the epoch.
         features: What hostile pushes are made of.
-        bombs: The share of bombs (:func:`tests.fuzz.pipeline.grammar.bomb`) among one client's pushes.
+        bombs: The share of bombs (:func:`tests.fuzz.pipeline.grammar.bomb`) among one client's
+            pushes.
     """
 
     seed: str
@@ -103,16 +105,16 @@ class Plan:
 
     @property
     def span_ns(self) -> int:
-        """How long a round lasts by the run's own time, with room for pushes that the core refuses."""
+        """Length of a round in simulated time, with room for refused pushes."""
         return (3 * self.pushes // 2 + 2 * INSTANCES) * _GAP_NS
 
 
 @dataclass(slots=True, kw_only=True)
 class Flood:
-    """What came of a round before the roll-up.
+    """Result of a round before the roll-up.
 
     Attributes:
-        ledger: What innocent clients said.
+        ledger: Values pushed by innocent clients.
         written: Pushes that were written.
         distinct: The same without repeated ones.
         offered: Pushes that the core was handed.
@@ -168,7 +170,7 @@ class _Offer:
 
 
 def identity_of(number: int) -> Identity:
-    """Return who the instance of this number is."""
+    """Return the identity of the instance with this number."""
     innocents = [identity for identity in IDENTITIES if identity.innocent]
     hostiles = [identity for identity in IDENTITIES if not identity.innocent]
     if number % _INNOCENT_EVERY == 0:
@@ -177,7 +179,7 @@ def identity_of(number: int) -> Identity:
 
 
 class _Round:
-    """Makes the pushes of a round and hands them on."""
+    """Creates the pushes of a round and sends them to the core."""
 
     def __init__(self, plan: Plan, plugin: SpoolFilesReceiver) -> None:
         self._random = Random(f"{plan.seed} {plan.number}")
@@ -196,7 +198,7 @@ class _Round:
         self._last: dict[int, PushTelemetryRequest] = {}
 
     def run(self) -> Flood:
-        """Go on until enough pushes are written."""
+        """Push until enough pushes are written."""
         plan, flood = self._plan, self._flood
         now_ns = self._begins_ns
         for instance in self._instances:
@@ -223,7 +225,7 @@ class _Round:
         plan, random = self._plan, self._random
         grammar = Grammar(random, plan.features)
         count = min(_SKELETONS, max(4, plan.pushes // 500))
-        of_identity = {
+        skeletons = {
             identity: [] if identity.innocent else [grammar.skeleton(identity) for _ in range(count)]
             for identity in IDENTITIES
         }
@@ -234,7 +236,7 @@ class _Round:
             its_id = instance_id(plan.seed, number)
             if number < len(collisions.INSTANCES) and "collisions" in plan.features:
                 its_id = uuid_from_text(collisions.INSTANCES[number])
-            instances.append(_Instance(identity, its_id, connections, of_identity[identity]))
+            instances.append(_Instance(identity, its_id, connections, skeletons[identity]))
         return instances
 
     def _subscribe(self, instance: _Instance, now_ns: int) -> None:

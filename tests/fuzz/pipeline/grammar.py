@@ -1,7 +1,8 @@
-"""A grammar of hostile OTLP pushes, written byte by byte: no library would write most of them.
+"""Grammar of hostile OTLP pushes, encoded byte by byte.
 
 A push is made of one or two features, each an attack's idea. Many pushes are then made of one
-:class:`Skeleton` by writing other times and values into it, because a push costs less than its grammar.
+:class:`Skeleton` by writing other times and values into it, because a push costs less than its
+grammar.
 """
 
 from __future__ import annotations
@@ -183,7 +184,7 @@ def zigzag(number: int, value: int) -> bytes:
 
 
 def bomb() -> Skeleton:
-    """Make a push of many histograms whose counts are absurd: together they overflow 64 bits soon."""
+    """Make a push of many histograms whose counts soon overflow 64 bits."""
     counts = message(6, struct.pack("<2Q", (1 << 64) - 1, (1 << 64) - 1)) + message(7, struct.pack("<d", 1.0))
     point = fixed64(3, TIME_MARK) + fixed64(4, b"\xff" * 8) + fixed64(5, VALUE_MARK) + counts
     histogram = message(1, point) * _BOMB_POINTS + integer(2, 1)
@@ -219,7 +220,7 @@ class Grammar:
         if "bytes" in chosen:
             data = self._mutator.mutate(data, data)
         if TIME_MARK not in data:
-            # Each push shall have other bytes: an unknown field does it, where the bytes are OTLP at all.
+            # An unknown field makes each push different, if the bytes are OTLP.
             data += fixed64(15, TIME_MARK)
         return Skeleton(features=chosen, data=data)
 
@@ -229,7 +230,7 @@ class Grammar:
         return payload(self._random.choice(ALL_PAYLOADS))[: self._random.choice((64, 512, 1024))]
 
     def _is_large(self) -> bool:
-        """Whether to make something large: rarely, because a run's time goes where the bytes are."""
+        """Return whether to make something large, which is rare to save time."""
         return self._random.random() < _LARGE
 
     def _push(self) -> bytes:
@@ -315,7 +316,7 @@ class Grammar:
         return points + temporality + monotonic
 
     def _colliding(self) -> bytes:
-        """A point whose series gets the 64-bit id that a series of the victim had while ids were XXH64."""
+        """Make a point whose XXH64 series id equals that of the victim's series."""
         name, topic = collisions.colliding(self._identity, _VICTIM)
         attribute = message(1, b"topic") + message(2, message(1, topic))
         point = fixed64(3, TIME_MARK) + fixed64(4, VALUE_MARK) + message(7, attribute)
@@ -445,7 +446,7 @@ class Grammar:
         )
 
     def _many_lists(self) -> bytes:
-        """Pieces of one list or map, which a parser merges: quadratic where each piece copies the others."""
+        """Make pieces of one list or map, which a naive parser merges quadratically."""
         random = self._random
         count = 400 if self._is_large() else random.choice((2, 5, 20))
         if random.random() < 0.3:

@@ -1,4 +1,4 @@
-"""The clients of a run: whom the broker authenticated, and from where. The tables must name nobody else."""
+"""Clients of a run, as the broker authenticated them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pushes of innocent clients, and the ledger of what the tables must say about these clients."""
+"""Pushes of innocent clients, and a ledger of the expected totals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DOUBLE: Final = struct.Struct("<d")
 
 @dataclass(slots=True)
 class Ledger:
-    """What innocent clients said, by client id.
+    """Values pushed by innocent clients, by client id.
 
     Attributes:
         pushes: Pushes, each counted once however often it came.
@@ -50,7 +50,7 @@ class Ledger:
 
 
 class InnocentPushes:
-    """Makes pushes and counts what they say.
+    """Creates pushes and counts their values.
 
     Args:
         random: Every choice comes from it.

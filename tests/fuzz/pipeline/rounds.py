@@ -1,7 +1,8 @@
-"""A run in rounds: what is flooded, rolled up by the installed command, and checked; it can go on later.
+"""A run in rounds, each of which is flooded, rolled up and checked.
 
-Everything a run needs to go on is in its folder: the database, Spark's checkpoint, and a file of progress.
-One process makes the next round while the roll-up takes the last one in.
+A run can be continued later. Everything it needs for that is in its folder: the database, Spark's
+checkpoint, and a file of progress. One process makes the next round while the roll-up takes the
+last one in.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ _NICE: Final = ("nice", "-n", "5")
 
 
 class FindingError(Exception):
-    """Something does not hold; the text says what."""
+    """A check failed. The message says which."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What a round was and cost.
+    """Result and cost of a round.
 
     Attributes:
         pushes: Pushes that reached the roll-up.
@@ -185,8 +186,8 @@ class Run:
         """Move a round's folder to where the roll-up reads, in one step."""
         staged, published = self._staged(number), self._spool / f"round-{number}"
         if published.exists():
-            # An interrupted run had done it, and the roll-up may have taken some in: the same pushes again
-            # would count as repeats.
+            # An interrupted run had done it, and the roll-up may have taken some in: the same
+            # pushes again would count as repeats.
             shutil.rmtree(staged)
         else:
             staged.rename(published)

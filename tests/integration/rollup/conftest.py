@@ -72,6 +72,6 @@ def query(database: str) -> Iterator[Query]:
 
 @pytest.fixture(scope="session")
 def rolled_up() -> Iterator[fleet.Fleet]:
-    """A database that the real job filled from real clients' pushes through real sidecars."""
+    """Database filled by the real job from captured pushes of real clients."""
     with ExitStack() as stack:
         yield fleet.run(stack)

@@ -1,9 +1,10 @@
-"""Owns the fleet whose totals are known: real clients, two sidecars, the real job, and what befalls them.
+"""A fleet with known totals: real clients, two sidecars, the job, and faults.
 
-Producers send numbers of records that are chosen here. A client's last push tells all it did in one of two
-ways: it is the terminating push, or it came after the client had been idle for two intervals (an idle Java
-producer sends no terminating push). What a Java client has collected for a push that then fails, it never
-sends again, so sidecars end by a drain while clients push, and by SIGKILL when nobody does.
+Producers send numbers of records that are chosen here. A client's last push tells all it did in one
+of two ways: it is the terminating push, or it came after the client had been idle for two intervals
+(an idle Java producer sends no terminating push). What a Java client has collected for a push that
+then fails, it never sends again, so sidecars end by a drain while clients push, and by SIGKILL when
+nobody does.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ from tests.testbed.sidecar import config_for
 
 __all__ = ["CREATED", "LATE_BY_S", "RAW_VALUE", "SENT", "SENT_LATER", "Fleet", "run"]
 
-#: Records that each producer sends, by client id: while both sidecars are there, and after one is gone.
+#: Records that each producer sends, by client id: while both sidecars are there, and after one is
+#: gone.
 SENT: Final = {"java": 300, "librdkafka": 200, "franz-go": 100}
 SENT_LATER: Final = {"java-later": 100, "librdkafka-later": 50}
 
@@ -128,7 +130,7 @@ class _Stage:
         )
 
     def kill_between_commits(self) -> None:
-        """Kill the job when its next batch is in the ledger, before Spark has noted it, if that succeeds."""
+        """Kill the job after its next commit, if possible before Spark's."""
         with psycopg.connect(self.url, autocommit=True) as connection:
 
             def newest() -> int:
@@ -152,7 +154,7 @@ class _Stage:
         return set(self.spool.glob("date=*/hour=*/*.parquet"))
 
     def withhold(self) -> dict[Path, Path]:
-        """Take away two files that the job, which is dead, has not seen; where they were and are."""
+        """Move two files away that the dead job has not read. Return their moves."""
         seen = self.files()
         wait_until(lambda: len(self.files() - seen) >= 2, timeout_s=_TIMEOUT_S, what="new files")
         kept = {file: self.folder / file.name for file in sorted(self.files() - seen)[:2]}
@@ -178,7 +180,7 @@ class _Stage:
         )
 
     def push_raw(self, client_id: str, age_s: int, *sidecars: GatewaySidecar) -> None:
-        """Push the same bytes to each sidecar, as a client does that had no answer from the first."""
+        """Push the same bytes to each sidecar, like a client that got no answer."""
         metrics = _one_count(time.time_ns() - age_s * 1_000_000_000)
         instance = bytes(16)
         for sidecar, name in zip(self.sidecars, ("CLIENT", "OTHER"), strict=True):
@@ -193,7 +195,7 @@ class _Stage:
                 assert error_of_push(answer) == 0
 
     def answered(self, api: str) -> list[tuple[int, dict[str, Any]]]:
-        """Requests that were answered without an error, by the logs, with the number of the sidecar."""
+        """Return successful requests from the logs, with the sidecar's number."""
         return [
             (number, line)
             for number, sidecar in enumerate(self.sidecars)
@@ -235,7 +237,8 @@ def run(stack: ExitStack) -> Fleet:
         ]
         producers = [running.enter_context(one) for one in others]
         consumers[0].wait_for_records(1, timeout_s=_TIMEOUT_S)
-        # It joins the Java group and leaves it: at least two more rebalances for the one that was there.
+        # It joins the Java group and leaves it: at least two more rebalances for the one that was
+        # there.
         with stage.client(JavaClient, Mode.CONSUMER, "java-visitor") as visitor:
             wait_until(
                 lambda: "newly assigned partitions" in visitor.log_text(),
@@ -289,7 +292,7 @@ def run(stack: ExitStack) -> Fleet:
 
 
 def _wait_for_all(consumers: Sequence[Client], sent: int, *, visitor_took: int) -> None:
-    """Wait until each group has taken all records; the first consumer shared its group with the visitor."""
+    """Wait until each group has consumed all records."""
     for number, consumer in enumerate(consumers):
         consumer.wait_for_records(sent if number else sent - visitor_took, timeout_s=_TIMEOUT_S)
 

@@ -1,7 +1,7 @@
-"""The ids that older versions made of labels, and a database brought back to what those had stored.
+"""Ids of older versions, and the downgrade of a database to them.
 
-The ids were XXH64 of 64 bits by a public seed. For texts of 8 bytes the function can be run backwards: who
-knows two series' labels can compute a topic that makes one the other.
+The ids were XXH64 of 64 bits by a public seed. For texts of 8 bytes the function can be run
+backwards: who knows two series' labels can compute a topic that makes one the other.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import psycopg
 
-from spark_streaming.contributions.packed import (
+from spark_streaming.contributions.codec import (
     COMBINED_ROW,
     COUNT_ROW,
     CUMULATIVE_ROW,
-    contents_of,
-    cumulative_of,
-    pack,
+    decode_contribution,
+    decode_cumulative,
+    encode_contribution,
 )
 
 __all__ = ["client_key", "downgrade", "fleet_id", "forged_instance", "forged_topic", "series_id"]
@@ -112,10 +112,10 @@ def fleet_id(metric: str, labels: Mapping[str, str | None]) -> int:
 
 
 def _series_seed(metric: str, labels: Mapping[str, str | None]) -> int:
-    of_labels = _all(
+    label_hash = _all(
         _fleet_seed(labels), *(labels.get(name) for name in ("client_id", "principal", "group_id"))
     )
-    return _long(xxh64(metric.encode(), _SEED), of_labels)
+    return _long(xxh64(metric.encode(), _SEED), label_hash)
 
 
 def series_id(metric: str, labels: Mapping[str, str | None], *, breakdown: bool = False) -> int:
@@ -136,7 +136,7 @@ def _unshifted(word: int, by: int) -> int:
 
 
 def _last_word(hashed: int, before: int) -> int:
-    """The 8 bytes after which the hash is this; ``before`` is the state that they go into."""
+    """Return the 8 bytes that lead from the state ``before`` to a hash."""
     word = _unshifted(hashed & _MASK, 32) * pow(_P3, -1, 1 << 64) & _MASK
     word = _unshifted(word, 29) * pow(_P2, -1, 1 << 64) & _MASK
     word = _unshifted(word, 33)
@@ -162,7 +162,7 @@ def _preimage(hashed: int, seed: int) -> tuple[str, int]:
 def forged_topic(
     metric: str, mine: Mapping[str, str | None], theirs: Mapping[str, str | None]
 ) -> tuple[str, int]:
-    """A topic by which one client's series gets another's id, and how many were tried."""
+    """Return a topic that gives a series another's id, and the number of tries."""
     return _preimage(series_id(metric, theirs), _long(1, _series_seed(metric, mine)))
 
 
@@ -172,7 +172,7 @@ def forged_instance(instance: str) -> tuple[str, int]:
 
 
 def downgrade(connection: psycopg.Connection[Any]) -> None:
-    """Bring a database back to what migration 0002 had: ids are hashes, and nothing of 0003 is there."""
+    """Downgrade a database to migration 0002, where ids are hashes."""
     connection.execute("SET search_path = telemetry")
     names = (
         "cluster_id client_software_name client_software_version client_id principal group_id topic node_id"
@@ -234,21 +234,21 @@ def _tables(connection: psycopg.Connection[Any], kinds: Sequence[str]) -> Iterab
 
 
 def _old_contribution(blob: bytes, series: Mapping[int, int], fleets: Mapping[int, int]) -> bytes:
-    form, push_id, body = contents_of(blob)
+    form, push_id, body = decode_contribution(blob)
     if form == "entry":
         points = len(body) // COUNT_ROW.itemsize
         ids = struct.unpack_from(f"<{2 * points}q", body)
         old = [series[one] for one in ids[:points]] + [fleets[one] for one in ids[points:]]
-        return pack(form, push_id, struct.pack(f"<{2 * points}q", *old) + body[16 * points :])
+        return encode_contribution(form, push_id, struct.pack(f"<{2 * points}q", *old) + body[16 * points :])
     rows = np.frombuffer(body, COMBINED_ROW if form == "combined" else COUNT_ROW).copy()
     for name, mapping in (("series", series), ("fleet", fleets)):
         rows[name] = [mapping[one] for one in rows[name].tolist()]
-    return pack(form, push_id, rows.tobytes())
+    return encode_contribution(form, push_id, rows.tobytes())
 
 
 def _old_cumulative(blob: bytes) -> bytes:
-    """Version 1, of one sum: its identity is that of a metric whose point has no attributes."""
-    (row,) = np.frombuffer(cumulative_of(blob), CUMULATIVE_ROW)
+    """Return version 1 of one sum, whose point has no attributes."""
+    (row,) = np.frombuffer(decode_cumulative(blob), CUMULATIVE_ROW)
     identity = _signed(_long(0, xxh64(OLD_SUM.encode(), _SEED)))
     return b"\x01" + struct.pack("<qqqd", identity, row["start_ns"], row["time_ns"], row["value"])
 

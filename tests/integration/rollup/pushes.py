@@ -1,4 +1,4 @@
-"""Owns the making of pushes for tests of the roll-up: as the receiver labels and spools them."""
+"""Builders of pushes, labelled and spooled as by the receiver."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Rollup:
 
 @pytest.fixture(autouse=True)
 def log_of_its_own() -> Iterator[None]:
-    """Forget how a command that ran in this process logs: its stderr is closed after it."""
+    """Reset structlog, because the runner closes the command's stderr."""
     yield
     structlog.reset_defaults()
 
@@ -95,7 +95,7 @@ def test_one_command_is_enough(rollup: Rollup, tmp_path: Path) -> None:
     spool(tmp_path / "telemetry", "one", [push(ORDERS, NOW + n * MINUTE_NS) for n in range(3)])
     status, out, err = rollup.run("run", "--source", "spool_files", "--path", "./telemetry", "--once")
     assert status == 0, err
-    assert "PostgreSQL runs as long as this command: postgresql://postgres@/postgres?host=" in err
+    assert "PostgreSQL runs until this command ends: postgresql://postgres@/postgres?host=" in err
     assert "pushes=3" in err
     assert not out
     assert (tmp_path / "rollup" / "checkpoint").is_dir()
@@ -108,7 +108,7 @@ def test_one_command_is_enough(rollup: Rollup, tmp_path: Path) -> None:
 
 # Starts Spark; in the gate, test_crash.py does so with the same command.
 @pytest.mark.full
-def test_it_goes_on_until_sigterm_and_leaves_no_process(
+def test_run_ends_on_sigterm_and_leaves_no_process(
     rollup: Rollup, tmp_path: Path, database: str, query: Query
 ) -> None:
     (tmp_path / "rollup.yaml").write_text("trigger_seconds: 0.2\n")
@@ -143,7 +143,7 @@ def test_it_goes_on_until_sigterm_and_leaves_no_process(
 
 # Starts Spark; in the gate, test_crash.py does so with the same command.
 @pytest.mark.full
-def test_it_ends_when_spark_s_process_does(rollup: Rollup, tmp_path: Path, database: str) -> None:
+def test_run_ends_when_spark_ends(rollup: Rollup, tmp_path: Path, database: str) -> None:
     (tmp_path / "rollup.yaml").write_text("trigger_seconds: 0.2\n")
     spool(tmp_path / "telemetry", "one", [push(ORDERS, NOW)])
     running = rollup.start(
@@ -157,25 +157,25 @@ def test_it_ends_when_spark_s_process_does(rollup: Rollup, tmp_path: Path, datab
     (java,) = (name for name in in_group(running.pid) if "java" in name)
     os.kill(int(java.split()[0]), signal.SIGKILL)
     assert running.wait(30) == 1, running.log_tail()
-    said = "kafka-telemetry: Spark's process has ended, or Spark was stopped: start again"
-    assert running.log_text().splitlines()[-1] == said
+    expected = "kafka-telemetry: Spark has ended or was stopped: start the job again"
+    assert running.log_text().splitlines()[-1] == expected
 
 
-def test_migrate_says_what_it_did(database: str) -> None:
+def test_migrate_prints_the_applied_migrations(database: str) -> None:
     first = CliRunner().invoke(app, ["migrate", "--postgres", database])
-    assert (first.exit_code, first.stdout[:22]) == (0, "migrations done: 0001_"), first.stderr
+    assert (first.exit_code, first.stdout[:25]) == (0, "migrations applied: 0001_"), first.stderr
     second = CliRunner().invoke(app, ["migrate", "--postgres", database])
-    assert second.stdout == "migrations done: none, it is up to date\n"
+    assert second.stdout == "migrations applied: none, the schema is up to date\n"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "message"),
     [
-        (["run", "--postgres", "postgresql://u:hunter2@h/d"], 2, "checkpoint: required with a PostgreSQL"),
+        (["run", "--postgres", "postgresql://u:hunter2@h/d"], 2, "checkpoint: required unless PostgreSQL"),
         (["run", "--source", "kafka"], 2, "kafka.bootstrap_servers: required with source kafka"),
         (["run", "--postgres", "hunter2"], 2, "postgres: expected postgresql://user@host/database, or"),
         (["run", "--config", "none.yaml"], 2, "none.yaml: cannot be read: No such file"),
-        (["status", "--postgres-file", "none"], 2, "cannot read the secret's file none: No such file"),
+        (["status", "--postgres-file", "none"], 2, "cannot read the secret file none: No such file"),
         (
             ["status", "--postgres", "postgresql://u:hunter2@127.0.0.1:1/d"],
             1,
@@ -184,17 +184,20 @@ def test_migrate_says_what_it_did(database: str) -> None:
         (["rebuild", "--since", "yesterday"], 2, "'yesterday': expected a time such as 2026-01-31T00:00Z"),
     ],
 )
-def test_what_is_wrong_is_one_line_that_helps(arguments: list[str], status: int, said: str) -> None:
+def test_a_usage_error_is_one_line_with_the_fix(arguments: list[str], status: int, message: str) -> None:
     found = CliRunner().invoke(app, arguments)
     assert found.exit_code == status
-    assert said in " ".join(found.stderr.split())
+    assert message in " ".join(found.stderr.split())
     assert "hunter2" not in found.output
 
 
-def test_without_java_it_says_how_to_get_it(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_java_is_reported_with_the_package_to_install(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     found = CliRunner().invoke(app, ["run", "--once", "--postgres", database, "--checkpoint", "none"])
     assert found.exit_code == 1
     assert (
-        "Spark needs Java, and there is none in JAVA_HOME=/nowhere: install Java 17 or newer" in found.stderr
+        "Spark needs Java, which was not found in JAVA_HOME=/nowhere: install Java 17 or newer"
+        in found.stderr
     )

@@ -1,4 +1,4 @@
-"""The driver is killed again and again, mostly between PostgreSQL's commit and Spark's."""
+"""The driver is killed repeatedly, mostly between both commits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOW = (time.time_ns() // MINUTE_NS - 60) * MINUTE_NS
 
 @pytest.mark.parametrize(("kills", "files"), [(1, 8), pytest.param(3, 24, marks=pytest.mark.full)])
 @pytest.mark.timeout(1200)
-def test_a_driver_that_is_killed_neither_loses_nor_doubles(
+def test_a_killed_driver_loses_and_doubles_nothing(
     tmp_path: Path, database: str, query: Query, kills: int, files: int
 ) -> None:
     chosen = random.Random(20260131)

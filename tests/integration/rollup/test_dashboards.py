@@ -1,7 +1,8 @@
-"""Every panel's and variable's query, as Grafana would send it, by Grafana's role, on a real PostgreSQL.
+"""Queries of all panels and variables run on a real PostgreSQL.
 
-Two stores: one that the real job filled from captured pushes of real clients, for what is found; a generated
-one, of a tenth of the clients and a third of the days that `make test-dashboards` has, for how it is found.
+Two stores: one that the real job filled from captured pushes of real clients, for what is found; a
+generated one, of a tenth of the clients and a third of the days that `make test-dashboards` has,
+for how it is found.
 """
 
 from __future__ import annotations
@@ -216,7 +217,7 @@ def test_a_hostile_name_chooses_its_own_rows_alone(
 
 
 def test_a_hostile_name_as_a_value_would_end_its_literal() -> None:
-    """Grafana expands macros inside of quotes: what keys are for, and what these tests would find."""
+    """Grafana also expands macros inside quotes."""
     now = datetime.now(UTC)
     sql = expand(
         "client_id = ${client:sqlstring}",
@@ -228,7 +229,7 @@ def test_a_hostile_name_as_a_value_would_end_its_literal() -> None:
 
 
 def check_series(columns: list[str], rows: list[tuple[Any, ...]], where: str) -> None:
-    """What Grafana asks of a long frame: time first and in order, one value for each time and name."""
+    """Check Grafana's long frame: time first and sorted, one value by time and name."""
     assert columns == ["time", "metric", "value"], where
     times = [row[0] for row in rows]
     assert times == sorted(times), where
@@ -238,7 +239,7 @@ def check_series(columns: list[str], rows: list[tuple[Any, ...]], where: str) ->
 
 @pytest.mark.parametrize("hours", [1, 24 * 3])
 def test_no_step_has_more_clients_than_there_are(filled: str, hours: int) -> None:
-    """Neither the first and last steps, of which a part is in the range or rolled up, nor a running hour."""
+    """Drop the incomplete first and last steps, and a running hour."""
     now = datetime.now(UTC)
     window = TimeRange(start=now - timedelta(hours=hours), end=now)
     with reading(filled) as connection:
@@ -259,7 +260,7 @@ def test_no_step_has_more_clients_than_there_are(filled: str, hours: int) -> Non
     assert [row for row in found if row[2] > there[row[1]] + 1e-9] == []
 
 
-def test_what_a_client_has_not_got_is_neither_zero_nor_nothing(filled: str) -> None:
+def test_a_metric_that_a_client_lacks_is_shown_as_missing(filled: str) -> None:
     now = datetime.now(UTC)
     window = TimeRange(start=now - timedelta(hours=1), end=now)
     with reading(filled) as connection:
@@ -289,7 +290,7 @@ def test_what_a_client_has_not_got_is_neither_zero_nor_nothing(filled: str) -> N
     assert producer[5] > 0
 
 
-def test_one_number_tells_not_sent_from_no_data(filled: str) -> None:
+def test_a_single_value_distinguishes_not_sent_from_no_data(filled: str) -> None:
     now = datetime.now(UTC)
     later = TimeRange(start=now + timedelta(hours=1), end=now + timedelta(hours=2))
     window = TimeRange(start=now - timedelta(hours=1), end=now)
@@ -326,8 +327,8 @@ GENERATED: tuple[dict[str, str], ...] = (
 )
 
 
-def of_generated(connection: Connection, hours: int) -> Iterator[tuple[str, Asked]]:
-    """All queries of a range, of everybody, of one client id, and of the few of a principal."""
+def generated_queries(connection: Connection, hours: int) -> Iterator[tuple[str, Asked]]:
+    """Yield all queries of a range: for all clients, one client id, one principal."""
     now = datetime.now(UTC)
     window = TimeRange(start=now - timedelta(hours=hours), end=now)
     for name in ASK_POSTGRES:
@@ -341,7 +342,7 @@ def of_generated(connection: Connection, hours: int) -> Iterator[tuple[str, Aske
 @pytest.mark.parametrize("hours", [2, 6, 24, 24 * 3, 24 * 30] if FULL else [2, 24 * 30])
 def test_queries_use_indexes(generated: str, hours: int) -> None:
     with reading(generated) as connection:
-        for where, query in of_generated(connection, hours):
+        for where, query in generated_queries(connection, hours):
             assert read_as_a_whole(explained(connection, query.sql)["Plan"]) == [], where
 
 
@@ -350,11 +351,12 @@ def test_queries_use_indexes(generated: str, hours: int) -> None:
 @pytest.mark.parametrize("hours", [2, 6, 24, 24 * 3, 24 * 30])
 def test_queries_are_quick(generated: str, hours: int, capsys: pytest.CaptureFixture[str]) -> None:
     with reading(generated) as connection:
-        # One process does all the work, whose CPU time is what the query takes on a machine at rest.
+        # One process does all the work, whose CPU time is what the query takes on a machine at
+        # rest.
         connection.execute("SET max_parallel_workers_per_gather = 0")
         took = [
             (min(cpu_ms(connection, query) for _ in range(ROUNDS)), where)
-            for where, query in of_generated(connection, hours)
+            for where, query in generated_queries(connection, hours)
         ]
     slowest, where = max(took)
     with capsys.disabled():

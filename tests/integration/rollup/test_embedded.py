@@ -1,4 +1,4 @@
-"""Nobody but its own user reaches the embedded PostgreSQL, however long the path of its folder is."""
+"""Only its own user can connect to the embedded PostgreSQL, for any path length."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become 
 
 
 def as_nobody(attack: Callable[[], object]) -> str:
-    """What an attack by another user ends with: the name of its error, or what it got."""
+    """Return the result of an attack by another user: the error's name, or data."""
     readable, writable = os.pipe()
     child = os.fork()
     if child == 0:
@@ -71,7 +71,8 @@ def test_another_user_cannot_connect(open_folder: Path, *, long: bool) -> None:
         assert as_nobody(lambda: list(data.iterdir())).startswith("PermissionError")
         assert as_nobody(lambda: list(sockets.iterdir())).startswith("PermissionError")
 
-        # Were the folder and the socket open to all, PostgreSQL would still ask the kernel for the uid.
+        # Were the folder and the socket open to all, PostgreSQL would still ask the kernel for the
+        # uid.
         sockets.chmod(0o755)
         (sockets / ".s.PGSQL.5432").chmod(0o777)
         refused = as_nobody(lambda: superuser(server.url))
@@ -93,7 +94,7 @@ def test_it_listens_on_a_private_socket_only(tmp_path: Path) -> None:
         assert found == ("", 0)
 
 
-def test_a_folder_that_trusted_everybody_is_corrected(tmp_path: Path) -> None:
+def test_a_folder_that_trusted_all_users_is_corrected(tmp_path: Path) -> None:
     with EmbeddedPostgres(tmp_path / "data"):
         pass
     (tmp_path / "data" / "pg_hba.conf").write_text("local all all trust\n")
@@ -102,7 +103,7 @@ def test_a_folder_that_trusted_everybody_is_corrected(tmp_path: Path) -> None:
         assert ("trust",) not in methods
 
 
-def test_processes_share_it_and_it_refuses_a_running_one_that_others_reach(tmp_path: Path) -> None:
+def test_processes_share_a_server_and_refuse_one_that_others_can_reach(tmp_path: Path) -> None:
     data = tmp_path / ("d" * 120)
     with EmbeddedPostgres(data) as first:
         with EmbeddedPostgres(data) as second:

@@ -1,4 +1,4 @@
-"""Hostile pushes among good ones, from the telemetry core to the tables: `make fuzz-pipeline` in short."""
+"""A short run of `make fuzz-pipeline`: hostile pushes among good ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose series and instances values are: nobody gets another one's, and an older version's go on."""
+"""No client's values get into another's series, and old ids stay valid."""
 
 from __future__ import annotations
 
@@ -55,9 +55,7 @@ def on_topic(one: Spooled, topic: str) -> Spooled:
     return replace(one, otlp=data.SerializeToString())
 
 
-def test_a_topic_that_collided_is_no_way_into_another_principals_series(
-    roll: Roll, query: Query, folder: Path
-) -> None:
+def test_a_topic_with_a_colliding_old_id_gets_its_own_series(roll: Roll, query: Query, folder: Path) -> None:
     topic, tries = forged_topic(CONNECTIONS, labels(MALLORY), labels(BOB))
     assert tries < 20_000
     assert series_id(CONNECTIONS, labels(MALLORY, topic=topic)) == series_id(CONNECTIONS, labels(BOB))
@@ -70,7 +68,9 @@ def test_a_topic_that_collided_is_no_way_into_another_principals_series(
     assert found == [("User:bob", "billing", None, 3.0), ("User:ANONYMOUS", "mallory", topic, 1e12)]
 
 
-def test_an_instance_id_that_collided_is_another_instance(roll: Roll, query: Query, folder: Path) -> None:
+def test_an_instance_with_a_colliding_old_key_is_another_instance(
+    roll: Roll, query: Query, folder: Path
+) -> None:
     instance, _ = forged_instance(BOB.instance)
     assert client_key(instance) == client_key(BOB.instance)
     spool(folder, "one", [push(BOB, NOW), push(replace(MALLORY, instance=instance), NOW)])
@@ -86,7 +86,7 @@ def test_an_instance_id_that_collided_is_another_instance(roll: Roll, query: Que
 
 
 @pytest.mark.full
-def test_texts_that_are_stored_alike_are_no_less_different(roll: Roll, query: Query, folder: Path) -> None:
+def test_texts_with_equal_cut_forms_stay_different(roll: Roll, query: Query, folder: Path) -> None:
     long = "x" * 512
     topics = [
         f"{long}a",
@@ -146,7 +146,7 @@ def cumulative(client: Client, at_ns: int, value: float) -> Spooled:
 
 
 @pytest.mark.full
-def test_a_database_of_the_version_before_goes_on(
+def test_a_database_of_the_previous_version_continues(
     roll: Roll, query: Query, folder: Path, database: str
 ) -> None:
     clients = (BOB, replace(BOB, instance="CCCCCCCCCCCCCCCCCCCCCC", client_id="other"))
@@ -164,7 +164,8 @@ def test_a_database_of_the_version_before_goes_on(
     assert query(TOTALS) == totals
     assert query("SELECT series_id, metric, principal, client_id, topic FROM series ORDER BY 1") == before
 
-    # The same minute and the next one: they are added to the same series, and the gauge is corrected.
+    # The same minute and the next one: they are added to the same series, and the gauge is
+    # corrected.
     spool(folder, "three", [cumulative(client, NOW + 20 * SECOND_NS, 104.0) for client in clients])
     spool(folder, "four", [cumulative(client, NOW + MINUTE_NS, 109.0) for client in clients])
     roll()
@@ -191,7 +192,7 @@ def test_a_database_of_the_version_before_goes_on(
 
 
 @pytest.mark.full
-def test_old_ids_that_were_chosen_are_in_nobodys_way(
+def test_new_ids_avoid_old_ids_that_clients_chose(
     roll: Roll, query: Query, folder: Path, database: str
 ) -> None:
     spool(folder, "one", [push(BOB, NOW)])
@@ -216,7 +217,7 @@ def test_old_ids_that_were_chosen_are_in_nobodys_way(
 
 
 @pytest.mark.full
-def test_with_a_new_key_series_stay_what_they_are(roll: Roll, query: Query, folder: Path) -> None:
+def test_series_keep_their_ids_with_a_new_key(roll: Roll, query: Query, folder: Path) -> None:
     spool(folder, "one", [push(BOB, NOW)])
     roll()
     before = query("SELECT series_id, series_high FROM series ORDER BY 1")
@@ -242,13 +243,13 @@ def test_the_key_is_in_no_log_no_plan_and_no_page(
     # As explain() prints it, and Spark's pages and event logs show it.
     shown = frame._jdf.queryExecution().toString()
     assert f"IdKey({key_id})" in shown
-    said = [str(log), shown, *capfd.readouterr()]
+    outputs = [str(log), shown, *capfd.readouterr()]
     words = [
         int.from_bytes(secret[at : at + 8], order, signed=signed)
         for at in (0, 8)
         for order in ("little", "big")
         for signed in (True, False)
     ]
-    for text in said:
+    for text in outputs:
         assert secret.hex() not in text.lower()
         assert not any(str(word) in text for word in words)

@@ -1,4 +1,4 @@
-"""What a job makes of what it can't read, and of what can't be helped by another try."""
+"""The job handles unreadable input and permanent errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def at(minute: int, client: Client = ORDERS) -> Spooled:
 
 
 @pytest.mark.full
-def test_every_damaged_file_is_told_and_all_others_are_in(
+def test_damaged_files_are_reported_and_all_others_are_read(
     roll: Roll, query: Query, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job, "_FIRST_PAUSE_S", 0.01)
@@ -43,11 +43,11 @@ def test_every_damaged_file_is_told_and_all_others_are_in(
     assert {position.rpartition("/")[2] for _, position, _ in letters} == damaged
     assert [batch for batch, _, _ in letters] == [0, 0, 1]
     assert all("FAILED_READ_FILE" in reason for _, _, reason in letters)
-    told = [line["files"] for line in log if "files" in line]
-    assert [len(files) for files in told] == [2, 1]
+    skipped = [line["files"] for line in log if "files" in line]
+    assert [len(files) for files in skipped] == [2, 1]
 
 
-def test_bytes_of_another_version_end_a_batch_and_a_tick(roll: Roll, query: Query, folder: Path) -> None:
+def test_bytes_of_another_version_end_a_batch_and_maintenance(roll: Roll, query: Query, folder: Path) -> None:
     spool(folder, "one", [at(0), at(1, PAYMENTS)])
     roll()
     query("UPDATE contribution SET packed = '\\x09aabbcc'")
@@ -62,7 +62,7 @@ def test_bytes_of_another_version_end_a_batch_and_a_tick(roll: Roll, query: Quer
     assert query("SELECT sum(pushes) FROM ledger") == [(4,)]
 
 
-def test_payloads_are_cut_and_said_how_long_they_were(roll: Roll, query: Query, folder: Path) -> None:
+def test_payloads_are_cut_and_keep_their_length(roll: Roll, query: Query, folder: Path) -> None:
     broken = [
         Spooled(client=ORDERS, received_at_ns=NOW, otlp=b"\xff" * size) for size in range(70_000, 70_102)
     ]

@@ -1,4 +1,4 @@
-"""The ledger: what is in PostgreSQL is what the clients did, exactly, whatever befell them and the job."""
+"""Totals in PostgreSQL equal what the clients did, whatever faults occur."""
 
 from __future__ import annotations
 
@@ -82,18 +82,19 @@ def test_pushes(database: psycopg.Connection, rolled_up: Fleet) -> None:
     query = "SELECT client_id, sum(pushes)::int FROM client_1m GROUP BY client_id"
     rolled: dict[str, int] = dict(database.execute(query).fetchall())
     assert rolled == spooled(rolled_up)
-    # The sidecars answered one of the raw client's twice, and hand on none of franz-go's that are empty.
+    # The sidecars answered one of the raw client's twice, and hand on none of franz-go's that are
+    # empty.
     answered = {name: count for name, count in rolled_up.pushes.items() if not name.startswith("franz")}
     answered["repeated"] -= 1
     assert {name: rolled[name] for name in answered} == answered
 
 
-def test_what_was_pushed_twice_counts_once(database: psycopg.Connection) -> None:
+def test_a_push_sent_twice_counts_once(database: psycopg.Connection) -> None:
     query = "SELECT sum(sum), sum(points) FROM metric_1m WHERE metric = %s AND client_id = 'repeated'"
     assert database.execute(query, (CREATED,)).fetchall() == [(RAW_VALUE, 1)]
 
 
-def test_what_comes_late_counts_in_its_minute(database: psycopg.Connection) -> None:
+def test_a_late_push_counts_in_its_minute(database: psycopg.Connection) -> None:
     query = """
         SELECT sum(sum), extract(epoch FROM max(last_seen) - max(bucket))
         FROM metric_1m JOIN client USING (client_id) WHERE metric = %s AND client_id = 'late'
@@ -103,13 +104,13 @@ def test_what_comes_late_counts_in_its_minute(database: psycopg.Connection) -> N
     assert 0 <= age_s - LATE_BY_S < 120
 
 
-def test_files_that_come_late_or_twice_count_once(database: psycopg.Connection, rolled_up: Fleet) -> None:
+def test_late_and_repeated_files_count_once(database: psycopg.Connection, rolled_up: Fleet) -> None:
     assert rolled_up.withheld == 2
     ((repeats,),) = database.execute("SELECT sum(repeats) FROM ledger").fetchall()
     assert repeats > 1  # a file's, and the raw client's
 
 
-def test_every_count_is_the_sum_of_what_was_pushed(database: psycopg.Connection, rolled_up: Fleet) -> None:
+def test_every_total_is_the_sum_of_the_pushes(database: psycopg.Connection, rolled_up: Fleet) -> None:
     query = """
         SELECT client_id, metric, topic, node_id, sum(sum), sum(points)::int
         FROM (SELECT * FROM metric_1m WHERE topic IS NULL UNION ALL SELECT * FROM topic_1m) AS everything
@@ -132,7 +133,7 @@ def spooled(fleet: Fleet) -> dict[str, int]:
 
 
 def delta_sums(fleet: Fleet) -> dict[Key, tuple[float, int]]:
-    """Delta sums of the spool, each push once: their totals and how many points there were."""
+    """Return totals and points of the spool's delta sums, each push once."""
     found: dict[Key, tuple[float, int]] = {}
     for row in pushes(fleet):
         for metric in metrics(row["otlp"]):

@@ -1,4 +1,4 @@
-"""Hostile pushes between good ones: each becomes a dead letter or saturates, and no good push is lost."""
+"""Hostile pushes become dead letters or saturate, and no good push is lost."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ ABSURD: list[Change] = [
     exponential(zero_count=1 << 63),
     exponential(zero_threshold=1e300),
 ]
-#: Odd, and taken in.
+#: Odd pushes that are accepted.
 ODD: list[Change] = [
     *map(gauge, (math.nan, math.inf, -math.inf, sys.float_info.max, 5e-324, -0.0, 2.0**64)),
     *map(times, (0, 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)),
@@ -157,7 +157,7 @@ def test_counts_saturate_within_a_batch_over_batches_and_over_minutes(
 
 @contextmanager
 def refused(query: Query, roll: Roll) -> Iterator[None]:
-    """While a rule of the database refuses a value: it stands for a defect that nobody knows yet."""
+    """Let the database reject a value, in place of an unknown defect."""
     roll()
     query("ALTER TABLE series ADD CONSTRAINT defect CHECK (metric <> 'absurd')")
     yield
@@ -181,7 +181,7 @@ def test_a_push_that_the_database_refuses_is_isolated(roll: Roll, query: Query, 
     assert query("SELECT count(*) FROM metric_1m WHERE client_id = 'hostile'") == [(0,)]
 
 
-def test_a_batch_isolates_only_so_many_pushes(
+def test_the_isolated_pushes_of_a_batch_are_bounded(
     roll: Roll, query: Query, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch, "MAX_ISOLATED", 1)

@@ -47,14 +47,14 @@ def at(minute: int, client: Client = ORDERS, sums: float = 2.0, *, terminating: 
     return push(client, NOW + minute * MINUTE_NS, values, terminating=terminating)
 
 
-def test_an_empty_folder_is_nothing_to_do(roll: Roll, folder: Path, query: Query) -> None:
+def test_an_empty_folder_gives_no_batch(roll: Roll, folder: Path, query: Query) -> None:
     roll()
     assert folder.is_dir()
     assert query("SELECT count(*) FROM ledger") == [(0,)]
     assert query("SELECT count(*) FROM metric_1m") == [(0,)]
 
 
-def test_each_push_counts_once_however_often_and_late_it_comes(
+def test_each_push_counts_once_even_if_late_or_repeated(
     roll: Roll, folder: Path, query: Query, tmp_path: Path
 ) -> None:
     spool(folder, "one", [at(0), at(1), at(1), at(0, PAYMENTS, 5.0)])
@@ -103,7 +103,7 @@ def test_histograms_are_merged_beside_numbers(roll: Roll, folder: Path, query: Q
     assert buckets == [(1.0, 3), (5.0, 3), (float("inf"), 1)]
 
 
-def test_a_client_s_counts_go_on_until_it_left(roll: Roll, folder: Path, query: Query) -> None:
+def test_counts_are_carried_forward_until_a_client_leaves(roll: Roll, folder: Path, query: Query) -> None:
     spool(folder, "one", [at(0), at(2, terminating=True), at(0, PAYMENTS), at(9, PAYMENTS)])
     roll()
     assigned = query(
@@ -124,7 +124,7 @@ def test_a_client_s_counts_go_on_until_it_left(roll: Roll, folder: Path, query: 
     assert 6 not in of["payments"]
 
 
-def test_what_is_no_otlp_is_kept_with_its_reason_and_stops_nothing(
+def test_malformed_payloads_become_dead_letters_and_stop_nothing(
     roll: Roll, folder: Path, query: Query
 ) -> None:
     broken = Spooled(client=PAYMENTS, received_at_ns=NOW, otlp=b"\xff\xff not otlp")
@@ -148,7 +148,7 @@ def test_what_is_no_otlp_is_kept_with_its_reason_and_stops_nothing(
 def rebuilt(
     spark: SparkSession, store: Store, settings: Callable[..., RollupSettings]
 ) -> Callable[..., int | None]:
-    """Rebuilds since a minute, with further settings; gives the minute from which on it was done."""
+    """Rebuild since a minute, and return the first minute that was rebuilt."""
 
     def run(since: int, **further: Any) -> int | None:
         return rebuild(spark, store, settings(**further), threading.Event(), since=since)
@@ -156,11 +156,12 @@ def rebuilt(
     return run
 
 
-def test_a_rebuild_comes_to_the_same_and_a_job_goes_on_after_it(
+def test_a_rebuild_gives_equal_totals_and_a_job_continues_after_it(
     roll: Roll, folder: Path, query: Query, rebuilt: Callable[..., int | None]
 ) -> None:
     pushes = [at(minute, client) for minute in range(12) for client in (ORDERS, PAYMENTS)]
-    # One that was said before the minute in which the rebuild begins and received in it, and an empty one.
+    # One that was said before the minute in which the rebuild begins and received in it, and an
+    # empty one.
     late, empty = push(ORDERS, NOW + 8 * MINUTE_NS - 5 * SECOND_NS - SECOND_NS // 2), at(9, PAYMENTS)
     spool(folder, "one", [*pushes, late, replace(empty, push_id="empty", otlp=b"")])
     roll()
@@ -175,10 +176,11 @@ def test_a_rebuild_comes_to_the_same_and_a_job_goes_on_after_it(
     assert query(TOTALS, CONNECTIONS)[0] == ("orders", 14, 27.0, 1.0, 2.0)
 
 
-def test_a_rebuild_knows_again_every_push_that_it_forgot(
+def test_a_rebuild_recognises_every_push_again(
     roll: Roll, folder: Path, query: Query, rebuilt: Callable[..., int | None], tmp_path: Path
 ) -> None:
-    # Ids are forgotten by days: more than a day before, and of the first day of which they are forgotten.
+    # Ids are forgotten by days: more than a day before, and of the first day of which they are
+    # forgotten.
     since = NOW // MINUTE_NS // 1440 * 1440 - 1440 + 600
     first = (since // 1440 - 1) * 1440 * MINUTE_NS
     spool(folder, "one", [push(ORDERS, first + n * 300 * MINUTE_NS) for n in range(6)])
@@ -189,7 +191,7 @@ def test_a_rebuild_knows_again_every_push_that_it_forgot(
     assert query(TOTALS, CONNECTIONS) == [("orders", 6, 6.0, 1.0, 1.0)]
 
 
-def test_a_rebuild_forgets_nothing_that_the_source_lacks(
+def test_a_rebuild_deletes_nothing_that_the_source_lacks(
     roll: Roll, folder: Path, query: Query, rebuilt: Callable[..., int | None]
 ) -> None:
     expired = spool(folder, "one", [at(0), at(1)])
@@ -213,7 +215,7 @@ def test_a_checkpoint_of_another_database_is_refused(
     roll()
     spool(folder, "two", [at(1)])
     query("DELETE FROM ledger")
-    with pytest.raises(StoreError, match=r"the checkpoint goes on with batch 1, and the database has none"):
+    with pytest.raises(StoreError, match=r"continues with batch 1, but the database has no batches"):
         roll()
     assert query(TOTALS, CONNECTIONS) == [("orders", 1, 2.0, 2.0, 2.0)]
 

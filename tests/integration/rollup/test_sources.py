@@ -1,4 +1,4 @@
-"""Pushes from a real broker: of the receiver's plugin, and of a Collector's exporter."""
+"""Pushes of the receiver's plugin and a Collector, from a real broker."""
 
 from __future__ import annotations
 
@@ -93,13 +93,13 @@ def test_records_with_hostile_headers_and_keys_stop_nothing(
     assert query("SELECT count(*) FROM client WHERE last_seen > now() + interval '1 hour'") == [(0,)]
 
 
-def test_records_of_the_plugin_and_of_a_collector_count_alike(
+def test_records_of_the_plugin_and_of_a_collector_both_count(
     roll: Roll, query: Query, broker: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer = Producer({"bootstrap.servers": broker.internal_bootstrap})
     template = plugin_push()
     received_ns = NOW + SECOND_NS
-    of_plugin = dataclasses.replace(
+    received = dataclasses.replace(
         template,
         context=dataclasses.replace(template.context, received_at_ns=received_ns, push_interval_ms=1234),
         payload=dataclasses.replace(
@@ -111,7 +111,11 @@ def test_records_of_the_plugin_and_of_a_collector_count_alike(
     )
     for partition in (0, 1, 1):  # repeated by another sidecar, and by a retry
         producer.produce(
-            topic, of_plugin.payload.data, key=key(of_plugin), headers=headers(of_plugin), partition=partition
+            topic,
+            received.payload.data,
+            key=key(received),
+            headers=headers(received),
+            partition=partition,
         )
     collected = otlp(
         NOW + MINUTE_NS, {ORDERS: Values(sums={CONNECTIONS: 3}), PAYMENTS: Values(sums={CONNECTIONS: 5})}
@@ -139,7 +143,7 @@ def test_records_of_the_plugin_and_of_a_collector_count_alike(
     assert query("SELECT position FROM dead_letter ORDER BY position")[1:] == [(f"{topic}/1/2",)]
     assert query("SELECT sum(pushes), sum(repeats) FROM ledger") == [(4, 2)]
 
-    # What expires before it was read is told, and does not stop the job.
+    # Records that expire unread are reported and don't stop the job.
     producer.produce(topic, otlp(NOW, {PAYMENTS: Values(sums={CONNECTIONS: 1000})}), partition=0)
     producer.produce(topic, otlp(NOW + 2 * MINUTE_NS, {PAYMENTS: Values(sums={CONNECTIONS: 7})}), partition=0)
     producer.flush(20)
@@ -160,7 +164,7 @@ def test_records_of_the_plugin_and_of_a_collector_count_alike(
     assert not asked
 
 
-def test_a_topic_is_whole_from_where_the_last_partition_begins_that_lost_records(
+def test_a_topic_is_complete_since_the_last_partition_that_lost_records(
     spark: SparkSession, settings: Callable[..., RollupSettings], broker: KafkaBroker, topic: str
 ) -> None:
     producer = Producer({"bootstrap.servers": broker.internal_bootstrap})
@@ -190,7 +194,7 @@ def test_a_topic_is_whole_from_where_the_last_partition_begins_that_lost_records
         (b"", b"soon", 300_000),
     ],
 )
-def test_headers_that_no_receiver_writes_stop_nothing(
+def test_invalid_headers_stop_nothing(
     roll: Roll,
     query: Query,
     broker: KafkaBroker,
@@ -210,7 +214,7 @@ def test_headers_that_no_receiver_writes_stop_nothing(
     assert query("SELECT push_interval_ms, state FROM client")[0][0] == expected_ms
 
 
-def test_a_folder_of_somebody_s_own_files_is_read_by_names(roll: Roll, query: Query, folder: Path) -> None:
+def test_files_of_other_producers_are_read_by_column_names(roll: Roll, query: Query, folder: Path) -> None:
     folder.mkdir()
     payload = otlp(NOW, {ORDERS: Values(sums={CONNECTIONS: 2})})
     somebodys = {"added_later": [1], "push_id": ["a b"], "push_interval_ms": [10**15], "otlp": [payload]}
@@ -225,7 +229,7 @@ def test_a_folder_of_somebody_s_own_files_is_read_by_names(roll: Roll, query: Qu
     assert query("SELECT push_interval_ms FROM client") == [(3_600_000,)]
 
 
-def test_a_damaged_file_is_told_and_passed_over(roll: Roll, query: Query, folder: Path) -> None:
+def test_a_damaged_file_is_reported_and_skipped(roll: Roll, query: Query, folder: Path) -> None:
     spool(folder, "a", [push(ORDERS, NOW)])
     whole = spool(folder, "b", [push(ORDERS, NOW + MINUTE_NS)]).read_bytes()
     damaged = folder / "date=2026-01-31" / "c.parquet"

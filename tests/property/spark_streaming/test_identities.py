@@ -1,4 +1,4 @@
-"""Ids: the encoding that is hashed is injective, and two series have one id only if they are one series."""
+"""The hashed encoding is injective, so only equal series have equal ids."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from spark_streaming.catalogue import plan
-from spark_streaming.hashed import distinct, register_key
+from spark_streaming.series_hashes import distinct, register_key
 from tests.unit.spark_streaming.identities import (
     KEY,
     Field,
@@ -36,13 +36,13 @@ _KINDS = [str] * 7 + [str, str, str, int]
 
 @settings(deadline=None)
 @given(fields=st.tuples(*[_OPTIONAL] * 10, st.integers(0, 1)))
-def test_the_encoding_can_be_read_back(fields: tuple[Field, ...]) -> None:
+def test_the_encoding_can_be_decoded(fields: tuple[Field, ...]) -> None:
     assert fields_of(encoded(1, fields), _KINDS) == (1, list(fields))
 
 
 @settings(deadline=None)
 @given(texts=st.lists(_TEXTS, unique=True, max_size=8))
-def test_texts_that_differ_are_stored_as_texts_that_differ(texts: list[str]) -> None:
+def test_different_texts_have_different_stored_forms(texts: list[str]) -> None:
     stored = [storable(text) for text in texts]
     # What is shown of one can be sent as well.
     everything = dict.fromkeys([*texts, *filter(None, stored)])
@@ -54,7 +54,7 @@ def test_texts_that_differ_are_stored_as_texts_that_differ(texts: list[str]) -> 
         assert "\0" not in kept
 
 
-def test_siphash_is_that_of_its_reference() -> None:
+def test_siphash_equals_its_reference() -> None:
     key = bytes(range(16))
     for size, expected in (
         (0, "a3817f04ba25a8e66df67214c7550293"),
@@ -94,9 +94,7 @@ def _push(labels: Sequence[str | None], metric: str, attributes: Sequence[str | 
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(series=st.lists(_SERIES, min_size=20, max_size=60, unique=True))
-def test_series_have_one_id_if_and_only_if_they_are_one_in_java_as_in_python(
-    spark: SparkSession, series: list[Any]
-) -> None:
+def test_series_hashes_are_equal_in_java_and_python(spark: SparkSession, series: list[Any]) -> None:
     register_key(spark, KEY)
     frame = spark.createDataFrame(
         pa.table({"at": range(len(series)), "otlp": [_push(*one) for one in series]})
@@ -121,7 +119,7 @@ def test_series_have_one_id_if_and_only_if_they_are_one_in_java_as_in_python(
 @given(
     halves=st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), max_size=30),
 )
-def test_hashes_that_share_a_half_are_told_apart(halves: list[tuple[int, int]]) -> None:
+def test_hashes_that_share_a_half_are_distinguished(halves: list[tuple[int, int]]) -> None:
     high, low = (np.array([half[at] for half in halves], np.int64) for at in (0, 1))
     codes, first = distinct(high, low)
     assert [halves[at] for at in first[codes].tolist()] == halves

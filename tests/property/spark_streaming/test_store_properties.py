@@ -1,4 +1,4 @@
-"""Whatever batches come, fail and are repeated: the store's totals are those of each batch taken in once."""
+"""The store counts each batch once, whatever batches come, fail and are repeated."""
 
 from __future__ import annotations
 
@@ -77,9 +77,7 @@ def take_in(
 
 @settings(max_examples=10, deadline=None, database=None)
 @given(batches=_batches)
-def test_totals_are_those_of_each_batch_once(
-    store: Store, url: str, batches: list[tuple[list[Point], str, bool]]
-) -> None:
+def test_each_batch_counts_once(store: Store, url: str, batches: list[tuple[list[Point], str, bool]]) -> None:
     example = next(_examples)
     metric, base = f"metric {example}", example * 10
     truth: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -99,11 +97,11 @@ def test_totals_are_those_of_each_batch_once(
         for one, age, value, *_ in points:
             truth[base + one, _NOW_MINUTE - age].append(value)
         if ticks:
-            with store.tick(NOW_NS) as tick:
-                tick.compute_hours_and_days()
-                tick.expire()
-    with store.tick(NOW_NS) as tick:
-        tick.compute_hours_and_days(all_of_them=True)
+            with store.maintenance(NOW_NS) as maintenance:
+                maintenance.compute_hours_and_days()
+                maintenance.expire()
+    with store.maintenance(NOW_NS) as maintenance:
+        maintenance.compute_hours_and_days(all_of_them=True)
     today = _NOW_MINUTE // 1440 * 1440
     with psycopg.connect(url) as connection:
         for grain, length, since in (

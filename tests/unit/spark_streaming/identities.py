@@ -1,4 +1,4 @@
-"""The ids of the decoder in plain Python: SipHash-2-4 of 128 bits over fields of whole 64-bit words.
+"""The decoder's series hashes in plain Python: SipHash-2-4 with 128 bits.
 
 Source: the reference implementation of SipHash (Aumasson and Bernstein), with ``outlen`` 16.
 """
@@ -74,7 +74,7 @@ def _begun(key: bytes, words: bytes) -> State:
 
 
 def siphash_128(key: bytes, data: bytes, shared: int = 0) -> bytes:
-    """The 16 bytes of SipHash-2-4-128 of any bytes; many data share so many bytes, of whole words."""
+    """Return SipHash-2-4-128 of bytes. States of shared prefixes are cached."""
     state = _begun(key, data[:shared])
     whole = len(data) // 8 * 8
     last = data[whole:].ljust(7, b"\0") + bytes((len(data) & 0xFF,))
@@ -88,7 +88,7 @@ def siphash_128(key: bytes, data: bytes, shared: int = 0) -> bytes:
 
 
 def encoded(domain: int, fields: Iterable[Field]) -> bytes:
-    """The bytes that are hashed: a text is its length plus 1 and its bytes, padded; a number is a word."""
+    """Encode fields: text as length plus 1 and padded bytes, a number as a word."""
     words = [struct.pack("<Q", domain)]
     for field in fields:
         if isinstance(field, str):
@@ -100,7 +100,7 @@ def encoded(domain: int, fields: Iterable[Field]) -> bytes:
 
 
 def fields_of(data: bytes, kinds: Sequence[type]) -> tuple[int, list[Field]]:
-    """Read back what :func:`encoded` wrote: there is at most one list of fields of these kinds."""
+    """Decode the result of :func:`encoded`, which is unambiguous."""
     (domain,) = struct.unpack_from("<Q", data)
     at, fields = 8, list[Field]()
     for kind in kinds:
@@ -135,14 +135,14 @@ def series_hash(
         attributes: Topic, node id, node role.
         breakdown: Whether its points count once more elsewhere.
     """
-    of_labels = encoded(SERIES, labels)
-    data = of_labels + encoded(SERIES, (metric, *attributes, int(breakdown)))[8:]
-    high, low = struct.unpack("<qq", siphash_128(KEY.secret, data, len(of_labels)))
+    label_words = encoded(SERIES, labels)
+    data = label_words + encoded(SERIES, (metric, *attributes, int(breakdown)))[8:]
+    high, low = struct.unpack("<qq", siphash_128(KEY.secret, data, len(label_words)))
     return high, low
 
 
 def identity_hash(metric: str, attributes: Iterable[tuple[str, str | None]]) -> tuple[int, int]:
-    """The hash of a cumulative sum of a client: of its metric and all attributes, in any order."""
+    """Return the hash of a client's cumulative sum, for any order of attributes."""
     halves = [hash_of(ATTRIBUTE, attribute) for attribute in attributes]
     sums = [sum(half) & _MASK for half in zip(*halves, strict=True)] if halves else [0, 0]
     return hash_of(CUMULATIVE, (metric, *sums))
@@ -150,7 +150,7 @@ def identity_hash(metric: str, attributes: Iterable[tuple[str, str | None]]) -> 
 
 @functools.lru_cache(10_000)
 def storable(text: str | None, key: IdKey = KEY) -> str | None:
-    """The text as the store keeps it: what it can't keep, and what looks like it, ends with its hash."""
+    """Return the stored form of text. Text that was cut ends with its hash."""
     if text is None:
         return None
     if len(text.encode()) <= MAX_TEXT_BYTES and "\0" not in text and not _MARK.search(text):

@@ -1,4 +1,4 @@
-"""What the decoder's functions must give, computed with protobuf's own parser in plain Python.
+"""Expected results of the decoder, computed with protobuf's parser in Python.
 
 In the place of ids are the dimensions of series; the hashes of those are in ``identities``.
 """
@@ -42,7 +42,7 @@ _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\
 
 
 class NoInstanceError(Exception):
-    """A resource has data points, and nobody says whose they are."""
+    """A resource has data points but no client instance id."""
 
 
 class BeyondBoundsError(Exception):
@@ -73,10 +73,10 @@ class Series(NamedTuple):
     @property
     def hash(self) -> tuple[int, int]:
         """Its hash by the key of the tests."""
-        metric, *of_fleet = self.fleet
+        metric, *fleet_labels = self.fleet
         return series_hash(
             metric,
-            (*of_fleet, self.client_id, self.principal, self.group_id),
+            (*fleet_labels, self.client_id, self.principal, self.group_id),
             (self.topic, self.node_id, self.node_role),
             breakdown=self.breakdown,
         )

@@ -1,4 +1,4 @@
-"""Pushes to decode: what real clients sent, and random ones with all that OTLP has."""
+"""Pushes to decode: captured from real clients, and random ones."""
 
 from __future__ import annotations
 

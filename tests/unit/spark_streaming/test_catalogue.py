@@ -1,4 +1,4 @@
-"""The roll-up's reading of the catalogue, and the plan made of it."""
+"""The catalogue is read, and the decoder's plan built from it."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def test_the_plan_has_each_metrics_rule_and_the_attributes_of_finer_levels() -> 
     assert len(finer) == 9
 
 
-def test_what_is_watched_is_in_the_catalogue_and_the_plan() -> None:
+def test_watched_metrics_are_in_the_catalogue_and_the_plan() -> None:
     made = json.loads(plan(max_behind_s=1, max_ahead_s=1, min_minute=7))
     assert made["min_minute"] == 7
     assert [slot["keeps"] for slot in made["watched"]] == [slot.keeps for slot in WATCHED]
     assert {name for slot in made["watched"] for name in slot["metrics"]} <= made["metrics"].keys()
 
 
-def test_the_same_plan_is_the_same_text() -> None:
+def test_equal_arguments_give_the_same_plan() -> None:
     assert plan(max_behind_s=1, max_ahead_s=1) == plan(max_behind_s=1, max_ahead_s=1)

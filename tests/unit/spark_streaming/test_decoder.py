@@ -1,4 +1,4 @@
-"""The decoder in the JVM against protobuf's own parser and plain Python: real pushes, random, broken ones."""
+"""The decoder compared with protobuf's parser: real, random and malformed pushes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from spark_streaming.catalogue import plan
-from spark_streaming.hashed import register_key
+from spark_streaming.series_hashes import register_key
 from tests.fuzz import protobuf
 from tests.fuzz.mutation import Mutator
 from tests.unit.spark_streaming import oracle
@@ -62,7 +62,7 @@ def decode(
 
 
 class Series:
-    """The series of hashes, by what ``otlp_series`` gave; each hash is the one that Python computes."""
+    """Return series by hash from ``otlp_series``, and check the hashes in Python."""
 
     def __init__(self) -> None:
         self._series: dict[tuple[int, int], oracle.Series] = {}
@@ -136,9 +136,9 @@ def check_rolled_up(row: Mapping[str, Any], expected: RolledUp, known: Series) -
             ]
             assert numbers == getattr(other, name), name
         cumulative = [
-            (known.of(*of), *identity, *rest)
-            for *of_all, _legacy, start, time, value, flags in unpack(entry["cumulative"], "qqqqqqqd")
-            for of, identity, rest in [(of_all[:2], of_all[2:], (start, time, value, flags))]
+            (known.of(*series), *identity, *rest)
+            for *hashes, _legacy, start, time, value, flags in unpack(entry["cumulative"], "qqqqqqqd")
+            for series, identity, rest in [(hashes[:2], hashes[2:], (start, time, value, flags))]
         ]
         assert cumulative == other.cumulative
 
@@ -186,7 +186,7 @@ def comparable(points: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     ]
 
 
-def test_what_real_clients_pushed_is_read_as_protobuf_reads_it(spark: SparkSession) -> None:
+def test_pushes_of_real_clients_are_decoded_as_by_protobuf(spark: SparkSession) -> None:
     with_labels = [payload + labels() for payload in PAYLOADS]
     outcomes = check(decode(spark, [*PAYLOADS, *with_labels]), [*PAYLOADS, *with_labels])
     assert outcomes == {"read": 2 * len(PAYLOADS)}
@@ -203,7 +203,7 @@ def labels() -> bytes:
     return push.SerializeToString()
 
 
-def test_pushes_of_all_types_and_attributes_are_read_as_protobuf_reads_them(spark: SparkSession) -> None:
+def test_pushes_of_all_types_and_attributes_are_decoded_as_by_protobuf(spark: SparkSession) -> None:
     random = Random(1)
     pushes = [random_push(random) for _ in range(250)]
     outcomes = check(decode(spark, pushes), pushes)
@@ -215,7 +215,7 @@ def test_pushes_of_all_types_and_attributes_are_read_as_protobuf_reads_them(spar
     assert nobodys["read"] > 10
 
 
-def test_minutes_before_the_least_one_are_left_out_of_everything(spark: SparkSession) -> None:
+def test_minutes_before_min_minute_are_ignored(spark: SparkSession) -> None:
     random = Random(2)
     pushes = [random_push(random) for _ in range(200)]
     late = plan(max_behind_s=3600, max_ahead_s=300, min_minute=RECEIVED_AT_NS // 60_000_000_000)
@@ -225,7 +225,7 @@ def test_minutes_before_the_least_one_are_left_out_of_everything(spark: SparkSes
     assert outcomes["absurd"] == check(decode(spark, pushes), pushes)["absurd"] > 10
 
 
-def test_broken_bytes_are_refused_where_protobuf_refuses_them_and_else_read_alike(
+def test_broken_bytes_are_refused_or_decoded_as_by_protobuf(
     spark: SparkSession,
 ) -> None:
     random = Random(os.environ.get("DECODER_FUZZ_SEED", "3"))
@@ -250,7 +250,7 @@ def test_broken_bytes_are_refused_where_protobuf_refuses_them_and_else_read_alik
 
 
 def nested(depth: int, group: bool = False) -> bytes:
-    """An attribute's value with so many messages, or groups of an unknown field, around it."""
+    """Build an attribute value nested in messages, or groups of an unknown field."""
     inner = b""
     for level in range(depth):
         if group:
@@ -263,7 +263,7 @@ def nested(depth: int, group: bool = False) -> bytes:
     return inner
 
 
-def test_the_edges_of_the_wire_format_are_protobufs(spark: SparkSession) -> None:
+def test_edge_cases_of_the_wire_format_are_decoded_as_by_protobuf(spark: SparkSession) -> None:
     number = b"\xff" * 9
     pushes = [
         b"",
@@ -305,7 +305,8 @@ def test_parts_of_one_message_are_merged(spark: SparkSession) -> None:
         metric.sum.aggregation_temporality = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
         return data.SerializeToString()
 
-    # One ResourceMetrics of two parts, as the receiver appends its labels behind what the client sent.
+    # One ResourceMetrics of two parts, as the receiver appends its labels behind what the client
+    # sent.
     parts = [push("one", 1, principal="p"), push("two", 2)]
     contents = b"".join(content for part in parts for _, content in protobuf.fields(part) or ())
     pushes = [b"\x0a" + protobuf.varint(len(contents)) + contents]
@@ -317,7 +318,7 @@ def test_parts_of_one_message_are_merged(spark: SparkSession) -> None:
     assert [value for _, _, value, _ in unpack(entry["added"], "qqd")] == [1, 2, 1]  # with the push
 
 
-def test_a_client_has_only_so_many_entries_in_a_push(spark: SparkSession) -> None:
+def test_the_entries_of_a_client_in_a_push_are_bounded(spark: SparkSession) -> None:
     push = MetricsData()
     points = push.resource_metrics.add().scope_metrics.add().metrics.add(name="m").gauge.data_points
     for number in range(1000):
@@ -328,7 +329,7 @@ def test_a_client_has_only_so_many_entries_in_a_push(spark: SparkSession) -> Non
     assert len(decoded[0]["otlp_entries"]["entries"]) == 128
 
 
-def test_metrics_that_are_stamped_one_by_one_are_one_entry_where_a_minute_ends(
+def test_separately_stamped_metrics_are_one_entry_across_a_minute(
     spark: SparkSession,
 ) -> None:
     minute_ns = 60_000_000_000
@@ -345,7 +346,7 @@ def test_metrics_that_are_stamped_one_by_one_are_one_entry_where_a_minute_ends(
     assert (entry["points"], entry["minute"]) == (5, end // minute_ns - 1)
 
 
-def test_points_with_a_resource_that_would_fill_the_memory_are_refused(spark: SparkSession) -> None:
+def test_points_that_repeat_a_large_resource_are_refused(spark: SparkSession) -> None:
     push = MetricsData()
     resource_metrics = push.resource_metrics.add()
     resource_metrics.resource.attributes.add(key="k").value.string_value = "v" * 300_000
@@ -358,9 +359,9 @@ def test_points_with_a_resource_that_would_fill_the_memory_are_refused(spark: Sp
     assert decoded["otlp_entries"]["error"] is None
 
 
-def test_no_payload_at_all_is_an_error_and_no_rows(spark: SparkSession) -> None:
+def test_a_missing_payload_is_an_error_without_rows(spark: SparkSession) -> None:
     [decoded] = decode(spark, [None])
-    assert decoded["otlp_entries"]["error"] == "there is no payload"
+    assert decoded["otlp_entries"]["error"] == "the payload is missing"
     assert decoded["otlp_histograms"] == []
 
 
@@ -369,17 +370,17 @@ def test_no_payload_at_all_is_an_error_and_no_rows(spark: SparkSession) -> None:
     [
         (
             "otlp_histograms(X'', 'i', 1L, '{}', 'of the tests')",
-            "the plan is not one that .* version is not 1",
+            "invalid plan, .* unsupported version",
         ),
-        ("otlp_histograms(X'', 'i', 1L, '{', 'of the tests')", "the plan is not one that"),
-        ("otlp_histograms(X'', 'i', 1L, CAST(NULL AS STRING), 'of the tests')", "the plan is not one that"),
-        ("otlp_histograms(X'', 'i', 1L, '{}', 'another')", "no key of ids is registered under another"),
+        ("otlp_histograms(X'', 'i', 1L, '{', 'of the tests')", "invalid plan"),
+        ("otlp_histograms(X'', 'i', 1L, CAST(NULL AS STRING), 'of the tests')", "invalid plan"),
+        ("otlp_histograms(X'', 'i', 1L, '{}', 'another')", "no id key is registered under another"),
         ("otlp_histograms(X'', 'i', 1L, '{}', concat('of', X'00'))", "takes the id of a registered IdKey"),
         ("otlp_histograms(X'')", "otlp_histograms takes 5 arguments, not 1"),
         ("otlp_data_points(array(1))", "BINARY"),
     ],
 )
-def test_a_wrong_call_is_told(spark: SparkSession, wrong: str, problem: str) -> None:
+def test_a_wrong_call_is_rejected(spark: SparkSession, wrong: str, problem: str) -> None:
     register_key(spark, KEY)
     with pytest.raises(PySparkException, match=problem):
         spark.sql(f"SELECT {wrong}").collect()

@@ -1,7 +1,7 @@
 """The decoder's work grows no faster than its input, whatever a client sends.
 
-The verdicts are steps and allocated bytes, not seconds. A collection that is copied again and again shows in
-the allocated bytes, repeated reading shows in the steps.
+The verdicts are steps and allocated bytes, not seconds. A collection that is copied again and again
+shows in the allocated bytes, repeated reading shows in the steps.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from spark_streaming.catalogue import plan
-from spark_streaming.hashed import register_key
+from spark_streaming.series_hashes import register_key
 from tests.fuzz.protobuf import varint
 from tests.unit.spark_streaming.identities import KEY
 from tests.unit.spark_streaming.pushes import PAYLOADS, RECEIVED_AT_NS
 
 _FUNCTIONS: Final = ("otlp_entries", "otlp_histograms", "otlp_series", "otlp_data_points")
-#: Twice the input may cost that much more. Lists that grow by doubling make steps of the allocated bytes.
+#: Twice the input may cost that much more. Lists that grow by doubling make steps of the allocated
+#: bytes.
 _MOST_GROWTH: Final = 2.2
 _DOUBLINGS: Final = 4
 _SMALLEST: Final = 256
@@ -223,15 +224,15 @@ def costs(spark: SparkSession) -> dict[str, list[dict[str, list[int]]]]:
 def test_twice_the_input_costs_twice_the_work(
     costs: dict[str, list[dict[str, list[int]]]], shape: str, what: str
 ) -> None:
-    of_shape = [cost[what] for cost in costs[shape]]
+    shape_costs = [cost[what] for cost in costs[shape]]
     for at, function in enumerate(_FUNCTIONS):
-        first, last = of_shape[0][at], of_shape[-1][at]
+        first, last = shape_costs[0][at], shape_costs[-1][at]
         growth = (last / first) ** (1 / _DOUBLINGS)
-        assert growth <= _MOST_GROWTH, (function, [cost[at] for cost in of_shape])
+        assert growth <= _MOST_GROWTH, (function, [cost[at] for cost in shape_costs])
 
 
 def test_steps_are_bounded_by_the_bytes(costs: dict[str, list[dict[str, list[int]]]]) -> None:
-    for shape, of_shape in costs.items():
+    for shape, shape_costs in costs.items():
         size = len(SHAPES[shape](_SMALLEST << _DOUBLINGS))
         # A point of some 20 bytes may be looked for among all entries of its client.
-        assert max(of_shape[-1]["steps"]) <= 20 * size, shape
+        assert max(shape_costs[-1]["steps"]) <= 20 * size, shape

@@ -1,4 +1,4 @@
-"""Where the jars for Spark come from."""
+"""The jars for Spark are found, built, fetched and verified."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import spark_streaming.jars
 from spark_streaming.jars import JarsError, jars
 
-#: In Maven's place: gives what is in the folder of the profile.
+#: Stands in for Maven. Copies the jars in the folder of the profile.
 MAVEN = """#!/bin/sh
 for word; do
     case "$before" in --activate-profiles) profile=$word ;; esac
@@ -23,7 +23,7 @@ cp SERVED/"$profile"/* "$folder"
 """
 
 
-def test_the_decoder_is_there_by_itself_and_the_others_where_they_are_needed() -> None:
+def test_kafka_and_delta_jars_are_included_only_on_request() -> None:
     [decoder] = jars(kafka=False)
     assert decoder.name == "decoder.jar"
     found = jars(kafka=True, delta=True)
@@ -35,7 +35,7 @@ def test_the_decoder_is_there_by_itself_and_the_others_where_they_are_needed() -
     assert "delta-storage" in names
 
 
-def test_a_folder_that_is_named_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_in_the_variable_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_TELEMETRY_JARS", str(tmp_path))
     (tmp_path / "decoder").mkdir()
     jar = tmp_path / "decoder" / "a.jar"
@@ -45,24 +45,26 @@ def test_a_folder_that_is_named_goes_first(tmp_path: Path, monkeypatch: pytest.M
         jars(kafka=True)
 
 
-def test_without_a_compiler_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_compiler_is_reported_with_the_package_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(JarsError, match=r"javac is missing.*openjdk-17-jdk-headless"):
+    with pytest.raises(JarsError, match=r"javac is needed.*openjdk-17-jdk-headless"):
         jars(kafka=False)
     assert not list((tmp_path / "kafka-client-telemetry").glob("spark-*")), "something was left behind"
 
 
-def test_a_cache_that_cant_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_cache_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(JarsError, match="can't be put into"):
+    with pytest.raises(JarsError, match="can't write the jars to"):
         jars(kafka=False)
 
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What Maven fetches, a folder for each profile; the cache is empty."""
+    """Jars that Maven fetches, in a folder for each profile. The cache is empty."""
     served = tmp_path / "served"
     for jar in jars(kafka=True, delta=True)[1:]:
         folder = served / ("delta" if jar.name.startswith("delta-") else "kafka")
@@ -78,9 +80,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.full
-def test_what_is_fetched_is_kept_and_what_somebody_left_half_built_is_removed(
-    served: Path, tmp_path: Path
-) -> None:
+def test_fetched_jars_are_cached_and_an_incomplete_build_is_removed(served: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache" / "kafka-client-telemetry"
     left_over = cache / ".building-spark-kafka-0123456789abcdef-abcd"
     left_over.mkdir(parents=True)
@@ -102,16 +102,18 @@ def test_a_jar_that_is_not_the_locked_one_is_refused(served: Path, tmp_path: Pat
         jar.unlink()
     found = "none" if change == "missing" else "[0-9a-f]{64}"
     locked = "none" if change == "added" else "[0-9a-f]{64}"
-    said = rf"^kafka/{jar.name} was .* SHA-256 {found}, but .*jars\.sha256 says {locked}\. .*--lock"
-    with pytest.raises(JarsError, match=said):
+    message = rf"^kafka/{jar.name} was .* SHA-256 {found}, but .*jars\.sha256 has {locked}\. .*--lock"
+    with pytest.raises(JarsError, match=message):
         jars(kafka=True)
     assert not list((tmp_path / "cache" / "kafka-client-telemetry").glob("*spark-kafka-*"))
 
 
 @pytest.mark.usefixtures("served")
-def test_the_sums_are_those_that_the_command_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    committed = spark_streaming.jars._LOCK.read_text()
-    monkeypatch.setattr(spark_streaming.jars, "_LOCK", tmp_path / "jars.sha256")
+def test_the_committed_checksums_are_those_that_the_command_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed = spark_streaming.jars._CHECKSUMS.read_text()
+    monkeypatch.setattr(spark_streaming.jars, "_CHECKSUMS", tmp_path / "jars.sha256")
     monkeypatch.setattr(sys, "argv", ["jars", "--lock"])
     spark_streaming.jars._main()
     assert (tmp_path / "jars.sha256").read_text() == committed

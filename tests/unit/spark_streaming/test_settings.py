@@ -17,13 +17,13 @@ def problem(tmp_path: Path, text: str, options: dict[str, Any] | None = None) ->
     return str(caught.value)
 
 
-def test_one_command_without_any_option_is_enough() -> None:
+def test_every_setting_has_a_default() -> None:
     settings = load(None, {})
     assert settings.embedded == Path("rollup/postgres")
     assert settings.checkpoint_path == str(Path("rollup/checkpoint").resolve())
 
 
-def test_options_go_over_the_file(tmp_path: Path) -> None:
+def test_options_override_the_file(tmp_path: Path) -> None:
     file = tmp_path / "rollup.yaml"
     file.write_text("spool_files: {path: a, max_bytes: 5}\ntrigger_seconds: 2.5\n")
     settings = load(file, {"spool_files": {"path": "b"}, "checkpoint": None})
@@ -32,12 +32,12 @@ def test_options_go_over_the_file(tmp_path: Path) -> None:
     assert settings.checkpoint is None
 
 
-def test_a_checkpoint_on_another_file_system_stays_as_it_is() -> None:
+def test_a_checkpoint_url_is_not_changed() -> None:
     settings = load(None, {"checkpoint": "s3a://bucket/checkpoint"})
     assert settings.checkpoint_path == "s3a://bucket/checkpoint"
 
 
-def test_secrets_come_from_files_without_their_last_newline(tmp_path: Path) -> None:
+def test_a_secret_file_is_read_without_its_last_newline(tmp_path: Path) -> None:
     (tmp_path / "url").write_text("postgresql://someone:hidden@host/db\n")
     settings = load(None, {"postgres": {"file": str(tmp_path / "url")}, "checkpoint": "c"})
     assert settings.postgres.get_secret_value() == "postgresql://someone:hidden@host/db"
@@ -46,11 +46,11 @@ def test_secrets_come_from_files_without_their_last_newline(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("triger_seconds: 5", "rollup.yaml: triger_seconds: unknown key; did you mean trigger_seconds?"),
         ("spool_files: {paths: x}", "rollup.yaml: spool_files.paths: unknown key; did you mean path?"),
-        ("lake: {xyz: 1}", "rollup.yaml: lake.xyz: unknown key; known are path, format"),
+        ("lake: {xyz: 1}", "rollup.yaml: lake.xyz: unknown key; known keys: path, format"),
         ("source: files", "rollup.yaml: source: \"files\": must be 'spool_files' or 'kafka'"),
         ("trigger_seconds: 0", "rollup.yaml: trigger_seconds: 0: must be greater than or equal to 0.1"),
         ("retention: {minute_days: 9, hour_days: 8}", "retention: minute_days, hour_days and day_days must"),
@@ -58,15 +58,15 @@ def test_secrets_come_from_files_without_their_last_newline(tmp_path: Path) -> N
             "source: kafka\nkafka: {topic: t}",
             "kafka.bootstrap_servers: required with source kafka",
         ),
-        ("max_behind_s: 80000", "max_behind_s: 80000 is more than retention.contribution_hours (6) keep"),
-        ("spark: {master: local}", "spark.master: expected a key of Spark's, which begins with spark."),
+        ("max_behind_s: 80000", "max_behind_s: 80000 is more than retention.contribution_hours (6); lower"),
+        ("spark: {master: local}", "spark.master: expected a Spark key, which begins with spark."),
         ("- a", "rollup.yaml: expected a mapping of keys such as source and postgres"),
         ("a: [", "rollup.yaml: not YAML at line"),
     ],
 )
-def test_a_wrong_value_is_one_line_with_the_key_and_the_fix(tmp_path: Path, text: str, said: str) -> None:
+def test_a_wrong_value_is_one_line_with_the_key_and_the_fix(tmp_path: Path, text: str, message: str) -> None:
     found = problem(tmp_path, text)
-    assert said in found
+    assert message in found
     assert "\n" not in found
 
 
@@ -84,13 +84,13 @@ def test_no_error_shows_a_secret(tmp_path: Path, text: str) -> None:
     assert "hunter2" not in problem(tmp_path, text)
 
 
-def test_a_secret_s_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    assert "cannot read the secret's file /nowhere/url: No such file" in problem(
+def test_a_missing_secret_file_is_named(tmp_path: Path) -> None:
+    assert "cannot read the secret file /nowhere/url: No such file" in problem(
         tmp_path, "postgres: {file: /nowhere/url}"
     )
 
 
-def test_the_page_on_tables_says_how_long_each_is_kept() -> None:
+def test_the_tables_page_has_every_retention_default() -> None:
     page = (Path(__file__).parents[3] / "docs" / "rollup-tables.md").read_text()
-    said = {name: f"`{name}`, {field.default}" for name, field in RetentionSettings.model_fields.items()}
-    assert [name for name, text in said.items() if text not in page] == []
+    expected = {name: f"`{name}`, {field.default}" for name, field in RetentionSettings.model_fields.items()}
+    assert [name for name, text in expected.items() if text not in page] == []

@@ -1,4 +1,4 @@
-"""Owns clients and what they told, in the tables of the store, for findings to be looked for."""
+"""Builds clients and their values in the store's tables, for tests of findings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def minutes(count: float) -> timedelta:
 
 
 class Fleet:
-    """Clients and what they told, as the store keeps them; ``look`` is the job's tick."""
+    """Clients in the store. ``look`` searches for findings, as maintenance does."""
 
     def __init__(self, connection: psycopg.Connection[dict[str, Any]]) -> None:
         self.connection = connection
@@ -37,7 +37,7 @@ class Fleet:
         pushes: int = 9,
         **values: Any,
     ) -> int:
-        """Add a client that pushed each interval until it was seen last, saying the same each time."""
+        """Add a client that pushed the same values each interval until ``last_seen``."""
         labels = {
             "cluster_id": "c1",
             "client_id": name,
@@ -70,7 +70,7 @@ class Fleet:
     def says(
         self, key: int, last: datetime, *, pushes: int = 9, interval_ms: int = INTERVAL_MS, **values: Any
     ) -> None:
-        """Add what a client told in so many pushes."""
+        """Add the values of some pushes of a client."""
         columns = "".join(f", {name}" for name in values)
         with self.connection.cursor() as cursor:
             cursor.executemany(

@@ -1,4 +1,4 @@
-"""Grafana's alert rules over findings as the roll-up writes them, and the dashboard that they lead to."""
+"""Grafana's alert rules on findings, and the dashboard that they link to."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def everything_wrong(fleet: Fleet) -> None:
     fleet.client("silent", last_seen=NOW - minutes(17))
 
 
-def test_each_kind_is_found_by_its_alert_or_is_only_worth_knowing(fleet: Fleet) -> None:
+def test_each_kind_has_an_alert_or_is_informational(fleet: Fleet) -> None:
     everything_wrong(fleet)
     fleet.look()
     found = {row["kind"]: row["severity"] for row in fleet.findings()}
-    told = {kind: len(fleet.connection.execute(sql.encode()).fetchall()) for kind, sql in RULES.items()}
-    assert told == dict.fromkeys(found.keys() - {"old_version", "silent"}, 1)
+    alerts = {kind: len(fleet.connection.execute(sql.encode()).fetchall()) for kind, sql in RULES.items()}
+    assert alerts == dict.fromkeys(found.keys() - {"old_version", "silent"}, 1)
     assert {found["old_version"], found["silent"]} == {"info"}
 
 
-def test_an_alert_says_whom_it_is_about(fleet: Fleet) -> None:
+def test_an_alert_names_the_client(fleet: Fleet) -> None:
     everything_wrong(fleet)
     fleet.look()
     about = {

@@ -1,4 +1,4 @@
-"""Each kind of finding, over a real PostgreSQL with the schema: found, just not found, and why."""
+"""Each kind of finding on a real PostgreSQL: found, and just not found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_streaming.findings import FindingCounts, FindingSettings
 from tests.integration.rollup.findings.fleet import INTERVAL_MS, NOW, Fleet, minutes, peers
 
 
-def test_nothing_is_found_where_there_is_nothing(fleet: Fleet) -> None:
+def test_nothing_is_found_without_clients(fleet: Fleet) -> None:
     assert fleet.look() == FindingCounts(opened={}, resolved={}, left_out={})
     peers(fleet)
     assert fleet.look() == FindingCounts(opened={}, resolved={}, left_out={})
@@ -50,7 +50,7 @@ def test_a_single_burst_is_no_throttling(fleet: Fleet) -> None:
     assert fleet.look().opened == {"throttled": 1}
 
 
-def test_a_little_throttling_is_worth_less(fleet: Fleet) -> None:
+def test_light_throttling_has_a_lower_severity(fleet: Fleet) -> None:
     fleet.client("app", throttle_ms_max=999.0)
     fleet.look()
     assert fleet.one("throttled")["severity"] == "info"
@@ -76,7 +76,7 @@ def test_rebalance_storm_by_number(fleet: Fleet) -> None:
     }
 
 
-def test_a_rolling_restart_is_no_storm(fleet: Fleet) -> None:
+def test_a_rolling_restart_is_not_a_storm(fleet: Fleet) -> None:
     for number in range(8):
         fleet.client(f"old-{number}", group_id="g", terminated=True, rebalances=0.0)
     for number in range(7):
@@ -143,7 +143,7 @@ def test_connection_churn_of_a_producer_beside_its_principals_others(fleet: Flee
     assert finding["evidence"]["peers_are"] == "of the same principal and software"
 
 
-def test_connection_churn_of_instances_that_live_shortly(fleet: Fleet) -> None:
+def test_connection_churn_of_short_lived_instances(fleet: Fleet) -> None:
     for number in range(5):
         fleet.client(f"steady-{number}", group_id="g", connections_created=1.0)
     for number in range(10):
@@ -169,9 +169,9 @@ def test_connection_churn_of_instances_that_live_shortly(fleet: Fleet) -> None:
 def test_a_client_id_that_produces_and_consumes_is_judged_once(fleet: Fleet, consumers_open: float) -> None:
     began = NOW - minutes(5)
     for consumes, opened in ((False, 4.0), (True, consumers_open)):
-        told: dict[str, Any] = {"poll_idle_ratio_sum": 0.5 if consumes else None}
+        values: dict[str, Any] = {"poll_idle_ratio_sum": 0.5 if consumes else None}
         for number in range(5):
-            fleet.client(f"steady-{consumes}-{number}", connections_created=1.0, **told)
+            fleet.client(f"steady-{consumes}-{number}", connections_created=1.0, **values)
         for number in range(10):
             fleet.client(
                 f"brief-{consumes}-{number}",
@@ -181,7 +181,7 @@ def test_a_client_id_that_produces_and_consumes_is_judged_once(fleet: Fleet, con
                 pushes=1,
                 terminated=True,
                 connections_created=opened,
-                **told,
+                **values,
             )
     assert fleet.look().opened == {"connection_churn": 1}
     fleet.look()
@@ -305,7 +305,7 @@ def test_silent_client(fleet: Fleet) -> None:
     assert datetime.fromisoformat(finding["evidence"]["cluster_newest_push"]) == NOW - minutes(1)
 
 
-def test_a_cluster_that_is_silent_as_a_whole_is_not_its_clients_fault(fleet: Fleet) -> None:
+def test_a_cluster_that_is_silent_as_a_whole_has_no_silent_clients(fleet: Fleet) -> None:
     peers(fleet, cluster_id="up")
     for number in range(5):
         fleet.client(f"cut-off-{number}", cluster_id="down", last_seen=NOW - minutes(17))
@@ -333,7 +333,7 @@ def test_versions(fleet: Fleet) -> None:
     assert fleet.one("old_version")["severity"] == "info"
 
 
-def test_versions_of_ones_own(fleet: Fleet) -> None:
+def test_configured_versions(fleet: Fleet) -> None:
     fleet.client("java", client_software_version="4.4.0")
     ours = {
         "client_software_name": "apache-kafka-java",

@@ -1,4 +1,4 @@
-"""How findings come and go, over a real PostgreSQL: moved on, resolved, forgotten, bounded."""
+"""Life cycle of findings on a real PostgreSQL: opened, refreshed, resolved."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_streaming.findings import FindingCounts, FindingSettings, find
 from tests.integration.rollup.findings.fleet import NOW, Fleet, minutes, peers
 
 
-def test_a_finding_moves_on_and_is_resolved_when_it_was_untrue_for_long_enough(fleet: Fleet) -> None:
+def test_a_finding_is_refreshed_and_resolved_after_its_condition_ended(fleet: Fleet) -> None:
     key = fleet.client("app", throttle_ms_max=500.0)
     fleet.look()
     fleet.went_on(key, NOW + minutes(5), throttle_ms_max=1200.0)
@@ -40,7 +40,7 @@ def test_a_finding_moves_on_and_is_resolved_when_it_was_untrue_for_long_enough(f
     assert len(fleet.findings("throttled")) == 2
 
 
-def test_what_holds_again_soon_stays_open(fleet: Fleet) -> None:
+def test_a_finding_that_soon_holds_again_stays_open(fleet: Fleet) -> None:
     key = fleet.client("app", throttle_ms_max=500.0)
     fleet.look()
     for minute, throttled in ((10, 0.0), (20, 500.0), (30, 0.0)):
@@ -101,7 +101,7 @@ def test_missing_data_finds_and_resolves_nothing(fleet: Fleet) -> None:
     key = fleet.client("app", throttle_ms_max=500.0)
     fleet.look()
     before = fleet.findings()
-    # Nobody told anything for an hour: the job or the receiver was away.
+    # No client pushed for an hour: the job or the receiver was down.
     for minute in (20, 40, 60):
         assert fleet.look(NOW + minutes(minute)) == FindingCounts(opened={}, resolved={}, left_out={})
     assert fleet.findings() == before
@@ -112,13 +112,13 @@ def test_missing_data_finds_and_resolves_nothing(fleet: Fleet) -> None:
     assert fleet.one("throttled")["resolved_at"] is None
 
 
-def test_before_a_clusters_first_client_nothing_is_missing(fleet: Fleet) -> None:
+def test_no_data_is_missing_before_a_clusters_first_client(fleet: Fleet) -> None:
     began = NOW - minutes(4)
     fleet.client("app", first_seen=began, last_seen=NOW, pushes=5, interval_ms=60_000, throttle_ms_max=500.0)
     assert fleet.look().opened == {"throttled": 1}
 
 
-def test_between_a_clusters_clients_of_before_and_new_ones_data_is_missing(fleet: Fleet) -> None:
+def test_data_is_missing_between_old_and_new_clients_of_a_cluster(fleet: Fleet) -> None:
     fleet.client("before", last_seen=NOW - minutes(180))
     fleet.client(
         "new", first_seen=NOW - minutes(4), last_seen=NOW, pushes=5, interval_ms=60_000, throttle_ms_max=500.0
@@ -126,7 +126,7 @@ def test_between_a_clusters_clients_of_before_and_new_ones_data_is_missing(fleet
     assert fleet.look().opened == {}
 
 
-def test_a_client_that_left_is_forgotten_while_others_go_on(fleet: Fleet) -> None:
+def test_findings_of_a_client_that_left_are_resolved(fleet: Fleet) -> None:
     others = peers(fleet)
     fleet.client("app", throttle_ms_max=500.0)
     fleet.look()
@@ -140,7 +140,7 @@ def test_a_client_that_left_is_forgotten_while_others_go_on(fleet: Fleet) -> Non
     assert resolved_at == 65
 
 
-def test_the_worst_are_open_and_the_others_counted(fleet: Fleet) -> None:
+def test_the_worst_findings_are_open_and_the_others_counted(fleet: Fleet) -> None:
     for number in range(7):
         fleet.client(f"app-{number}", throttle_ms_max=100.0 + number)
     settings = FindingSettings(max_open=3)
@@ -151,7 +151,7 @@ def test_the_worst_are_open_and_the_others_counted(fleet: Fleet) -> None:
     assert (counts.opened, counts.left_out) == ({}, {"throttled": 4})
 
 
-def test_a_kind_that_is_switched_off_is_not_looked_for(fleet: Fleet) -> None:
+def test_a_disabled_kind_is_not_searched(fleet: Fleet) -> None:
     fleet.client("app", throttle_ms_max=500.0, client_software_version="3.7.0")
     settings = FindingSettings.model_validate(
         {kind: {"enabled": False} for kind in ("throttled", "old_version")}
@@ -196,7 +196,7 @@ _VALUES = st.one_of(st.none(), st.sampled_from([0.0, 0.01, 1.0, 100.0, 1e6]))
     ),
     max_open=st.integers(min_value=1, max_value=5),
 )
-def test_looking_twice_changes_nothing(fleet: Fleet, clients: list[dict[str, Any]], max_open: int) -> None:
+def test_finding_twice_changes_nothing(fleet: Fleet, clients: list[dict[str, Any]], max_open: int) -> None:
     fleet.connection.execute(
         "TRUNCATE telemetry.client_state, telemetry.client_rollup_1m, telemetry.finding RESTART IDENTITY"
     )

@@ -1,4 +1,4 @@
-"""Rows as the roll-up's pieces hand them to the store, short to write."""
+"""Short builders of rows for the store."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ MINUTE = NOW_NS // 60_000_000_000
 
 
 def read(database: str, query: str) -> list[tuple[Any, ...]]:
-    """All rows of a query, as the owner."""
+    """Return all rows of a query, as the owner."""
     with psycopg.connect(database) as connection:
         connection.execute("SET timezone = 'UTC'")
         return connection.execute(query.encode()).fetchall()
 
 
 def rows(*values: Sequence[Any]) -> pa.Table:
-    """``ROLLUP_ROWS`` of their values in order."""
+    """Build ``ROLLUP_ROWS`` from values in the order of columns."""
     return _table(ROLLUP_ROWS, values)
 
 
 def buckets(*values: Sequence[Any]) -> pa.Table:
-    """``BUCKET_ROWS`` of their values in order."""
+    """Build ``BUCKET_ROWS`` from values in the order of columns."""
     return _table(BUCKET_ROWS, values)
 
 
 def series(*values: tuple[int, str, bool], rule: int = 0, **labels: str | None) -> pa.Table:
-    """``SERIES_ROWS`` of numbers (both halves of a hash), metrics, and whether they are breakdowns."""
+    """Build ``SERIES_ROWS`` from (both halves of the hash, metric, breakdown)."""
     return pa.Table.from_pylist(
         [
             {
@@ -55,7 +55,7 @@ def series(*values: tuple[int, str, bool], rule: int = 0, **labels: str | None) 
 
 
 def put_series(batch: Batch, *values: tuple[int, int, str, bool], rule: int = 0) -> None:
-    """Insert series that lack, with ids of the test's choice: ids, fleets' ids, metrics, breakdowns."""
+    """Insert series from (id, fleet id, metric, breakdown), unless they exist."""
     for one, fleet, metric, breakdown in values:
         batch.connection.execute(
             "INSERT INTO fleet_series (fleet_id, metric, rule) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
@@ -69,7 +69,7 @@ def put_series(batch: Batch, *values: tuple[int, int, str, bool], rule: int = 0)
 
 
 def entries(*values: tuple[int, int, str], **others: Any) -> pa.Table:
-    """``ENTRY_ROWS`` of clients' keys, minutes and client ids."""
+    """Build ``ENTRY_ROWS`` from (client key, minute, client id)."""
     return pa.Table.from_pylist(
         [
             {

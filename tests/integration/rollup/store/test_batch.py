@@ -1,4 +1,4 @@
-"""The store on a real PostgreSQL: what batches add up to, whatever happens in between."""
+"""A batch writes every kind of row once, and skips a repeat."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from spark_streaming.postgres import DEAD_LETTER_ROWS, BatchStatistics, Store
 from tests.integration.rollup.store.rows import MINUTE, NOW_NS, buckets, entries, put_series, read, rows
 
 
-def test_everything_once(store: Store, database: str) -> None:
+def test_a_batch_writes_every_kind_of_row_once(store: Store, database: str) -> None:
     with store.batch("q", 0) as batch:
         assert batch is not None
         ids = pa.array(["aa" * 16, "bb" * 16])
-        assert batch.known(ids, pa.array([NOW_NS, NOW_NS])) == set()
+        assert batch.register_pushes(ids, pa.array([NOW_NS, NOW_NS])) == set()
         batch.merge(
             batch.sums(
                 rows(
@@ -59,14 +59,17 @@ def test_everything_once(store: Store, database: str) -> None:
     ]
     with store.batch("q", 1) as batch:
         assert batch is not None
-        assert batch.known(ids, pa.array([NOW_NS + 86_400 * 10**9, NOW_NS])) == {"aa" * 16, "bb" * 16}
+        assert batch.register_pushes(ids, pa.array([NOW_NS + 86_400 * 10**9, NOW_NS])) == {
+            "aa" * 16,
+            "bb" * 16,
+        }
         assert batch.clients([5, 6]) == {5: state}
         assert batch.contributions({(5, MINUTE), (5, 1)}) == {
             (5, MINUTE): Contribution(client_key=5, minute=MINUTE, entries=1, last_ns=3, packed=b"\0x")
         }
-    with store.tick(NOW_NS) as tick:
-        assert tick.clients_to_carry(MINUTE + 1) == {5: state}
-        assert tick.compute_hours_and_days() == 2
-        tick.expire()
+    with store.maintenance(NOW_NS) as maintenance:
+        assert maintenance.clients_to_carry(MINUTE + 1) == {5: state}
+        assert maintenance.compute_hours_and_days() == 2
+        maintenance.expire()
     assert read(database, "SELECT points, sum FROM telemetry.metric_1d") == [(2, 2.0)]
     assert read(database, "SELECT client_id, pushes FROM telemetry.client_1h") == [("a\ufffdb", 1)]

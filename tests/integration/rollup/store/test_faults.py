@@ -1,4 +1,4 @@
-"""What the store makes of faults: connections that end, clocks that are off, labels that nobody expects."""
+"""Faults: lost connections, wrong clocks, unstorable labels."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def end_connections(database: str) -> None:
         )
 
 
-def test_an_exception_leaves_nothing(store: Store, database: str) -> None:
+def test_an_exception_rolls_the_batch_back(store: Store, database: str) -> None:
     def die(_: Batch) -> None:
         raise DriverDiedError
 
@@ -76,7 +76,7 @@ def test_an_exception_leaves_nothing(store: Store, database: str) -> None:
     assert read(database, "SELECT sum FROM telemetry.metric_1m") == [(1.0,)]
 
 
-def test_a_connection_that_ends_leaves_nothing_and_the_batch_is_repeated(store: Store, database: str) -> None:
+def test_a_lost_connection_rolls_back_and_the_batch_is_repeated(store: Store, database: str) -> None:
     def lose(batch: Batch) -> None:
         end_connections(database)
         take_in(batch, (MINUTE, 4.0))
@@ -88,7 +88,7 @@ def test_a_connection_that_ends_leaves_nothing_and_the_batch_is_repeated(store: 
     assert read(database, "SELECT sum FROM telemetry.metric_1m") == [(7.0,)]
 
 
-def test_a_standby_is_unavailable_and_asked_no_more_on_its_connection(store: Store, database: str) -> None:
+def test_a_standby_is_unavailable_and_its_connection_closed(store: Store, database: str) -> None:
     def set_read_only(value: str) -> None:
         with psycopg.connect(
             database, autocommit=True, options="-c default_transaction_read_only=off"
@@ -109,13 +109,13 @@ def test_a_standby_is_unavailable_and_asked_no_more_on_its_connection(store: Sto
     assert read(database, "SELECT sum FROM telemetry.metric_1m") == [(3.0,)]
 
 
-def test_a_connection_that_ends_at_the_commit(store: Store, database: str) -> None:
+def test_a_connection_lost_at_the_commit(store: Store, database: str) -> None:
     with pytest.raises(StoreUnavailableError):
         batch_of(store, 0, (MINUTE, 2.0), then=lambda _: end_connections(database))
     assert store.status().queries == ()
 
 
-def test_a_batch_that_is_in_is_passed_over_also_by_another_process(store: Store, database: str) -> None:
+def test_a_committed_batch_is_skipped_by_all_processes(store: Store, database: str) -> None:
     batch_of(store, 0, (MINUTE, 1.0))
     with Store(database, retention=RetentionSettings()) as another, another.batch("q", 0) as batch:
         assert batch is None
@@ -133,7 +133,9 @@ def test_totals_without_their_series_are_refused(store: Store, database: str) ->
     assert read(database, "SELECT count(*) FROM telemetry.rollup_1m") == [(0,)]
 
 
-def test_late_points_go_to_hours_and_days_and_wild_ones_nowhere(store: Store, database: str) -> None:
+def test_late_points_go_to_hours_and_days_and_impossible_ones_are_left_out(
+    store: Store, database: str
+) -> None:
     week, year = MINUTE - 8 * DAY_MINUTES, MINUTE - 365 * DAY_MINUTES
     points = [(MINUTE, 1.0), (week, 2.0), (week, 3.0), (year, 4.0), (0, 5.0), (MINUTE + 5 * DAY_MINUTES, 6.0)]
     with store.batch("q", 0) as batch:
@@ -150,16 +152,16 @@ def test_late_points_go_to_hours_and_days_and_wild_ones_nowhere(store: Store, da
                 duration_s=1,
             )
         )
-    with store.tick(NOW_NS) as tick:
-        tick.compute_hours_and_days()
-        tick.expire()
+    with store.maintenance(NOW_NS) as maintenance:
+        maintenance.compute_hours_and_days()
+        maintenance.expire()
     assert read(database, "SELECT sum FROM telemetry.metric_1m") == [(1.0,)]
     assert read(database, "SELECT sum FROM telemetry.metric_1h ORDER BY bucket") == [(5.0,), (1.0,)]
     assert read(database, "SELECT sum FROM telemetry.metric_1d ORDER BY bucket") == [(4.0,), (5.0,), (1.0,)]
     assert store.status().left_out == 2
 
 
-def test_counts_saturate_where_they_are_added_up(store: Store, database: str) -> None:
+def test_sums_of_counts_saturate(store: Store, database: str) -> None:
     day = (MINUTE - 2 * DAY_MINUTES) // DAY_MINUTES * DAY_MINUTES
     for number in range(3):
         with store.batch("q", number) as batch:
@@ -172,8 +174,8 @@ def test_counts_saturate_where_they_are_added_up(store: Store, database: str) ->
             batch.merge_buckets(buckets(*((day + minute, 1, 0.0, 1.0, MAX_TOTAL) for minute in (0, 0, 1))))
             if number == 0:
                 put_series(batch, (1, 7, "huge", False), (2, 7, "small", False))
-    with store.tick(NOW_NS) as tick:
-        tick.compute_hours_and_days(all_of_them=True)
+    with store.maintenance(NOW_NS) as maintenance:
+        maintenance.compute_hours_and_days(all_of_them=True)
     for grain in ("1m", "1h", "1d"):
         assert read(
             database, f"SELECT DISTINCT points FROM telemetry.metric_{grain} WHERE metric = 'huge'"
@@ -184,21 +186,21 @@ def test_counts_saturate_where_they_are_added_up(store: Store, database: str) ->
         assert read(database, f"SELECT DISTINCT count FROM telemetry.histogram_{grain}") == [(MAX_TOTAL,)]
 
 
-def test_totals_of_older_versions_near_the_end_of_the_range_fail_nothing(store: Store, database: str) -> None:
+def test_huge_totals_of_older_versions_cause_no_failure(store: Store, database: str) -> None:
     batch_of(store, 0, (MINUTE, 1.0))
     with psycopg.connect(database) as connection:
         connection.execute("UPDATE telemetry.rollup_1m SET points = 9223372036854775807, sum = 1.7e308")
     batch_of(store, 1, (MINUTE, 1.0), (MINUTE - 1, 1.0))
     with psycopg.connect(database) as connection:
         connection.execute("UPDATE telemetry.rollup_1m SET sum = 1.7e308")
-    with store.tick(NOW_NS) as tick:
-        tick.compute_hours_and_days(all_of_them=True)
+    with store.maintenance(NOW_NS) as maintenance:
+        maintenance.compute_hours_and_days(all_of_them=True)
     assert read(database, "SELECT points <= 4611686018427387904, sum >= 1e300 FROM telemetry.rollup_1d") == [
         (True, True)
     ]
 
 
-def test_pushes_of_wild_clocks_count_once_in_few_partitions(store: Store, database: str) -> None:
+def test_pushes_with_wrong_clocks_count_once_in_few_partitions(store: Store, database: str) -> None:
     ids = pa.array([f"{number:032x}" for number in range(400)])
     times = pa.array(
         [day * 86_400_000_000_000 for day in (*range(0, 20_000, 100), *range(40_000, 60_000, 100))]
@@ -206,12 +208,12 @@ def test_pushes_of_wild_clocks_count_once_in_few_partitions(store: Store, databa
     for expected in (set(), set(ids.to_pylist())):
         with store.batch("q", min(len(expected), 1)) as batch:
             assert batch is not None
-            assert batch.known(ids, times) == expected
+            assert batch.register_pushes(ids, times) == expected
     found = read(database, "SELECT count(*) FROM pg_class WHERE relname LIKE 'push_p%' AND relkind = 'r'")
     assert found == [(2,)]
 
 
-def test_labels_of_any_bytes(store: Store, database: str) -> None:
+def test_labels_with_any_bytes_are_stored(store: Store, database: str) -> None:
     label = "\0" + "ü" * 5000
     with store.batch("q", 0) as batch:
         assert batch is not None
@@ -245,7 +247,7 @@ def test_no_error_has_the_password() -> None:
         assert raised.value.__suppress_context__
 
 
-def test_a_database_that_is_not_there_is_unavailable(database: str) -> None:
+def test_a_missing_database_is_unavailable(database: str) -> None:
     nowhere = urlunsplit(urlsplit(database)._replace(path="/nowhere"))
     with (
         pytest.raises(StoreUnavailableError, match="nowhere"),

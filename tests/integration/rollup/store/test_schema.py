@@ -1,4 +1,4 @@
-"""The schema: migrations, the reader's rights, and that views let indexes be used."""
+"""Schema: migrations, the reader's rights, and views that use indexes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.integration.rollup.store.rows import MINUTE, NOW_NS, SERIES_ROWS, rea
 READER = f"telemetry_reader_{os.getpid()}"
 
 
-def test_migrations_are_done_once_and_newer_ones_refused(database: str) -> None:
+def test_migrations_are_applied_once_and_newer_schemas_refused(database: str) -> None:
     with Store(database, retention=RetentionSettings()) as store:
         assert store.migrate() == ["0001_tables", "0002_views", "0003_identities"]
         assert store.migrate() == []
@@ -28,7 +28,7 @@ def test_migrations_are_done_once_and_newer_ones_refused(database: str) -> None:
             store.migrate()
 
 
-def test_what_is_watched_has_its_columns_in_order(store: Store, database: str) -> None:
+def test_watched_metrics_have_their_columns_in_order(store: Store, database: str) -> None:
     for view in ("client_1m", "client_1h"):
         found = read(
             database,
@@ -82,7 +82,7 @@ def test_the_reader_reads_the_interface_only(database: str) -> None:
     assert len(views) == 19
 
 
-def test_rights_that_are_missing_are_named(database: str) -> None:
+def test_missing_rights_are_named(database: str) -> None:
     role = f"telemetry_job_{os.getpid()}"
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 's3cret'".encode())
@@ -103,7 +103,7 @@ def test_rights_that_are_missing_are_named(database: str) -> None:
             connection.execute(f"DROP ROLE IF EXISTS {READER}".encode())
 
 
-def test_filters_reach_the_indexes_and_the_partitions_in_range(store: Store, database: str) -> None:
+def test_filters_use_indexes_and_prune_partitions(store: Store, database: str) -> None:
     many, days = 8_000, 3
     count = pa.array(range(many))
     columns = {

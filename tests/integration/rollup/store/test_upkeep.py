@@ -1,4 +1,4 @@
-"""Hours and days, what is kept how long, and forgetting."""
+"""Maintenance: hours and days, retention, and forgetting for a rebuild."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pyarrow as pa
 
-from spark_streaming.contributions import ClientState, Contribution, settle
-from spark_streaming.contributions.carrying import reach_of
-from spark_streaming.contributions.packed import NO_COUNTS
+from spark_streaming.contributions import ClientState, Contribution, reconcile
+from spark_streaming.contributions.carry_forward import carry_limit
+from spark_streaming.contributions.codec import NO_COUNTS
 from spark_streaming.postgres import Store
 from spark_streaming.settings import RetentionSettings
 from tests.integration.rollup.store.rows import MINUTE, NOW_NS, buckets, entries, put_series, read, rows
@@ -33,17 +33,17 @@ def take_in(store: Store, number: int, *points: tuple[object, ...], rule: int = 
         put_series(batch, *((one, one, f"m{one}", False) for one in ids), rule=rule)
 
 
-def upkeep(store: Store, now_ns: int = NOW_NS) -> int:
-    with store.tick(now_ns) as tick:
-        done = tick.compute_hours_and_days(all_of_them=True)
-        tick.expire()
+def maintain(store: Store, now_ns: int = NOW_NS) -> int:
+    with store.maintenance(now_ns) as maintenance:
+        done = maintenance.compute_hours_and_days(all_of_them=True)
+        maintenance.expire()
     return done
 
 
-def test_hours_and_days_are_what_their_minutes_add_up_to(store: Store, database: str) -> None:
+def test_hours_and_days_are_the_sums_of_their_minutes(store: Store, database: str) -> None:
     take_in(store, 0, *(point(YESTERDAY + minute, minute, spread=minute % 3) for minute in range(0, 1440, 7)))
-    assert upkeep(store) == 25
-    assert upkeep(store) == 0
+    assert maintain(store) == 25
+    assert maintain(store) == 0
     # A late point changes one hour and its day.
     take_in(store, 1, point(YESTERDAY + 61, 1000.0, spread=2), point(YESTERDAY + 61, -5.0, one=2))
     with store.batch("q", 2) as batch:
@@ -52,7 +52,7 @@ def test_hours_and_days_are_what_their_minutes_add_up_to(store: Store, database:
         minutes = entries((5, YESTERDAY, "c"), (5, YESTERDAY + 1, "c"), watched=[2.0] * 13, broker_id="1")
         batch.add_client_minutes(minutes)
         batch.put_clients([], minutes)
-    assert upkeep(store) == 3
+    assert maintain(store) == 3
     for grain, minutes in (("1h", 60), ("1d", 1440)):
         for view, key, values in (
             ("metric", "metric", "sum(points), sum(sum), min(min), max(max)"),
@@ -73,7 +73,7 @@ def test_rates_and_counts_of_an_hour_are_means_over_its_minutes(store: Store, da
     take_in(store, 0, *points, rule=2)
     # The running day: divided by the minutes that have passed.
     take_in(store, 1, point(TODAY, 6.0))
-    upkeep(store)
+    maintain(store)
     assert read(database, "SELECT sum, avg, rate FROM telemetry.metric_1h ORDER BY bucket")[0] == (
         3.0,
         6.0,
@@ -84,33 +84,33 @@ def test_rates_and_counts_of_an_hour_are_means_over_its_minutes(store: Store, da
     assert 6 / (passed + 2) <= mean <= 6 / max(1, passed - 2)
 
 
-def test_a_running_hour_is_computed_again_only_when_it_is_its_turn(store: Store, database: str) -> None:
+def test_a_running_hour_is_computed_again_only_when_due(store: Store, database: str) -> None:
     take_in(store, 0, point(TODAY, 1.0))
-    upkeep(store)
+    maintain(store)
     take_in(store, 1, point(TODAY, 1.0))
-    with store.tick(NOW_NS) as tick:
-        assert tick.compute_hours_and_days() == 0
+    with store.maintenance(NOW_NS) as maintenance:
+        assert maintenance.compute_hours_and_days() == 0
     assert store.status().stale_hours == 1
     with psycopg.connect(database) as connection:
         connection.execute("UPDATE telemetry.coarse SET due_at = now()")
-    with store.tick(NOW_NS) as tick:
-        assert tick.compute_hours_and_days() == 2
+    with store.maintenance(NOW_NS) as maintenance:
+        assert maintenance.compute_hours_and_days() == 2
     assert read(database, "SELECT sum FROM telemetry.metric_1d") == [(2.0,)]
 
 
-def test_retention(database: str) -> None:
+def test_expired_minutes_stay_in_hours_and_days(database: str) -> None:
     with Store(database, retention=RetentionSettings()) as store:
         store.migrate()
         old = TODAY - 5 * 1440
         take_in(store, 0, point(old, 1.0), point(old + 1, 2.0), point(TODAY, 4.0))
     # Kept shorter from now on: what was not computed yet must not get lost with its minutes.
     with Store(database, retention=RetentionSettings(minute_days=2, hour_days=4)) as store:
-        upkeep(store)
+        maintain(store)
         assert read(database, "SELECT sum FROM telemetry.metric_1m") == [(4.0,)]
         assert read(database, "SELECT sum FROM telemetry.metric_1h") == [(4.0,)]
         assert read(database, "SELECT sum FROM telemetry.metric_1d ORDER BY bucket") == [(3.0,), (4.0,)]
         take_in(store, 1, point(old, 8.0), point(TODAY - 3 * 1440, 16.0), point(TODAY - 3 * 1440, 1.0))
-        upkeep(store)
+        maintain(store)
         assert read(database, "SELECT sum FROM telemetry.metric_1h ORDER BY bucket") == [(17.0,), (4.0,)]
         assert read(database, "SELECT sum FROM telemetry.metric_1d ORDER BY bucket") == [
             (11.0,),
@@ -118,16 +118,16 @@ def test_retention(database: str) -> None:
             (4.0,),
         ]
         # A clock that leaps ahead expires nothing.
-        upkeep(store, NOW_NS + 10**18)
+        maintain(store, NOW_NS + 10**18)
         assert read(database, "SELECT count(*) FROM telemetry.metric_1d") == [(3,)]
 
 
-def test_what_is_old_goes_and_what_is_needed_stays(store: Store, database: str) -> None:
+def test_expired_rows_are_dropped_and_needed_ones_kept(store: Store, database: str) -> None:
     day_ns = 86_400_000_000_000
     with store.batch("q", 0) as batch:
         assert batch is not None
         days = pa.array([NOW_NS, NOW_NS - 7 * day_ns, NOW_NS - 10 * day_ns])
-        batch.known(pa.array(["a", "b", "c"]), days)
+        batch.register_pushes(pa.array(["a", "b", "c"]), days)
         batch.put_contributions([Contribution(client_key=1, minute=2, entries=1, last_ns=3, packed=b"x")])
         batch.put_contributions([Contribution(client_key=1, minute=2, entries=2, last_ns=3, packed=b"y")])
         assert batch.contributions([(1, 2)])[1, 2].packed == b"y"
@@ -136,19 +136,19 @@ def test_what_is_old_goes_and_what_is_needed_stays(store: Store, database: str) 
         connection.execute(
             "INSERT INTO ledger SELECT 'old', n, now() - interval '40 days' FROM generate_series(1, 3) n"
         )
-    upkeep(store)
+    maintain(store)
     assert read(database, "SELECT batch_id FROM telemetry.ledger WHERE query_id = 'old'") == [(3,)]
     assert read(database, "SELECT count(*) FROM telemetry.push") == [(2,)]
     assert read(database, "SELECT count(*) FROM telemetry.contribution") == [(1 + 1,)]
 
 
-def test_forgetting_makes_room_for_reading_again(store: Store, database: str) -> None:
+def test_forgotten_pushes_are_counted_again(store: Store, database: str) -> None:
     points = [point(YESTERDAY + minute, 1.0) for minute in (0, 59, 60, 90, 1439)]
 
     def push(number: int, since: int) -> set[str]:
         with store.batch(f"q{number}", 0) as batch:
             assert batch is not None
-            known = batch.known(
+            known = batch.register_pushes(
                 pa.array(["before", "push"]),
                 pa.array([(YESTERDAY - 2880) * 60 * 10**9, YESTERDAY * 60 * 10**9]),
             )
@@ -164,16 +164,16 @@ def test_forgetting_makes_room_for_reading_again(store: Store, database: str) ->
         return known
 
     assert push(0, 0) == set()
-    upkeep(store)
+    maintain(store)
     before = read(database, "SELECT bucket, sum FROM telemetry.metric_1h ORDER BY bucket")
     assert store.forget_since(YESTERDAY + 70) == YESTERDAY + 70
-    upkeep(store)
+    maintain(store)
     assert read(database, "SELECT sum FROM telemetry.metric_1h ORDER BY bucket") == [(2.0,), (1.0,)]
     assert read(database, "SELECT sum FROM telemetry.metric_1d") == [(3.0,)]
-    with store.tick(NOW_NS) as tick:
-        assert tick.clients([5]) == {}
+    with store.maintenance(NOW_NS) as maintenance:
+        assert maintenance.clients([5]) == {}
     assert push(1, YESTERDAY + 70) == {"before"}
-    upkeep(store)
+    maintain(store)
     assert read(database, "SELECT bucket, sum FROM telemetry.metric_1h ORDER BY bucket") == before
     # Where there are only hours, or days, whole ones are forgotten.
     assert store.forget_since(TODAY - 20 * 1440 + 5) == TODAY - 20 * 1440 + 60
@@ -181,8 +181,8 @@ def test_forgetting_makes_room_for_reading_again(store: Store, database: str) ->
     assert read(database, "SELECT count(*) FROM telemetry.metric_1d") == [(0,)]
 
 
-def test_every_client_is_carried_as_far_as_it_is_waited_for(store: Store, database: str) -> None:
-    """Also where three intervals end with a minute, and where there is nothing to carry."""
+def test_every_client_is_carried_forward_to_carry_to(store: Store, database: str) -> None:
+    """Including intervals that end with a minute, and clients without counts."""
     times_ns, intervals_ms = (0, 1, 1_000_000, 60 * 10**9 - 1), (100, 20_000, 20_001, 3_600_000)
     ends = dict(enumerate(itertools.product(times_ns, intervals_ms)))
     first = MINUTE - 1000
@@ -197,17 +197,17 @@ def test_every_client_is_carried_as_far_as_it_is_waited_for(store: Store, databa
         assert batch is not None
         batch.put_clients(states, entries(*((key, first, "c") for key in ends)))
     found = dict(read(database, "SELECT client_key, carry_to FROM telemetry.client_state"))
-    assert found == {one.client_key: reach_of(first, one.last_ns, one.push_interval_ms) for one in states}
+    assert found == {one.client_key: carry_limit(first, one.last_ns, one.push_interval_ms) for one in states}
     nothing = entries()
-    with store.tick(NOW_NS) as tick:
-        waited_for = tick.clients_to_carry(MINUTE)
-        assert waited_for.keys() == {key for key, carry_to in found.items() if carry_to > first}
-        settlement = settle(nothing, {}, waited_for, closed=MINUTE)
-        tick.put_clients(settlement.clients, nothing)
-        assert tick.clients_to_carry(MINUTE) == {}
+    with store.maintenance(NOW_NS) as maintenance:
+        to_carry = maintenance.clients_to_carry(MINUTE)
+        assert to_carry.keys() == {key for key, carry_to in found.items() if carry_to > first}
+        reconciled = reconcile(nothing, {}, to_carry, closed=MINUTE)
+        maintenance.put_clients(reconciled.clients, nothing)
+        assert maintenance.clients_to_carry(MINUTE) == {}
 
 
-def test_where_clients_stand(store: Store, database: str) -> None:
+def test_states_of_clients(store: Store, database: str) -> None:
     def state(key: int, *, terminated: bool) -> ClientState:
         return ClientState(
             client_key=key, minute=TODAY, last_ns=NOW_NS, push_interval_ms=60_000, terminated=terminated,
@@ -220,7 +220,7 @@ def test_where_clients_stand(store: Store, database: str) -> None:
         assert batch is not None
         heard = entries((1, 0, "live"), (2, 0, "left"), received_at_ns=now_ns, cluster_id="k")
         silent = entries((3, 0, "silent"), received_at_ns=now_ns - 181 * 10**9)
-        # A push without points says nothing of who it is.
+        # A push without points has no labels.
         empty = entries((1, 0, "x"), received_at_ns=now_ns + 1000, client_id=None)
         batch.put_clients([], heard)
         batch.put_clients([state(1, terminated=False)], empty)

@@ -1,4 +1,4 @@
-"""Entries, and a store in memory."""
+"""Builders of entries, and a store in memory."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from fractions import Fraction
 
 import pyarrow as pa
 
-from spark_streaming.contributions import ClientState, Contribution, Settlement, pairs_of, settle
+from spark_streaming.contributions import ClientState, Contribution, Reconciliation, reconcile, required_pairs
 from spark_streaming.rows import ENTRY_ROWS, RULES
 
 MINUTE_NS = 60_000_000_000
 RATE, LAST, DISTRIBUTION = (RULES.index(name) for name in ("rate", "last", "distribution"))
-#: From a series to its fleet series.
+#: Offset from a series id to its fleet series id.
 FLEET = 1000
-#: From a cumulative sum's identity to the one of version 1.
+#: Offset from the identity of a cumulative sum to the one of version 1.
 LEGACY = 5000
-#: From the same to the first half of its hash, which is not 0.
+#: Offset from the identity to the first half of its hash, which is not 0.
 HIGH = 1 << 40
 
 
@@ -33,7 +33,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Grown:
+class CumulativePoint:
     """A point of a cumulative sum."""
 
     identity: int
@@ -48,7 +48,7 @@ class Entry:
     client: int = 1
     push: str = "push"
     points: tuple[Point, ...] = ()
-    grown: tuple[Grown, ...] = ()
+    cumulative: tuple[CumulativePoint, ...] = ()
     interval_ms: int = 60_000
     terminating: bool = False
 
@@ -60,8 +60,8 @@ class Entry:
 def table(entries: Sequence[Entry]) -> pa.Table:
     rows = []
     for entry in entries:
-        grown = entry.grown
-        n = len(grown)
+        cumulative = entry.cumulative
+        n = len(cumulative)
         gauges = [point for point in entry.points if point.rule in (RATE, LAST, DISTRIBUTION)]
         rows.append(
             {
@@ -75,26 +75,26 @@ def table(entries: Sequence[Entry]) -> pa.Table:
                 "client_instance_id": str(entry.client),
                 "pushes": 1,
                 "points": len(entry.points) + n,
-                "gauges": _packed(gauges),
-                "added": _packed([point for point in entry.points if point not in gauges]),
+                "gauges": _encoded(gauges),
+                "added": _encoded([point for point in entry.points if point not in gauges]),
                 "cumulative": struct.pack(
                     f"<{7 * n}q{n}d{n}b",
-                    *(g.series for g in grown),
-                    *(g.series + FLEET for g in grown),
-                    *(g.identity + HIGH for g in grown),
-                    *(-g.identity for g in grown),
-                    *(g.identity + LEGACY for g in grown),
-                    *(g.start_ns for g in grown),
-                    *(entry.time_ns for _ in grown),
-                    *(g.value for g in grown),
-                    *(0 for _ in grown),
+                    *(g.series for g in cumulative),
+                    *(g.series + FLEET for g in cumulative),
+                    *(g.identity + HIGH for g in cumulative),
+                    *(-g.identity for g in cumulative),
+                    *(g.identity + LEGACY for g in cumulative),
+                    *(g.start_ns for g in cumulative),
+                    *(entry.time_ns for _ in cumulative),
+                    *(g.value for g in cumulative),
+                    *(0 for _ in cumulative),
                 ),
             }
         )
     return pa.Table.from_pylist(rows, schema=ENTRY_ROWS)
 
 
-def _packed(points: Sequence[Point]) -> bytes:
+def _encoded(points: Sequence[Point]) -> bytes:
     k = len(points)
     return struct.pack(
         f"<{k}q{k}q{k}d{k}b",
@@ -118,7 +118,7 @@ def bucket(value: float) -> int:
 
 @dataclass(slots=True)
 class Store:
-    """What PostgreSQL has: totals, contributions, clients; it hands out no more than it is asked for."""
+    """In-memory store of totals, contributions and clients."""
 
     sums: Counter[tuple[int, int]] = field(default_factory=Counter)
     points: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -126,27 +126,28 @@ class Store:
     contributions: dict[tuple[int, int], Contribution] = field(default_factory=dict)
     clients: dict[int, ClientState] = field(default_factory=dict)
 
-    def batch(self, entries: Sequence[Entry], *, closed: int = 0) -> Settlement:
+    def batch(self, entries: Sequence[Entry], *, closed: int = 0) -> Reconciliation:
         rows = table(entries)
         clients = {e.client: self.clients[e.client] for e in entries if e.client in self.clients}
         stored = {
-            pair: self.contributions[pair] for pair in pairs_of(rows, clients) & self.contributions.keys()
+            pair: self.contributions[pair]
+            for pair in required_pairs(rows, clients) & self.contributions.keys()
         }
-        return self._merge(settle(rows, stored, clients, closed=closed))
+        return self._merge(reconcile(rows, stored, clients, closed=closed))
 
-    def tick(self, closed: int) -> Settlement:
-        return self._merge(settle(ENTRY_ROWS.empty_table(), {}, self.clients, closed=closed))
+    def maintenance(self, closed: int) -> Reconciliation:
+        return self._merge(reconcile(ENTRY_ROWS.empty_table(), {}, self.clients, closed=closed))
 
-    def _merge(self, settlement: Settlement) -> Settlement:
-        for row in settlement.rows.to_pylist():
+    def _merge(self, reconciled: Reconciliation) -> Reconciliation:
+        for row in reconciled.rows.to_pylist():
             assert row["fleet_id"] == row["series_id"] + FLEET
             self.sums[row["minute"], row["series_id"]] += row["sum"]
             self.points[row["minute"], row["series_id"]] += row["points"]
             if row["spread"] is not None:
                 self.spread[row["minute"], row["series_id"], row["spread"]] += row["observations"]
-        self.contributions.update(((c.client_key, c.minute), c) for c in settlement.contributions)
-        self.clients.update((c.client_key, c) for c in settlement.clients)
-        return settlement
+        self.contributions.update(((c.client_key, c.minute), c) for c in reconciled.contributions)
+        self.clients.update((c.client_key, c) for c in reconciled.clients)
+        return reconciled
 
     def total(self) -> dict[tuple[int, int], float]:
         return {key: value for key, value in self.sums.items() if not math.isclose(value, 0, abs_tol=1e-9)}

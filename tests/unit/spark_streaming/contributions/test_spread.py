@@ -1,4 +1,4 @@
-"""The buckets of the spread, against exact arithmetic."""
+"""Spread buckets, compared with exact arithmetic."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_streaming.contributions.spread import buckets_of
+from spark_streaming.contributions.spread import spread_buckets
 from tests.unit.spark_streaming.contributions.support import bucket
 
 
 def of(value: float) -> int:
-    return int(buckets_of(np.array([value]))[0])
+    return int(spread_buckets(np.array([value]))[0])
 
 
 def test_a_doubling_has_eight_buckets() -> None:

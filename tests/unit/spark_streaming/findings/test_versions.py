@@ -1,4 +1,4 @@
-"""Which versions are old or known to be bad, and that the receiver's quirks say the same of them."""
+"""Old and bad versions are judged, in agreement with the receiver's quirks."""
 
 from __future__ import annotations
 

@@ -10,17 +10,18 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** Reads attribute values that are more than text, as lists, maps and scalars, and writes them as text. */
+/** Reads OTLP attribute values of any type and writes them as text. */
 final class AnyValue {
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private AnyValue() {}
 
     /**
-     * Reads the field whose tag was read into what the fields before it gave, as protobuf merges.
+     * Reads the current field and merges it with the value so far, as protobuf does.
      *
-     * @param before what is there already; a list or map is extended in place, anything else is replaced
-     * @return the value; null where there is none
+     * @param before the value so far; lists and maps are extended in place, other values are
+     *     replaced
+     * @return the value, or null if there is none
      */
     static Object field(WireReader in, Object before) throws MalformedException {
         switch (in.tag()) {
@@ -42,7 +43,7 @@ final class AnyValue {
                 in.move(length);
                 return Arrays.copyOfRange(in.bytes, from, from + length);
             }
-            case 8 << 3 | WireReader.VARINT: // an index into a table that only profiles have
+            case 8 << 3 | WireReader.VARINT: // an index into a string table that only profiles have
                 in.varint();
                 return null;
             default:
@@ -69,8 +70,9 @@ final class AnyValue {
         return value;
     }
 
-    // Lists and maps are extended in place. A copy for each part would make the work quadratic in the parts.
-    @SuppressWarnings("unchecked") // only this method makes lists
+    // Lists and maps are extended in place, because copying them for each part takes quadratic
+    // time.
+    @SuppressWarnings("unchecked") // only this method creates lists
     private static List<Object> list(WireReader in, Object before) throws MalformedException {
         List<Object> values = before instanceof List<?> list ? (List<Object>) list : new ArrayList<>();
         int outer = in.enter();
@@ -85,7 +87,7 @@ final class AnyValue {
         return values;
     }
 
-    @SuppressWarnings("unchecked") // only this method makes maps
+    @SuppressWarnings("unchecked") // only this method creates maps
     private static Map<Object, Object> map(WireReader in, Object before) throws MalformedException {
         Map<Object, Object> values = before instanceof Map<?, ?> map ? (Map<Object, Object>) map : new LinkedHashMap<>();
         int outer = in.enter();
@@ -111,7 +113,7 @@ final class AnyValue {
         return values;
     }
 
-    /** Writes a value: bytes as base64, lists and maps as JSON. */
+    /** Returns a value as text: bytes as base64, lists and maps as JSON. */
     static String toText(Object value) {
         if (value instanceof byte[] bytes) {
             return Base64.getEncoder().encodeToString(bytes);
@@ -119,7 +121,7 @@ final class AnyValue {
         if (value instanceof List || value instanceof Map) {
             try {
                 return JSON.writeValueAsString(value);
-            } catch (JsonProcessingException impossible) { // they are made of what JSON has
+            } catch (JsonProcessingException impossible) { // all element types are JSON types
                 throw new IllegalStateException(impossible);
             }
         }

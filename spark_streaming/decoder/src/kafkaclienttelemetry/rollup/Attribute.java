@@ -3,7 +3,7 @@ package kafkaclienttelemetry.rollup;
 import java.util.Arrays;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** One attribute, read in place: text, which nearly all are, costs no copy. */
+/** One attribute. It is read in place, so text, the usual type, is not copied. */
 final class Attribute {
     private final WireReader in;
     private int keyFrom;
@@ -17,7 +17,7 @@ final class Attribute {
         this.in = in;
     }
 
-    /** Reads the KeyValue whose length is next. */
+    /** Reads a length-prefixed KeyValue. */
     void read() throws MalformedException {
         keyFrom = 0;
         keyTo = 0;
@@ -75,7 +75,7 @@ final class Attribute {
         return UTF8String.fromBytes(in.bytes, keyFrom, keyTo - keyFrom);
     }
 
-    /** The value as text; null where it has none. */
+    /** Returns the value as text, or null if there is none. */
     UTF8String text() {
         if (isText) {
             return UTF8String.fromBytes(in.bytes, textFrom, textTo - textFrom);

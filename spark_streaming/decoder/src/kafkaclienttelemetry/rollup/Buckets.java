@@ -8,16 +8,21 @@ import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
-/** A histogram's buckets with something in them, as bounds and counts that can be added up over clients. */
+/**
+ * Non-empty buckets of a histogram, with bounds that all clients share, so that counts can be
+ * added.
+ */
 final class Buckets {
     static final StructType TYPE = new StructType()
             .add("lower", DataTypes.DoubleType, false)
             .add("upper", DataTypes.DoubleType, false)
             .add("count", DataTypes.LongType, false);
 
-    /** Finer exponential histograms are made as coarse as this, or clients would have no buckets in common. */
+    /**
+     * Finer exponential histograms are reduced to this scale, so that clients have common buckets.
+     */
     private static final int MAX_SCALE = 3;
-    /** A double's exponents: bounds beyond are taken for the outermost. */
+    /** Exponents of a double. Bounds beyond them are clamped. */
     private static final double MIN_EXPONENT = -1022;
     private static final double MAX_EXPONENT = 1024;
 
@@ -28,7 +33,7 @@ final class Buckets {
 
     private Buckets() {}
 
-    /** Buckets of a histogram with bounds of its own; none where bounds and counts do not fit each other. */
+    /** Returns the buckets of an explicit histogram; none if bounds and counts do not match. */
     static ArrayData explicit(DataPoint point) {
         Buckets buckets = new Buckets();
         int size = point.bounds.size();
@@ -44,7 +49,7 @@ final class Buckets {
     }
 
     private static double bound(Longs bounds, int index) {
-        return bounds.getDouble(index) + 0.0; // -0 and 0 are one key for PostgreSQL
+        return bounds.getDouble(index) + 0.0; // turns -0 into 0, because they are one key for PostgreSQL
     }
 
     private static boolean areBounds(Longs bounds) {
@@ -59,7 +64,7 @@ final class Buckets {
         return true;
     }
 
-    /** Buckets of an exponential histogram, from the least value to the greatest. */
+    /** Returns the buckets of an exponential histogram in ascending order. */
     static ArrayData exponential(DataPoint point) {
         Buckets buckets = new Buckets();
         int finer = point.scale > MAX_SCALE ? point.scale - MAX_SCALE : 0;
@@ -80,11 +85,11 @@ final class Buckets {
     }
 
     private static long bucket(DataPoint.Side side, int index, int finer) {
-        // An index has some 32 bits, so after 63 halvings nothing but its sign is left.
+        // An index has about 32 bits, so a shift by 63 leaves only its sign.
         return (long) side.offset + index >> Math.min(finer, Long.SIZE - 1);
     }
 
-    /** Where a bucket begins: strict, because the same bound must come out on every machine. */
+    /** Returns a bucket's lower bound. StrictMath gives the same bound on every machine. */
     private static double bound(long bucket, int scale) {
         double exponent = Math.scalb((double) bucket, -Math.max(scale, -2000));
         return StrictMath.pow(2, Math.max(MIN_EXPONENT, Math.min(exponent, MAX_EXPONENT)));

@@ -10,10 +10,10 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * {@code otlp_cost}: what the other functions cost for a push, without a clock.
+ * {@code otlp_cost}: measures the work of the other functions for a push, without a clock.
  *
- * <p>Steps count fields, numbers, compared bytes and searched entries. Allocated bytes also show the work of
- * libraries: what copies a collection again and again allocates it again and again.
+ * <p>Steps count fields, numbers, compared bytes and searched entries. Allocated bytes also show
+ * the work of libraries, for example repeated copies of a collection.
  */
 public final class Cost {
     static final StructType TYPE = new StructType()
@@ -23,13 +23,16 @@ public final class Cost {
     private static final ThreadMXBean THREADS = (ThreadMXBean) ManagementFactory.getThreadMXBean();
 
     private interface Reading {
-        /** Reads a push, and returns the steps. */
+        /** Reads a push and returns the number of steps. */
         long steps();
     }
 
     private Cost() {}
 
-    /** Reads a push with otlp_entries, otlp_histograms, otlp_series and otlp_data_points; one element for each. */
+    /**
+     * Returns one element for each of otlp_entries, otlp_histograms, otlp_series and
+     * otlp_data_points.
+     */
     public static InternalRow read(
             byte[] otlp, UTF8String instance, long receivedAtNs, UTF8String plan, IdKey key) {
         Plan parsed = Plan.of(plan);

@@ -1,14 +1,14 @@
 package kafkaclienttelemetry.rollup;
 
-/** One data point of any of OTLP's five types, as it was pushed. It is read again and again into one object. */
+/** One data point of any OTLP type. The object is reused for all points of a push. */
 final class DataPoint {
-    /** What a point's attributes are given to, while it is read. */
+    /** Receives the attributes of a point. */
     interface AttributeReader {
-        /** Reads the attribute whose length is next. */
+        /** Reads a length-prefixed attribute. */
         void pointAttribute() throws MalformedException;
     }
 
-    /** One side of an exponential histogram: counts of adjacent buckets, the first of which is the offset's. */
+    /** One side of an exponential histogram: counts of adjacent buckets, starting at the offset. */
     static final class Side {
         int offset;
         final Longs counts = new Longs();
@@ -43,7 +43,7 @@ final class DataPoint {
     long startNs;
     long timeNs;
     int flags;
-    /** Whether there is a {@link #value}; numbers only. */
+    /** Whether there is a {@link #value}. For numbers only. */
     boolean hasValue;
     double value;
     long count;
@@ -67,7 +67,7 @@ final class DataPoint {
         return (flags & NO_RECORDED_VALUE) == 0;
     }
 
-    /** Reads the fields of a message that was entered. */
+    /** Reads the fields of the current message. */
     void read(MetricType type, WireReader in, AttributeReader attributes) throws MalformedException {
         startNs = 0;
         timeNs = 0;
@@ -118,9 +118,9 @@ final class DataPoint {
                 case 4 << 3 | WireReader.FIXED64 -> count = in.fixed64();
                 case 5 << 3 | WireReader.FIXED64 -> sum(in.float64());
                 case 6 << 3 | WireReader.FIXED64 -> counts.add(in.fixed64());
-                case 6 << 3 | WireReader.BYTES -> packed(in, counts);
+                case 6 << 3 | WireReader.BYTES -> addPacked(in, counts);
                 case 7 << 3 | WireReader.FIXED64 -> bounds.add(in.fixed64());
-                case 7 << 3 | WireReader.BYTES -> packed(in, bounds);
+                case 7 << 3 | WireReader.BYTES -> addPacked(in, bounds);
                 case 9 << 3 | WireReader.BYTES -> attributes.pointAttribute();
                 case 10 << 3 | WireReader.VARINT -> flags = (int) in.varint();
                 case 11 << 3 | WireReader.FIXED64 -> min(in.float64());
@@ -161,7 +161,7 @@ final class DataPoint {
         clearHistogram();
         quantiles.clear();
         quantileValues.clear();
-        sum(0); // it has no presence: what isn't there is 0
+        sum(0); // without field presence, so a missing sum is 0
         while (in.next()) {
             switch (in.tag()) {
                 case 2 << 3 | WireReader.FIXED64 -> startNs = in.fixed64();
@@ -212,7 +212,7 @@ final class DataPoint {
         max = read;
     }
 
-    private static void packed(WireReader in, Longs into) throws MalformedException {
+    private static void addPacked(WireReader in, Longs into) throws MalformedException {
         int outer = in.enter();
         while (in.position() < in.limit()) {
             into.add(in.fixed64());

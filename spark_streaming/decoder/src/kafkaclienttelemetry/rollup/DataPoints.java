@@ -14,7 +14,7 @@ import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** {@code otlp_data_points}: all data points of a push, with all that was pushed of them. */
+/** {@code otlp_data_points}: all data points of a push with all their fields. */
 public final class DataPoints extends PushWalk {
     private static final MapType TEXTS = DataTypes.createMapType(DataTypes.StringType, DataTypes.StringType, true);
     private static final ArrayType LONGS = DataTypes.createArrayType(DataTypes.LongType, false);
@@ -59,9 +59,9 @@ public final class DataPoints extends PushWalk {
                             false),
                     false);
 
-    /** A push's resource is written beside each of its points, so that few bytes could become very many. */
+    /** Bounds the output, because the resource is repeated for each of its points. */
     private static final long MAX_REPEATED_BYTES = 256L << 20;
-    /** Real pushes repeat each byte some 30 times. A larger factor makes the output quadratic in the input. */
+    /** Bounds output by input. Real pushes repeat each byte about 30 times. */
     private static final long MAX_REPETITION = 256;
 
     private static final UTF8String DELTAS = UTF8String.fromString("delta");
@@ -81,10 +81,10 @@ public final class DataPoints extends PushWalk {
         maxRepeatedBytes = Math.min(MAX_REPEATED_BYTES, (1L << 20) + MAX_REPETITION * otlp.length);
     }
 
-    /** Reads a push; of one that is not sound it says what is wrong, and at which byte. */
+    /** Reads a push. The error of a malformed push contains the position. */
     public static InternalRow read(byte[] otlp) {
         if (otlp == null) {
-            return OtlpFunctions.error("there is no payload");
+            return OtlpFunctions.error("the payload is missing");
         }
         return new DataPoints(otlp).rows();
     }
@@ -157,7 +157,7 @@ public final class DataPoints extends PushWalk {
         repeatedBytes += resourceBytes + scopeName.numBytes() + name.numBytes() + unit.numBytes();
         if (repeatedBytes > maxRepeatedBytes) {
             throw new MalformedException(
-                    "with their resources the data points take more than " + maxRepeatedBytes + " bytes");
+                    "the data points with their resources take more than " + maxRepeatedBytes + " bytes");
         }
         boolean isNumber = type == MetricType.GAUGE || type == MetricType.SUM;
         boolean isHistogram = type == MetricType.HISTOGRAM;
@@ -204,7 +204,7 @@ public final class DataPoints extends PushWalk {
     private ArrayBasedMapData quantiles() {
         Map<Double, Double> values = new LinkedHashMap<>();
         for (int index = 0; index < point.quantiles.size(); index++) {
-            // Adding 0 makes one key of 0 and -0, which SQL takes for the same.
+            // Adding 0 turns -0 into 0, because they are one key for SQL.
             values.put(point.quantiles.getDouble(index) + 0.0, point.quantileValues.getDouble(index));
         }
         return map(values);

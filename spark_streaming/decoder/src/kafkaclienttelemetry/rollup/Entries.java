@@ -10,7 +10,7 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** {@code otlp_entries}: who spoke in a push and when, and what depends on the client's other pushes. */
+/** {@code otlp_entries}: the entries of a push, one for each client instance and time. */
 public final class Entries extends RollUp {
     static final StructType TYPE = new StructType()
             .add("error", DataTypes.StringType, true)
@@ -18,7 +18,7 @@ public final class Entries extends RollUp {
             .add("fallback", DataTypes.StringType, true);
 
     private static final int BREAKDOWN = 16;
-    private static final byte[] NOTHING = {};
+    private static final byte[] NO_BYTES = {};
 
     private Entries(byte[] otlp, UTF8String instance, long receivedAtNs, Plan plan, IdKey key) {
         super(otlp, instance, receivedAtNs, plan, key);
@@ -40,11 +40,11 @@ public final class Entries extends RollUp {
                 .add("watched", DataTypes.createArrayType(DataTypes.DoubleType, true), false);
     }
 
-    /** Reads a push; of one that is not sound it says what is wrong, and at which byte. */
+    /** Reads a push. The error of a malformed push contains the position. */
     public static InternalRow read(
             byte[] otlp, UTF8String instance, long receivedAtNs, UTF8String plan, IdKey key) {
         if (otlp == null) {
-            return error("there is no payload");
+            return error("the payload is missing");
         }
         return new Entries(otlp, instance, receivedAtNs, Plan.of(plan), key).rows(instance);
     }
@@ -63,7 +63,7 @@ public final class Entries extends RollUp {
         } catch (RuntimeException | StackOverflowError bug) {
             return error(OtlpFunctions.bug(bug));
         }
-        // Of a push without any entry: whose it is, in the form in which entries say it.
+        // The instance of a push without entries, in the same form as in entries.
         boolean isNamed = instance != null && instance.numBytes() > 0;
         UTF8String fallback = isNamed ? Text.storableOfAnyBytes(instance, key) : null;
         List<Object> rows = new ArrayList<>();
@@ -87,8 +87,8 @@ public final class Entries extends RollUp {
         values.add(entry.isFirst ? 1 : 0);
         values.add(entry.points);
         values.add(entry.histograms);
-        for (Packed packed : new Packed[] {entry.gauges, entry.added, entry.cumulative}) {
-            values.add(packed == null ? NOTHING : packed.toBytes());
+        for (PackedColumns columns : new PackedColumns[] {entry.gauges, entry.added, entry.cumulative}) {
+            values.add(columns == null ? NO_BYTES : columns.toBytes());
         }
         Object[] watched = new Object[slots];
         for (int slot = 0; entry.watched != null && slot < slots; slot++) {
@@ -100,14 +100,14 @@ public final class Entries extends RollUp {
 
     @Override
     void number(double value) {
-        Packed packed;
+        PackedColumns columns;
         if (rule == Rule.RATE || rule == Rule.LAST || rule == Rule.DISTRIBUTION) {
-            packed = entry.gauges = entry.gauges == null ? new Packed(3) : entry.gauges;
+            columns = entry.gauges = entry.gauges == null ? new PackedColumns(3) : entry.gauges;
         } else {
-            packed = entry.added = entry.added == null ? new Packed(3) : entry.added;
+            columns = entry.added = entry.added == null ? new PackedColumns(3) : entry.added;
         }
         SipHash series = seriesHash();
-        packed.add(flags(), series.high, series.low, Double.doubleToRawLongBits(value));
+        columns.add(flags(), series.high, series.low, Double.doubleToRawLongBits(value));
         if (!isBreakdown) {
             for (int slot : metric.slots()) {
                 watch(slot, value);
@@ -118,7 +118,7 @@ public final class Entries extends RollUp {
     @Override
     void cumulative(double value) {
         if (entry.cumulative == null) {
-            entry.cumulative = new Packed(8);
+            entry.cumulative = new PackedColumns(8);
         }
         SipHash series = seriesHash();
         SipHash identity = identityHash();

@@ -1,22 +1,24 @@
 package kafkaclienttelemetry.rollup;
 
-/** What one client instance said at one time. */
+/** The data points of one client instance and time in a push. */
 final class Entry {
     final Labels labels;
     final long timeNs;
     final long minute;
-    /** Whether it is the first of its instance in the push. */
+    /** Whether it is the first entry of its instance in the push. */
     final boolean isFirst;
-    /** Whether its minute is one that is wanted. */
+    /** Whether its minute is not before the plan's first minute. */
     final boolean isKept;
 
     int points;
     int histograms;
-    /** Numbers that depend on the client's other pushes; null until there is one, as the others. */
-    Packed gauges;
-    /** Numbers that are only added up or compared. */
-    Packed added;
-    Packed cumulative;
+    /**
+     * Points that depend on the client's other pushes. This and the following are null if empty.
+     */
+    PackedColumns gauges;
+    /** Points that are only added or compared. */
+    PackedColumns added;
+    PackedColumns cumulative;
     double[] watched;
 
     Entry(Labels labels, long timeNs, long minute, boolean isFirst, boolean isKept) {

@@ -10,7 +10,7 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** {@code otlp_histograms}: what a push's histograms and summaries add to their minutes. */
+/** {@code otlp_histograms}: the histograms and summaries of a push, by minute and series. */
 public final class Histograms extends RollUp {
     static final DataType TYPE = DataTypes.createArrayType(
             new StructType()
@@ -31,7 +31,7 @@ public final class Histograms extends RollUp {
         super(otlp, instance, receivedAtNs, plan, key);
     }
 
-    /** Reads a push; one that is not sound has no histograms, and {@code otlp_entries} says why. */
+    /** Reads a push. A malformed push has no rows; {@code otlp_entries} has its error. */
     public static ArrayData read(
             byte[] otlp, UTF8String instance, long receivedAtNs, UTF8String plan, IdKey key) {
         if (otlp == null) {
@@ -57,12 +57,12 @@ public final class Histograms extends RollUp {
 
     @Override
     void number(double value) {
-        // It is in its entry.
+        // Numbers are in otlp_entries.
     }
 
     @Override
     void cumulative(double value) {
-        // So is this.
+        // Cumulative sums are in otlp_entries.
     }
 
     @Override

@@ -7,10 +7,11 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * The secret key of one database's ids, which {@link SipHash} takes.
+ * Secret key of one database's series hashes, for {@link SipHash}.
  *
- * <p>The driver registers it under its public id. Queries name that id, and {@link OtlpFunctions} puts the key
- * itself into the plan, so that tasks carry it and plans, event logs and Spark's pages show only the id.
+ * <p>The driver registers the key under a public id, which queries pass as an argument. {@link
+ * OtlpFunctions} puts the key into the plan, so tasks carry it. Plans, event logs and Spark's pages
+ * show only the id.
  */
 public final class IdKey implements Serializable {
     static final int BYTES = 16;
@@ -32,27 +33,27 @@ public final class IdKey implements Serializable {
     /**
      * Registers a key in the driver.
      *
-     * @param id what queries call it
+     * @param id the public id
      * @param secret 16 random bytes
      * @throws IllegalArgumentException if the secret has another length
      */
     public static void register(String id, byte[] secret) {
         if (secret.length != BYTES) {
-            throw new IllegalArgumentException("the key of ids has " + secret.length + " bytes, not " + BYTES);
+            throw new IllegalArgumentException("the id key has " + secret.length + " bytes (expected: " + BYTES + ")");
         }
         KEYS.put(id, new IdKey(id, secret));
     }
 
-    /** The key of this id, which must be registered. */
+    /** Returns the key that is registered under an id. */
     static IdKey of(String id) {
         IdKey key = KEYS.get(id);
         if (key == null) {
-            throw new IllegalArgumentException("no key of ids is registered under " + id);
+            throw new IllegalArgumentException("no id key is registered under " + id);
         }
         return key;
     }
 
-    /** The public id only: plans print their literals. */
+    /** Contains only the public id, because plans print their literals. */
     @Override
     public String toString() {
         return "IdKey(" + id + ")";

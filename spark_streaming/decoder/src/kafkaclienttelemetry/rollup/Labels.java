@@ -4,7 +4,7 @@ import java.util.HashMap;
 import java.util.Map;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** The labels of a resource's client, and the beginning of the hashes of its series. */
+/** Labels of a client from a resource, with the common prefix of its series hashes. */
 final class Labels {
     static final int CLIENT_INSTANCE_ID = 0;
     static final int CLIENT_ID = 1;
@@ -14,7 +14,7 @@ final class Labels {
     static final int GROUP_ID = 5;
     static final int CLUSTER_ID = 6;
 
-    /** In the order of an entry's columns. */
+    /** Names in the order of an entry's columns. */
     static final String[] NAMES = {
         "client_instance_id",
         "client_id",
@@ -40,22 +40,22 @@ final class Labels {
 
     private final UTF8String[] values = new UTF8String[NAMES.length];
     private final IdKey key;
-    /** The hash of every series of these labels begins here. */
+    /** State of the hash that all series of these labels start from. */
     final SipHash series = new SipHash();
 
     Labels(IdKey key) {
         this.key = key;
     }
 
-    /** Takes an attribute if it is one of the labels; of equal ones the last counts. */
-    void take(Attribute attribute) {
+    /** Stores an attribute if it is a label. The last of equal ones counts. */
+    void put(Attribute attribute) {
         Integer index = INDEX.get(attribute.key());
         if (index != null) {
             values[index] = Text.storable(attribute.text(), key);
         }
     }
 
-    /** Notes that all labels were taken. */
+    /** Completes the labels after the last attribute. */
     void complete(UTF8String fallbackInstance) {
         UTF8String instance = values[CLIENT_INSTANCE_ID];
         if (instance == null || instance.numBytes() == 0) {

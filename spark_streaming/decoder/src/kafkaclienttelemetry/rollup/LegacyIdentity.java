@@ -4,17 +4,17 @@ import org.apache.spark.sql.catalyst.expressions.XXH64;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * The identity that version 1 of a client's stored cumulative sums has: an XXH64 of 64 bits.
+ * The 64-bit XXH64 identity of cumulative sums in states of version 1.
  *
- * <p>Only a state that an older version stored is matched by it, once, and only against the same client's points.
- * New states have {@link RollUp#identityHash}.
+ * <p>It is used once for each stored state, and only compared with points of the same client. New
+ * states have {@link RollUp#identityHash}.
  */
 final class LegacyIdentity {
     private static final long SEED = 42;
 
     private LegacyIdentity() {}
 
-    /** One attribute; the sum over a point's attributes is the other argument of {@link #of}. */
+    /** Hashes one attribute. The sum over a point's attributes is an argument of {@link #of}. */
     static long ofAttribute(UTF8String key, UTF8String text) {
         long hash = hash(key, XXH64.hashLong(text == null ? 2 : 3, SEED));
         return text == null ? hash : hash(text, hash);

@@ -2,7 +2,7 @@ package kafkaclienttelemetry.rollup;
 
 import java.util.Arrays;
 
-/** A list of longs that grows, without a box for each. Doubles are kept as their bits. */
+/** Growable list of unboxed longs. Doubles are stored as their bits. */
 final class Longs {
     private long[] values = new long[16];
     private int size;

@@ -1,10 +1,10 @@
 package kafkaclienttelemetry.rollup;
 
-/** Bytes that are no push, with what is wrong with them and where. */
+/** A malformed push. The message says what is wrong and where. */
 final class MalformedException extends Exception {
     private static final long serialVersionUID = 1L;
 
-    /** Without a stack trace: bad bytes are data, and a flood of them must cost no more than good ones. */
+    /** Has no stack trace, so that a flood of malformed pushes costs no more than valid ones. */
     MalformedException(String problem) {
         super(problem, null, false, false);
     }

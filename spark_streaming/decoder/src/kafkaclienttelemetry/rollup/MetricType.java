@@ -3,7 +3,7 @@ package kafkaclienttelemetry.rollup;
 import java.util.Locale;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** OTLP's types of metrics. */
+/** OTLP metric types. */
 enum MetricType {
     GAUGE,
     SUM,
@@ -11,14 +11,14 @@ enum MetricType {
     EXPONENTIAL_HISTOGRAM,
     SUMMARY;
 
-    /** Named as in {@code Metric.data}. */
+    /** Name of the field in {@code Metric.data}. */
     final UTF8String text = UTF8String.fromString(name().toLowerCase(Locale.ROOT));
 
     boolean hasTemporality() {
         return this == SUM || this == HISTOGRAM || this == EXPONENTIAL_HISTOGRAM;
     }
 
-    /** The type whose field of Metric has this tag; null where none has. */
+    /** Returns the type whose field in Metric has this tag, or null. */
     static MetricType of(int tag) {
         return switch (tag) {
             case 5 << 3 | WireReader.BYTES -> GAUGE;

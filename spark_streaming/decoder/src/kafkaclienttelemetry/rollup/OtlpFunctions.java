@@ -26,10 +26,10 @@ import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
 /**
- * The session extension that gives SQL the functions that read pushes.
+ * Spark session extension with the SQL functions that decode pushes.
  *
- * <p>They are native expressions on Spark's internal types, which a public Java UDF is not: that one costs
- * twice as much, for conversions. The API is internal, so the version of Spark is pinned.
+ * <p>The functions are native expressions on Spark's internal types, because a public Java UDF
+ * takes twice as long with its conversions. That API is internal, so Spark's version is pinned.
  */
 public final class OtlpFunctions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
     static final ArrayData NO_ROWS = new GenericArrayData(new Object[0]);
@@ -38,7 +38,7 @@ public final class OtlpFunctions extends AbstractFunction1<SparkSessionExtension
     private static final List<AbstractDataType> PUSH =
             List.of(DataTypes.BinaryType, DataTypes.StringType, DataTypes.LongType, DataTypes.StringType, KEY);
 
-    /** Makes the extension, as Spark does by its class's name. */
+    /** Called by Spark, which loads the extension by its class name. */
     public OtlpFunctions() {}
 
     @Override
@@ -56,26 +56,26 @@ public final class OtlpFunctions extends AbstractFunction1<SparkSessionExtension
             String name,
             Class<?> reader,
             DataType type,
-            List<AbstractDataType> takes) {
+            List<AbstractDataType> parameters) {
         Function1<Seq<Expression>, Expression> builder = new AbstractFunction1<>() {
             @Override
             public Expression apply(Seq<Expression> arguments) {
-                if (arguments.length() != takes.size()) {
+                if (arguments.length() != parameters.size()) {
                     throw new IllegalArgumentException(
-                            name + " takes " + takes.size() + " arguments, not " + arguments.length());
+                            name + " takes " + parameters.size() + " arguments, not " + arguments.length());
                 }
                 List<Expression> given = new ArrayList<>(CollectionConverters.asJava(arguments));
                 int last = given.size() - 1;
-                if (takes.get(last) == KEY) {
+                if (parameters.get(last) == KEY) {
                     given.set(last, key(name, given.get(last)));
                 }
-                // The reader answers for a payload or an instance that is null.
+                // The reader handles a null payload or instance.
                 return new StaticInvoke(
                         reader,
                         type,
                         "read",
                         CollectionConverters.asScala(given).toSeq(),
-                        CollectionConverters.asScala(takes).toSeq(),
+                        CollectionConverters.asScala(parameters).toSeq(),
                         false,
                         true,
                         true,
@@ -88,17 +88,18 @@ public final class OtlpFunctions extends AbstractFunction1<SparkSessionExtension
 
     private static Expression key(String name, Expression id) {
         if (!(id instanceof Literal literal) || !(literal.value() instanceof UTF8String text)) {
-            throw new IllegalArgumentException(name + " takes the id of a registered IdKey, as a text literal, last");
+            throw new IllegalArgumentException(
+                    name + " takes the id of a registered IdKey, a text literal, as its last argument");
         }
         return Literal.fromObject(IdKey.of(text.toString()), KEY);
     }
 
-    /** The result for a push that is not sound, of the functions that can say so. */
+    /** Returns the result for a malformed push. */
     static InternalRow error(String problem) {
         return new GenericInternalRow(new Object[] {UTF8String.fromString(problem), NO_ROWS});
     }
 
-    /** What to say of a push on which the decoder itself fails: one push must not stop a batch. */
+    /** Returns the error for a push on which the decoder fails. One push must not stop a batch. */
     static String bug(Throwable bug) {
         return "the decoder failed with " + bug.getClass().getName() + ", which is a bug: report it with this payload";
     }

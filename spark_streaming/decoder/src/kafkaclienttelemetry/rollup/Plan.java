@@ -11,33 +11,36 @@ import java.util.Locale;
 import java.util.Map;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** What the roll-up wants of a push: the catalogue's rules, which times are believed, what is kept by instance. */
+/** Parameters of the roll-up: rules of metrics, bounds of times and values, values by instance. */
 final class Plan {
     private static final int VERSION = 1;
 
-    /** What a slot of the instance's own columns keeps. */
+    /** Aggregation of a slot of values by instance. */
     enum Keeps { SUM, MAX, POINTS }
 
     /**
-     * What is known of one metric.
+     * One metric of the catalogue.
      *
-     * @param code the catalogue's rule, -1 where the catalogue has no such metric
-     * @param finer attributes that only points of a finer level have, which count the same once more
-     * @param slots in which slots its points are kept by instance
+     * @param code the catalogue's rule, or -1 for a metric that is not in the catalogue
+     * @param finer attributes that only points of finer levels have, which count the same things
+     *     again
+     * @param slots slots of values by instance to which its points are added
      */
     record Metric(byte code, byte[][] finer, int[] slots) {
         static final Metric UNKNOWN = new Metric((byte) -1, new byte[0][], new int[0]);
     }
 
-    /** One plan for each thread, as a query has one: told by the text's identity, it costs nothing. */
-    private static final ThreadLocal<Plan> NEWEST = new ThreadLocal<>();
+    /**
+     * Last plan of each thread. A query has one plan, which is found by the identity of its text.
+     */
+    private static final ThreadLocal<Plan> LAST_PARSED = new ThreadLocal<>();
 
     final long maxAheadNs;
     final long maxBehindNs;
     final long minMinute;
-    /** The greatest magnitude of a measured value. */
+    /** Greatest magnitude of a value. */
     final double maxValue;
-    /** The most that the counts of one push's histograms, and of their buckets, add up to. */
+    /** Greatest sum of the counts of a push's histograms, and of their buckets. */
     final long maxCount;
     final Keeps[] slots;
     private final UTF8String text;
@@ -54,10 +57,10 @@ final class Plan {
         }
         maxCount = number(plan, "max_count");
         List<Keeps> keeps = new ArrayList<>();
-        Map<String, List<Integer>> slotsOf = new HashMap<>();
+        Map<String, List<Integer>> slotsByMetric = new HashMap<>();
         for (JsonNode slot : plan.path("watched")) {
             for (JsonNode metric : slot.path("metrics")) {
-                slotsOf.computeIfAbsent(metric.asText(), name -> new ArrayList<>()).add(keeps.size());
+                slotsByMetric.computeIfAbsent(metric.asText(), name -> new ArrayList<>()).add(keeps.size());
             }
             keeps.add(Keeps.valueOf(slot.path("keeps").asText().toUpperCase(Locale.ROOT)));
         }
@@ -67,45 +70,45 @@ final class Plan {
             for (JsonNode attribute : entry.getValue().path("finer")) {
                 finer.add(attribute.asText().getBytes(StandardCharsets.UTF_8));
             }
-            int[] kept = slotsOf.getOrDefault(entry.getKey(), List.of()).stream()
+            int[] slots = slotsByMetric.getOrDefault(entry.getKey(), List.of()).stream()
                     .mapToInt(Integer::intValue)
                     .toArray();
             byte code = (byte) number(entry.getValue(), "rule");
-            metrics.put(UTF8String.fromString(entry.getKey()), new Metric(code, finer.toArray(new byte[0][]), kept));
+            metrics.put(UTF8String.fromString(entry.getKey()), new Metric(code, finer.toArray(new byte[0][]), slots));
         });
     }
 
     /**
-     * Reads a plan, or takes the one that was read before.
+     * Returns the plan of a text, parsed or cached.
      *
-     * @throws IllegalArgumentException if the text is no plan
+     * @throws IllegalArgumentException if the text is not a plan
      */
     static Plan of(UTF8String text) {
-        Plan newest = NEWEST.get();
-        if (newest == null || newest.text != text && !newest.text.equals(text)) {
-            newest = parse(text);
-            NEWEST.set(newest);
+        Plan last = LAST_PARSED.get();
+        if (last == null || last.text != text && !last.text.equals(text)) {
+            last = parse(text);
+            LAST_PARSED.set(last);
         }
-        return newest;
+        return last;
     }
 
     private static Plan parse(UTF8String text) {
         try {
             JsonNode plan = new ObjectMapper().readTree(text == null ? "null" : text.toString());
             if (plan.path("version").asInt() != VERSION) {
-                throw new IllegalArgumentException("version is not " + VERSION);
+                throw new IllegalArgumentException("unsupported version (supported: " + VERSION + ")");
             }
             return new Plan(text.copy(), plan);
         } catch (JsonProcessingException | IllegalArgumentException problem) {
             throw new IllegalArgumentException(
-                    "the plan is not one that spark_streaming.catalogue.plan makes: " + problem.getMessage(), problem);
+                    "invalid plan, expected one of spark_streaming.catalogue.plan: " + problem.getMessage(), problem);
         }
     }
 
     private static long number(JsonNode node, String name) {
         JsonNode number = node.path(name);
         if (!number.canConvertToLong()) {
-            throw new IllegalArgumentException(name + " is no whole number");
+            throw new IllegalArgumentException(name + " is not a whole number");
         }
         return number.asLong();
     }

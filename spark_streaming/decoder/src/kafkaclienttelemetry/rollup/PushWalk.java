@@ -3,9 +3,10 @@ package kafkaclienttelemetry.rollup;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Walks through a push's data points, and has each one's metric, scope and resource at hand.
+ * Visits the data points of a push with their metric, scope and resource.
  *
- * <p>Fields may come in any order and messages in several parts, so what points are of is read before them.
+ * <p>Fields may come in any order, and messages in several parts. So the fields that describe
+ * points are read before the points.
  */
 abstract class PushWalk implements DataPoint.AttributeReader {
     private static final UTF8String NO_TEXT = UTF8String.EMPTY_UTF8;
@@ -33,25 +34,25 @@ abstract class PushWalk implements DataPoint.AttributeReader {
         attribute = new Attribute(in);
     }
 
-    /** A resource begins whose attributes {@link #readResource} reads. */
+    /** Called for each new resource. {@link #readResource} reads its attributes. */
     abstract void beginResource() throws MalformedException;
 
-    /** A metric with at least one data field begins. */
+    /** Called for each metric that has a data field. */
     abstract void beginMetric();
 
-    /** A data point was read. */
+    /** Called after each data point. */
     abstract void endPoint() throws MalformedException;
 
-    /** Takes the resource's attribute that was read. */
+    /** Called for each attribute of a resource. */
     abstract void resourceAttribute();
 
-    /** A data point begins, whose attributes follow. */
+    /** Called before the attributes of each data point. */
     abstract void beginPoint();
 
-    /** A scope's metrics begin; where it is described is in {@link #scope}. */
+    /** Called before the metrics of a scope, whose fields are at {@link #scope}. */
     void beginScope() throws MalformedException {}
 
-    /** Goes through the whole push; nothing is told of one that is not sound. */
+    /** Visits the whole push. Throws before the first call if the push is malformed. */
     final void walk() throws MalformedException {
         Schema.check(in.bytes);
         while (in.next()) {
@@ -70,7 +71,7 @@ abstract class PushWalk implements DataPoint.AttributeReader {
         int end = in.limit();
         resource.clear();
         collect(1, resource);
-        // Java clients have a resource for each metric, and all are the same.
+        // Java clients send an equal resource for each metric.
         if (isFirstResource || !resource.sameBytes(otherResource, in)) {
             beginResource();
             isFirstResource = false;
@@ -90,7 +91,7 @@ abstract class PushWalk implements DataPoint.AttributeReader {
         }
     }
 
-    /** Reads the attributes of the resource that begins. */
+    /** Reads the attributes of the current resource. */
     final void readResource() throws MalformedException {
         for (int index = 0; index < resource.size(); index++) {
             in.enter(resource.from(index), resource.to(index));
@@ -143,7 +144,7 @@ abstract class PushWalk implements DataPoint.AttributeReader {
             int tag = in.tag();
             MetricType next = MetricType.of(tag);
             if (next != null) {
-                if (next != type) { // the last one counts, and what was of another is gone
+                if (next != type) { // the last type wins, as in protobuf's oneof
                     type = next;
                     data.clear();
                 }

@@ -2,7 +2,7 @@ package kafkaclienttelemetry.rollup;
 
 import java.util.Arrays;
 
-/** Where the occurrences of one message field are: protobuf merges them, so they are read one after the other. */
+/** Positions of all occurrences of one message field, which protobuf merges. */
 final class Ranges {
     private int[] ends = new int[4];
     private int size;
@@ -23,7 +23,7 @@ final class Ranges {
         return ends[2 * index + 1];
     }
 
-    /** Notes the message whose length is next, and passes over it. */
+    /** Adds a length-prefixed message and skips it. */
     void add(WireReader in) throws MalformedException {
         int length = in.length();
         if (size == ends.length) {
@@ -34,7 +34,7 @@ final class Ranges {
         in.move(length);
     }
 
-    /** Says whether both have the same bytes in the same number of parts. */
+    /** Returns whether both have the same bytes in the same number of parts. */
     boolean sameBytes(Ranges other, WireReader in) {
         boolean same = size == other.size;
         for (int index = 0; same && index < size(); index++) {

@@ -8,29 +8,29 @@ import java.util.Map;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Walks through a push as the roll-up sees it: each data point with its entry, its rule and its series.
+ * Visits the data points of a push with their entry, rule and series.
  *
- * <p>What is not for the roll-up (NaN, no recorded value, a cumulative histogram) is counted in its entry, and
- * nothing else is told of it. A push with a number beyond the plan's bounds is refused as a whole: one of them could
- * drown a total, and thousands could exceed the range of its type.
+ * <p>Points that the roll-up ignores (NaN, no recorded value, cumulative histograms) are only
+ * counted in their entry. A push with a number beyond the plan's bounds is refused as a whole,
+ * because one such number could drown a total, and thousands could exceed the range of its type.
  */
 abstract class RollUp extends PushWalk {
-    /** Data points that have each so few bytes could make entries which are far larger. */
+    /** Bounds memory, because an entry is far larger than the data point that creates it. */
     static final int MAX_ENTRIES = 128;
 
     /**
-     * Java clients stamp each metric as they collect it, within some milliseconds: what is so near in time was said
-     * at once, also where a minute ends in between.
+     * Points this close in time belong to one entry, even across the end of a minute, because Java
+     * clients stamp each metric when they collect it, within milliseconds.
      */
-    private static final long AT_ONCE_NS = 1_000_000_000L;
+    private static final long SAME_ENTRY_NS = 1_000_000_000L;
 
     private static final long MINUTE_NS = 60_000_000_000L;
     private static final UTF8String CLIENTS = UTF8String.fromString("kafka.client.telemetry.clients");
     private static final UTF8String PUSHES = UTF8String.fromString("kafka.client.telemetry.pushes");
     private static final byte[] TOPIC = "topic".getBytes(StandardCharsets.US_ASCII);
     private static final byte[] NODE_ID = "node_id".getBytes(StandardCharsets.US_ASCII);
-    /** What clients send for it where the receiver does not normalise names. */
-    private static final byte[] SENT_NODE_ID = "node.id".getBytes(StandardCharsets.US_ASCII);
+    /** Name that clients send, if the receiver does not normalise it. */
+    private static final byte[] RAW_NODE_ID = "node.id".getBytes(StandardCharsets.US_ASCII);
     private static final byte[] NODE_ROLE = "node_role".getBytes(StandardCharsets.US_ASCII);
 
     final Plan plan;
@@ -39,21 +39,21 @@ abstract class RollUp extends PushWalk {
     private final long receivedAtNs;
 
     private final List<Entry> entries = new ArrayList<>();
-    private final Map<UTF8String, List<Entry>> entriesOf = new HashMap<>();
-    private long counted;
-    private long bucketed;
-    private List<Entry> entriesAtHand;
-    private Labels labelsOfThem;
+    private final Map<UTF8String, List<Entry>> entriesByInstance = new HashMap<>();
+    private long totalCount;
+    private long totalBucketCount;
+    private List<Entry> instanceEntries;
+    private Labels entryLabels;
 
-    // Of the resource, the metric and the point that are at hand.
+    // The current resource, metric and point.
     Labels labels;
     Plan.Metric metric;
     byte rule;
     private boolean isCumulative;
-    private boolean isLeftOut;
-    private final SipHash ofMetric = new SipHash();
-    private final SipHash ofPoint = new SipHash();
-    private final SipHash ofAttribute = new SipHash();
+    private boolean isIgnored;
+    private final SipHash metricHash = new SipHash();
+    private final SipHash pointHash = new SipHash();
+    private final SipHash attributeHash = new SipHash();
     Entry entry;
     UTF8String topic;
     UTF8String nodeId;
@@ -71,21 +71,21 @@ abstract class RollUp extends PushWalk {
         this.key = key;
     }
 
-    /** A number counts: by {@link #rule}, which is the sum of deltas, or a gauge's. */
+    /** Called for each gauge or delta, which combines by {@link #rule}. */
     abstract void number(double value);
 
-    /** The value of a monotonic cumulative sum, of which the difference to the last one will count. */
+    /** Called for each value of a monotonic cumulative sum, whose growth counts. */
     abstract void cumulative(double value);
 
-    /** A histogram of deltas, or a summary, of at least one value. */
+    /** Called for each non-empty delta histogram or summary. */
     abstract void histogram(long count);
 
-    /** All entries, in the order in which they first came; those that are not wanted have no values. */
+    /** Returns all entries in order of appearance. Those before the first minute have no values. */
     final List<Entry> entries() {
         return entries;
     }
 
-    /** Goes through the push, and then through what is added to each one: who spoke, and how often. */
+    /** Visits the push, then one synthetic point for each client and push. */
     final void run() throws MalformedException {
         walk();
         point.startNs = 0;
@@ -102,8 +102,8 @@ abstract class RollUp extends PushWalk {
         }
     }
 
-    private void synthetic(UTF8String named, byte combines) {
-        name = named;
+    private void synthetic(UTF8String metricName, byte combines) {
+        name = metricName;
         type = MetricType.GAUGE;
         rule = combines;
         metric = Plan.Metric.UNKNOWN;
@@ -121,7 +121,7 @@ abstract class RollUp extends PushWalk {
 
     @Override
     final void resourceAttribute() {
-        labels.take(attribute);
+        labels.put(attribute);
     }
 
     @Override
@@ -130,7 +130,7 @@ abstract class RollUp extends PushWalk {
         metric = plan.metric(name);
         byte known = metric.code();
         isCumulative = false;
-        isLeftOut = false;
+        isIgnored = false;
         switch (type) {
             case GAUGE -> {
                 byte gauge = known < 0 ? Rule.bySuffix(name) : known;
@@ -138,22 +138,22 @@ abstract class RollUp extends PushWalk {
             }
             case SUM -> {
                 isCumulative = temporality == CUMULATIVE && isMonotonic;
-                isLeftOut = temporality != DELTA && temporality != CUMULATIVE;
+                isIgnored = temporality != DELTA && temporality != CUMULATIVE;
                 rule = temporality == CUMULATIVE && !isMonotonic ? Rule.LAST : Rule.SUM;
             }
             case HISTOGRAM, EXPONENTIAL_HISTOGRAM -> {
-                isLeftOut = temporality != DELTA;
+                isIgnored = temporality != DELTA;
                 rule = Rule.DISTRIBUTION;
             }
             case SUMMARY -> rule = Rule.DISTRIBUTION;
         }
-        // Nobody but this roll-up says how many clients there are.
-        isLeftOut |= name.equals(CLIENTS) || name.equals(PUSHES);
+        // Clients must not send the metrics that the roll-up adds.
+        isIgnored |= name.equals(CLIENTS) || name.equals(PUSHES);
         beginSeries();
     }
 
     private void beginSeries() {
-        ofMetric.goOn(labels.series).text(name);
+        metricHash.resumeFrom(labels.series).text(name);
     }
 
     @Override
@@ -172,7 +172,7 @@ abstract class RollUp extends PushWalk {
         attribute.read();
         if (attribute.hasKey(TOPIC)) {
             topic = Text.storable(attribute.text(), key);
-        } else if (attribute.hasKey(NODE_ID) || attribute.hasKey(SENT_NODE_ID)) {
+        } else if (attribute.hasKey(NODE_ID) || attribute.hasKey(RAW_NODE_ID)) {
             nodeId = Text.storable(attribute.text(), key);
         } else if (attribute.hasKey(NODE_ROLE)) {
             nodeRole = Text.storable(attribute.text(), key);
@@ -180,14 +180,14 @@ abstract class RollUp extends PushWalk {
         for (byte[] finer : metric.finer()) {
             isBreakdown |= attribute.hasKey(finer);
         }
-        if (isCumulative) { // added up, so that their order is of no matter
-            ofAttribute
+        if (isCumulative) { // a sum, so that the order of attributes does not matter
+            attributeHash
                     .begin(key, SipHash.ATTRIBUTE)
                     .text(attribute.key())
                     .text(attribute.text())
                     .finish();
-            attributesHigh += ofAttribute.high;
-            attributesLow += ofAttribute.low;
+            attributesHigh += attributeHash.high;
+            attributesLow += attributeHash.low;
             legacyAttributes += LegacyIdentity.ofAttribute(attribute.key(), attribute.text());
         }
     }
@@ -196,10 +196,10 @@ abstract class RollUp extends PushWalk {
     final void endPoint() throws MalformedException {
         entry = entry(point.timeNs);
         entry.points++;
-        if (isLeftOut || !point.isRecorded()) {
+        if (isIgnored || !point.isRecorded()) {
             return;
         }
-        // Before what the plan leaves out: a rebuild must refuse the same pushes.
+        // Also for minutes that the plan ignores, because a rebuild must refuse the same pushes.
         checkBounds();
         if (!entry.isKept) {
             return;
@@ -225,7 +225,7 @@ abstract class RollUp extends PushWalk {
                 checkValue(point.hasSum, "sum", point.sum);
                 checkValue(point.hasMin, "min", point.min);
                 checkValue(point.hasMax, "max", point.max);
-                counted = checkedTotal(counted, point.count, "counts");
+                totalCount = checkedTotal(totalCount, point.count, "counts");
             }
         }
         switch (type) {
@@ -238,7 +238,7 @@ abstract class RollUp extends PushWalk {
             case EXPONENTIAL_HISTOGRAM -> {
                 checkValue(true, "zero threshold", point.zeroThreshold);
                 checkBuckets(point.negative.counts);
-                bucketed = checkedTotal(bucketed, point.zeroCount, "bucket counts");
+                totalBucketCount = checkedTotal(totalBucketCount, point.zeroCount, "bucket counts");
                 checkBuckets(point.positive.counts);
             }
             default -> {}
@@ -247,13 +247,13 @@ abstract class RollUp extends PushWalk {
 
     private void checkBuckets(Longs counts) throws MalformedException {
         for (int index = 0; index < counts.size(); index++) {
-            bucketed = checkedTotal(bucketed, counts.get(index), "bucket counts");
+            totalBucketCount = checkedTotal(totalBucketCount, counts.get(index), "bucket counts");
         }
         in.count(counts.size());
     }
 
-    private void checkValue(boolean isThere, String field, double value) throws MalformedException {
-        if (isThere && Value.isMeasured(value) && Math.abs(value) > plan.maxValue) {
+    private void checkValue(boolean isPresent, String field, double value) throws MalformedException {
+        if (isPresent && Value.isMeasured(value) && Math.abs(value) > plan.maxValue) {
             throw new MalformedException("the " + field + " " + value + " of metric " + name
                     + " is beyond max_value, which is " + plan.maxValue);
         }
@@ -269,12 +269,13 @@ abstract class RollUp extends PushWalk {
     }
 
     /**
-     * The hash of the series of the point at hand: the same dimensions have the same hash in every push.
+     * Returns the hash of the current point's series. Equal dimensions have equal hashes in all
+     * pushes.
      *
-     * @return one object for all points of the push
+     * @return an object that is reused for all points of the push
      */
     final SipHash seriesHash() {
-        return ofPoint.goOn(ofMetric)
+        return pointHash.resumeFrom(metricHash)
                 .text(topic)
                 .text(nodeId)
                 .text(nodeRole)
@@ -283,13 +284,14 @@ abstract class RollUp extends PushWalk {
     }
 
     /**
-     * What tells a cumulative sum from the client's others: the hash of its metric and of all attributes of the
-     * point, whatever their order.
+     * Returns the identity of a client's cumulative sum: the hash of its metric and attributes, in
+     * any order.
      *
-     * @return one object for all points of the push, not the one of {@link #seriesHash}
+     * @return an object that is reused for all points of the push, other than that of {@link
+     *     #seriesHash}
      */
     final SipHash identityHash() {
-        return ofAttribute
+        return attributeHash
                 .begin(key, SipHash.CUMULATIVE)
                 .text(name)
                 .word(attributesHigh)
@@ -297,26 +299,26 @@ abstract class RollUp extends PushWalk {
                 .finish();
     }
 
-    /** The same as an older version stored it. */
+    /** Returns the identity in states of version 1. */
     final long legacyIdentity() {
         return LegacyIdentity.of(name, legacyAttributes);
     }
 
     private Entry entry(long pointNs) throws MalformedException {
-        boolean isBelievable = pointNs > 0
+        boolean isPlausible = pointNs > 0
                 && pointNs - receivedAtNs <= plan.maxAheadNs
                 && receivedAtNs - pointNs <= plan.maxBehindNs;
-        long timeNs = isBelievable ? pointNs : receivedAtNs;
-        if (labelsOfThem != labels) {
+        long timeNs = isPlausible ? pointNs : receivedAtNs;
+        if (entryLabels != labels) {
             UTF8String instance = labels.instance();
             if (instance == null) {
                 throw new MalformedException("a resource with data points has no client_instance_id");
             }
-            entriesAtHand = entriesOf.computeIfAbsent(instance, of -> new ArrayList<>(1));
-            labelsOfThem = labels;
+            instanceEntries = entriesByInstance.computeIfAbsent(instance, unused -> new ArrayList<>(1));
+            entryLabels = labels;
         }
         Entry known = entryAt(timeNs);
-        if (known == null && entriesAtHand.size() >= MAX_ENTRIES) {
+        if (known == null && instanceEntries.size() >= MAX_ENTRIES) {
             timeNs = receivedAtNs;
             known = entryAt(timeNs);
         }
@@ -324,16 +326,16 @@ abstract class RollUp extends PushWalk {
             return known;
         }
         long minute = Math.floorDiv(timeNs, MINUTE_NS);
-        Entry created = new Entry(labels, timeNs, minute, entriesAtHand.isEmpty(), minute >= plan.minMinute);
-        entriesAtHand.add(created);
+        Entry created = new Entry(labels, timeNs, minute, instanceEntries.isEmpty(), minute >= plan.minMinute);
+        instanceEntries.add(created);
         entries.add(created);
         return created;
     }
 
     private Entry entryAt(long timeNs) {
-        for (Entry each : entriesAtHand) {
+        for (Entry each : instanceEntries) {
             in.count(1);
-            if (Math.abs(each.timeNs - timeNs) <= AT_ONCE_NS) {
+            if (Math.abs(each.timeNs - timeNs) <= SAME_ENTRY_NS) {
                 return each;
             }
         }

@@ -2,7 +2,7 @@ package kafkaclienttelemetry.rollup;
 
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** How values combine over clients and time: the codes of the catalogue's {@code combines}. */
+/** Codes of the catalogue's {@code combines}: how values combine over clients and time. */
 final class Rule {
     static final byte SUM = 0;
     static final byte RATE = 1;
@@ -17,7 +17,7 @@ final class Rule {
 
     private Rule() {}
 
-    /** The rule of a gauge that is not in the catalogue. */
+    /** Returns the rule of a gauge that is not in the catalogue. */
     static byte bySuffix(UTF8String name) {
         if (name.endsWith(RATE_SUFFIX)) {
             return RATE;

@@ -3,12 +3,13 @@ package kafkaclienttelemetry.rollup;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * The messages of OTLP's metrics, to check whole payloads against before anything is taken from them.
+ * Checks that a payload is valid OTLP before anything is read from it.
  *
- * <p>A payload is refused here or not at all, so that what reads it afterwards need not ask whether a part it
- * has no use for is sound, and a bad payload never gives half of its points.
+ * <p>A malformed payload is refused as a whole, even if the malformed part is never read. So it
+ * never yields only some of its points.
  *
- * <p>Source: opentelemetry-proto 1.x, {@code metrics.proto}, {@code common.proto}, {@code resource.proto}.
+ * <p>Source: opentelemetry-proto 1.x, {@code metrics.proto}, {@code common.proto}, {@code
+ * resource.proto}.
  */
 final class Schema {
     private enum Kind { TEXT, MESSAGE, PACKED_VARINTS, PACKED_FIXED64 }
@@ -53,7 +54,7 @@ final class Schema {
                     .message(2, new Schema().message(1, SCOPE).message(2, METRIC).texts(3))
                     .texts(3));
 
-    /** By field number: the fields whose contents can be wrong, all others are null. */
+    /** Kinds by field number. Null means that the contents can't be malformed. */
     private final Kind[] kinds = new Kind[13];
     private final Schema[] messages = new Schema[13];
 
@@ -80,7 +81,7 @@ final class Schema {
         return this;
     }
 
-    /** Checks a MetricsData, which has the same bytes as an ExportMetricsServiceRequest. */
+    /** Checks a MetricsData, which is encoded like an ExportMetricsServiceRequest. */
     static void check(byte[] otlp) throws MalformedException {
         METRICS_DATA.check(new WireReader(otlp), WireReader.MAX_DEPTH);
     }
@@ -110,7 +111,7 @@ final class Schema {
                 case PACKED_FIXED64 -> {
                     int length = in.length();
                     if (length % Long.BYTES != 0) {
-                        throw new MalformedException("numbers that are not whole", in.position());
+                        throw new MalformedException("a packed field with an incomplete number", in.position());
                     }
                     in.move(length);
                 }

@@ -10,7 +10,7 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** {@code otlp_series}: the dimensions of a push's series, with their hashes. */
+/** {@code otlp_series}: the dimensions and hashes of the series in a push. */
 public final class Series extends RollUp {
     static final DataType TYPE = DataTypes.createArrayType(
             new StructType()
@@ -38,7 +38,7 @@ public final class Series extends RollUp {
         super(otlp, instance, receivedAtNs, plan, key);
     }
 
-    /** Reads a push; one that is not sound has no series, and {@code otlp_entries} says why. */
+    /** Reads a push. A malformed push has no rows; {@code otlp_entries} has its error. */
     public static ArrayData read(
             byte[] otlp, UTF8String instance, long receivedAtNs, UTF8String plan, IdKey key) {
         if (otlp == null) {
@@ -81,9 +81,9 @@ public final class Series extends RollUp {
         SipHash hash = seriesHash();
         rows.computeIfAbsent(
                 new Hash(hash.high, hash.low),
-                of -> new GenericInternalRow(new Object[] {
-                    of.high,
-                    of.low,
+                rowHash -> new GenericInternalRow(new Object[] {
+                    rowHash.high,
+                    rowHash.low,
                     name,
                     labels.get(Labels.CLUSTER_ID),
                     labels.get(Labels.CLIENT_SOFTWARE_NAME),

@@ -6,16 +6,17 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * SipHash-2-4 with 128 bits of output, over fields that are each a whole number of 64-bit words.
  *
- * <p>A text is one word (0 for null, else its length in bytes plus 1) and its bytes, padded with zeros to a whole
- * word. So the words of a list of fields can be read back: no two lists of one domain have the same words. Two
- * domains differ in their first word.
+ * <p>A text is one word (0 for null, else its length in bytes plus 1) and its bytes, padded with
+ * zeros to a whole word. This encoding is unambiguous: two different lists of fields never have the
+ * same words. The first word is the domain.
  *
- * <p>The state at any field can be copied, so that what many points share is hashed once.
+ * <p>The state after any field can be copied, so that common prefixes are hashed once.
  *
- * <p>Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF"; the 128-bit variant of its reference code.
+ * <p>Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF"; the 128-bit variant of its
+ * reference code.
  */
 final class SipHash {
-    /** What is hashed: the first word. */
+    /** Domains. */
     static final long SERIES = 1;
     static final long CUMULATIVE = 2;
     static final long ATTRIBUTE = 3;
@@ -27,7 +28,10 @@ final class SipHash {
     private long v3;
     private int words;
 
-    /** The result of {@link #finish}: its first 64 bits, as the reference writes them, and the others. */
+    /**
+     * Result of {@link #finish}: the first 64 bits in the order of the reference code, and the
+     * others.
+     */
     long high;
     long low;
 
@@ -40,8 +44,8 @@ final class SipHash {
         return word(domain);
     }
 
-    /** Goes on from where another one is. */
-    SipHash goOn(SipHash other) {
+    /** Continues from the state of another hash. */
+    SipHash resumeFrom(SipHash other) {
         v0 = other.v0;
         v1 = other.v1;
         v2 = other.v2;
@@ -88,7 +92,7 @@ final class SipHash {
 
     /** Ends the input; the hash is in {@link #high} and {@link #low}. */
     SipHash finish() {
-        // The length in bytes, of which the reference takes the lowest 8 bits.
+        // The lowest 8 bits of the length in bytes, as in the reference code.
         word((long) words * Long.BYTES << 56);
         v2 ^= 0xee;
         round();

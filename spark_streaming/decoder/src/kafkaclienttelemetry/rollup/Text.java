@@ -4,15 +4,16 @@ import java.nio.charset.StandardCharsets;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Pushed text as the store keeps it: short, valid UTF-8, without U+0000. Different texts stay different.
+ * Makes text storable: short, valid UTF-8, without U+0000. Different texts stay different.
  *
- * <p>Text that can't be kept as it is ends with an ellipsis and its own hash, as 32 hexadecimal digits. So does text
- * that has this form already: nobody can send the text that stands for another one.
+ * <p>Text that can't be stored unchanged is cut and gets an ellipsis and its own hash, as 32
+ * hexadecimal digits. So does text that already has this form. So no client can send the stored
+ * form of another text.
  */
 final class Text {
     /**
-     * Longer text is cut. The receiver cuts labels at 512 characters; five of these and an index's row of
-     * PostgreSQL, which has 2704 bytes, is nearly full.
+     * Longer text is cut. The receiver cuts labels at 512 characters, and five of these nearly fill
+     * an index row of PostgreSQL, which has 2704 bytes.
      */
     static final int MAX_BYTES = 512;
 
@@ -24,12 +25,12 @@ final class Text {
 
     private Text() {}
 
-    /** The text as the store keeps it; it must be valid UTF-8, as {@link Schema} checks. */
+    /** Returns the storable form of text that {@link Schema} has checked to be valid UTF-8. */
     static UTF8String storable(UTF8String text, IdKey key) {
         return text == null || isStorable(text) ? text : marked(text, key);
     }
 
-    /** The same for text that nobody has checked. */
+    /** Returns the storable form of unchecked text. */
     static UTF8String storableOfAnyBytes(UTF8String text, IdKey key) {
         return text == null || text.isValid() && isStorable(text) ? text : marked(text, key);
     }
@@ -71,7 +72,7 @@ final class Text {
             boolean isNul = valid.getByte(at) == 0;
             int added = isNul ? REPLACEMENT.length : width;
             if (size + added > MAX_BYTES - MARK_BYTES || at + width > valid.numBytes()) {
-                // It is full, or the text is cut within a character.
+                // No space is left, or the text ends within a character.
                 break;
             }
             for (int index = 0; index < added; index++) {

@@ -1,28 +1,33 @@
 package kafkaclienttelemetry.rollup;
 
-/** Which numbers the roll-up takes. Pushes with numbers beyond the plan's bounds are refused as a whole. */
+/** Decides which numbers are rolled up, and in which form. */
 final class Value {
-    /** Means and corrections of smaller numbers could underflow, which PostgreSQL treats as an error. */
+    /**
+     * Smaller numbers could underflow in means and corrections, which is an error in PostgreSQL.
+     */
     private static final double MIN = 1e-100;
 
     private Value() {}
 
     /**
-     * Says whether a number is a measured one.
+     * Returns whether a number was measured.
      *
-     * <p>Clients send NaN, an infinity or the largest double where they have measured nothing yet. They initialise
-     * minima and maxima with these values.
+     * <p>Clients send NaN, an infinity or the largest double before they have measured anything,
+     * because they initialise minima and maxima with these values.
      */
     static boolean isMeasured(double value) {
         return Math.abs(value) < Double.MAX_VALUE;
     }
 
-    /** The number as it is rolled up. Numbers next to 0 become 0. */
+    /** Returns the number to roll up. Tiny numbers become 0. */
     static double storable(double value) {
         return Math.abs(value) < MIN ? 0 : value;
     }
 
-    /** Adds a count of 64 bits without a sign to a total from 0 to {@code max}; -1 if the result exceeds it. */
+    /**
+     * Adds an unsigned count to a total of at most {@code max}. Returns -1 if the result exceeds
+     * it.
+     */
     static long add(long total, long count, long max) {
         return Long.compareUnsigned(count, max - total) > 0 ? -1 : total + count;
     }

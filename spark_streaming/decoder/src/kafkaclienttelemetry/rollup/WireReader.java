@@ -7,11 +7,11 @@ import java.util.Arrays;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Reads protobuf's wire format, one field after the other, and never beyond the message it is in.
+ * Reads protobuf's wire format field by field, within the bounds of the current message.
  *
- * <p>What it refuses is what protobuf refuses: a varint of more than ten bytes, a field number 0, a length
- * beyond the end, groups that do not match. A field whose wire type is not the schema's is an unknown one, as
- * it is for protobuf: its tag is another, so a {@code switch} over tags passes it over.
+ * <p>It refuses what protobuf refuses: varints of more than ten bytes, field number 0, lengths
+ * beyond the end, and unmatched groups. A field with another wire type than in the schema has
+ * another tag, so a {@code switch} over tags skips it as an unknown field, as protobuf does.
  */
 final class WireReader {
     static final int VARINT = 0;
@@ -21,10 +21,10 @@ final class WireReader {
     static final int END_GROUP = 4;
     static final int FIXED32 = 5;
 
-    /** How deep messages and groups may be nested: protobuf's limit. */
+    /** Protobuf's limit of nested messages and groups. */
     static final int MAX_DEPTH = 100;
 
-    /** Tags and lengths may be written in no more bytes, even where the further ones are zero. */
+    /** Longest encoding of tags and lengths, even if further bytes are zero. */
     private static final int MAX_BYTES_OF_32_BITS = 5;
 
     private static final VarHandle LITTLE_ENDIAN_LONG =
@@ -41,12 +41,15 @@ final class WireReader {
         this.limit = bytes.length;
     }
 
-    /** How much work reading took so far: fields and numbers read, bytes copied and compared, entries searched. */
+    /**
+     * Returns the work so far: fields and numbers read, bytes copied and compared, entries
+     * searched.
+     */
     long steps() {
         return steps;
     }
 
-    /** Counts work that is done outside of this class. */
+    /** Adds work done outside of this class. */
     void count(int more) {
         steps += more;
     }
@@ -59,13 +62,13 @@ final class WireReader {
         return limit;
     }
 
-    /** Goes to a part of the bytes, of which {@link #next} then reads the fields. */
+    /** Moves to a range of bytes, whose fields {@link #next} then reads. */
     void enter(int from, int to) {
         position = from;
         limit = to;
     }
 
-    /** Enters the message whose length is next; returns the end of the one around it, for {@link #leave}. */
+    /** Enters a length-prefixed message. Returns the end of the outer one, for {@link #leave}. */
     int enter() throws MalformedException {
         int outer = limit;
         int length = length();
@@ -73,20 +76,20 @@ final class WireReader {
         return outer;
     }
 
-    /** Goes on behind the message that was entered. */
+    /** Moves behind the current message. */
     void leave(int outer) {
         position = limit;
         limit = outer;
     }
 
-    /** Reads the next field's tag; false at the end of the message. */
+    /** Reads the next field's tag. Returns false at the end of the message. */
     boolean next() throws MalformedException {
         if (position >= limit) {
             return false;
         }
         steps++;
         int first = bytes[position];
-        if (first >= 8) { // one byte, as all of OTLP's are
+        if (first >= 8) { // a tag of one byte, as all in OTLP
             position++;
             tag = first;
             return true;
@@ -103,7 +106,7 @@ final class WireReader {
         return true;
     }
 
-    /** The field's number and wire type, as they are written. */
+    /** Returns the encoded field number and wire type. */
     int tag() {
         return tag;
     }
@@ -133,7 +136,7 @@ final class WireReader {
         throw new MalformedException("a number of more than ten bytes", at);
     }
 
-    /** A number in protobuf's zigzag form, of 32 bits. */
+    /** Reads a 32-bit number in zigzag encoding. */
     int zigzag() throws MalformedException {
         int value = (int) varint();
         return value >>> 1 ^ -(value & 1);
@@ -149,12 +152,12 @@ final class WireReader {
         return Double.longBitsToDouble(fixed64());
     }
 
-    /** The eight bytes at a place that is known to have them. */
+    /** Reads eight bytes at a position, without a check. */
     long longAt(int at) {
         return (long) LITTLE_ENDIAN_LONG.get(bytes, at);
     }
 
-    /** The length that is next; so many bytes are there. */
+    /** Reads a length, and checks that the message has as many bytes. */
     int length() throws MalformedException {
         int at = position;
         long length = varint();
@@ -167,7 +170,7 @@ final class WireReader {
         return (int) length;
     }
 
-    /** The text whose length is next; it shares the payload's bytes. */
+    /** Reads length-prefixed text, without copying it. */
     UTF8String text() throws MalformedException {
         int length = length();
         int from = position;
@@ -175,7 +178,7 @@ final class WireReader {
         return UTF8String.fromBytes(bytes, from, length);
     }
 
-    /** Passes over what {@link #length} told of. */
+    /** Skips bytes. */
     void move(int length) throws MalformedException {
         if (length > limit - position) {
             throw new MalformedException("a value beyond the end of its message", position);
@@ -183,12 +186,12 @@ final class WireReader {
         position += length;
     }
 
-    /** Passes over the field whose tag was read. */
+    /** Skips the current field. */
     void skip() throws MalformedException {
         skip(MAX_DEPTH);
     }
 
-    /** Passes over the field; groups in it may be nested so deep. */
+    /** Skips the current field, whose groups may be nested to this depth. */
     void skip(int depth) throws MalformedException {
         switch (tag & 7) {
             case VARINT -> varint();
@@ -196,8 +199,8 @@ final class WireReader {
             case BYTES -> move(length());
             case GROUP -> skipGroup(depth);
             case FIXED32 -> move(4);
-            case END_GROUP -> throw new MalformedException("the end of a group that did not begin", position);
-            default -> throw new MalformedException("a wire type that there is not", position);
+            case END_GROUP -> throw new MalformedException("the end of a group without its start", position);
+            default -> throw new MalformedException("an unknown wire type", position);
         }
     }
 
@@ -219,7 +222,7 @@ final class WireReader {
         return new MalformedException("messages nested deeper than " + MAX_DEPTH, position);
     }
 
-    /** Says whether two parts have the same bytes. */
+    /** Returns whether two ranges have the same bytes. */
     boolean same(int from, int to, int otherFrom, int otherTo) {
         steps += to - from;
         return Arrays.equals(bytes, from, to, bytes, otherFrom, otherTo);

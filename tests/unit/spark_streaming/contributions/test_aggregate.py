@@ -1,4 +1,4 @@
-"""What points add up to, against plain sums."""
+"""Aggregation of points, compared with plain sums."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_streaming.contributions.adding import add_up
-from spark_streaming.contributions.packed import Columns
+from spark_streaming.contributions.aggregate import aggregate
+from spark_streaming.contributions.codec import PointColumns
 from spark_streaming.rows import ROLLUP_ROWS, RULES
 from tests.unit.spark_streaming.contributions.support import DISTRIBUTION, bucket
 
-#: Entry, series, value. A series' number tells its rule, its fleet series, and whether it is a breakdown.
+#: Entry, series, value. A series' number tells its rule, its fleet series, and whether it is a
+#: breakdown.
 Pushed = tuple[int, int, float]
 
 _MINUTES = [7, -3, 7, 1 << 40]
@@ -32,9 +33,9 @@ def is_breakdown(series: int) -> bool:
     return series % 3 == 2
 
 
-def columns(points: Sequence[Pushed]) -> Columns:
+def columns(points: Sequence[Pushed]) -> PointColumns:
     entry, series, value = zip(*points, strict=True) if points else ((), (), ())
-    return Columns(
+    return PointColumns(
         entry=np.array(entry, np.int64),
         integers={
             "series": np.array(series, np.int64),
@@ -54,8 +55,9 @@ _points = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(_points, _points)
-def test_points_are_added_up_by_minute_and_series_and_counted_by_fleet_and_bucket(
+def test_points_are_summed_by_series_and_counted_by_fleet_and_bucket(
     some: list[Pushed], others: list[Pushed]
 ) -> None:
     expected: dict[tuple[int, int], list[float]] = defaultdict(list)
@@ -65,7 +67,7 @@ def test_points_are_added_up_by_minute_and_series_and_counted_by_fleet_and_bucke
         if rule_of(series) == DISTRIBUTION and not is_breakdown(series):
             spread[_MINUTES[entry], fleet_of(series), bucket(value)] += 1
 
-    table = add_up(np.array(_MINUTES), columns(some), columns(others))
+    table = aggregate(np.array(_MINUTES), columns(some), columns(others))
     assert table.schema == ROLLUP_ROWS
     rows = table.to_pylist()
     assert all(row["fleet_id"] == fleet_of(row["series_id"]) for row in rows)

@@ -1,6 +1,7 @@
--- What no longer holds, where the cluster's data is there to say so. Since when is kept with the evidence:
--- the time when it last held would do for a job that never stood still.
-WITH untrue AS (
+-- Resolves findings whose condition has been gone for resolve_after_minutes, in clusters whose data
+-- has no gap. The evidence stores since when it is gone, because last_seen is too old after the job
+-- was stopped.
+WITH ended AS (
     SELECT
         finding.finding_id,
         coalesce((finding.evidence ->> 'untrue_since')::timestamptz, %(now)s) AS since
@@ -21,6 +22,6 @@ SET
     resolved_at = CASE
         WHEN since <= %(now)s - make_interval(mins => %(resolve_after_minutes)s) THEN %(now)s
     END
-FROM untrue
-WHERE finding.finding_id = untrue.finding_id
+FROM ended
+WHERE finding.finding_id = ended.finding_id
 RETURNING finding.kind, finding.resolved_at IS NOT NULL

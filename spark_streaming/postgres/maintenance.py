@@ -1,4 +1,4 @@
-"""Owns what is done once a minute: hours and days from minutes, and what has expired."""
+"""Maintenance transaction, once a minute: hours, days and retention."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from psycopg import sql
 from spark_streaming.contributions import ClientState
 from spark_streaming.postgres import clients
 from spark_streaming.postgres.partitions import PARTITIONED, beginning
-from spark_streaming.postgres.seen import SeenSeries
+from spark_streaming.postgres.series_cache import SeriesCache
 from spark_streaming.postgres.tables import GRAINS, TOTALS, Grain
-from spark_streaming.postgres.transaction import Transaction
+from spark_streaming.postgres.transaction import DAY, Transaction
 from spark_streaming.settings import RetentionSettings
 
-__all__ = ["Tick"]
+__all__ = ["Maintenance"]
 
-_DAY: Final = timedelta(days=1)
-#: An hour that grows is computed again once a minute, or less often when that takes long: a twentieth of
-#: the time at most goes into it.
-_AT_LEAST_EVERY_S: Final = 55
-_REST: Final = 20
+#: A growing hour is computed again once a minute, or less often if that takes long: at most a
+#: twentieth of the time is spent on it.
+_MIN_PAUSE_S: Final = 55
+_PAUSE_FACTOR: Final = 20
 
 
-class Tick(Transaction):
-    """A transaction that belongs to no batch. :meth:`Store.tick` makes it, and commits or rolls back.
+class Maintenance(Transaction):
+    """Computes hours and days and drops expired rows.
+
+    :meth:`Store.maintenance` creates, commits or rolls it back.
 
     Args:
-        connection: In the transaction, which holds the store's lock.
-        retention: How long things are kept.
-        seen: Which series are known to be in the database.
+        connection: In a transaction that holds the store's lock.
+        retention: How long rows are kept.
+        series_cache: Series that are known to be in the database.
         now_ns: The time, nanoseconds since the epoch.
     """
 
@@ -42,21 +43,18 @@ class Tick(Transaction):
         connection: psycopg.Connection[Any],
         *,
         retention: RetentionSettings,
-        seen: SeenSeries,
+        series_cache: SeriesCache,
         now_ns: int,
     ) -> None:
-        super().__init__(connection, retention=retention, seen=seen)
-        # A clock that is ahead must not expire anything: the earlier of two counts.
+        super().__init__(connection, retention=retention, series_cache=series_cache)
+        # The earlier of two clocks, because one that is ahead must not expire anything.
         self._clock = min(self._now, datetime.fromtimestamp(now_ns / 1e9, UTC))
 
     def clients_to_carry(self, closed: int) -> dict[int, ClientState]:
-        """The clients that have not left, and whose counts do not reach as far as they have to.
+        """Return the states of clients whose counts must be carried forward.
 
         Args:
-            closed: Minutes up to and with this one are over.
-
-        Returns:
-            Their states by key.
+            closed: The last minute that is complete.
         """
         return clients.states(
             self._binary,
@@ -65,13 +63,13 @@ class Tick(Transaction):
         )
 
     def compute_hours_and_days(self, *, all_of_them: bool = False) -> int:
-        """Make hours equal to their minutes, then days equal to their hours, where rows came.
+        """Compute changed hours from their minutes, then changed days from their hours.
 
         Args:
-            all_of_them: Not only those whose turn it is.
+            all_of_them: Include those that are not due yet.
 
         Returns:
-            How many hours and days were computed.
+            The number of computed hours and days.
         """
         done = 0
         for finer, grain in pairwise(GRAINS):
@@ -79,17 +77,18 @@ class Tick(Transaction):
         return done
 
     def expire(self) -> None:
-        """Let go of what is kept long enough, and make the partitions of the next days.
+        """Drop expired rows, and create the partitions of today and tomorrow.
 
-        Partitions that somebody reads for longer than two seconds go at a later tick.
+        A partition that a reader holds for more than two seconds is dropped by a later maintenance.
         """
         today, kept = beginning("day", self._clock), self._retention
         due = {"1m": kept.minute_days, "1h": kept.hour_days, "1d": kept.day_days}
         for grain, coarser in zip(GRAINS, (*GRAINS[1:], None), strict=True):
-            until = today - due[grain.name] * _DAY
+            until = today - due[grain.name] * DAY
             if until > self._horizons[grain.name]:
                 if coarser is not None:
-                    # What goes must be in the coarser table before, as it can't be computed afterwards.
+                    # Before the rows are dropped, because the coarser table can't be computed
+                    # afterwards.
                     self._compute(coarser, grain, until=until)
                 self._horizons[grain.name] = until
         self._cursor.execute(
@@ -98,20 +97,20 @@ class Tick(Transaction):
         )
         for table, span in PARTITIONED.items():
             times = [self._now, self._now + timedelta(hours=1)]
-            self._partitions.ensure(table, times if span == "hour" else [today, today + _DAY])
+            self._partitions.ensure(table, times if span == "hour" else [today, today + DAY])
         self._delete(today)
         self._drop(today)
 
     def _delete(self, today: datetime) -> None:
         kept, now = self._retention, self._clock
         self._cursor.execute(
-            "DELETE FROM dead_letter WHERE seen_at < %s", [now - kept.dead_letter_days * _DAY]
+            "DELETE FROM dead_letter WHERE seen_at < %s", [now - kept.dead_letter_days * DAY]
         )
-        self._cursor.execute("DELETE FROM finding WHERE last_seen < %s", [now - kept.finding_days * _DAY])
+        self._cursor.execute("DELETE FROM finding WHERE last_seen < %s", [now - kept.finding_days * DAY])
         self._cursor.execute(
             "DELETE FROM ledger l WHERE committed_at < %s AND EXISTS "
             "(SELECT FROM ledger n WHERE n.query_id = l.query_id AND n.batch_id > l.batch_id)",
-            [now - kept.ledger_days * _DAY],
+            [now - kept.ledger_days * DAY],
         )
         self._cursor.execute(
             "UPDATE horizon SET expired_on = %(day)s WHERE expired_on IS DISTINCT FROM %(day)s",
@@ -119,24 +118,24 @@ class Tick(Transaction):
         )
         if self._cursor.rowcount:
             self._cursor.execute(
-                "DELETE FROM client_state WHERE last_seen < %s", [now - kept.hour_days * _DAY]
+                "DELETE FROM client_state WHERE last_seen < %s", [now - kept.hour_days * DAY]
             )
-            unseen = (today - (kept.day_days + 31) * _DAY).date()
-            self._cursor.execute("DELETE FROM series WHERE last_day < %s", [unseen])
-            self._cursor.execute("DELETE FROM fleet_series WHERE last_day < %s", [unseen])
+            unused = (today - (kept.day_days + 31) * DAY).date()
+            self._cursor.execute("DELETE FROM series WHERE last_day < %s", [unused])
+            self._cursor.execute("DELETE FROM fleet_series WHERE last_day < %s", [unused])
             self._cursor.execute(
                 "DELETE FROM coarse WHERE NOT dirty AND bucket < CASE grain WHEN '1h' THEN %s ELSE %s END",
                 [self._horizons["1m"], self._horizons["1h"]],
             )
 
     def _drop(self, today: datetime) -> None:
-        # While old pushes are read again, their ids are needed, however old they are.
+        # While old pushes are read again, their ids are kept, however old they are.
         (newest,) = self._cursor.execute(
             "SELECT newest_received_at FROM ledger WHERE newest_received_at IS NOT NULL "
             "ORDER BY committed_at DESC LIMIT 1"
         ).fetchone() or (self._clock,)
         expired = {kind.table(grain): self._horizons[grain.name] for kind in TOTALS for grain in GRAINS}
-        expired["push"] = min(today, beginning("day", newest)) - self._retention.push_days * _DAY
+        expired["push"] = min(today, beginning("day", newest)) - self._retention.push_days * DAY
         expired["contribution"] = self._clock - timedelta(hours=self._retention.contribution_hours)
         try:
             with self.connection.transaction():
@@ -162,7 +161,7 @@ class Tick(Transaction):
                 if grain.name in totals.grains:
                     self._partitions.ensure(totals.table(grain), [bucket])
                     totals.compute(self._cursor, grain, finer, bucket)
-            rest = max(_AT_LEAST_EVERY_S, _REST * (monotonic() - started))
+            rest = max(_MIN_PAUSE_S, _PAUSE_FACTOR * (monotonic() - started))
             self._cursor.execute(
                 "UPDATE coarse SET dirty = false, due_at = clock_timestamp() + %s "
                 "WHERE (grain, bucket) = (%s, %s)",

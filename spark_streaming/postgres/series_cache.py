@@ -1,6 +1,6 @@
-"""Owns which series a process knows to be in the database, so that each is looked up once a day.
+"""Caches which series are in the database, so that each is looked up once a day.
 
-A series of which rows came today is not deleted: what was seen today stays true until tomorrow.
+A series that was used today is not deleted today, so an entry is valid until the end of the day.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ import numpy as np
 import numpy.typing as npt
 import psycopg
 
-__all__ = ["FoundSeries", "SeenSeries"]
+__all__ = ["FoundSeries", "SeriesCache"]
 
 Ids = npt.NDArray[np.int64]
 
 _NONE: Final[Ids] = np.empty(0, np.int64)
-#: 80 MB with their hashes; beyond it the memory starts anew.
-_MOST: Final = 2_000_000
+#: Series in the cache, about 80 MB with their hashes. A larger cache is cleared.
+_MAX_SERIES: Final = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundSeries:
-    """The ids of hashes, in the order in which they were asked for.
+    """Ids of hashes, in the order of the query.
 
     Attributes:
-        known: Which of the hashes the database has; the ids of the others mean nothing.
-        series: The ids of series.
-        fleet: The ids of their fleet series.
+        known: Which hashes the database has. The ids of the others are undefined.
+        series: Series ids.
+        fleet: Fleet series ids.
     """
 
     known: npt.NDArray[np.bool_]
@@ -39,7 +39,7 @@ class FoundSeries:
 
 @dataclass(frozen=True, slots=True)
 class _Hashed:
-    """Hashes with their ids, by the hashes' first half."""
+    """Hashes and their ids, sorted by hash."""
 
     high: Ids = field(default_factory=_NONE.copy)
     low: Ids = field(default_factory=_NONE.copy)
@@ -49,8 +49,8 @@ class _Hashed:
     def __len__(self) -> int:
         return len(self.high)
 
-    def and_also(self, rows: Ids) -> _Hashed:
-        """Add rows of all four; a hash that is there already may come again."""
+    def with_rows(self, rows: Ids) -> _Hashed:
+        """Return these and other rows (high, low, series, fleet), without duplicates."""
         columns = [
             np.concatenate((old, new))
             for old, new in zip((self.high, self.low, self.series, self.fleet), rows.T, strict=True)
@@ -65,7 +65,7 @@ class _Hashed:
         return np.stack((self.high, self.low, self.series, self.fleet), axis=1)
 
     def find_into(self, found: FoundSeries, high: Ids, low: Ids) -> None:
-        """Fill in what is here. Of two hashes with one first half, only the first is found here."""
+        """Fill in the cached ids. Of hashes with an equal first half, only one is found."""
         if not len(self):
             return
         places = np.minimum(np.searchsorted(self.high, high), len(self) - 1)
@@ -75,54 +75,51 @@ class _Hashed:
         found.fleet[at] = self.fleet[places[at]]
 
 
-class SeenSeries:
-    """The series seen today by committed transactions, and those of the current one."""
+class SeriesCache:
+    """Series used today by committed transactions and by the current one."""
 
     def __init__(self) -> None:
         self._day: datetime | None = None
         self._committed = _NONE
-        self._mine = _NONE
-        self._needed = _NONE
+        self._current = _NONE
+        self._required = _NONE
         self._committed_hashes = _Hashed()
-        self._my_hashes = _Hashed()
+        self._current_hashes = _Hashed()
 
     def begin(self, day: datetime) -> None:
-        """A transaction begins; whatever the last one saw without committing is forgotten."""
-        if day != self._day or len(self._committed) > _MOST:
+        """Start a transaction. Forgets the series of one that was not committed."""
+        if day != self._day or len(self._committed) > _MAX_SERIES:
             self._day, self._committed, self._committed_hashes = day, _NONE, _Hashed()
-        self._mine = self._needed = _NONE
-        self._my_hashes = _Hashed()
+        self._current = self._required = _NONE
+        self._current_hashes = _Hashed()
 
-    def committed(self) -> None:
-        """The transaction was committed."""
-        self._committed = np.union1d(self._committed, self._mine)
-        if len(self._my_hashes):
-            self._committed_hashes = self._committed_hashes.and_also(self._my_hashes.rows())
+    def commit(self) -> None:
+        """Keep the series of the transaction, which was committed."""
+        self._committed = np.union1d(self._committed, self._current)
+        if len(self._current_hashes):
+            self._committed_hashes = self._committed_hashes.with_rows(self._current_hashes.rows())
 
-    def need(self, ids: Ids) -> None:
-        """These must be in the database when the transaction ends."""
-        self._needed = np.union1d(self._needed, self._fresh(ids))
+    def require(self, ids: Ids) -> None:
+        """Require that these series are in the database when the transaction ends."""
+        self._required = np.union1d(self._required, self._not_cached(ids))
 
-    def added(self, rows: Ids) -> None:
-        """These are in the database now: rows of a hash's two halves, its series and its fleet series."""
-        self._my_hashes = self._my_hashes.and_also(rows)
-        self._mine = np.union1d(self._mine, rows[:, 2])
+    def add(self, rows: Ids) -> None:
+        """Add series that are in the database: rows of high, low, series and fleet."""
+        self._current_hashes = self._current_hashes.with_rows(rows)
+        self._current = np.union1d(self._current, rows[:, 2])
 
     def find(self, cursor: psycopg.Cursor[Any], high: Ids, low: Ids) -> FoundSeries:
-        """Find the series of hashes; those that are there are marked as in use today.
+        """Find the series of distinct hashes, and mark them as used today.
 
         Args:
             cursor: In the transaction.
-            high: The hashes' first halves; each hash once.
-            low: Their second halves.
-
-        Raises:
-            psycopg.Error: They can't be looked up.
+            high: First halves of the hashes.
+            low: Second halves.
         """
         found = FoundSeries(
             known=np.zeros(len(high), np.bool_), series=np.zeros_like(high), fleet=np.zeros_like(high)
         )
-        for hashed in (self._committed_hashes, self._my_hashes):
+        for hashed in (self._committed_hashes, self._current_hashes):
             hashed.find_into(found, high, low)
         asked = np.flatnonzero(~found.known)
         if len(asked):
@@ -136,30 +133,30 @@ class SeenSeries:
             at = asked[rows[:, 0] - 1]
             found.known[at], found.series[at], found.fleet[at] = True, rows[:, 1], rows[:, 2]
             if len(at):
-                _use(cursor, rows[:, 1])
-                self.added(np.stack((high[at], low[at], rows[:, 1], rows[:, 2]), axis=1))
+                _mark_used(cursor, rows[:, 1])
+                self.add(np.stack((high[at], low[at], rows[:, 1], rows[:, 2]), axis=1))
         return found
 
     def missing(self, cursor: psycopg.Cursor[Any]) -> set[int]:
-        """Which of those that are needed the database lacks; the others are marked as in use today."""
-        asked = self._fresh(self._needed)
+        """Return required series that the database lacks. Marks the others as used."""
+        asked = self._not_cached(self._required)
         if not len(asked):
             return set()
         cursor.execute("SELECT series_id FROM series WHERE series_id = ANY(%s::bigint[])", (asked.tolist(),))
         found = np.array([series_id for (series_id,) in cursor], np.int64)
         if len(found):
-            _use(cursor, found)
-            self._mine = np.union1d(self._mine, found)
+            _mark_used(cursor, found)
+            self._current = np.union1d(self._current, found)
         return set(np.setdiff1d(asked, found).tolist())
 
-    def _fresh(self, ids: Ids) -> Ids:
-        fresh = np.unique(ids)
-        for known in (self._committed, self._mine):
-            fresh = fresh[~_among(fresh, known)]
-        return fresh
+    def _not_cached(self, ids: Ids) -> Ids:
+        ids = np.unique(ids)
+        for cached in (self._committed, self._current):
+            ids = ids[~_is_in(ids, cached)]
+        return ids
 
 
-def _use(cursor: psycopg.Cursor[Any], series: Ids) -> None:
+def _mark_used(cursor: psycopg.Cursor[Any], series: Ids) -> None:
     cursor.execute(
         "WITH used AS (UPDATE series SET last_day = current_date WHERE series_id = ANY(%s::bigint[]) "
         "AND last_day < current_date RETURNING fleet_id) "
@@ -169,8 +166,8 @@ def _use(cursor: psycopg.Cursor[Any], series: Ids) -> None:
     )
 
 
-def _among(ids: Ids, known: Ids) -> npt.NDArray[np.bool_]:
-    # Both are sorted: faster than numpy's isin, which sorts them once more.
+def _is_in(ids: Ids, known: Ids) -> npt.NDArray[np.bool_]:
+    # Faster than numpy.isin, which sorts both again.
     if not len(known):
         return np.zeros(len(ids), bool)
     places = np.minimum(np.searchsorted(known, ids), len(known) - 1)

@@ -1,4 +1,5 @@
--- What holds and is not open yet, the worst first, as far as there is room.
+-- Inserts new findings, the worst first, until max_open of their kind are open. Returns counts by
+-- kind.
 WITH open AS (
     SELECT kind, count(*) AS findings FROM telemetry.finding WHERE resolved_at IS NULL GROUP BY kind
 ),

@@ -1,4 +1,4 @@
--- What still holds: its numbers move on.
+-- Updates open findings whose condition still holds.
 UPDATE telemetry.finding
 SET
     last_seen = greatest(finding.last_seen, %(now)s),

@@ -1,4 +1,4 @@
-"""Which errors are of the data, and how the pushes behind them are found."""
+"""Data errors are told from others, and the pushes that cause them are found."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import struct
 
 import psycopg
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_streaming.contributions import PackedError
-from spark_streaming.isolation import first_failing, is_of_data
+from spark_streaming.contributions import CodecError
+from spark_streaming.poison import first_failing, is_data_error
 from spark_streaming.postgres import StoreDataError, StoreError, StoreUnavailableError
 
 
+@settings(deadline=None)
 @given(st.sets(st.integers(0, 199), min_size=1), st.integers(200, 5000))
 def test_all_poison_is_found_in_few_trials(poison: set[int], size: int) -> None:
-    left, passed, found = set(poison), 0, []
+    left, known_good, found = set(poison), 0, []
     while left:
         trials: list[int] = []
 
@@ -25,17 +26,16 @@ def test_all_poison_is_found_in_few_trials(poison: set[int], size: int) -> None:
             trials.append(prefix)
             return any(at < prefix for at in left)
 
-        passed = first_failing(size, fails, passed=passed)
+        known_good = first_failing(size, fails, known_good=known_good)
         assert len(trials) <= math.log2(size) + 1
-        found.append(passed)
-        left.discard(passed)
+        found.append(known_good)
+        left.discard(known_good)
     assert found == sorted(poison)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 50), min_size=1), st.integers(0, 200))
-def test_poison_that_only_fails_together_is_found_at_the_push_that_is_too_much(
-    amounts: list[int], limit: int
-) -> None:
+def test_pushes_that_fail_only_together_are_found_at_the_one_too_many(amounts: list[int], limit: int) -> None:
     amounts.append(limit + 1)
     at = first_failing(len(amounts), lambda size: sum(amounts[:size]) > limit)
     assert sum(amounts[:at]) <= limit < sum(amounts[: at + 1])
@@ -50,10 +50,10 @@ def test_poison_that_only_fails_together_is_found_at_the_push_that_is_too_much(
         (struct.error("int too large"), True),
         (StoreError("another version"), False),
         (StoreUnavailableError("away"), False),
-        (PackedError("another version"), False),
+        (CodecError("another version"), False),
         (psycopg.OperationalError("away"), False),
         (OSError("disk full"), False),
     ],
 )
-def test_only_errors_of_the_data_are_searched_for(error: Exception, expected: bool) -> None:
-    assert is_of_data(error) == expected
+def test_only_data_errors_start_a_search(error: Exception, expected: bool) -> None:
+    assert is_data_error(error) == expected

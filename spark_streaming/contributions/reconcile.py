@@ -1,18 +1,19 @@
-"""Owns the settling of entries: what they add up to one by one, and what they change beside that.
+"""Reconciles entries: aggregates points and corrects for other pushes.
 
-What holds, whatever entries come in which batches and in which order, with any steps of carrying in between:
-for each series and minute, the points as they are plus all corrections come to
+For any batches and any order of arrival, the points plus all corrections of a series and minute
+equal
 
-- rule last: the values of each instance's newest push of the minute (by time, then push id), or those carried
-  into it (see ``carrying``), added up over instances;
-- rule rate: the mean over each instance's entries that have the series, added up over instances;
-- rule distribution: ``sum`` as it is, and one observation of each instance: the mean of its points;
-- cumulative sums: what they grew by (see ``cumulative``, which says where the order of arrival matters).
+- rule last: the values of each instance's newest push in the minute (by time, then push id), or
+  those carried forward into it (see ``carry_forward``), added over instances;
+- rule rate: the mean over each instance's entries that have the series, added over instances;
+- rule distribution: ``sum`` of all points, and one observation for each instance, the mean of its
+  points;
+- cumulative sums: their growth (see ``cumulative``, which says where the order of arrival matters).
 
-Sums of whole numbers are exact. An entry is what one push of an instance said at one time; clients that stamp
-their metrics one by one have several of them in a push.
+Sums of whole numbers are exact. An entry has the points of one push, instance and time. Clients
+that stamp each metric separately send several entries in a push.
 
-An entry older than what the store keeps of contributions counts beside what it should be combined with.
+An entry older than the stored contributions is added without being combined.
 """
 
 from __future__ import annotations
@@ -27,40 +28,40 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_streaming.contributions.adding import add_up
-from spark_streaming.contributions.carrying import Carried, Source, carry, reach_of
-from spark_streaming.contributions.combining import Parts, combine
-from spark_streaming.contributions.corrections import Corrections
-from spark_streaming.contributions.cumulative import settle_cumulative
-from spark_streaming.contributions.packed import (
+from spark_streaming.contributions.aggregate import aggregate
+from spark_streaming.contributions.carry_forward import CarryResult, Source, carry_forward, carry_limit
+from spark_streaming.contributions.codec import (
     COMBINED_ROW,
     COUNT_ROW,
     DISTRIBUTION,
     LAST,
     NO_COUNTS,
     POINT,
-    Columns,
-    columns_of,
-    contents_of,
-    pack,
+    PointColumns,
+    decode_contribution,
+    decode_points,
+    encode_contribution,
 )
-from spark_streaming.contributions.values import ClientState, Contribution, Settlement
+from spark_streaming.contributions.combine import Parts, combine
+from spark_streaming.contributions.corrections import Corrections
+from spark_streaming.contributions.cumulative import reconcile_cumulative
+from spark_streaming.contributions.values import ClientState, Contribution, Reconciliation
 
-__all__ = ["in_parts", "pairs_of", "settle"]
+__all__ = ["reconcile", "required_pairs", "split_by_client"]
 
 Integers = npt.NDArray[np.int64]
 
-_ODD: Final = 0x1E3779B97F4A7C15
+_MIX_FACTOR: Final = 0x1E3779B97F4A7C15
 
 
-def in_parts(entries: pa.Table, *, points: int) -> Iterator[pa.Table]:
-    """Gives all entries of some clients, and then those of others, so that each part can be settled alone.
+def split_by_client(entries: pa.Table, *, points: int) -> Iterator[pa.Table]:
+    """Split entries by client into parts that can be reconciled separately.
 
-    Clients of one client id come together, as its series have fewer rows then.
+    Clients of one client id are neighbours, because then its series have fewer rows.
 
     Args:
         entries: ``ENTRY_ROWS``.
-        points: About so many data points are in a part, as clients are whole.
+        points: Approximate number of data points in a part. Clients are not split.
     """
     clients = (
         entries.group_by("client_key")
@@ -73,65 +74,65 @@ def in_parts(entries: pa.Table, *, points: int) -> Iterator[pa.Table]:
         yield entries.filter(pa.array(part_of_entry == number))
 
 
-def pairs_of(entries: pa.Table, clients: Mapping[int, ClientState]) -> set[tuple[int, int]]:
-    """Gives the (client_key, minute) pairs whose stored contributions ``settle`` needs.
+def required_pairs(entries: pa.Table, clients: Mapping[int, ClientState]) -> set[tuple[int, int]]:
+    """Return (client_key, minute) of the contributions that ``reconcile`` needs.
 
-    They are those of the entries themselves, as far as there can be any, and of the minutes after them to
-    which counts may have been carried. A step of carrying alone needs none.
+    These are the pairs of the entries, and the later minutes to which counts may have been carried.
+    Without entries none are needed.
 
     Args:
         entries: ``ENTRY_ROWS``.
-        clients: What is stored of the entries' clients.
+        clients: Stored states of the entries' clients.
     """
     pairs: set[tuple[int, int]] = set()
     columns = ("client_key", "minute", "time_ns", "push_interval_ms")
     for key, minute, time_ns, interval in zip(*(entries[x].to_pylist() for x in columns), strict=True):
         state = clients.get(key)
         if state is not None and minute <= max(state.minute, state.covered_until):
-            reach = reach_of(minute, time_ns, max(interval, state.push_interval_ms))
+            reach = carry_limit(minute, time_ns, max(interval, state.push_interval_ms))
             until = min(reach, max(state.minute, state.covered_until))
             pairs.update((key, m) for m in range(minute, until + 1))
     return pairs
 
 
-def settle(
+def reconcile(
     entries: pa.Table,
     stored: Mapping[tuple[int, int], Contribution],
     clients: Mapping[int, ClientState],
     *,
     closed: int,
-) -> Settlement:
-    """Settles entries; without any, carries the counts of ``clients`` into minutes that are over.
+) -> Reconciliation:
+    """Reconcile entries, and carry counts forward into complete minutes.
 
     Args:
-        entries: ``ENTRY_ROWS``: each of them new, and all that there are at hand of their clients.
-        stored: Contributions that are stored, by client and minute; at least ``pairs_of`` of the entries.
-        clients: Where clients stand: all of ``entries`` that are stored, and those to carry besides.
-        closed: Minutes up to and with this one are over; it doesn't fall.
+        entries: New ``ENTRY_ROWS``, with all entries of their clients in the batch.
+        stored: Stored contributions by client and minute, at least those of ``required_pairs``.
+        clients: Stored states of the entries' clients, and of others to carry forward.
+        closed: The last minute that is complete. It must not decrease.
 
     Raises:
-        PackedError: Bytes of another version, in the entries or in what is stored.
+        CodecError: Bytes of another version, in the entries or in the store.
     """
-    corrections, carried = Corrections(), Carried()
-    told = _told(entries)
-    spoken = told.only(told.speaks)
-    gauges = columns_of(spoken.gauges, POINT)
-    contributions, sources = _contributions(spoken, gauges, stored, corrections, carried)
-    silent = np.flatnonzero(~told.speaks)
+    corrections, carried = Corrections(), CarryResult()
+    columns = _entry_columns(entries)
+    with_values = columns.filter(columns.has_values)
+    gauges = decode_points(with_values.gauges, POINT)
+    contributions, sources = _contributions(with_values, gauges, stored, corrections, carried)
+    silent = np.flatnonzero(~columns.has_values)
     for key, source in zip(
-        told.client[silent].tolist(), told.sources(silent, [None] * len(silent)), strict=True
+        columns.client[silent].tolist(), columns.sources(silent, [None] * len(silent)), strict=True
     ):
         sources.setdefault(key, []).append(source)
-    cumulative = settle_cumulative(
-        told.cumulative,
-        client=told.client,
-        minute=told.minute,
-        push_interval_ms=told.push_interval_ms,
+    cumulative = reconcile_cumulative(
+        columns.cumulative,
+        client=columns.client,
+        minute=columns.minute,
+        push_interval_ms=columns.push_interval_ms,
         clients=clients,
         corrections=corrections,
     )
     for key in sources.keys() | clients.keys():
-        carry(
+        carry_forward(
             key,
             sources.get(key, ()),
             state=clients.get(key),
@@ -141,9 +142,12 @@ def settle(
             carried=carried,
         )
     _add_carried(carried, corrections)
-    return Settlement(
+    return Reconciliation(
         rows=pa.concat_tables(
-            [add_up(spoken.minute, gauges, columns_of(spoken.added, POINT)), corrections.table()]
+            [
+                aggregate(with_values.minute, gauges, decode_points(with_values.added, POINT)),
+                corrections.table(),
+            ]
         ),
         contributions=contributions + carried.contributions,
         clients=carried.clients,
@@ -151,8 +155,8 @@ def settle(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
-    """The entries by client, minute, time and push, in columns; ``push`` numbers the push ids in order."""
+class _EntryColumns:
+    """Columns of entries, sorted by client, minute, time and push id rank."""
 
     client: Integers
     minute: Integers
@@ -166,15 +170,15 @@ class _Told:
     cumulative: list[bytes]
 
     @property
-    def speaks(self) -> npt.NDArray[np.bool_]:
-        """Which have values: a push without any entry has none."""
+    def has_values(self) -> npt.NDArray[np.bool_]:
+        """Mask of entries with values. A push without entries has none."""
         return np.array([bool(x or y) for x, y in zip(self.gauges, self.added, strict=True)], np.bool_)
 
-    def only(self, which: npt.NDArray[np.bool_]) -> _Told:
+    def filter(self, which: npt.NDArray[np.bool_]) -> _EntryColumns:
         if which.all():
             return self
         at = np.flatnonzero(which)
-        return _Told(
+        return _EntryColumns(
             client=self.client[at],
             minute=self.minute[at],
             time_ns=self.time_ns[at],
@@ -188,12 +192,12 @@ class _Told:
         )
 
     def sources(self, at: Integers, counts: Sequence[bytes | None]) -> Iterator[Source]:
-        """Gives the entries at these positions, with what they have to carry."""
+        """Return the entries at these indexes as sources of counts."""
         columns = (self.minute, self.time_ns, self.push_interval_ms, self.terminating)
         return map(Source, *(column[at].tolist() for column in columns), counts)
 
 
-def _told(entries: pa.Table) -> _Told:
+def _entry_columns(entries: pa.Table) -> _EntryColumns:
     client, minute, time_ns, interval = (
         entries[name].to_numpy() for name in ("client_key", "minute", "time_ns", "push_interval_ms")
     )
@@ -202,7 +206,7 @@ def _told(entries: pa.Table) -> _Told:
     at = order.tolist()
     push_ids = entries["push_id"].to_pylist()
     gauges, added, cumulative = (entries[x].to_pylist() for x in ("gauges", "added", "cumulative"))
-    return _Told(
+    return _EntryColumns(
         client=client[order],
         minute=minute[order],
         time_ns=time_ns[order],
@@ -217,39 +221,39 @@ def _told(entries: pa.Table) -> _Told:
 
 
 def _contributions(
-    told: _Told,
-    points: Columns,
+    columns: _EntryColumns,
+    points: PointColumns,
     stored: Mapping[tuple[int, int], Contribution],
     corrections: Corrections,
-    carried: Carried,
+    carried: CarryResult,
 ) -> tuple[list[Contribution], dict[int, list[Source]]]:
-    """Settles each instance and minute on its own; ``points`` are the gauges.
+    """Reconcile the gauges of each instance and minute.
 
     Returns:
         The contributions, and by client the minutes whose newest push is in this batch.
     """
-    begins = np.ones(len(told.client), np.bool_)
-    begins[1:] = (told.client[1:] != told.client[:-1]) | (told.minute[1:] != told.minute[:-1])
+    begins = np.ones(len(columns.client), np.bool_)
+    begins[1:] = (columns.client[1:] != columns.client[:-1]) | (columns.minute[1:] != columns.minute[:-1])
     starts = np.flatnonzero(begins)
     pair = np.cumsum(begins) - 1
     entries = np.diff(np.append(starts, len(pair)))
     newest = starts + entries - 1
-    clients, minutes = told.client[starts].tolist(), told.minute[starts].tolist()
-    held = [stored.get(key) for key in zip(clients, minutes, strict=True)]
-    for contribution in held:
+    clients, minutes = columns.client[starts].tolist(), columns.minute[starts].tolist()
+    existing = [stored.get(key) for key in zip(clients, minutes, strict=True)]
+    for contribution in existing:
         if contribution is not None and not contribution.entries:
-            carried.take_away(contribution)
-    before = {i: c for i, c in enumerate(held) if c is not None and c.entries}
+            carried.subtract(contribution)
+    before = {i: c for i, c in enumerate(existing) if c is not None and c.entries}
     several = entries > 1
     several[list(before)] = True
 
     pair_of_point = pair[points.entry]
     alone = ~several[pair_of_point]
     outdated = np.zeros(len(starts), np.bool_)
-    parts = _held_parts(before, told, newest, outdated)
+    parts = _stored_parts(before, columns, newest, outdated)
     chosen = np.flatnonzero(~alone | _repeated(points, pair_of_point, alone))
-    pushes = told.push[newest[pair]]
-    parts = parts.and_also(
+    pushes = columns.push[newest[pair]]
+    parts = parts.concat(
         Parts(
             pair=pair_of_point[chosen],
             entry=points.entry[chosen],
@@ -258,27 +262,27 @@ def _contributions(
             value=points.value[chosen],
             flags=points.flags[chosen],
             weight=np.ones(len(chosen), np.int64),
-            held=np.zeros(len(chosen), np.bool_),
-            newest=((told.push == pushes) & ~outdated[pair])[points.entry[chosen]],
+            stored=np.zeros(len(chosen), np.bool_),
+            newest=((columns.push == pushes) & ~outdated[pair])[points.entry[chosen]],
         )
     )
-    combined = combine(parts, told.minute[starts], corrections)
+    combined = combine(parts, columns.minute[starts], corrections)
     rows = combined.rows
     bodies = _by_pair(rows, combined.pair, len(starts))
 
     plain = np.flatnonzero(alone & (points.flags & 15 == LAST))
     counted = np.flatnonzero(((rows["flags"] & 15) == LAST) & several[combined.pair])
     count_rows = np.empty(len(plain) + len(counted), COUNT_ROW)
-    columns: dict[str, npt.NDArray[np.generic]] = {
+    point_columns: dict[str, npt.NDArray[np.generic]] = {
         **points.integers,
         "value": points.value,
         "flags": points.flags,
     }
-    for name, column in columns.items():
+    for name, column in point_columns.items():
         count_rows[name] = np.concatenate((column[plain], rows[name][counted]))
-    of_pair = np.concatenate((pair_of_point[plain], combined.pair[counted]))
-    order = np.argsort(of_pair, kind="stable")
-    counts = _by_pair(count_rows[order], of_pair[order], len(starts))
+    count_pair = np.concatenate((pair_of_point[plain], combined.pair[counted]))
+    order = np.argsort(count_pair, kind="stable")
+    counts = _by_pair(count_rows[order], count_pair[order], len(starts))
 
     contributions: list[Contribution] = []
     sources: dict[int, list[Source]] = {}
@@ -286,14 +290,14 @@ def _contributions(
         zip(
             clients,
             entries.tolist(),
-            told.sources(newest, [NO_COUNTS + x for x in counts]),
+            columns.sources(newest, [NO_COUNTS + x for x in counts]),
             newest.tolist(),
             strict=True,
         )
     ):
-        time_ns, push_id, stored_one = source.time_ns, told.push_id[at], before.get(i)
+        time_ns, push_id, stored_one = source.time_ns, columns.push_id[at], before.get(i)
         if stored_one is not None and outdated[i]:
-            time_ns, push_id = stored_one.last_ns, contents_of(stored_one.packed).push_id
+            time_ns, push_id = stored_one.last_ns, decode_contribution(stored_one.packed).push_id
         else:
             sources.setdefault(key, []).append(source)
         contributions.append(
@@ -302,26 +306,32 @@ def _contributions(
                 minute=source.minute,
                 entries=count + (stored_one.entries if stored_one is not None else 0),
                 last_ns=time_ns,
-                packed=pack("combined", push_id, bodies[i])
+                packed=encode_contribution("combined", push_id, bodies[i])
                 if count > 1 or stored_one is not None
-                else pack("entry", push_id, told.gauges[at]),
+                else encode_contribution("entry", push_id, columns.gauges[at]),
             )
         )
     return contributions, sources
 
 
-def _held_parts(
-    before: Mapping[int, Contribution], told: _Told, newest: Integers, outdated: npt.NDArray[np.bool_]
+def _stored_parts(
+    before: Mapping[int, Contribution],
+    columns: _EntryColumns,
+    newest: Integers,
+    outdated: npt.NDArray[np.bool_],
 ) -> Parts:
-    """Gives what stored contributions are made of, and notes in ``outdated`` whose push is the newest."""
+    """Return the parts of stored contributions.
+
+    Sets ``outdated`` where a stored push is newer than those of the batch.
+    """
     single: dict[int, bytes] = {}
     combined: dict[int, bytes] = {}
     for i, contribution in before.items():
-        contents = contents_of(contribution.packed)
+        contents = decode_contribution(contribution.packed)
         at = newest[i]
-        outdated[i] = (contribution.last_ns, contents.push_id) > (told.time_ns[at], told.push_id[at])
+        outdated[i] = (contribution.last_ns, contents.push_id) > (columns.time_ns[at], columns.push_id[at])
         (single if contents.form == "entry" else combined)[i] = contents.body
-    points = columns_of(list(single.values()), POINT)
+    points = decode_points(list(single.values()), POINT)
     rows = np.frombuffer(b"".join(combined.values()), COMBINED_ROW)
     sizes = [len(body) // COMBINED_ROW.itemsize for body in combined.values()]
     pair = np.concatenate(
@@ -330,23 +340,24 @@ def _held_parts(
 
     return Parts(
         pair=pair,
-        entry=np.concatenate((len(told.client) + points.entry, np.full(len(rows), -1))),
+        entry=np.concatenate((len(columns.client) + points.entry, np.full(len(rows), -1))),
         series=np.concatenate((points.integers["series"], rows["series"])),
         fleet=np.concatenate((points.integers["fleet"], rows["fleet"])),
         value=np.concatenate((points.value, rows["value"])),
         flags=np.concatenate((points.flags, rows["flags"])),
         weight=np.concatenate((np.ones(len(points.entry), np.int64), rows["weight"])),
-        held=np.ones(len(pair), np.bool_),
+        stored=np.ones(len(pair), np.bool_),
         newest=outdated[pair],
     )
 
 
-def _repeated(points: Columns, pair: Integers, alone: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Tells which points of single entries share a distribution's series with another one of theirs."""
+def _repeated(points: PointColumns, pair: Integers, alone: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return a mask of points with another point of their series and entry."""
     repeated = np.zeros(len(pair), np.bool_)
     at = np.flatnonzero(alone & (points.flags & 15 == DISTRIBUTION))
-    # Mixed, not numbered: two that fall together by chance are told apart when they are combined.
-    key = points.integers["series"][at] ^ (pair[at] * _ODD)
+    # Mixed, not numbered: two that fall together by chance are columns apart when they are
+    # combined.
+    key = points.integers["series"][at] ^ (pair[at] * _MIX_FACTOR)
     ordered = np.sort(key)
     twice = ordered[1:][ordered[1:] == ordered[:-1]]
     if len(twice):
@@ -360,7 +371,7 @@ def _by_pair(rows: npt.NDArray[np.void], pair: Integers, pairs: int) -> list[byt
     return [packed[begin:end] for begin, end in pairwise(bounds)]
 
 
-def _add_carried(carried: Carried, corrections: Corrections) -> None:
+def _add_carried(carried: CarryResult, corrections: Corrections) -> None:
     minutes, bodies, signs = zip(*carried.counts, strict=True) if carried.counts else ((), (), ())
     rows = np.frombuffer(b"".join(bodies), COUNT_ROW)
     at = np.repeat(np.arange(len(bodies)), [len(body) // COUNT_ROW.itemsize for body in bodies])

@@ -1,4 +1,5 @@
--- Which open finding a subject has already: the one place that says what makes them the same.
+-- Links each judged subject to its open finding. This is the only definition of a finding's
+-- identity.
 UPDATE finding_judged AS judged
 SET finding_id = finding.finding_id
 FROM telemetry.finding

@@ -3,12 +3,12 @@ package kafkaclienttelemetry.rollup;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
-/** Columns of 64 bits and one of a byte, which are packed one after the other, little-endian. */
-final class Packed {
+/** Columns of longs and one column of bytes, encoded one after the other in little-endian order. */
+final class PackedColumns {
     private final Longs[] columns;
     private final Longs flags = new Longs();
 
-    Packed(int columns) {
+    PackedColumns(int columns) {
         this.columns = new Longs[columns];
         for (int index = 0; index < columns; index++) {
             this.columns[index] = new Longs();
@@ -24,16 +24,16 @@ final class Packed {
 
     byte[] toBytes() {
         int size = flags.size();
-        ByteBuffer packed = ByteBuffer.allocate(size * (columns.length * Long.BYTES + 1));
-        packed.order(ByteOrder.LITTLE_ENDIAN);
+        ByteBuffer buffer = ByteBuffer.allocate(size * (columns.length * Long.BYTES + 1));
+        buffer.order(ByteOrder.LITTLE_ENDIAN);
         for (Longs column : columns) {
             for (int index = 0; index < size; index++) {
-                packed.putLong(column.get(index));
+                buffer.putLong(column.get(index));
             }
         }
         for (int index = 0; index < size; index++) {
-            packed.put((byte) flags.get(index));
+            buffer.put((byte) flags.get(index));
         }
-        return packed.array();
+        return buffer.array();
     }
 }

@@ -1,4 +1,4 @@
-"""Owns what points add up to, each push as if it were alone in its minute."""
+"""Aggregates points by minute and series, without regard to other pushes."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_streaming.contributions.corrections import codes_of
-from spark_streaming.contributions.packed import BREAKDOWN, DISTRIBUTION, Columns
-from spark_streaming.contributions.spread import buckets_of
+from spark_streaming.contributions.codec import BREAKDOWN, DISTRIBUTION, PointColumns
+from spark_streaming.contributions.corrections import factorize
+from spark_streaming.contributions.spread import spread_buckets
 from spark_streaming.rows import ROLLUP_ROWS
 
-__all__ = ["add_up"]
+__all__ = ["aggregate"]
 
 Integers = npt.NDArray[np.int64]
 
 _BUCKETS: Final = 1 << 16
 
 
-def add_up(minute: Integers, *points: Columns) -> pa.Table:
-    """Adds points up by minute and series, and counts those of distributions by bucket of the spread.
+def aggregate(minute: Integers, *points: PointColumns) -> pa.Table:
+    """Aggregate points by minute and series, and distributions by spread bucket.
 
     Args:
         minute: The minute of each entry.
         points: Points of these entries, with the columns ``series`` and ``fleet``.
 
     Returns:
-        ``ROLLUP_ROWS``: one for each minute and series, without a spread; and one for each minute, fleet
-        series and bucket, with nothing but observations, of any one of the fleet's series. Breakdowns have
-        no spread, as their points count once more elsewhere.
+        ``ROLLUP_ROWS``: one without a spread for each minute and series, and one with only
+            observations for each minute, fleet series and bucket. The latter has any one series of
+            the fleet. Breakdowns have no spread, because their points are also counted elsewhere.
     """
     minutes = np.concatenate([minute[one.entry] for one in points])
     series, fleet = (np.concatenate([one.integers[name] for one in points]) for name in ("series", "fleet"))
     value = np.concatenate([one.value for one in points])
     flags = np.concatenate([one.flags for one in points])
-    minute_codes, _ = codes_of(minutes)
+    minute_codes, _ = factorize(minutes)
 
-    series_codes, distinct = codes_of(series)
-    group, first = codes_of(minute_codes * len(distinct) + series_codes)
+    series_codes, distinct = factorize(series)
+    group, first = factorize(minute_codes * len(distinct) + series_codes)
     size = len(first)
     least, greatest = np.full(size, np.inf), np.full(size, -np.inf)
     np.minimum.at(least, group, value)
@@ -61,16 +61,16 @@ def add_up(minute: Integers, *points: Columns) -> pa.Table:
     )
 
     at = np.flatnonzero(flags & (15 | BREAKDOWN) == DISTRIBUTION)
-    bucket = buckets_of(value[at])
-    fleet_codes, distinct = codes_of(fleet[at])
-    # Exact: a bucket has 16 bits, and there never are 2 ** 47 minutes and series together.
-    group, first = codes_of((minute_codes[at] * len(distinct) + fleet_codes) * _BUCKETS + bucket)
-    size, of = len(first), at[first]
+    bucket = spread_buckets(value[at])
+    fleet_codes, distinct = factorize(fleet[at])
+    # Exact, because a bucket has 16 bits, and there are fewer than 2 ** 47 minutes times series.
+    group, first = factorize((minute_codes[at] * len(distinct) + fleet_codes) * _BUCKETS + bucket)
+    size, example = len(first), at[first]
     spreads = pa.table(
         [
-            minutes[of],
-            series[of],
-            fleet[of],
+            minutes[example],
+            series[example],
+            fleet[example],
             np.zeros(size, np.bool_),
             bucket[first].astype(np.int16),
             np.zeros(size, np.int64),

@@ -1,20 +1,20 @@
-"""What settling says in cases small enough to tell; all others are the property test's."""
+"""Reconciliation in small cases. The property test covers the others."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pytest
 
-from spark_streaming.contributions import ClientState, PackedError, in_parts, pairs_of, settle
-from spark_streaming.contributions.packed import contents_of
+from spark_streaming.contributions import ClientState, CodecError, reconcile, required_pairs, split_by_client
+from spark_streaming.contributions.codec import decode_contribution
 from spark_streaming.rows import ENTRY_ROWS, ROLLUP_ROWS
 from tests.unit.spark_streaming.contributions.support import (
     DISTRIBUTION,
     LAST,
     MINUTE_NS,
     RATE,
+    CumulativePoint,
     Entry,
-    Grown,
     Point,
     Store,
     bucket,
@@ -25,17 +25,17 @@ COUNT = (Point(1, 4.0, LAST),)
 SECOND_NS = 1_000_000_000
 
 
-def test_an_entry_alone_is_kept_as_it_came_and_corrects_nothing() -> None:
+def test_a_single_entry_is_stored_unchanged_and_corrects_nothing() -> None:
     entry = Entry(time_ns=5 * MINUTE_NS, points=(Point(1, 4.0, LAST, breakdown=True), Point(2, 1.5, RATE)))
-    settled = Store().batch([entry])
-    assert [(row["series_id"], row["points"], row["sum"]) for row in settled.rows.to_pylist()] == [
+    result = Store().batch([entry])
+    assert [(row["series_id"], row["points"], row["sum"]) for row in result.rows.to_pylist()] == [
         (1, 1, 4.0),
         (2, 1, 1.5),
     ]
-    assert settled.rows.schema == ROLLUP_ROWS
-    (contribution,) = settled.contributions
+    assert result.rows.schema == ROLLUP_ROWS
+    (contribution,) = result.contributions
     assert contribution.entries == 1
-    assert contents_of(contribution.packed) == ("entry", "push", table([entry])["gauges"][0].as_py())
+    assert decode_contribution(contribution.packed) == ("entry", "push", table([entry])["gauges"][0].as_py())
 
 
 def test_entries_of_one_minute_combine_by_rule() -> None:
@@ -43,36 +43,36 @@ def test_entries_of_one_minute_combine_by_rule() -> None:
     first = (Point(1, 4.0, LAST), Point(2, 10.0, RATE), Point(3, 1.0, DISTRIBUTION))
     second = (Point(1, 6.0, LAST), Point(2, 20.0, RATE), Point(3, 7.0, DISTRIBUTION))
     store.batch([Entry(time_ns=0, push="a", points=first)])
-    settled = store.batch([Entry(time_ns=SECOND_NS, push="b", points=second)])
+    result = store.batch([Entry(time_ns=SECOND_NS, push="b", points=second)])
     assert store.total() == {(0, 1): 6, (0, 2): 15, (0, 3): 8}
     assert store.observed() == {(0, 3, bucket(4)): 1}
     assert store.points == {(0, 1): 2, (0, 2): 2, (0, 3): 2}
-    assert settled.contributions[0].entries == 2
+    assert result.contributions[0].entries == 2
 
 
-def test_parts_have_whole_clients_and_together_every_entry() -> None:
+def test_parts_do_not_split_clients_and_cover_every_entry() -> None:
     entries = table([Entry(time_ns=number, client=number % 7, points=COUNT * 3) for number in range(40)])
     entries = entries.set_column(
         entries.schema.get_field_index("client_id"), "client_id", [["b", None, "a", "b"] * 10]
     )
-    parts = list(in_parts(entries, points=40))
+    parts = list(split_by_client(entries, points=40))
     assert 3 <= len(parts) <= 6
     times = [time for part in parts for time in part["time_ns"].to_pylist()]
     assert sorted(times) == list(range(40))
     clients = [client for part in parts for client in set(part["client_key"].to_pylist())]
     assert len(clients) == 7
-    assert list(in_parts(entries, points=1_000)) == [entries]
-    assert list(in_parts(entries.slice(0, 0), points=40)) == []
+    assert list(split_by_client(entries, points=1_000)) == [entries]
+    assert list(split_by_client(entries.slice(0, 0), points=40)) == []
 
 
-def test_a_series_that_the_newest_push_lacks_counts_no_more() -> None:
+def test_a_series_missing_from_the_newest_push_stops_counting() -> None:
     store = Store()
     store.batch([Entry(time_ns=0, push="a", points=(Point(1, 1.0, LAST),))])
     store.batch([Entry(time_ns=SECOND_NS, push="b", points=(Point(2, 1.0, LAST),))])
     assert store.total() == {(0, 2): 1}
 
 
-def test_a_push_that_stamps_its_metrics_one_by_one_says_all_of_them() -> None:
+def test_a_push_with_separately_stamped_metrics_counts_all_of_them() -> None:
     store = Store()
     store.batch(
         [
@@ -83,10 +83,10 @@ def test_a_push_that_stamps_its_metrics_one_by_one_says_all_of_them() -> None:
     assert store.total() == {(0, 1): 1, (0, 2): 1}
 
 
-def test_counts_are_carried_for_three_intervals_of_silence_but_never_beyond_closed() -> None:
+def test_counts_are_carried_for_three_intervals_and_never_beyond_closed() -> None:
     store = Store()
     store.batch([Entry(time_ns=30 * SECOND_NS, points=(Point(1, 4.0, LAST, breakdown=True),))])
-    (row,) = store.tick(closed=1).rows.to_pylist()
+    (row,) = store.maintenance(closed=1).rows.to_pylist()
     assert row == {
         "minute": 1,
         "series_id": 1,
@@ -101,25 +101,25 @@ def test_counts_are_carried_for_three_intervals_of_silence_but_never_beyond_clos
     }
     assert store.clients[1].covered_until == 1
     assert store.contributions[1, 1].entries == 0
-    store.tick(closed=20)
+    store.maintenance(closed=20)
     assert store.total() == {(minute, 1): 4 for minute in range(4)}
-    assert store.tick(closed=21).clients == []
+    assert store.maintenance(closed=21).clients == []
 
 
-def test_a_minute_that_begins_when_the_silence_ends_is_the_last_one() -> None:
+def test_the_minute_in_which_three_intervals_end_is_the_last_one() -> None:
     store = Store()
     store.batch([Entry(time_ns=0, points=COUNT)], closed=20)
     assert max(minute for minute, _ in store.total()) == 3
 
 
 @pytest.mark.parametrize("interval_ms", [-1, 0, 5_000])
-def test_an_interval_shorter_than_a_minute_carries_no_further_than_it_reaches(interval_ms: int) -> None:
+def test_intervals_shorter_than_a_minute_carry_only_three_intervals(interval_ms: int) -> None:
     store = Store()
     store.batch([Entry(time_ns=50 * SECOND_NS, points=COUNT, interval_ms=interval_ms)], closed=20)
     assert max(minute for minute, _ in store.total()) == (1 if interval_ms == 5_000 else 0)
 
 
-def test_a_late_entry_takes_the_place_of_what_was_carried() -> None:
+def test_a_late_entry_replaces_carried_counts() -> None:
     store = Store()
     store.batch([Entry(time_ns=0, push="a", points=COUNT)], closed=20)
     store.batch([Entry(time_ns=MINUTE_NS, push="b", points=(Point(1, 9.0, LAST),), terminating=True)])
@@ -131,25 +131,25 @@ def test_an_empty_terminating_push_ends_the_carrying_after_its_minute() -> None:
     store = Store()
     store.batch([Entry(time_ns=0, push="a", points=COUNT, interval_ms=300_000)])
     store.batch([Entry(time_ns=2 * MINUTE_NS, push="b", terminating=True)])
-    store.tick(closed=20)
+    store.maintenance(closed=20)
     assert store.total() == {(minute, 1): 4 for minute in range(3)}
     assert store.clients[1].terminated
 
 
-def test_an_empty_push_is_a_sign_of_life() -> None:
+def test_an_empty_push_extends_the_carrying() -> None:
     store = Store()
     store.batch([Entry(time_ns=0, push="a", points=COUNT), Entry(time_ns=2 * MINUTE_NS, push="b")])
-    store.tick(closed=20)
+    store.maintenance(closed=20)
     assert store.total() == {(minute, 1): 4 for minute in range(6)}
 
 
 def test_an_empty_push_of_an_unknown_client_counts_nothing() -> None:
     store = Store()
-    settled = store.batch([Entry(time_ns=0)], closed=20)
-    assert settled.contributions == []
-    assert (settled.clients[0].minute, settled.clients[0].covered_until) == (0, 0)
+    result = store.batch([Entry(time_ns=0)], closed=20)
+    assert result.contributions == []
+    assert (result.clients[0].minute, result.clients[0].covered_until) == (0, 0)
     # Nothing is carried, and yet it is not waited for.
-    store.tick(closed=2)
+    store.maintenance(closed=2)
     assert store.clients[1].covered_until == 2
     store.batch([Entry(time_ns=4 * MINUTE_NS, push="b", points=COUNT)])
     assert store.total() == {(4, 1): 4}
@@ -166,11 +166,11 @@ def test_an_entry_that_arrives_after_a_later_empty_push_counts_once() -> None:
     store.batch([Entry(time_ns=0, push="a", points=COUNT)])
     store.batch([Entry(time_ns=4 * MINUTE_NS, push="c")])
     store.batch([Entry(time_ns=2 * MINUTE_NS, push="b", points=(Point(1, 9.0, LAST),))])
-    store.tick(closed=5)
+    store.maintenance(closed=5)
     assert store.total() == {(0, 1): 4, (1, 1): 4} | {(minute, 1): 9 for minute in range(2, 6)}
 
 
-def test_pairs_are_those_that_may_be_stored() -> None:
+def test_required_pairs_are_those_that_may_be_stored() -> None:
     state = ClientState(
         client_key=1,
         minute=5,
@@ -183,14 +183,14 @@ def test_pairs_are_those_that_may_be_stored() -> None:
     )
     entries = [Entry(time_ns=m * MINUTE_NS, points=COUNT) for m in (1, 6, 8)]
     other = Entry(time_ns=0, client=2, points=COUNT)
-    assert pairs_of(table([*entries, other]), {1: state}) == {(1, m) for m in (1, 2, 3, 4, 6, 7)}
+    assert required_pairs(table([*entries, other]), {1: state}) == {(1, m) for m in (1, 2, 3, 4, 6, 7)}
 
 
-def test_nothing_gives_nothing() -> None:
-    settled = settle(ENTRY_ROWS.empty_table(), {}, {}, closed=5)
-    assert settled.rows == ROLLUP_ROWS.empty_table()
-    assert settled.contributions == []
-    assert settled.clients == []
+def test_no_entries_change_nothing() -> None:
+    result = reconcile(ENTRY_ROWS.empty_table(), {}, {}, closed=5)
+    assert result.rows == ROLLUP_ROWS.empty_table()
+    assert result.contributions == []
+    assert result.clients == []
 
 
 def test_bytes_of_another_version_are_refused() -> None:
@@ -198,8 +198,8 @@ def test_bytes_of_another_version_are_refused() -> None:
     store.batch([Entry(time_ns=0, push="a", points=COUNT)])
     kept = store.contributions[1, 0]
     for packed in (b"", b"\x02\x01\x00\x00", b"\x01\x09\x00\x00", kept.packed[:-1], kept.packed[:6]):
-        with pytest.raises(PackedError, match=r"contribution\.packed: \d+ bytes .* version 1.*rebuild"):
-            contents_of(packed)
+        with pytest.raises(CodecError, match=r"contribution\.packed: \d+ bytes .* version 1.*rebuild"):
+            decode_contribution(packed)
 
 
 def test_points_of_another_decoder_are_refused() -> None:
@@ -207,14 +207,15 @@ def test_points_of_another_decoder_are_refused() -> None:
     position = ENTRY_ROWS.get_field_index("gauges")
     cut = entries.set_column(position, ENTRY_ROWS.field("gauges"), [[b"1234"]])
     with pytest.raises(
-        PackedError, match=r"4 bytes .* multiple of the 25 bytes .*series, fleet, value, flags"
+        CodecError, match=r"4 bytes .* multiple of the 25 bytes .*series, fleet, value, flags"
     ):
-        settle(cut, {}, {}, closed=0)
+        reconcile(cut, {}, {}, closed=0)
 
 
-def test_a_batch_is_settled_alike_whatever_its_chunks() -> None:
+def test_chunks_of_a_batch_make_no_difference() -> None:
     entries = [
-        Entry(time_ns=t * SECOND_NS, push=str(t), points=COUNT, grown=(Grown(1, t, 1),)) for t in range(9)
+        Entry(time_ns=t * SECOND_NS, push=str(t), points=COUNT, cumulative=(CumulativePoint(1, t, 1),))
+        for t in range(9)
     ]
     chunked = pa.concat_tables([table(entries[:4]), table(entries[4:])])
-    assert settle(chunked, {}, {}, closed=0) == settle(table(entries), {}, {}, closed=0)
+    assert reconcile(chunked, {}, {}, closed=0) == reconcile(table(entries), {}, {}, closed=0)

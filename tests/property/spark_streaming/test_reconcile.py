@@ -1,4 +1,4 @@
-"""However entries are split into batches, and in whatever order, the totals are what the rules say of all."""
+"""Totals don't depend on how entries are split into batches, or on their order."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def points() -> st.SearchStrategy[tuple[Point, ...]]:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[list[Entry]]:
-    """Gives pushes: what each says, at one time or several."""
+    """Generate pushes with entries at one or several times."""
     intervals = draw(st.lists(st.sampled_from([5_000, 60_000, 100_000, 300_000]), min_size=1, max_size=3))
     seconds = st.integers(0, 14 * 12).map(lambda x: x * 5)
     pushes = []
@@ -66,17 +66,19 @@ def histories(draw: st.DrawFn) -> list[list[Entry]]:
 def oracle(
     entries: Sequence[Entry], closed: int
 ) -> tuple[dict[tuple[int, int], float], dict[tuple[int, int, int], int]]:
-    """What the rules say, of all entries at once."""
+    """Apply the rules to all entries at once."""
     minutes: dict[int, dict[int, list[Entry]]] = defaultdict(lambda: defaultdict(list))
     for entry in entries:
         minutes[entry.client][entry.minute].append(entry)
     sums: Counter[tuple[int, int]] = Counter()
     spread: Counter[tuple[int, int, int]] = Counter()
     for own in minutes.values():
-        for minute, said in own.items():
-            newest = max(said, key=lambda e: (e.time_ns, e.push))
+        for minute, minute_entries in own.items():
+            newest = max(minute_entries, key=lambda e: (e.time_ns, e.push))
             values: dict[int, float] = {}
-            for entry in sorted((e for e in said if e.push == newest.push), key=lambda e: e.time_ns):
+            for entry in sorted(
+                (e for e in minute_entries if e.push == newest.push), key=lambda e: e.time_ns
+            ):
                 last: Counter[int] = Counter()
                 for point in entry.points:
                     if point.rule == LAST:
@@ -90,7 +92,7 @@ def oracle(
                     for series, value in values.items():
                         sums[m, series] += value  # type: ignore[assignment]
             for series, rule in RULE_OF.items():
-                by_entry = [[p.value for p in e.points if p.series == series] for e in said]
+                by_entry = [[p.value for p in e.points if p.series == series] for e in minute_entries]
                 there = [values for values in by_entry if values]
                 every = [value for values in there for value in values]
                 if there and rule == RATE:
@@ -108,7 +110,7 @@ def oracle(
     batches=st.integers(1, 6),
     in_order=st.booleans(),
 )
-def test_totals_are_what_the_rules_say(
+def test_totals_follow_the_rules(
     pushes: list[list[Entry]], random: Random, batches: int, in_order: bool
 ) -> None:
     store, closed = Store(), 0
@@ -121,14 +123,14 @@ def test_totals_are_what_the_rules_say(
         for push in pushes:
             split[random.randrange(batches)].append(push)
     for batch in split:
-        said = [entry for push in batch for entry in push]
-        random.shuffle(said)
+        shuffled = [entry for push in batch for entry in push]
+        random.shuffle(shuffled)
         closed = max(closed, random.randrange(16))
-        store.batch(said, closed=closed)
+        store.batch(shuffled, closed=closed)
         if random.random() < 0.5:
             closed = max(closed, random.randrange(20))
-            store.tick(closed)
-    store.tick(max(closed, 18))
+            store.maintenance(closed)
+    store.maintenance(max(closed, 18))
     sums, spread = oracle([entry for push in pushes for entry in push], max(closed, 18))
     assert store.total().keys() == sums.keys()
     for key, value in store.total().items():
@@ -145,38 +147,38 @@ def test_totals_are_what_the_rules_say(
         st.tuples(
             st.integers(0, 10 * 60),  # seconds
             st.sampled_from([5_000, 60_000, 300_000]),
-            st.sampled_from(["says", "says", "is empty", "leaves", "leaves empty"]),
-            st.booleans(),  # a step of carrying follows
+            st.sampled_from(["push", "push", "empty push", "terminating", "terminating empty"]),
+            st.booleans(),  # maintenance follows
         ),
         min_size=1,
         max_size=8,
     )
 )
-def test_a_client_counts_once_at_most(pushes: list[tuple[int, int, str, bool]]) -> None:
-    """Also with empty pushes and intervals that change, where what is carried may depend on the order."""
+def test_a_client_counts_at_most_once_in_a_minute(pushes: list[tuple[int, int, str, bool]]) -> None:
+    """This holds for empty pushes and changing intervals too."""
     store, closed = Store(), 0
     entries = []
-    for number, (second, interval_ms, what, carrying) in enumerate(pushes):
+    for number, (second, interval_ms, kind, carrying) in enumerate(pushes):
         entry = Entry(
             time_ns=second * 1_000_000_000,
             push=str(number),
-            points=() if "empty" in what else (Point(1, 1.0, LAST),),
+            points=() if "empty" in kind else (Point(1, 1.0, LAST),),
             interval_ms=interval_ms,
-            terminating="leaves" in what,
+            terminating="terminating" in kind,
         )
         entries.append(entry)
         store.batch([entry], closed=closed)
         if carrying:
             closed = max(closed, entry.minute + 1)
-            store.tick(closed)
-    store.tick(END)
+            store.maintenance(closed)
+    store.maintenance(END)
     total = store.total()
     assert set(total.values()) <= {1}
     own = {entry.minute for entry in entries if entry.points}
     assert {(minute, 1) for minute in own} <= total.keys()
     silent_ns = max(e.time_ns + 3 * e.interval_ms * 1_000_000 for e in entries)
     assert all(minute in own or minute * MINUTE_NS <= silent_ns for minute, _ in total)
-    # Else the minutes that are whole would end here for ever (the views' progress.whole_until).
+    # Otherwise no later minute would be complete (progress.whole_until).
     state = store.clients[1]
     carry_to = (state.last_ns // 1_000_000 + 3 * state.push_interval_ms) // 60_000
     assert state.terminated or state.covered_until >= carry_to

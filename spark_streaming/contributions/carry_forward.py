@@ -1,0 +1,193 @@
+"""Carries a client's counts forward into minutes without a push.
+
+A minute without an entry gets the counts of the last minute before it that has one, its *source*.
+Counts are carried up to three push intervals after the source's newest push, and not after a
+terminating push. Minutes between two sources are filled at once. Minutes after the newest source
+are filled when they are complete.
+
+A late entry also changes the minutes after it. Those that were carried from an older source are now
+carried from the late entry, or not at all. This reaches three push intervals far, of the late or
+the newest entry, whichever interval is longer. If the interval was longer in between, older counts
+remain beyond that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final, NamedTuple
+
+from spark_streaming.contributions.codec import NO_COUNTS, decode_contribution
+from spark_streaming.contributions.values import ClientState, Contribution
+
+__all__ = ["CarryResult", "Source", "carry_forward", "carry_limit"]
+
+_MINUTE_MS: Final = 60_000
+_MS_NS: Final = 1_000_000
+_INTERVALS: Final = 3
+
+
+class Source(NamedTuple):
+    """Newest push of a client in a minute. A push without entries has no counts."""
+
+    minute: int
+    time_ns: int
+    push_interval_ms: int
+    terminating: bool
+    counts: bytes | None
+
+
+@dataclass(slots=True, kw_only=True)
+class CarryResult:
+    """Changes made by carrying counts forward.
+
+    Attributes:
+        counts: Minute, encoded counts, and 1 to add or -1 to subtract them.
+        contributions: Contributions of minutes that counts are carried to, or no longer carried to.
+        clients: New states of the clients.
+    """
+
+    counts: list[tuple[int, bytes, int]] = field(default_factory=list)
+    contributions: list[Contribution] = field(default_factory=list)
+    clients: list[ClientState] = field(default_factory=list)
+
+    def subtract(self, contribution: Contribution) -> None:
+        """Subtract counts that were carried to a minute."""
+        self.counts.append((contribution.minute, decode_contribution(contribution.packed).body, -1))
+
+
+def carry_limit(minute: int, time_ns: int, push_interval_ms: int, *, terminating: bool = False) -> int:
+    """Return the last minute to which an entry's counts are carried.
+
+    It must equal PostgreSQL's ``client_state.carry_to``. If it were less, minutes would never be
+    complete.
+    """
+    if terminating:
+        return minute
+    return max(minute, (time_ns // _MS_NS + _INTERVALS * push_interval_ms) // _MINUTE_MS)
+
+
+def carry_forward(
+    client_key: int,
+    sources: Sequence[Source],
+    *,
+    state: ClientState | None,
+    cumulative: bytes | None,
+    stored: Mapping[tuple[int, int], Contribution],
+    closed: int,
+    carried: CarryResult,
+) -> None:
+    """Carry one client's counts forward and update its state.
+
+    A push without entries has no counts. If it is newer than all entries, the three intervals start
+    at it, or end with its minute if it is a terminating push.
+
+    Args:
+        client_key: Key of the client.
+        sources: In ascending order: minutes whose newest push is in this batch, and pushes without
+            entries.
+        state: Stored state of the client.
+        cumulative: Its encoded cumulative sums, if they changed.
+        stored: Stored contributions.
+        closed: The last minute that is complete.
+        carried: Receives the changes.
+    """
+    if len(sources) == 1:
+        (source,) = sources
+        follows = state is None or source.minute == state.covered_until + 1
+        if source.counts is not None and follows and closed <= source.minute:
+            # The common case: no minutes to fill before it, and none after it yet.
+            carried.clients.append(_state(client_key, source, source.minute, state, cumulative))
+            return
+    own = [source for source in sources if source.counts is not None]
+    # An empty push may be ahead of the minutes with counts. Entries up to it are not older than
+    # those.
+    known = min(state.minute, state.covered_until) if state is not None else None
+    newest = own[-1] if own and (known is None or own[-1].minute >= known) else None
+    if state is None:
+        last = newest or sources[-1]
+        covered = last.minute
+    else:
+        last = Source(
+            state.minute, state.last_ns, state.push_interval_ms, state.terminated, state.counts or NO_COUNTS
+        )
+        covered = state.covered_until
+        if newest is not None:
+            last = newest if newest.time_ns >= state.last_ns else last._replace(counts=newest.counts)
+            covered = newest.minute
+    for source in sources:
+        if source.counts is None and source.time_ns > last.time_ns:
+            last = source._replace(minute=max(last.minute, source.minute), counts=last.counts)
+
+    with_entries = {source.minute for source in own}
+    if known is not None:
+        with_entries.add(known)
+
+    def fill(first: int, until: int, counts: bytes, last_ns: int) -> int:
+        body = decode_contribution(counts).body
+        for minute in count(first):
+            existing = stored.get((client_key, minute))
+            wanted = minute <= until and counts != NO_COUNTS
+            if minute in with_entries or (existing is not None and existing.entries > 0):
+                return max(first - 1, min(minute - 1, until))
+            if existing is None and not wanted:
+                return max(first - 1, until)
+            values = counts if wanted else NO_COUNTS
+            if existing is None or existing.packed != values:
+                if existing is not None:
+                    carried.subtract(existing)
+                if wanted:
+                    carried.counts.append((minute, body, 1))
+                carried.contributions.append(
+                    Contribution(
+                        client_key=client_key, minute=minute, entries=0, last_ns=last_ns, packed=values
+                    )
+                )
+        raise AssertionError("count() has no end")
+
+    final = min(closed, _source_limit(last))
+    for source in own:
+        if source is not newest:
+            fill(
+                source.minute + 1,
+                min(_source_limit(source), last.minute - 1),
+                source.counts or NO_COUNTS,
+                source.time_ns,
+            )
+    if state is not None and known is not None and (newest is None or newest.minute > known):
+        following = next((source.minute for source in own if source.minute > known), None)
+        if following is None:
+            covered = fill(covered + 1, final, last.counts or NO_COUNTS, last.time_ns)
+        elif following > state.covered_until:
+            until = carry_limit(
+                state.minute, state.last_ns, state.push_interval_ms, terminating=state.terminated
+            )
+            fill(state.covered_until + 1, until, state.counts or NO_COUNTS, state.last_ns)
+    if newest is not None:
+        covered = fill(newest.minute + 1, final, newest.counts or NO_COUNTS, newest.time_ns)
+
+    new_state = _state(client_key, last, covered, state, cumulative)
+    if new_state != state:
+        carried.clients.append(new_state)
+
+
+def _state(
+    client_key: int, last: Source, covered: int, before: ClientState | None, cumulative: bytes | None
+) -> ClientState:
+    if cumulative is None:
+        cumulative = b"" if before is None else before.cumulative
+    return ClientState(
+        client_key=client_key,
+        minute=last.minute,
+        last_ns=last.time_ns,
+        push_interval_ms=last.push_interval_ms,
+        terminated=last.terminating,
+        covered_until=covered,
+        counts=last.counts or NO_COUNTS,
+        cumulative=cumulative,
+    )
+
+
+def _source_limit(source: Source) -> int:
+    return carry_limit(source.minute, source.time_ns, source.push_interval_ms, terminating=source.terminating)

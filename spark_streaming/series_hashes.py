@@ -1,0 +1,91 @@
+"""Replaces the series hashes of a batch by ids.
+
+The decoder hashes the dimensions of each point's series with the database's key, to 128 bits. The
+database assigns an id to each hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from spark_streaming.contributions import HASHED_CUMULATIVE, HASHED_POINT, EncodedPoints
+from spark_streaming.contributions.corrections import factorize
+from spark_streaming.postgres import IdKey
+
+__all__ = ["distinct", "register_key", "replace_hashes"]
+
+Integers = npt.NDArray[np.int64]
+#: Maps the halves of distinct hashes to the ids of series and of fleet series, in the same order.
+Ids = Callable[[Integers, Integers], tuple[Integers, Integers]]
+
+_HASHED_COLUMNS = {"gauges": HASHED_POINT, "added": HASHED_POINT, "cumulative": HASHED_CUMULATIVE}
+
+
+def register_key(spark: SparkSession, key: IdKey) -> None:
+    """Register a key with the decoder, whose functions refer to it by its ``key_id``.
+
+    The driver keeps the secret and sends it to executors in tasks. Plans and Spark's pages don't
+    show it.
+    """
+    jvm = spark._jvm  # noqa: SLF001 -- no public API
+    jvm.kafkaclienttelemetry.rollup.IdKey.register(key.key_id, key.secret)  # type: ignore[union-attr]
+
+
+def distinct(high: Integers, low: Integers) -> tuple[Integers, Integers]:
+    """Number the distinct hashes.
+
+    Args:
+        high: First halves of the hashes.
+        low: Second halves.
+
+    Returns:
+        The number of each hash, and for each number an index of its hash.
+    """
+    codes, first = factorize(high)
+    if np.array_equal(low, low[first][codes]):
+        return codes, first
+    # Different hashes share a first half, once in 2 ** 64 pairs. Comparing both takes a sort.
+    halves = np.stack((high, low), axis=1)
+    _, first, codes = np.unique(halves, axis=0, return_index=True, return_inverse=True)
+    return codes.reshape(-1).astype(np.int64), first.astype(np.int64)
+
+
+def replace_hashes(
+    entries: pa.Table, histograms: pa.Table, buckets: pa.Table, ids: Ids
+) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """Return entries, histograms and buckets with ids in place of hashes.
+
+    Args:
+        entries: ``ENTRY_ROWS`` as the decoder encodes them.
+        histograms: ``ROLLUP_ROWS``, with ``series_high`` and ``series_low`` instead of the ids.
+        buckets: ``BUCKET_ROWS``, in the same way.
+        ids: Called once with the distinct hashes.
+    """
+    encoded = {
+        name: EncodedPoints([blob or b"" for blob in entries[name].to_pylist()], columns)
+        for name, columns in _HASHED_COLUMNS.items()
+    }
+    tables = [histograms, buckets]
+    halves = [
+        *(points.hashes() for points in encoded.values()),
+        *((table["series_high"].to_numpy(), table["series_low"].to_numpy()) for table in tables),
+    ]
+    high, low = (np.concatenate(column) for column in zip(*halves, strict=True))
+    codes, first = distinct(high, low)
+    series, fleet = (found[codes] for found in ids(high[first], low[first]))
+    bounds = np.cumsum([len(half) for half, _ in halves])[:-1]
+    parts = list(zip(np.split(series, bounds), np.split(fleet, bounds), strict=True))
+
+    for (name, points), (series_ids, fleet_ids) in zip(encoded.items(), parts, strict=False):
+        blobs = pa.array(points.with_ids(series_ids, fleet_ids), pa.binary())
+        entries = entries.set_column(entries.schema.get_field_index(name), entries.field(name), blobs)
+    histograms, buckets = (
+        table.append_column("series_id", pa.array(series_ids)).append_column("fleet_id", pa.array(fleet_ids))
+        for table, (series_ids, fleet_ids) in zip(tables, parts[len(encoded) :], strict=True)
+    )
+    return entries, histograms, buckets
