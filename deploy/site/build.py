@@ -137,7 +137,9 @@ def _stage(root: Path, pages: dict[Path, str], source: Path, repository: str) ->
     for page, name in staged.items():
         _write(source / name, _with_site_links(root, page, pages[page], staged, repository))
     for name, text in PAGES.items():
-        _write(source / "reference" / f"{name}.md", text())
+        # The generated texts name pages as seen from docs/.
+        below = _LINK.sub(lambda found: f"{found[1]}{_from_reference(found[2])}{found[3]}", text())
+        _write(source / "reference" / f"{name}.md", below)
     shutil.copytree(root / _DOCS / "images", source / "images")
     _write(source / "index.md", (source / "index.md").read_text("utf-8") + _toctrees())
     _write(
@@ -163,6 +165,10 @@ def _with_site_links(root: Path, page: Path, text: str, staged: dict[Path, str],
         return f"{before}{repository}/{kind}/main/{target}{after}"
 
     return _LINK.sub(replaced, text)
+
+
+def _from_reference(path: str) -> str:
+    return path if path.startswith("../") or not path else f"../{path}"
 
 
 def _toctrees() -> str:
