@@ -1,7 +1,7 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each target sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples lint site bench soak attack fuzz fuzz-pipeline audit docs pictures lock lock-jars clean dist images test-images
+.PHONY: help setup demo test test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples lint site changelog bench soak attack fuzz fuzz-pipeline audit docs pictures lock lock-jars clean dist images test-images
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -99,6 +99,9 @@ docs: $(STAMP) ## Write the generated dashboards, alerts, chart values table and
 
 site: $(STAMP) ## Build the docs site into build/site, strictly: warnings and broken links are errors
 	@$(BIN)/python -m deploy.site
+
+changelog: $(STAMP) ## Print the changelog of the next release from the fragments in docs/changes
+	@$(BIN)/towncrier build --draft --version $(VERSION)
 
 pictures: setup ## Draw the dashboards into docs/images, with Grafana's components, of a made-up fleet or of POSTGRES=postgresql://... (PROMETHEUS=http://...)
 	@$(BIN)/python -m tests.testbed setup --parts grafana-ui
