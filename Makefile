@@ -1,7 +1,7 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each target sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-full coverage test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples test-soak test-fuzz test-fuzz-pipeline lint bench soak attack fuzz fuzz-pipeline audit docs pictures lock lock-jars clean dist images test-images
+.PHONY: help setup demo test test-all test-full coverage test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples test-soak test-fuzz test-fuzz-pipeline lint site changelog bench soak attack fuzz fuzz-pipeline audit docs pictures lock lock-jars clean dist images test-images
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -76,12 +76,16 @@ test-examples: setup ## Run every example whole, with real parts in the place of
 	@$(BIN)/python -m tests.testbed setup --parts examples,prometheus,helm
 	@ALL_EXAMPLES=1 $(PYTEST) tests/examples
 
-lint: $(STAMP) ## Lint, formatting, types, import layers
-	@echo "==> [lint] ruff, mypy, import-linter"
+MARKDOWN := README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md docs
+
+lint: $(STAMP) ## Lint, formatting, types, import layers, spelling, Markdown
+	@echo "==> [lint] ruff, mypy, import-linter, codespell, mdformat"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo --cache-dir $(CACHE)/import-linter
+	@$(BIN)/codespell
+	@$(BIN)/mdformat --check $(MARKDOWN)
 
 bench: setup ## Measure pass-through, pushes, memory and the roll-up beside HAProxy, a real broker and the naive way (about 35 minutes)
 	@$(BIN)/python -m tests.testbed setup --parts haproxy
@@ -117,12 +121,15 @@ test-fuzz-pipeline: ## A short run of the pipeline's fuzzer
 audit: $(STAMP) ## Check the locks for hashes, and what is locked for known vulnerabilities where a database can be reached
 	@$(BIN)/python -m tests.audit
 
-docs: $(STAMP) ## Write the generated parts of docs/ anew
-	@$(BIN)/kafka-telemetry config reference > docs/configuration.md
-	@$(BIN)/kafka-telemetry rollup reference > docs/rollup-settings.md
-	@$(BIN)/python -m receiver.catalogue > docs/metrics.md
+docs: $(STAMP) ## Write the generated dashboards, alerts, chart values table and schema anew
 	@$(BIN)/python -m deploy.dashboards
 	@$(BIN)/python -m deploy.chart
+
+site: $(STAMP) ## Build the docs site into build/site, strictly: warnings and broken links are errors
+	@$(BIN)/python -m deploy.site
+
+changelog: $(STAMP) ## Print the changelog of the next release from the fragments in docs/changes
+	@$(BIN)/towncrier build --draft --version $(VERSION)
 
 pictures: setup ## Draw the dashboards into docs/images, with Grafana's components, of a made-up fleet or of POSTGRES=postgresql://... (PROMETHEUS=http://...)
 	@$(BIN)/python -m tests.testbed setup --parts grafana-ui

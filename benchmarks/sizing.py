@@ -1,7 +1,7 @@
 """The tables of docs/sizing.md: ``python -m benchmarks.sizing`` prints them.
 
 Owns what is multiplied with what. Each input is a measured figure: one that is kept in
-``sizing.json``, or one of docs/benchmarks.md, which is quoted.
+``sizing.json``, or one of docs/results/benchmarks-2026-11.txt, which is quoted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["QUOTED", "Quoted", "tables"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quoted:
-    """A figure of docs/benchmarks.md.
+    """A figure of docs/results/benchmarks-2026-11.txt.
 
     Attributes:
         text: The figure, as it is written there.

@@ -1,7 +1,7 @@
 """The catalogue of standard metrics that Kafka clients push: units, descriptions, aggregation.
 
 The receiver, the roll-up and the dashboards read it. The data is ``standard_metrics.json``;
-``standard_metric`` has its types, and ``reference`` generates docs/metrics.md.
+``standard_metric`` has its types, and ``reference`` generates the reference page.
 
 Units are UCUM's, as in OpenTelemetry: a count has its thing in braces (``{request}``), and ``1`` is
 a ratio.

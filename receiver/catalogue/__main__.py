@@ -1,4 +1,4 @@
-"""Prints docs/metrics.md: ``python -m receiver.catalogue > docs/metrics.md``."""
+"""Prints the reference of metrics: ``python -m receiver.catalogue``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generates docs/metrics.md from the catalogue."""
+"""Generates the reference of metrics from the catalogue."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def print_reference() -> None:
 
     \u0008
     Example:
-      kafka-telemetry config reference > docs/configuration.md
+      kafka-telemetry config reference > configuration.md
     """
     try:
         plugins = {name: _plugin_config(entry) for name, entry in installed_types().items()}

@@ -36,7 +36,7 @@ def print_reference() -> None:
 
     \u0008
     Example:
-      kafka-telemetry rollup reference > docs/rollup-settings.md
+      kafka-telemetry rollup reference > rollup-settings.md
     """
     # Imported here, because the settings import the PostgreSQL driver, which is an optional
     # dependency.

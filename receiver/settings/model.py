@@ -1,6 +1,6 @@
 """The settings of ``receiver.yaml``: every key with its default, bounds and description.
 
-docs/configuration.md is generated from these models. The larger sections have modules of their own.
+The reference of settings is generated from these models. The larger sections have modules of their own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Generates docs/configuration.md from the settings models."""
+"""Generates the reference of settings from the settings models."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import httpx
 import pytest
 import yaml
 
+from deploy.site.reference import PAGES
 from tests.release.conftest import TREE, Distributions, build, install, install_wheel
 from tests.release.test_contents import version_of_the_project
 from tests.testbed.ports import LOOPBACK, free_port
@@ -137,7 +138,7 @@ def _answers(url: str) -> bool:
 
 
 def test_the_settings_of_the_rollup_are_those_of_the_docs(rollup: Path, tmp_path: Path) -> None:
-    assert run(rollup, "rollup", "reference", cwd=tmp_path) == (TREE / "docs/rollup-settings.md").read_text()
+    assert run(rollup, "rollup", "reference", cwd=tmp_path) == PAGES["rollup-settings"]()
 
 
 def test_the_rollup_reads_its_data_files(rollup: Path, tmp_path: Path) -> None:

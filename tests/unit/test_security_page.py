@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from deploy.site.reference import PAGES
 from plugins.otlp.config import OtlpConfig
 from plugins.prometheus.config import PrometheusConfig
 from plugins.spool_files.config import SpoolFilesConfig
@@ -18,6 +19,8 @@ from spark_streaming.poison import MAX_ISOLATED
 from spark_streaming.rows import MAX_TOTAL
 from spark_streaming.settings import RollupSettings
 
+#: The generated configuration reference.
+CONFIGURATION_REFERENCE: Final = PAGES["configuration"]()
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = (ROOT / "SECURITY.md").read_text()
 ROWS: Final[dict[str, str]] = dict(re.findall(r"^\| (.+?) \| (.+?) \| .*\|$", PAGE, flags=re.MULTILINE))
@@ -26,7 +29,7 @@ DEFAULTS: Final = {
     key.replace("[0]", "[]"): default
     for key, default in re.findall(
         r"^\| `([^`]+)`<br>`KAFKA_TELEMETRY_[^|]+\|[^|]+\| `([^`]+)` \|",
-        (ROOT / "docs/configuration.md").read_text(),
+        CONFIGURATION_REFERENCE,
         flags=re.MULTILINE,
     )
 }
