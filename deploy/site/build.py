@@ -93,7 +93,7 @@ class SiteError(Exception):
 
 def repository_pages(root: Path = ROOT) -> dict[Path, str]:
     """Return the text of every Markdown page that Git tracks, by its path."""
-    listed = subprocess.run(  # noqa: S603
+    listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", "*.md"],  # noqa: S607
         cwd=root,
         check=True,
@@ -116,9 +116,9 @@ def build(out: Path, root: Path = ROOT) -> Path:
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
     source, html = out / "source", out / "html"
     shutil.rmtree(source, ignore_errors=True)
-    _stage(root, pages, source, project["urls"]["Source"])
+    _stage(root, pages, source, project["urls"]["Repository"])
     (source / "conf.py").write_text(
-        _CONFIGURATION.format(version=project["version"], source=project["urls"]["Source"]), "utf-8"
+        _CONFIGURATION.format(version=project["version"], source=project["urls"]["Repository"]), "utf-8"
     )
     arguments = ["-W", "--keep-going", "-q", "-b", "html", "-d", str(out / "doctrees")]
     if sphinx([*arguments, str(source), str(html)]) != 0:

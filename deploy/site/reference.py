@@ -69,7 +69,7 @@ def prometheus_names() -> str:
 
 def _rest() -> str:
     """Return each endpoint of the OpenAPI document: parameters, body and answers."""
-    dependencies = cast(ApiDependencies, SimpleNamespace(version="1", refused=None))
+    dependencies = cast("ApiDependencies", SimpleNamespace(version="1", refused=None))
     document = create_api(dependencies, RestSettings()).openapi()
     parts = [
         "# REST endpoints\n\nMade from the document that a sidecar serves at `GET /openapi.json`.\n"
@@ -131,7 +131,7 @@ def _command_line() -> str:
         "# Command line\n\nEvery command of `kafka-telemetry`. The exit status is 0 for success, 1 for a\n"
         "failure, and 2 for wrong usage or a wrong configuration. Errors are one line on stderr.\n"
     ]
-    for path, command in _commands("kafka-telemetry", cast(click.Command, root)):
+    for path, command in _commands("kafka-telemetry", cast("click.Command", root)):
         parts.append(f"\n## {path}\n")
         text = (command.help or "").replace("\b", "\x00").split("\x00")
         parts.append(f"\n{_cell(text[0])}\n")
@@ -172,15 +172,17 @@ def _alerts() -> str:
         "# Alerts\n\nEvery alert rule of the project. [The runbooks](../runbooks.md) say what to do about each.\n"
         "\n## From the receiver's metrics (Prometheus)\n"
     ]
-    for group in cast(list[dict[str, Any]], prometheus_rules()["groups"]):
+    for group in cast("list[dict[str, Any]]", prometheus_rules()["groups"]):
         for rule in group["rules"]:
             notes = rule["annotations"]
             parts.append(
                 f"\n### {rule['alert']}\n\n{notes['summary']} {notes['description']}\n\n"
                 f"Severity {rule['labels']['severity']}, after {rule['for']}.\n\n```text\n{rule['expr']}\n```\n"
             )
-    parts.append("\n## From the roll-up's findings (Grafana)\n\n| alert | after | severity | |\n|---|---|---|---|\n")
-    for group in cast(list[dict[str, Any]], grafana_rules()["groups"]):
+    parts.append(
+        "\n## From the roll-up's findings (Grafana)\n\n| alert | after | severity | |\n|---|---|---|---|\n"
+    )
+    for group in cast("list[dict[str, Any]]", grafana_rules()["groups"]):
         parts.extend(
             f"| {rule['title']} | {rule['for']} | {rule['labels'].get('severity', '')} "
             f"| {_cell(rule['annotations'].get('summary', ''))} |\n"
