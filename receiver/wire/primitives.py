@@ -91,11 +91,6 @@ class Reader:
         self._offset = after
         return layout.unpack_from(self._buffer, start)
 
-    def int8(self, field: str = "int8") -> int:
-        """Read a signed integer of one byte."""
-        value = self._buffer[self._advance(1, f"{field} (int8)")]
-        return value - 256 if value > 127 else value
-
     def int16(self, field: str = "int16") -> int:
         """Read a signed integer of two bytes."""
         value: int = _INT16.unpack_from(self._buffer, self._advance(2, f"{field} (int16)"))[0]
@@ -110,10 +105,6 @@ class Reader:
         """Read a signed integer of eight bytes."""
         value: int = _INT64.unpack_from(self._buffer, self._advance(8, f"{field} (int64)"))[0]
         return value
-
-    def boolean(self, field: str = "boolean") -> bool:
-        """Read a boolean of one byte; every byte but 0 is true, as in Kafka."""
-        return self._buffer[self._advance(1, f"{field} (boolean)")] != 0
 
     def uuid(self, field: str = "uuid") -> Uuid:
         """Read (and copy) a uuid of sixteen bytes."""

@@ -28,7 +28,6 @@ MAX_UINT32: Final = 0xFFFFFFFF
 _MAX_INT32 = 0x7FFFFFFF
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
-_INT64 = Struct(">q")
 
 
 class Writer:
@@ -66,10 +65,6 @@ class Writer:
     def int32(self, value: int) -> None:
         """Append a signed integer of four bytes."""
         self._out += _INT32.pack(value)
-
-    def int64(self, value: int) -> None:
-        """Append a signed integer of eight bytes."""
-        self._out += _INT64.pack(value)
 
     def boolean(self, value: bool) -> None:  # noqa: FBT001 - the value to write, not a switch
         """Append a boolean of one byte."""
@@ -115,23 +110,6 @@ class Writer:
             self._out.append(0)
         else:
             self.compact_string(value)
-
-    def bytes_(self, value: Buffer) -> None:
-        """Append bytes with a length of four bytes."""
-        self._out += _INT32.pack(len(value))
-        self._out += value
-
-    def compact_bytes(self, value: Buffer) -> None:
-        """Append bytes with a varint length."""
-        self.unsigned_varint(len(value) + 1)
-        self._out += value
-
-    def compact_nullable_bytes(self, value: Buffer | None) -> None:
-        """Append bytes with a varint length, or null."""
-        if value is None:
-            self._out.append(0)
-        else:
-            self.compact_bytes(value)
 
     def array_length(self, length: int | None) -> None:
         """Append the length of an array (four bytes), or null."""

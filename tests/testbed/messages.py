@@ -23,7 +23,7 @@ from receiver.wire.k71_get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest, PushTelemetryResponse
-from receiver.wire.primitives import Reader, Writer
+from receiver.wire.primitives import Buffer, Reader, Writer
 from receiver.wire.uuid import ZERO_UUID
 
 __all__ = [
@@ -40,6 +40,8 @@ __all__ = [
 _SASL_FIRST_WITH_LIFETIME = 1
 _SASL_FIRST_FLEXIBLE = 2
 
+_INT8 = Struct(">b")
+_INT64 = Struct(">q")
 _THROTTLE_AND_ERROR = Struct(">ih")
 _INTERVAL_LIMIT_TEMPORALITY = Struct(">ii?")
 _SUBSCRIPTION_TERMINATING_CODEC = Struct(">i?b")
@@ -69,10 +71,11 @@ def encode_sasl_authenticate_request(value: SaslAuthenticateRequest, version: in
     check_version(api_keys.SASL_AUTHENTICATE, version, k36_sasl_authenticate.SUPPORTED_VERSIONS)
     writer = Writer()
     if version >= _SASL_FIRST_FLEXIBLE:
-        writer.compact_bytes(value.auth_bytes)
+        _compact_bytes(writer, value.auth_bytes)
         writer.tagged_fields(value.tagged_fields)
     else:
-        writer.bytes_(value.auth_bytes)
+        writer.int32(len(value.auth_bytes))
+        _raw(writer, value.auth_bytes)
     return writer.take()
 
 
@@ -84,12 +87,13 @@ def encode_sasl_authenticate_response(value: SaslAuthenticateResponse, version: 
     writer.int16(value.error_code)
     if flexible:
         writer.compact_nullable_string(value.error_message)
-        writer.compact_bytes(value.auth_bytes)
+        _compact_bytes(writer, value.auth_bytes)
     else:
         writer.nullable_string(value.error_message)
-        writer.bytes_(value.auth_bytes)
+        writer.int32(len(value.auth_bytes))
+        _raw(writer, value.auth_bytes)
     if version >= _SASL_FIRST_WITH_LIFETIME:
-        writer.int64(value.session_lifetime_ms)
+        writer.fixed(_INT64, value.session_lifetime_ms)
     if flexible:
         writer.tagged_fields(value.tagged_fields)
     return writer.take()
@@ -116,7 +120,7 @@ def decode_subscriptions_response(reader: Reader, version: int) -> GetTelemetryS
     client_instance_id = reader.uuid("ClientInstanceId") if version == 0 else ZERO_UUID
     subscription_id = reader.int32("SubscriptionId")
     codecs = reader.compact_array_length("AcceptedCompressionTypes")
-    accepted = tuple([reader.int8("AcceptedCompressionTypes") for _ in range(codecs)])
+    accepted = tuple([reader.fixed(_INT8, "AcceptedCompressionTypes")[0] for _ in range(codecs)])
     push_interval_ms, telemetry_max_bytes, delta_temporality = reader.fixed(
         _INTERVAL_LIMIT_TEMPORALITY, "PushIntervalMs, TelemetryMaxBytes and DeltaTemporality"
     )
@@ -145,7 +149,10 @@ def encode_push_request(value: PushTelemetryRequest, version: int) -> bytes:
     writer.fixed(
         _SUBSCRIPTION_TERMINATING_CODEC, value.subscription_id, value.terminating, value.compression_type
     )
-    writer.compact_nullable_bytes(value.metrics)
+    if value.metrics is None:
+        writer.unsigned_varint(0)
+    else:
+        _compact_bytes(writer, value.metrics)
     writer.tagged_fields(value.tagged_fields)
     return writer.take()
 
@@ -159,3 +166,12 @@ def decode_push_response(reader: Reader, version: int) -> PushTelemetryResponse:
         error_code=error_code,
         tagged_fields=reader.tagged_fields("PushTelemetryResponse's tagged fields"),
     )
+
+
+def _compact_bytes(writer: Writer, value: Buffer) -> None:
+    writer.unsigned_varint(len(value) + 1)
+    _raw(writer, value)
+
+
+def _raw(writer: Writer, value: Buffer) -> None:
+    writer.fixed(Struct(f"{len(value)}s"), bytes(value))

@@ -71,10 +71,12 @@ class Speaker(Raw):
         Raises:
             EOFError: The connection was closed.
         """
-        return self.exchange(api_key, self.offered[api_key][1], body)
+        return self.ask_version(api_key, self.offered[api_key][1], body)
 
-    def exchange(self, api_key: int, version: int, body: bytes, instance: uuid.UUID | None = None) -> bytes:
-        """Ask in a certain version: with header v3 where an instance is named.
+    def ask_version(
+        self, api_key: int, version: int, body: bytes, instance: uuid.UUID | None = None
+    ) -> bytes:
+        """Ask in a given version, with header v3 if ``instance`` is given.
 
         Raises:
             EOFError: The connection was closed.
@@ -105,7 +107,7 @@ class OldClient(Speaker):
 
     def __init__(self, port: int, *, client_id: str | None = CLIENT_ID) -> None:
         super().__init__(port, client_id=client_id)
-        self.learn(self.exchange(API_VERSIONS, 5, software("old")))
+        self.learn(self.ask_version(API_VERSIONS, 5, software("old")))
 
 
 class NewClient(Speaker):
@@ -125,9 +127,9 @@ class NewClient(Speaker):
     def __init__(self, port: int, *, instance: uuid.UUID = MINE) -> None:
         super().__init__(port)
         self.instance = instance
-        answer = self.exchange(API_VERSIONS, 6, software("new"), instance)
+        answer = self.ask_version(API_VERSIONS, 6, software("new"), instance)
         self.falls_back = struct.unpack_from(">h", answer)[0] == ErrorCode.unsupported_version.value
-        self.learn(self.exchange(API_VERSIONS, 5, software("new")) if self.falls_back else answer)
+        self.learn(self.ask_version(API_VERSIONS, 5, software("new")) if self.falls_back else answer)
         if not self.falls_back:
             self.client_id = None
 
@@ -137,7 +139,7 @@ class NewClient(Speaker):
 
     def ask(self, api_key: int, body: bytes) -> bytes:
         """See the base; with its own id in header v3."""
-        return self.exchange(api_key, self.offered[api_key][1], body, self.instance)
+        return self.ask_version(api_key, self.offered[api_key][1], body, self.instance)
 
 
 def software(name: str) -> bytes:

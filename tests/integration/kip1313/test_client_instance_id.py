@@ -110,16 +110,16 @@ class _Got:
 
 def _get(speaker: Speaker, version: int, instance: uuid.UUID) -> _Got:
     if version == 1:
-        return _Got(speaker.exchange(api.GET, 1, b"\0", instance), 1)
-    return _Got(speaker.exchange(api.GET, 0, instance.bytes + b"\0"), 0)
+        return _Got(speaker.ask_version(api.GET, 1, b"\0", instance), 1)
+    return _Got(speaker.ask_version(api.GET, 0, instance.bytes + b"\0"), 0)
 
 
 def _push(speaker: Speaker, version: int, instance: uuid.UUID, subscription_id: int) -> ErrorCode:
     body = struct.pack(">i?b", subscription_id, False, 0) + compact_bytes(b"") + b"\0"
     if version == 1:
-        answer = speaker.exchange(api.PUSH, 1, body, instance)
+        answer = speaker.ask_version(api.PUSH, 1, body, instance)
     else:
-        answer = speaker.exchange(api.PUSH, 0, instance.bytes + body)
+        answer = speaker.ask_version(api.PUSH, 0, instance.bytes + body)
     return ErrorCode(struct.unpack_from(">h", answer, 4)[0])
 
 
@@ -156,7 +156,7 @@ def test_another_id_is_refused_in_the_words_of_each_rpc(
         version = greatest if wrong is not None else greatest - 1
         with NewClient(translating.port()) as client:
             try:
-                answer = client.exchange(key, version, b"", wrong)
+                answer = client.ask_version(key, version, b"", wrong)
             except EOFError:
                 answered[key] = "closed"
             else:
@@ -190,7 +190,7 @@ def _error_of(key: int, layout: int, answer: bytes, *, in_v3: bool) -> str:
 
 def test_the_zero_id_is_refused_in_the_first_request(translating: GatewaySidecar) -> None:
     with Speaker(translating.port()) as client:
-        answer = client.exchange(api.API_VERSIONS, 6, api.software("new"), ZERO)
+        answer = client.ask_version(api.API_VERSIONS, 6, api.software("new"), ZERO)
         assert struct.unpack_from(">h", answer)[0] == ErrorCode.invalid_request.value
 
 
@@ -198,15 +198,15 @@ def test_a_client_that_begins_with_an_older_header_is_held_to_no_id(translating:
     with OldClient(translating.port()) as client:
         version = client.offered[api.DESCRIBE_CLUSTER][1]
         for instance in (MINE, ANOTHER):
-            assert client.exchange(api.DESCRIBE_CLUSTER, version, b"\0\1\0\0", instance)[4:6] == b"\0\0"
-        assert client.exchange(api.DESCRIBE_CLUSTER, version - 1, b"\0\1\0\0")[4:6] == b"\0\0"
-        assert client.exchange(api.DESCRIBE_CLUSTER, version, b"\0\1\0\0", ZERO)[4:6] == b"\0\x2a"
+            assert client.ask_version(api.DESCRIBE_CLUSTER, version, b"\0\1\0\0", instance)[4:6] == b"\0\0"
+        assert client.ask_version(api.DESCRIBE_CLUSTER, version - 1, b"\0\1\0\0")[4:6] == b"\0\0"
+        assert client.ask_version(api.DESCRIBE_CLUSTER, version, b"\0\1\0\0", ZERO)[4:6] == b"\0\x2a"
 
 
 def test_a_login_carries_the_id_but_for_its_handshake(translating: GatewaySidecar) -> None:
     right = compact_bytes(f"\0alice\0{SASL_USERS['alice']}".encode()) + b"\0"
     with NewClient(translating.port("SASL")) as client:
-        handshake = client.exchange(api.SASL_HANDSHAKE, 1, struct.pack(">h", 5) + b"PLAIN")
+        handshake = client.ask_version(api.SASL_HANDSHAKE, 1, struct.pack(">h", 5) + b"PLAIN")
         assert handshake[:2] == b"\0\0"
         assert client.offered[api.SASL_AUTHENTICATE] == (0, 3)
         assert client.ask(api.SASL_AUTHENTICATE, right)[:2] == b"\0\0"
@@ -218,8 +218,8 @@ def test_a_login_carries_the_id_but_for_its_handshake(translating: GatewaySideca
 def test_a_login_under_another_id_is_none(translating: GatewaySidecar) -> None:
     right = compact_bytes(f"\0alice\0{SASL_USERS['alice']}".encode()) + b"\0"
     with NewClient(translating.port("SASL")) as client:
-        client.exchange(api.SASL_HANDSHAKE, 1, struct.pack(">h", 5) + b"PLAIN")
-        refused = client.exchange(api.SASL_AUTHENTICATE, 3, right, ANOTHER)
+        client.ask_version(api.SASL_HANDSHAKE, 1, struct.pack(">h", 5) + b"PLAIN")
+        refused = client.ask_version(api.SASL_AUTHENTICATE, 3, right, ANOTHER)
         assert struct.unpack_from(">h", refused)[0] == ErrorCode.invalid_request.value
         with pytest.raises((EOFError, ConnectionError)):  # in its place the broker got no token
             client.ask(api.DESCRIBE_CLUSTER, b"\0\1\0\0")
