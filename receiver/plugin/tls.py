@@ -12,8 +12,7 @@ __all__ = ["TlsConfig"]
 class TlsConfig(PluginConfig):
     """TLS towards a destination.
 
-    Verification cannot be switched off: name the destination's own certificate as ``ca_file``
-    instead.
+    Verification cannot be switched off. To trust one certificate, name it as ``ca_file``.
     """
 
     ca_file: FilePath | None = Field(
