@@ -109,7 +109,7 @@ def test_two_thousand_connections_leave_nothing_behind(
 # -- the registry ----------------------------------------------------------------------------------
 
 
-def test_the_registry_shows_who_is_connected(gateway: GatewaySidecar) -> None:
+def test_the_registry_shows_open_connections(gateway: GatewaySidecar) -> None:
     with Raw(gateway.port()) as raw:
         raw.exchange(api_versions(3, client_id="who", software=("software.name", "1.2-rc")))
         assert read_get(raw.exchange(get_subscriptions(client_id="who-else")))[0] == 0

@@ -84,7 +84,7 @@ class TestAlways:
         assert spool.open().pushes == 50
         spool.close()
 
-    def test_who_waits_is_told_when_the_disk_refuses_and_the_push_goes_out_of_memory(
+    def test_stored_is_called_when_the_disk_fails_and_memory_drops_the_push(
         self, folder: Path, clock: Clock
     ) -> None:
         queue = disk_queue(folder, clock)
@@ -120,7 +120,9 @@ class TestAlways:
         assert queue.write()
         assert read(queue) == [1, 2, 3]
 
-    def test_memory_keeps_its_bound_and_tells_those_who_had_to_go(self, folder: Path, clock: Clock) -> None:
+    def test_memory_keeps_its_bound_and_calls_stored_for_dropped_pushes(
+        self, folder: Path, clock: Clock
+    ) -> None:
         queue = disk_queue(folder, clock, max_items=4)
         stored: list[int] = []
         for number in range(6):
@@ -147,7 +149,9 @@ class TestWhenBehind:
         assert queue.finish() == 0
         assert not folder.exists()
 
-    def test_a_folder_that_could_not_be_made_is_told_at_the_start(self, folder: Path, clock: Clock) -> None:
+    def test_a_folder_that_cannot_be_created_is_reported_at_the_start(
+        self, folder: Path, clock: Clock
+    ) -> None:
         folder.touch()
         queue = disk_queue(folder / "there" / "p", clock, after_s=1.0)
         assert "Not a directory" in (queue._disk.problem or "")
@@ -421,7 +425,7 @@ class TestEnd:
         assert queue.finish() == 0
         assert queue.statistics().disk == 2500
 
-    def test_what_the_disk_refuses_is_dropped_and_told(self, folder: Path, clock: Clock) -> None:
+    def test_pushes_that_the_disk_refuses_are_dropped_and_counted(self, folder: Path, clock: Clock) -> None:
         queue = disk_queue(folder, clock)
         stored: list[int] = []
         queue.offer(push(0), partial(stored.append, 0))
