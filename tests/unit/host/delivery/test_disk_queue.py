@@ -78,7 +78,7 @@ class TestAlways:
         offer(queue, 0, 50)
         assert queue.write()
         spool = Spool(folder / "copy", max_bytes=1 << 20, segment_bytes=1 << 16)
-        (segment,) = folder.glob("*.queue")
+        (segment,) = folder.glob("*.log")
         (folder / "copy").mkdir()
         (folder / "copy" / segment.name).write_bytes(segment.read_bytes())
         assert spool.open().pushes == 50
@@ -365,7 +365,7 @@ class TestBefore:
         offer(queue, 0, 3)
         assert queue.write()
         killed(queue)
-        (file,) = folder.glob("*.queue")
+        (file,) = folder.glob("*.log")
         with refused_file(file, error):
             queue = disk_queue(folder, clock)
         assert str(file) in str(queue._disk.problem)
@@ -383,7 +383,7 @@ class TestBefore:
             offer(queue, number, number + 1, size=10)
             queue.offer(push(10 + number, data=random.Random(number).randbytes(2000)))
             assert queue.write()
-        assert len(list(folder.glob("*.queue"))) == 2
+        assert len(list(folder.glob("*.log"))) == 2
         assert read(queue, 2) == [0, 10]
         got: list[list[int]] = []
         with no_more_memory():
