@@ -39,7 +39,7 @@ def test_one_connection_too_many_is_reset_and_counted(gateway: GatewaySidecar) -
         assert fate == "reset"
         assert seconds < 3
         assert gateway.value("connections_refused_total", **labels) == 1
-        gateway.wait_for_log("max_connections is 3")
+        gateway.wait_for_log("listeners[].max_connections (3)")
         works(gateway)  # the other listener has a limit of its own
         three.socket.close()
         wait_until(lambda: len(gateway.connections("LIMITED")) == 2, timeout_s=TIMEOUT_S, what="a free place")
