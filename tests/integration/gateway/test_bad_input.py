@@ -93,7 +93,7 @@ def test_a_telemetry_request_that_ends_in_its_middle_is_nothing(
     assert all_that_came_of(upstream, b"whole") == [0]
 
 
-def test_a_push_that_is_too_large_is_said_to_be(gateway: GatewaySidecar) -> None:
+def test_a_push_that_is_too_large_is_refused(gateway: GatewaySidecar) -> None:
     before = gateway.resident_bytes()
     with Raw(gateway.port()) as raw:
         _, instance, subscription_id = read_get(raw.exchange(get_subscriptions()))

@@ -39,7 +39,7 @@ def test_one_connection_too_many_is_reset_and_counted(gateway: GatewaySidecar) -
         assert fate == "reset"
         assert seconds < 3
         assert gateway.value("connections_refused_total", **labels) == 1
-        gateway.wait_for_log("max_connections is 3")
+        gateway.wait_for_log("listeners[].max_connections (3)")
         works(gateway)  # the other listener has a limit of its own
         three.socket.close()
         wait_until(lambda: len(gateway.connections("LIMITED")) == 2, timeout_s=TIMEOUT_S, what="a free place")
@@ -109,7 +109,7 @@ def test_two_thousand_connections_leave_nothing_behind(
 # -- the registry ----------------------------------------------------------------------------------
 
 
-def test_the_registry_shows_who_is_connected(gateway: GatewaySidecar) -> None:
+def test_the_registry_shows_open_connections(gateway: GatewaySidecar) -> None:
     with Raw(gateway.port()) as raw:
         raw.exchange(api_versions(3, client_id="who", software=("software.name", "1.2-rc")))
         assert read_get(raw.exchange(get_subscriptions(client_id="who-else")))[0] == 0

@@ -107,7 +107,7 @@ def test_an_end_of_the_brokers_is_the_clients(
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 7, 8, 9, 500])
-def test_a_broker_that_closes_in_an_answer_has_said_what_it_has_said(
+def test_a_truncated_answer_of_the_broker_still_reaches_the_client(
     gateway: GatewaySidecar, upstream: ScriptedBroker, count: int
 ) -> None:
     answer = framed(struct.pack(">i", 1) + bytes(1000))
@@ -124,7 +124,7 @@ def test_a_broker_that_closes_in_an_answer_has_said_what_it_has_said(
         assert arrived == (answer[:count] if count >= 8 else b"")
 
 
-def test_a_broker_that_never_answers_holds_up_nobody_else(
+def test_a_broker_that_never_answers_delays_no_other_client(
     gateway: GatewaySidecar, upstream: ScriptedBroker
 ) -> None:
     silent = threading.Event()
@@ -195,7 +195,7 @@ def test_both_halves_of_a_connection_end_on_their_own(
 # -- slow readers ----------------------------------------------------------------------------------
 
 
-def test_slow_clients_cost_no_memory_and_hold_up_nobody(
+def test_slow_clients_cost_no_memory_and_delay_no_other_client(
     gateway: GatewaySidecar, upstream: ScriptedBroker
 ) -> None:
     answer = framed(struct.pack(">i", 1) + bytes(16 * MIB))
@@ -212,7 +212,7 @@ def test_slow_clients_cost_no_memory_and_hold_up_nobody(
     gateway.wait_for_no_connections()
 
 
-def test_slow_brokers_cost_no_memory_and_hold_up_nobody(
+def test_slow_brokers_cost_no_memory_and_delay_no_other_client(
     gateway: GatewaySidecar, upstream: ScriptedBroker
 ) -> None:
     go_on = threading.Event()

@@ -122,7 +122,7 @@ def test_nobody_pushes_after(sidecar: GatewaySidecar, telemetry: Telemetry, case
 
 
 @pytest.mark.parametrize("name", ONE_BY_ONE)
-def test_nobody_pushes_either_who_waits_for_each_answer_after(
+def test_no_push_after_a_forged_login_that_waits_for_each_answer(
     sidecar: GatewaySidecar, telemetry: Telemetry, name: str
 ) -> None:
     case = REFUSED[name]
@@ -322,7 +322,7 @@ def test_whose_token_was_made_past_the_sidecar_is_known_once_it_was_described(
     assert with_token(watch, token, telemetry) == BOB
 
 
-def test_a_token_is_its_owners_whoever_asked_for_it(
+def test_a_token_has_its_owners_principal_whoever_requested_it(
     sidecar: GatewaySidecar, secured_broker: KafkaBroker, telemetry: Telemetry
 ) -> None:
     watch = Watch(sidecar)

@@ -278,9 +278,7 @@ def test_who_comes_past_the_load_balancer_needs_no_header(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_load_balancer_has_to_say_who_its_client_is(
-    lan: Lan, behind: GatewaySidecar, family: Family
-) -> None:
+def test_a_load_balancer_must_send_a_header(lan: Lan, behind: GatewaySidecar, family: Family) -> None:
     listener = f"LB_{family.upper()}"
     with lan.balancer.connect(of(lan.behind_end, family), behind.port(listener)) as connection:
         assert asks(connection) is None

@@ -143,7 +143,7 @@ def test_what_runs_ahead_of_a_login_waits_for_the_brokers_word(secured: GatewayS
             assert codes == answers
 
 
-def test_a_name_said_in_another_mechanism_counts_for_nothing(secured: GatewaySidecar) -> None:
+def test_a_name_in_another_mechanisms_token_is_ignored(secured: GatewaySidecar) -> None:
     """The broker refuses a PLAIN token in a SCRAM login, and the reverse."""
     scram = b"n,,n=alice,r=abcdef"
     for mechanism, token in (("SCRAM-SHA-256", plain_token("alice", SASL_USERS["alice"])), ("PLAIN", scram)):
@@ -154,7 +154,7 @@ def test_a_name_said_in_another_mechanism_counts_for_nothing(secured: GatewaySid
             assert asks(raw) is None
 
 
-def test_a_login_that_nobody_asked_for_is_no_login(misconfigured: GatewaySidecar) -> None:
+def test_a_login_that_the_broker_does_not_require_is_ignored(misconfigured: GatewaySidecar) -> None:
     """The broker's listener authenticates nobody, so on a listener with SASL nobody is anybody."""
     with RawLogin(misconfigured.port("SASL_BEFORE_OPEN")) as raw:
         assert raw.handshake("PLAIN") == ILLEGAL_SASL_STATE

@@ -267,7 +267,7 @@ def test_what_is_no_tls_is_refused(
     on_loop(main())
 
 
-def test_a_client_is_told_why_its_certificate_is_refused(
+def test_a_client_gets_an_alert_when_its_certificate_is_refused(
     certificates: Certificates, broker: ScriptedBroker
 ) -> None:
     async def main() -> None:

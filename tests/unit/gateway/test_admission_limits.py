@@ -107,7 +107,7 @@ def test_a_principal_with_as_many_connections_as_it_may_have_gets_no_more(
     on_loop(main())
 
 
-def test_a_client_whose_broker_is_down_is_not_counted_any_more() -> None:
+def test_a_client_is_not_counted_after_its_broker_failed() -> None:
     async def main() -> None:
         gate = limited(1)
         async with opened(gate.listener(free_port())) as listener:

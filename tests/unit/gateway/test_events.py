@@ -142,7 +142,7 @@ def test_what_is_over_a_limit_is_logged_with_its_setting_and_counted(gate: Gate)
     assert gate.value("limit_exceeded_total", limit="core_time", scope="principal") == 1
 
 
-def test_a_connection_that_said_nothing_is_shown_as_unknown() -> None:
+def test_a_connection_without_requests_is_shown_as_unknown() -> None:
     fields = connection_fields(connection())
     assert fields["client_software_name"] == UNKNOWN
     assert fields["client_instance_id"] is None

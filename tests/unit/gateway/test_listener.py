@@ -28,7 +28,7 @@ from tests.unit.gateway.support import (
 from tests.unit.session.support import get_subscriptions, read_subscriptions
 
 
-def test_a_connection_is_entered_counted_and_struck_again(broker: ScriptedBroker) -> None:
+def test_a_connection_is_registered_counted_and_removed(broker: ScriptedBroker) -> None:
     async def main() -> None:
         gate = Gate()
         async with opened(gate.listener(broker.port)) as listener:
@@ -133,7 +133,7 @@ def test_one_connection_too_many_is_reset_and_a_place_is_free_again(broker: Scri
     on_loop(main())
 
 
-def test_a_drain_closes_what_is_idle_and_accepts_nobody(broker: ScriptedBroker) -> None:
+def test_a_drain_closes_idle_connections_and_accepts_none(broker: ScriptedBroker) -> None:
     async def main() -> None:
         gate = Gate()
         loop = asyncio.get_running_loop()
@@ -194,7 +194,7 @@ def test_a_drain_waits_for_an_answer_of_ours(broker: ScriptedBroker) -> None:
     on_loop(main())
 
 
-def test_a_drain_cuts_off_whoever_is_only_being_connected() -> None:
+def test_a_drain_cancels_clients_that_are_being_connected() -> None:
     async def main() -> None:
         gate = Gate()
         with socket.create_server((LOOPBACK, 0), backlog=0) as full, contextlib.ExitStack() as others:
@@ -250,7 +250,7 @@ def test_no_listener_stays_open_where_one_can_not_be(broker: ScriptedBroker) -> 
     on_loop(main())
 
 
-def test_the_gateway_names_every_listener_whose_broker_is_not_there(broker: ScriptedBroker) -> None:
+def test_the_gateway_names_every_listener_with_an_unreachable_broker(broker: ScriptedBroker) -> None:
     async def main() -> None:
         gate = Gate()
         gateway = Gateway([gate.listener(broker.port), gate.listener(port := free_port())])

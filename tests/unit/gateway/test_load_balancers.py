@@ -48,7 +48,9 @@ HEADERS = {
 
 @pytest.mark.parametrize("name", HEADERS)
 @pytest.mark.parametrize("arrival", ["whole", "with the request", "byte by byte"])
-def test_a_load_balancer_says_who_the_client_is(broker: ScriptedBroker, name: str, arrival: str) -> None:
+def test_a_load_balancers_header_sets_the_client_address(
+    broker: ScriptedBroker, name: str, arrival: str
+) -> None:
     header, source = HEADERS[name]
 
     async def main() -> None:

@@ -105,7 +105,7 @@ def test_its_end_is_noticed_afterwards() -> None:
     on_loop(main())
 
 
-def test_a_session_that_may_not_go_on_is_closed_with_its_own_word() -> None:
+def test_a_closing_session_closes_with_its_own_reason() -> None:
     async def main() -> None:
         async with relayed() as wire:
             await send(wire.client, get_subscriptions())

@@ -114,7 +114,9 @@ def test_what_the_broker_says_behind_it_waits_too() -> None:
 
 
 @pytest.mark.parametrize("marked", [False, True])
-def test_a_disk_that_takes_too_long_holds_up_nobody(marked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_disk_delays_no_response_beyond_the_limit(
+    marked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(relay_module, "_STORED_S", 0.1)
 
     async def main() -> None:

@@ -129,7 +129,7 @@ def test_files_of_the_other_keys_are_named_too(folder: Path, certificates: Certi
         )
 
 
-def test_a_listener_with_such_a_file_does_not_start(folder: Path) -> None:
+def test_a_listener_with_an_unusable_tls_file_does_not_start(folder: Path) -> None:
     (folder / "server.key").unlink()
     with pytest.raises(
         ListenerError, match=r"^listener CLIENT: listeners\[\]\.tls\.key: .*server\.key: No such"
@@ -178,7 +178,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("always")
-def test_a_new_certificate_is_shown_to_who_connects_next(folder: Path, certificates: Certificates) -> None:
+def test_a_new_certificate_is_shown_to_the_next_client(folder: Path, certificates: Certificates) -> None:
     context = server_context("CLIENT", settings(folder))
     first = context.current()
     assert context.current() is first

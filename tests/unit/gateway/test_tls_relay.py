@@ -123,7 +123,7 @@ def test_a_record_that_comes_in_pieces_passes(certificates: Certificates, versio
     on_loop(main())
 
 
-def test_what_openssl_holds_while_nobody_may_read_is_read_afterwards(certificates: Certificates) -> None:
+def test_bytes_held_by_openssl_during_a_pause_are_read_afterwards(certificates: Certificates) -> None:
     """A drain reads one request; the rest of the record stays without an event."""
 
     async def main() -> None:
@@ -209,7 +209,7 @@ def test_a_socket_that_is_closed_without_a_word_is_an_end(
 
 @VERSIONS
 @SIDES
-def test_a_brokers_end_is_told_to_the_client(
+def test_a_brokers_end_reaches_the_client(
     certificates: Certificates, version: ssl.TLSVersion, client: bool, broker: bool
 ) -> None:
     async def main() -> None:
@@ -231,7 +231,7 @@ def test_a_brokers_end_is_told_to_the_client(
 
 @VERSIONS
 @SIDES
-def test_a_drained_connection_is_told_the_end(
+def test_a_drained_connection_gets_a_close_notify(
     certificates: Certificates, version: ssl.TLSVersion, client: bool, broker: bool
 ) -> None:
     async def main() -> None:

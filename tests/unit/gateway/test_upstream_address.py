@@ -41,7 +41,7 @@ def to(host: str, port: int) -> UpstreamAddress:
 
 
 @pytest.mark.parametrize(("host", "expected"), [(LOOPBACK, []), ("localhost", ["localhost"])])
-def test_only_names_are_looked_up_and_once_for_all_who_connect(
+def test_only_names_are_resolved_and_once_for_concurrent_connections(
     lookups: list[str], host: str, expected: list[str]
 ) -> None:
     async def main() -> None:
@@ -71,7 +71,7 @@ def test_a_name_is_looked_up_again_after_a_while(lookups: list[str], monkeypatch
 
 
 @pytest.mark.parametrize("host", [LOOPBACK, "localhost"])
-def test_a_port_that_nobody_listens_on_is_refused(host: str) -> None:
+def test_a_closed_port_is_refused(host: str) -> None:
     async def main() -> None:
         with pytest.raises(ConnectionRefusedError):
             await to(host, free_port()).connect()
@@ -79,7 +79,7 @@ def test_a_port_that_nobody_listens_on_is_refused(host: str) -> None:
     on_loop(main())
 
 
-def test_a_name_that_is_not_known_is_said_to_everybody(lookups: list[str]) -> None:
+def test_an_unknown_name_fails_every_waiting_connection(lookups: list[str]) -> None:
     async def main() -> None:
         address = to("nobody.invalid", 9092)
         problems = await asyncio.gather(*(address.connect() for _ in range(3)), return_exceptions=True)

@@ -186,7 +186,7 @@ def plain() -> Iterator[ScriptedBroker]:
 
 
 @pytest.mark.parametrize("say", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
-def test_a_broker_without_tls_is_said_to_have_none(
+def test_the_error_for_a_broker_without_tls_says_so(
     certificates: Certificates, plain: ScriptedBroker, say: bytes
 ) -> None:
     def end(peer: Peer) -> None:
@@ -206,7 +206,7 @@ def test_a_broker_without_tls_is_said_to_have_none(
     on_loop(main())
 
 
-def test_a_broker_with_tls_that_is_spoken_to_without_is_said_to_have_it(certificates: Certificates) -> None:
+def test_the_error_for_a_broker_that_needs_tls_says_so(certificates: Certificates) -> None:
     async def main() -> None:
         with tls_broker(certificates.broker_context()) as broker:
             async with opened(Gate().listener(broker.port)) as listener:
@@ -249,7 +249,7 @@ def test_a_new_authority_is_taken_over(
     on_loop(main())
 
 
-def test_a_brokers_alert_ends_the_connection_with_its_own_word(certificates: Certificates) -> None:
+def test_a_brokers_alert_ends_the_connection_and_is_logged(certificates: Certificates) -> None:
     async def main() -> None:
         gate = Gate()
         with tls_broker(certificates.broker_context(version=V1_3, wants_client=True)) as broker:

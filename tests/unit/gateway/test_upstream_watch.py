@@ -108,7 +108,7 @@ def void(_: object) -> None:
     """Make a script of something that returns a value."""
 
 
-def test_a_refusal_is_told_in_the_systems_words() -> None:
+def test_an_error_has_the_systems_words() -> None:
     with pytest.raises(ProbeError, match=r"^Connection refused$"):
         on_loop(ask(free_port()))
 
@@ -152,7 +152,7 @@ def test_a_watch_hears_of_failures_and_of_the_brokers_return(broker: ScriptedBro
     on_loop(main())
 
 
-def test_a_check_finds_a_broker_that_is_gone_and_is_quiet_about_one_that_is_not(
+def test_a_check_reports_a_dead_broker_and_logs_nothing_for_a_live_one(
     broker: ScriptedBroker,
 ) -> None:
     async def main() -> None:
@@ -176,7 +176,7 @@ def test_a_check_finds_a_broker_that_is_gone_and_is_quiet_about_one_that_is_not(
     on_loop(main())
 
 
-def test_a_configured_cluster_that_is_not_the_brokers_is_said_to_be_wrong(broker: ScriptedBroker) -> None:
+def test_a_wrong_configured_cluster_id_is_logged(broker: ScriptedBroker) -> None:
     async def main() -> None:
         known = Broker(id=NODE_ID, cluster_id="configured")
         watching = watch(broker.port, known)

@@ -56,7 +56,7 @@ def test_a_slow_plugin_slows_neither_the_caller_nor_another_plugin() -> None:
     assert slow.calls[-1] == [1999], "the newest were kept"
 
 
-def test_a_full_queue_is_told() -> None:
+def test_a_full_queue_is_logged() -> None:
     gate = threading.Event()
 
     def wait(pushes: Sequence[Push]) -> None:
@@ -126,7 +126,7 @@ def test_statistics_can_be_read_while_everything_runs() -> None:
     assert set(statistics.dropped) == set(DropReason)
 
 
-def test_a_plugin_that_hangs_is_told_once_and_shown() -> None:
+def test_a_hanging_plugin_is_logged_once_and_shown() -> None:
     release = threading.Event()
 
     def hang(pushes: Sequence[Push]) -> None:

@@ -78,13 +78,13 @@ class TestAlways:
         offer(queue, 0, 50)
         assert queue.write()
         spool = Spool(folder / "copy", max_bytes=1 << 20, segment_bytes=1 << 16)
-        (segment,) = folder.glob("*.queue")
+        (segment,) = folder.glob("*.log")
         (folder / "copy").mkdir()
         (folder / "copy" / segment.name).write_bytes(segment.read_bytes())
         assert spool.open().pushes == 50
         spool.close()
 
-    def test_who_waits_is_told_when_the_disk_refuses_and_the_push_goes_out_of_memory(
+    def test_stored_is_called_when_the_disk_fails_and_memory_drops_the_push(
         self, folder: Path, clock: Clock
     ) -> None:
         queue = disk_queue(folder, clock)
@@ -120,7 +120,9 @@ class TestAlways:
         assert queue.write()
         assert read(queue) == [1, 2, 3]
 
-    def test_memory_keeps_its_bound_and_tells_those_who_had_to_go(self, folder: Path, clock: Clock) -> None:
+    def test_memory_keeps_its_bound_and_calls_stored_for_dropped_pushes(
+        self, folder: Path, clock: Clock
+    ) -> None:
         queue = disk_queue(folder, clock, max_items=4)
         stored: list[int] = []
         for number in range(6):
@@ -147,7 +149,9 @@ class TestWhenBehind:
         assert queue.finish() == 0
         assert not folder.exists()
 
-    def test_a_folder_that_could_not_be_made_is_told_at_the_start(self, folder: Path, clock: Clock) -> None:
+    def test_a_folder_that_cannot_be_created_is_reported_at_the_start(
+        self, folder: Path, clock: Clock
+    ) -> None:
         folder.touch()
         queue = disk_queue(folder / "there" / "p", clock, after_s=1.0)
         assert "Not a directory" in (queue._disk.problem or "")
@@ -361,7 +365,7 @@ class TestBefore:
         offer(queue, 0, 3)
         assert queue.write()
         killed(queue)
-        (file,) = folder.glob("*.queue")
+        (file,) = folder.glob("*.log")
         with refused_file(file, error):
             queue = disk_queue(folder, clock)
         assert str(file) in str(queue._disk.problem)
@@ -379,7 +383,7 @@ class TestBefore:
             offer(queue, number, number + 1, size=10)
             queue.offer(push(10 + number, data=random.Random(number).randbytes(2000)))
             assert queue.write()
-        assert len(list(folder.glob("*.queue"))) == 2
+        assert len(list(folder.glob("*.log"))) == 2
         assert read(queue, 2) == [0, 10]
         got: list[list[int]] = []
         with no_more_memory():
@@ -421,7 +425,7 @@ class TestEnd:
         assert queue.finish() == 0
         assert queue.statistics().disk == 2500
 
-    def test_what_the_disk_refuses_is_dropped_and_told(self, folder: Path, clock: Clock) -> None:
+    def test_pushes_that_the_disk_refuses_are_dropped_and_counted(self, folder: Path, clock: Clock) -> None:
         queue = disk_queue(folder, clock)
         stored: list[int] = []
         queue.offer(push(0), partial(stored.append, 0))

@@ -67,7 +67,7 @@ def test_each_kind_of_line_comes_once_in_an_interval_and_counts_the_rest() -> No
     assert all(line["plugin"] == "p" for line in logs)
 
 
-def test_a_log_that_cannot_be_written_stops_nobody() -> None:
+def test_a_log_that_cannot_be_written_raises_nothing() -> None:
     with Path("/dev/full").open("w") as full:
         structlog.configure(logger_factory=structlog.WriteLoggerFactory(file=full))
         try:

@@ -489,7 +489,7 @@ def test_the_log_is_limited_and_holds_no_secret() -> None:
     assert "\n" not in crashes[0]["error"]
 
 
-def test_recovery_is_told_once() -> None:
+def test_recovery_is_logged_once() -> None:
     failures = iter([RetryableError("away")] * 2)
 
     def export(pushes: Sequence[Push]) -> None:

@@ -164,7 +164,7 @@ def test_no_time_to_drain_is_time_to_write(tmp_path: Path) -> None:
     assert statistics_of(host).spool_pushes == 50
 
 
-def test_a_spool_that_cannot_be_used_is_told_and_costs_nothing(tmp_path: Path) -> None:
+def test_an_unusable_spool_is_reported_and_loses_nothing(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("in the way")
     host = PluginHost([spooling(file / "spool", took)])
@@ -180,7 +180,7 @@ def test_a_spool_that_cannot_be_used_is_told_and_costs_nothing(tmp_path: Path) -
     assert str(file) in line["problem"]
 
 
-def test_a_full_disk_is_memory_alone_and_told_when_it_works_again(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_memory_and_recovery_is_logged(tmp_path: Path) -> None:
     state = {"away": True}
 
     def export(pushes: Sequence[Push]) -> None:
@@ -256,9 +256,7 @@ def test_disks_that_hang_have_their_last_time_together(
 
 
 @pytest.mark.parametrize("delivery", MODES)
-def test_a_spool_that_no_plugin_reads_any_more_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delivery: str
-) -> None:
+def test_a_leftover_spool_is_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delivery: str) -> None:
     monkeypatch.chdir(tmp_path)
     for name, path in (("first", None), ("second", tmp_path / "elsewhere"), ("third", None)):
         before = PluginHost([hosted(Batching(away), name=name, delivery=delivery, spool={"path": path})])
@@ -282,7 +280,7 @@ def test_a_spool_that_no_plugin_reads_any_more_is_told(
     ]
 
 
-def test_several_who_write_first_are_all_waited_for(tmp_path: Path) -> None:
+def test_a_push_waits_for_all_plugins_that_write_first(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     plugins = [
         spooling(tmp_path / "a", took, name="a"),

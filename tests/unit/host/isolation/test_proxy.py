@@ -31,7 +31,7 @@ from tests.unit.plugins.destinations import grpc_destination, http_destination
 from tests.unit.plugins.support import client_push
 
 HERE = Path(__file__).parent
-TREE = HERE.parents[2]
+TREE = HERE.parents[3]
 MEMORY = 134_217_728
 
 Load = Callable[..., PluginProxy]
@@ -170,7 +170,7 @@ def test_what_it_raises_is_raised_here(
         ("a long answer", "the plugin's process sent a malformed answer and was killed"),
     ],
 )
-def test_a_death_is_told_and_the_next_call_starts_it_again(
+def test_a_death_is_reported_and_the_next_call_restarts_the_process(
     load: Load, installed: Path, what: str, message: str
 ) -> None:
     plugin = load()
@@ -186,7 +186,7 @@ def test_a_death_is_told_and_the_next_call_starts_it_again(
     assert journal(installed) == ["started", "started", "took 1"]
 
 
-def test_a_death_between_calls_is_told_too(load: Load) -> None:
+def test_a_death_between_calls_is_reported_too(load: Load) -> None:
     plugin = load()
     plugin.start()
     os.kill(pid(plugin), signal.SIGKILL)
@@ -226,7 +226,7 @@ def test_a_memory_hog_ends_at_its_bound_and_takes_none_of_ours(load: Load) -> No
     limits = Path(f"/proc/{pid(plugin)}/limits").read_text()
     (bound,) = re.findall(r"^Max address space\s+(\d+) ", limits, re.M)
     assert once_started + MEMORY - 1_000_000 < int(bound) <= once_started + MEMORY
-    with pytest.raises(RetryableError, match=r"ran out of the memory that process\.max_memory_bytes"):
+    with pytest.raises(RetryableError, match=r"reached its limit process\.max_memory_bytes"):
         plugin.export_batch([asking("hog")])
     assert memory("self", "VmRSS") - ours < 8_000_000
     assert plugin.export_batch([push()]) == ExportResult()
@@ -276,7 +276,7 @@ def test_deaths_of_other_pushes_are_not_held_against_these(load: Load) -> None:
 # -- start and stop --------------------------------------------------------------------------------
 
 
-def test_a_start_that_fails_is_told_and_may_succeed_later(load: Load, installed: Path) -> None:
+def test_a_failed_start_is_reported_and_may_succeed_later(load: Load, installed: Path) -> None:
     plugin = load(needs=str(installed / "needed"))
     with pytest.raises(
         RetryableError, match=r"can't be started in its process: FileNotFoundError at .*needed"

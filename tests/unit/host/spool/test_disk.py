@@ -127,7 +127,7 @@ def test_a_segment_that_can_not_be_cut_back_is_written_no_more(tmp_path: Path) -
     assert read_all(one) == [0, 1, 2, 3, 4]
 
 
-def test_a_segment_that_somebody_deletes_is_written_no_more(tmp_path: Path) -> None:
+def test_a_segment_deleted_by_another_process_is_not_written_further(tmp_path: Path) -> None:
     one = opened(tmp_path)
     append_each(one, 0, 3)
     (path,) = segments(tmp_path)
@@ -221,7 +221,7 @@ def test_a_file_that_the_disk_can_not_read_is_set_aside(tmp_path: Path) -> None:
     assert read_all(one) == list(range(int(second.stem), 20))
 
 
-def test_a_segment_that_can_not_be_deleted_is_told_and_counts(tmp_path: Path) -> None:
+def test_a_segment_that_cannot_be_deleted_is_reported_and_counts(tmp_path: Path) -> None:
     one = opened(tmp_path, segment_bytes=1000)
     append_each(one, 0, 10)
     oldest = segments(tmp_path)[0]
