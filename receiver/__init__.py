@@ -1,4 +1,4 @@
-"""The sidecar, which receives client metrics (KIP-714) beside any Kafka-compatible broker.
+"""The sidecar: receives KIP-714 metrics beside a Kafka-compatible broker.
 
 The folders are the architecture. Imports point one way, which import-linter enforces
 (pyproject.toml)::

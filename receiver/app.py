@@ -1,9 +1,9 @@
-"""The composition root: builds the parts of the receiver, starts them, reloads and stops them.
+"""The composition root: builds, starts, reloads and stops the receiver's parts.
 
 Start: the store, the plugins, the REST API, and last the listeners, so that everything that clients
-need is running. SIGHUP reloads the configuration. SIGTERM and SIGINT stop the parts: the receiver is not
-ready, refuses new connections, finishes responses in flight, exports what is queued, and stops the
-REST API last, so that the drain can be observed.
+need is running. SIGHUP reloads the configuration. SIGTERM and SIGINT stop the parts: the receiver
+is not ready, refuses new connections, finishes responses in flight, exports what is queued, and
+stops the REST API last, so that the drain can be observed.
 """
 
 from __future__ import annotations
@@ -389,7 +389,7 @@ def _tune_garbage_collection() -> None:
 
 
 def _raise_file_limit() -> None:
-    """Raise the limit of open files to the hard limit, because each connection uses two."""
+    """Raise the limit of open files, because each connection uses two."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,4 +1,4 @@
-"""The REST API: subscriptions, clients, connections, plugins, health and metrics over HTTP.
+"""The REST API: subscriptions, clients, connections, plugins, health, metrics.
 
 The API keeps no state. It reads and changes the objects in :class:`ApiDependencies`.
 """

@@ -57,7 +57,7 @@ def create_api(dependencies: ApiDependencies, settings: RestSettings) -> FastAPI
 
 class _Api(FastAPI):
     def openapi(self) -> dict[str, Any]:
-        """Add the subscription body, problem documents and authentication to the document."""
+        """Add subscription body, problem documents and authentication to the document."""
         if self.openapi_schema is None:
             schema = super().openapi()
             components = schema["components"]["schemas"]

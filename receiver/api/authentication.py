@@ -35,7 +35,7 @@ _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def is_change(method: str) -> bool:
-    """Whether requests of this method may change something, and so need the role editor."""
+    """Whether the method may change something and so needs the role editor."""
     return method not in _SAFE_METHODS
 
 

@@ -1,4 +1,4 @@
-"""Middleware that refuses requests (401 and 403) and writes the audit log of changes."""
+"""Middleware that refuses requests (401, 403) and audits changes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ AuditedChange = Annotated[Change, Depends(_change)]
 
 
 class AuthorizationMiddleware:
-    """Passes on requests of authorized callers and writes each change to the audit log.
+    """Passes on requests of authorized callers and audits each change.
 
     Args:
         app: The application.

@@ -1,4 +1,4 @@
-"""One HTTP connection of the REST API: uvicorn's h11 protocol with a deadline for each step.
+"""A REST connection: uvicorn's h11 protocol with a deadline for each step.
 
 uvicorn limits neither the time to the first request, nor the time to read a response. It also
 does not pass the client certificate to the application and answers bytes that are not HTTP in
@@ -68,7 +68,7 @@ class HttpConnection(H11Protocol):
         self._abort_after(_REQUEST_S)
 
     def handle_events(self) -> None:
-        """Process received bytes, and start the deadline of the response when a request begins."""
+        """Process received bytes and start the deadline of a response."""
         date = (b"date", formatdate(usegmt=True).encode())
         self.server_state.default_headers = [date, *self.config.encoded_headers]
         super().handle_events()

@@ -63,7 +63,7 @@ class LoopbackHostCheck:
 
 
 class HeaderCheck:
-    """Refuses requests with too long headers (431) or with two lengths of the body (400).
+    """Refuses too long headers (431) and two lengths of the body (400).
 
     h11 limits the headers only while they are incomplete.
     """

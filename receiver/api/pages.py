@@ -46,7 +46,7 @@ def first_page(
     cursor: Callable[[_Item], str],
     order: Callable[[_Item], Any] = lambda item: item,
 ) -> tuple[list[_Item], str | None]:
-    """Return the first items in order and the cursor of the next page; None: no next page.
+    """Return the first items in order and the cursor of the next page, or None.
 
     Args:
         items: The items that come after the previous page, in any order.
@@ -59,7 +59,7 @@ def first_page(
 
 
 async def in_portions(items: Iterable[_Item]) -> AsyncIterator[_Item]:
-    """Iterate over items and let the event loop, which carries Kafka traffic, run in between."""
+    """Iterate and let the event loop, which carries Kafka traffic, run in between."""
     for number, item in enumerate(items, 1):
         yield item
         if number % _PORTION == 0:

@@ -1,4 +1,4 @@
-"""Serves the REST application over HTTP on the event loop that also carries the Kafka traffic.
+"""Serves the REST application on the event loop that carries Kafka traffic.
 
 uvicorn's protocol class parses HTTP and runs the application. uvicorn's ``Server`` is not used,
 because its options cannot keep four promises of docs/rest.md (checked with uvicorn 0.54):
@@ -111,7 +111,7 @@ class RestServer:
 
     @property
     def certificate_ends(self) -> float | None:
-        """The end of the certificate's validity, in seconds since the epoch; None without TLS."""
+        """End of the certificate's validity in seconds since the epoch; None without TLS."""
         return None if self._tls is None else self._tls.not_after()
 
     async def start(self) -> None:
@@ -170,7 +170,7 @@ class RestServer:
             await asyncio.sleep(0)
 
     def _has_room(self) -> bool:
-        """Whether one more connection may open, after closing the longest idle one if necessary."""
+        """Make room for a connection, if necessary by closing the longest idle one."""
         if len(self._open) < _MAX_CONNECTIONS:
             return True
         idle = [

@@ -1,4 +1,4 @@
-"""The tree of commands, with ``serve`` and ``config``, which work on this machine."""
+"""The tree of commands, with ``serve`` and ``config``."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def serve(
 def check(
     file: Annotated[Path, typer.Argument(help="The YAML file.", metavar="FILE")],
 ) -> None:
-    """Check a configuration file together with the environment variables that override it.
+    """Check a configuration file and the environment variables that override it.
 
     If something is wrong, the exit status is 2 and one line on stderr names the key, the value and
     the fix.
@@ -127,7 +127,7 @@ def check(
 
 @config_app.command("reference")
 def print_reference() -> None:
-    """Print every key with its type, default, bounds and environment variable as Markdown.
+    """Print all keys with type, default, bounds and environment variable as Markdown.
 
     \u0008
     Example:

@@ -1,4 +1,4 @@
-"""Output of the commands: tables, JSON and one-line errors, all safe for a terminal."""
+"""Output of commands: tables, JSON and one-line errors, safe for a terminal."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def print_list(
     row: Callable[[dict[str, Any]], Mapping[str, str]],
     nothing: str,
 ) -> None:
-    """Write items as JSON or as a table; for an empty table write ``nothing`` on stderr."""
+    """Write items as JSON or as a table, or ``nothing`` on stderr for no items."""
     if output is OutputFormat.JSON:
         print_json(items)
     elif items:

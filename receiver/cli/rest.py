@@ -1,4 +1,4 @@
-"""The commands for subscriptions, clients, series and plugins, which call the REST API."""
+"""The commands that call the REST API: subscriptions, clients, series, plugins."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def put_subscription(
     ] = None,
     output: _Output = OutputFormat.TABLE,
 ) -> None:
-    """Create or replace a subscription. It applies to the next request of every client.
+    """Create or replace a subscription for the next request of every client.
 
     \u0008
     Examples:
@@ -189,7 +189,7 @@ def show_series(
 
 @rest_command
 def show_plugins(session: httpx.Client, output: _Output = OutputFormat.TABLE) -> None:
-    """Show the plugins: state, pushes that wait in memory and on disk, and dropped pushes.
+    """Show the plugins: state, waiting pushes and dropped pushes.
 
     \u0008
     Examples:

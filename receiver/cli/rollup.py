@@ -1,4 +1,4 @@
-"""``rollup``: the commands of the Spark roll-up, and ``rollup reference`` for its settings.
+"""``rollup``: the commands of the Spark roll-up, with ``rollup reference``.
 
 The other commands are in :mod:`spark_streaming.cli`.
 """
@@ -32,7 +32,7 @@ paths start at the working directory.
 
 @rollup_app.command("reference")
 def print_reference() -> None:
-    """Print every key of the roll-up's configuration with its type, default and bounds as Markdown.
+    """Print all keys of the roll-up with type, default and bounds as Markdown.
 
     \u0008
     Example:

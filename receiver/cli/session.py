@@ -1,4 +1,4 @@
-"""HTTP sessions with the REST API for commands: shared options, TLS, tokens and errors.
+"""HTTP sessions with the REST API: shared options, TLS, tokens and errors.
 
 A token comes from a file or an environment variable, because all users of the machine can read the
 arguments of a process.

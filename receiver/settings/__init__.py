@@ -1,1 +1,1 @@
-"""The receiver's configuration: pydantic models, and loading from YAML and the environment."""
+"""The configuration: models, and loading from YAML and the environment."""

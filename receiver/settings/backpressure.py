@@ -1,4 +1,4 @@
-"""Settings of back-pressure: what clients are asked for while a destination is behind."""
+"""Back-pressure settings: ask clients for less while a destination is behind."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Environment variables as settings: ``KAFKA_TELEMETRY_BROKER__ID=2`` is ``broker: {id: 2}``.
+"""Environment variables as settings: ``KAFKA_TELEMETRY_BROKER__ID=2``.
 
-This module puts the values of variables into the document of the file. The models validate them
-later.
+That variable is the same as ``broker: {id: 2}`` in the file. This module puts the values of
+variables into the document of the file. The models validate them later.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SOURCE = "environment"
 
 
 def variable_name(loc: Loc) -> str:
-    """Return the variable of a key, for example ``KAFKA_TELEMETRY_LISTENERS__0__BIND``."""
+    """Return the variable of a key, such as ``KAFKA_TELEMETRY_LISTENERS__0__BIND``."""
     return PREFIX + "__".join(str(part) for part in loc).upper()
 
 
@@ -81,7 +81,7 @@ def origin(loc: Loc, environ: Mapping[str, str]) -> tuple[str, Loc] | None:
 
 
 def reads_as_scalar(text: str) -> bool:
-    """Whether a variable of a plugin's own key is read as a number, true, false or null."""
+    """Whether a plugin's variable is read as a number, true, false or null."""
     return not isinstance(_untyped(text), str | list | dict)
 
 

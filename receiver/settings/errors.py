@@ -54,7 +54,7 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A validation error: its path, its value as JSON text or None, and its text on one line."""
+    """A validation error: path, value as JSON text or None, and text on one line."""
 
     loc: Loc
     value: str | None

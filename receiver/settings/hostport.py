@@ -1,4 +1,4 @@
-"""The type of network addresses in the configuration: ``host:port``, IPv6 in brackets."""
+"""The type of network addresses in settings: ``host:port``, IPv6 in brackets."""
 
 from __future__ import annotations
 

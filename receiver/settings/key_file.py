@@ -21,7 +21,7 @@ _SETTING: Final = "telemetry.privacy.key_file"
 
 
 def hash_key(privacy: PrivacySettings) -> bytes | None:
-    """Read the key if anything is hashed. A newline at the end of the file is not part of the key.
+    """Read the key, without a newline at its end, if anything is hashed.
 
     Raises:
         SettingsError: The file cannot be read, or it is too small or too large for a key.

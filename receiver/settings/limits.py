@@ -1,4 +1,4 @@
-"""Settings of the limits for each source address and each principal, and for all connections."""
+"""Limits of each source address, of each principal and of all connections."""
 
 from __future__ import annotations
 

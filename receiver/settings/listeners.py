@@ -1,4 +1,4 @@
-"""Settings of the listeners: where clients connect, TLS, SASL and the broker's listener."""
+"""Settings of the listeners: addresses, TLS, SASL and the broker's listener."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class UpstreamTlsSettings(Settings):
 
 
 class ProxyProtocolSettings(Settings):
-    """The PROXY protocol, v1 and v2, by which a load balancer tells the client's address."""
+    """The PROXY protocol (v1, v2), by which a load balancer tells client addresses."""
 
     # `from` is a keyword of Python.
     from_: tuple[_Network, ...] = Field(

@@ -1,4 +1,4 @@
-"""Loads the configuration: defaults, then the YAML file, then environment variables.
+"""Loads the configuration: defaults, YAML file, environment variables.
 
 pydantic-settings is not used (2.16 was tried). It ignores variables with the prefix that name no
 setting, cannot set an element of a list (``LISTENERS__0__BIND``), reads numbers in texts, and its
@@ -53,7 +53,7 @@ def load(path: Path | None, environ: Mapping[str, str]) -> ReceiverSettings:
 
 
 def sourced(error: SettingsError, path: Path | None, environ: Mapping[str, str]) -> SettingsError:
-    """Return the error with the file or the variable that the wrong setting came from."""
+    """Return the error with the file or variable that the setting came from."""
     if error.source:
         return error
     found = origin(error.loc, environ)

@@ -1,4 +1,4 @@
-"""Settings of the processing of pushed metrics: normalization, series budgets and privacy."""
+"""Settings of metric processing: normalization, series budgets and privacy."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class ClientIdFoldingSettings(Settings):
 
 
 class SeriesSettings(Settings):
-    """Series budgets, over which points become one overflow series; client id folding."""
+    """Series budgets, with one overflow series, and client id folding."""
 
     max_per_client: int | None = Field(
         default=10_000,

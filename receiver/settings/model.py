@@ -1,4 +1,4 @@
-"""The settings of ``receiver.yaml``: every key with its default, bounds and description.
+"""The settings of ``receiver.yaml``: keys, defaults, bounds and descriptions.
 
 The reference of settings is generated from these models. The larger sections have modules of their own.
 """

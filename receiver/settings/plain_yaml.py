@@ -1,4 +1,4 @@
-"""Parses plain YAML: mappings with text keys, lists, texts, numbers, booleans and null.
+"""Parses plain YAML: mappings, lists, texts, numbers, booleans and null.
 
 A key that is given twice is an error (PyYAML takes the last one), a date stays text, and anchors
 cannot expand a small text to a huge or endless value.
@@ -40,7 +40,7 @@ class PlainYamlError(ValueError):
 
 
 def parse(content: str | bytes) -> Any:
-    """Parse one document: text, or bytes in UTF-8 or UTF-16. An empty document is None.
+    """Parse a document: text, or bytes in UTF-8 or UTF-16. None if it is empty.
 
     Raises:
         PlainYamlError: The text is not plain YAML.

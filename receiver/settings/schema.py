@@ -141,7 +141,7 @@ def may_show(annotation: Any) -> bool:
 
 
 def bounds(annotation: Any) -> str:
-    """Return the bounds of a number in words, such as ``0 to 600``; empty without bounds."""
+    """Return the bounds of a number, such as ``0 to 600``; empty without bounds."""
     limits: dict[str, Any] = {}
     for option in (annotation, *options(annotation)):
         for entry in _metadata(option):

@@ -89,7 +89,7 @@ class Subscriptions:
         return await self._complete(self._put(subscription, only_if))
 
     async def delete(self, name: str, *, only_if: Condition | None = None) -> bool:
-        """Delete a subscription and return whether it existed. Raises the errors of :meth:`put`."""
+        """Delete a subscription and return whether it existed. Errors as :meth:`put`."""
         return await self._complete(self._delete(name, only_if))
 
     async def _put(self, subscription: Subscription, only_if: Condition | None) -> bool:

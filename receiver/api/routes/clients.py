@@ -1,4 +1,4 @@
-"""``/v1/clients``: the known client instances, their subscriptions and their pushes (KIP-714)."""
+"""``/v1/clients``: client instances, their subscriptions and pushes (KIP-714)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``/v1/connections``: the open client connections (KIP-511, "Connection registry")."""
+"""``/v1/connections``: open client connections (KIP-511, connection registry)."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ async def readyz(dependencies: Dependencies) -> HealthView:
     },
 )
 async def metrics(dependencies: Dependencies, accept: Annotated[str | None, Header()] = None) -> Response:
-    """Expose the receiver's metrics in Prometheus text format or, on request, OpenMetrics."""
+    """Expose the metrics in Prometheus text format or, on request, OpenMetrics."""
     content, content_type = dependencies.exposition(accept)
     # As a header, because Starlette would append a charset to `media_type`.
     return Response(content, headers={"content-type": content_type})

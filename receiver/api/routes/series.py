@@ -72,7 +72,7 @@ class BudgetsView(BaseModel):
 
 
 class SeriesView(BaseModel):
-    """The use of the budgets. Most data points over a budget come first, then most series."""
+    """The use of the budgets, first by data points over a budget, then by series."""
 
     budgets: BudgetsView
     total: SharedUseView
@@ -85,7 +85,7 @@ class SeriesView(BaseModel):
     "", summary="Show the series budgets and the clients that use most", responses={422: {"model": Problem}}
 )
 async def show_series(dependencies: Dependencies, limit: Limit = 10) -> SeriesView:
-    """Show the series budgets, their use, and ``limit`` each of the clients that use most."""
+    """Show the series budgets, their use and the clients that use most."""
     report = dependencies.telemetry.series.report(limit, dependencies.monotonic())
     clients = ((use, dependencies.find_client(use.name)) for use in report.clients)
     return SeriesView(

@@ -120,7 +120,7 @@ async def put_subscription(
     if_match: _IfMatch = None,
     if_none_match: _IfNoneMatch = None,
 ) -> SubscriptionView:
-    """Create or replace a subscription, durably and from the next request of every client."""
+    """Create or replace a subscription, durably and for all following requests."""
     body = await read_body(request, SubscriptionBody)
     if body.name is not None and body.name != name:
         error = field_error(("name",), body.name, f"must be omitted, or be {name!r} as in the path")
@@ -200,7 +200,7 @@ def _condition(if_match: str | None, if_none_match: str | None) -> Condition | N
 
 
 def _audited(change: Change, condition: Condition | None) -> Condition:
-    """Note the existing subscription for the audit log while no other change can happen."""
+    """Note the existing subscription for the audit log under the lock of changes."""
 
     def may_change(existing: Subscription | None) -> bool:
         change.before = None if existing is None else SubscriptionView.model_validate(existing).model_dump()
