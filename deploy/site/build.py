@@ -93,7 +93,7 @@ class SiteError(Exception):
 
 def repository_pages(root: Path = ROOT) -> dict[Path, str]:
     """Return the text of every Markdown page that Git tracks, by its path."""
-    listed = subprocess.run(  # noqa: S603
+    listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", "*.md"],  # noqa: S607
         cwd=root,
         check=True,

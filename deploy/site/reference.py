@@ -69,7 +69,7 @@ def prometheus_names() -> str:
 
 def _rest() -> str:
     """Return each endpoint of the OpenAPI document: parameters, body and answers."""
-    dependencies = cast(ApiDependencies, SimpleNamespace(version="1", refused=None))
+    dependencies = cast("ApiDependencies", SimpleNamespace(version="1", refused=None))
     document = create_api(dependencies, RestSettings()).openapi()
     parts = [
         "# REST endpoints\n\nMade from the document that a sidecar serves at `GET /openapi.json`.\n"
@@ -131,7 +131,7 @@ def _command_line() -> str:
         "# Command line\n\nEvery command of `kafka-telemetry`. The exit status is 0 for success, 1 for a\n"
         "failure, and 2 for wrong usage or a wrong configuration. Errors are one line on stderr.\n"
     ]
-    for path, command in _commands("kafka-telemetry", cast(click.Command, root)):
+    for path, command in _commands("kafka-telemetry", cast("click.Command", root)):
         parts.append(f"\n## {path}\n")
         text = (command.help or "").replace("\b", "\x00").split("\x00")
         parts.append(f"\n{_cell(text[0])}\n")
@@ -169,18 +169,21 @@ def _parameter(parameter: click.Parameter) -> str:
 def _alerts() -> str:
     """Return every alert rule with its expression, duration, severity and runbook."""
     parts = [
-        "# Alerts\n\nEvery alert rule of the project. [The runbooks](../runbooks.md) say what to do about each.\n"
+        "# Alerts\n\nEvery alert rule of the project. [The runbooks](../runbooks.md) say what to do.\n"
         "\n## From the receiver's metrics (Prometheus)\n"
     ]
-    for group in cast(list[dict[str, Any]], prometheus_rules()["groups"]):
+    for group in cast("list[dict[str, Any]]", prometheus_rules()["groups"]):
         for rule in group["rules"]:
             notes = rule["annotations"]
             parts.append(
                 f"\n### {rule['alert']}\n\n{notes['summary']} {notes['description']}\n\n"
-                f"Severity {rule['labels']['severity']}, after {rule['for']}.\n\n```text\n{rule['expr']}\n```\n"
+                f"Severity {rule['labels']['severity']}, after {rule['for']}.\n\n"
+                f"```text\n{rule['expr']}\n```\n"
             )
-    parts.append("\n## From the roll-up's findings (Grafana)\n\n| alert | after | severity | |\n|---|---|---|---|\n")
-    for group in cast(list[dict[str, Any]], grafana_rules()["groups"]):
+    parts.append(
+        "\n## From the roll-up's findings (Grafana)\n\n| alert | after | severity | |\n|---|---|---|---|\n"
+    )
+    for group in cast("list[dict[str, Any]]", grafana_rules()["groups"]):
         parts.extend(
             f"| {rule['title']} | {rule['for']} | {rule['labels'].get('severity', '')} "
             f"| {_cell(rule['annotations'].get('summary', ''))} |\n"
@@ -193,12 +196,14 @@ def _tables() -> str:
     """Return the roll-up's schema: the migrations that create its tables and views."""
     schema = importlib.resources.files("spark_streaming") / "postgres" / "schema"
     parts = [
-        "# Schema of the roll-up\n\nThe migrations that create the roll-up's tables and views, in their order.\n"
+        "# Schema of the roll-up\n\nThe migrations that create the roll-up's tables and views, in order.\n"
         "[The roll-up's tables](../rollup-tables.md) describes the views, which are the interface.\n"
     ]
-    for file in sorted(schema.iterdir(), key=lambda one: one.name):
-        if file.name.endswith(".sql"):
-            parts.append(f"\n## {file.name}\n\n```sql\n{file.read_text('utf-8').strip()}\n```\n")
+    parts.extend(
+        f"\n## {file.name}\n\n```sql\n{file.read_text('utf-8').strip()}\n```\n"
+        for file in sorted(schema.iterdir(), key=lambda one: one.name)
+        if file.name.endswith(".sql")
+    )
     return "".join(parts)
 
 
