@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -50,7 +51,7 @@ def anchors(text: str) -> set[str]:
     """Return the anchors of a Markdown text's headings, by GitHub's rule."""
     tokens = _MARKDOWN.parse(text)
     found: dict[str, int] = {}
-    for opening, inline in zip(tokens, tokens[1:], strict=False):
+    for opening, inline in pairwise(tokens):
         if opening.type != "heading_open":
             continue
         title = "".join(child.content for child in inline.children or ())

@@ -169,7 +169,7 @@ def _parameter(parameter: click.Parameter) -> str:
 def _alerts() -> str:
     """Return every alert rule with its expression, duration, severity and runbook."""
     parts = [
-        "# Alerts\n\nEvery alert rule of the project. [The runbooks](../runbooks.md) say what to do about each.\n"
+        "# Alerts\n\nEvery alert rule of the project. [The runbooks](../runbooks.md) say what to do.\n"
         "\n## From the receiver's metrics (Prometheus)\n"
     ]
     for group in cast("list[dict[str, Any]]", prometheus_rules()["groups"]):
@@ -177,7 +177,8 @@ def _alerts() -> str:
             notes = rule["annotations"]
             parts.append(
                 f"\n### {rule['alert']}\n\n{notes['summary']} {notes['description']}\n\n"
-                f"Severity {rule['labels']['severity']}, after {rule['for']}.\n\n```text\n{rule['expr']}\n```\n"
+                f"Severity {rule['labels']['severity']}, after {rule['for']}.\n\n"
+                f"```text\n{rule['expr']}\n```\n"
             )
     parts.append(
         "\n## From the roll-up's findings (Grafana)\n\n| alert | after | severity | |\n|---|---|---|---|\n"
@@ -195,12 +196,14 @@ def _tables() -> str:
     """Return the roll-up's schema: the migrations that create its tables and views."""
     schema = importlib.resources.files("spark_streaming") / "postgres" / "schema"
     parts = [
-        "# Schema of the roll-up\n\nThe migrations that create the roll-up's tables and views, in their order.\n"
+        "# Schema of the roll-up\n\nThe migrations that create the roll-up's tables and views, in order.\n"
         "[The roll-up's tables](../rollup-tables.md) describes the views, which are the interface.\n"
     ]
-    for file in sorted(schema.iterdir(), key=lambda one: one.name):
-        if file.name.endswith(".sql"):
-            parts.append(f"\n## {file.name}\n\n```sql\n{file.read_text('utf-8').strip()}\n```\n")
+    parts.extend(
+        f"\n## {file.name}\n\n```sql\n{file.read_text('utf-8').strip()}\n```\n"
+        for file in sorted(schema.iterdir(), key=lambda one: one.name)
+        if file.name.endswith(".sql")
+    )
     return "".join(parts)
 
 

@@ -83,9 +83,7 @@ def test_the_sdist_has_no_tests_and_no_benchmarks(built: Distributions) -> None:
     }
 
 
-def test_the_version_is_that_of_pyproject_and_heads_the_changelog_or_has_fragments(
-    built: Distributions,
-) -> None:
+def test_the_version_heads_the_changelog_or_has_fragments(built: Distributions) -> None:
     version = version_of_the_project()
     assert built.wheel.name == f"kafka_client_telemetry-{version}-py3-none-any.whl"
     assert built.sdist.name == f"kafka_client_telemetry-{version}.tar.gz"
