@@ -52,7 +52,7 @@ LATE_BY_S: Final = 3 * 3600
 _TOPIC: Final = "ledger"
 _INTERVAL_MS: Final = 1000
 _RATE: Final = 60.0
-_TIMEOUT_S: Final = 180.0
+_TIMEOUT_S: Final = 600.0
 _SETTINGS: Final = {"trigger_seconds": 0.5, "grace_seconds": 5.0, "log": {"format": "json"}}
 _KINDS: Final[Sequence[type[Client]]] = (JavaClient, LibrdkafkaClient, FranzClient)
 

@@ -20,7 +20,7 @@ NOW = (time.time_ns() // MINUTE_NS - 60) * MINUTE_NS
 
 
 @pytest.mark.parametrize(("kills", "files"), [(1, 8), pytest.param(3, 24, marks=pytest.mark.full)])
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(3600)
 def test_a_driver_that_is_killed_neither_loses_nor_doubles(
     tmp_path: Path, database: str, query: Query, kills: int, files: int
 ) -> None:
