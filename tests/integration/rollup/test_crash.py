@@ -51,7 +51,7 @@ def test_a_driver_that_is_killed_neither_loses_nor_doubles(
         running = started()
         before = committed(query)
         target = before + chosen.randint(1, 4)
-        wait_until(lambda: committed(query) >= target, timeout_s=SPARK_S, what="a batch", every_s=0.002)  # noqa: B023
+        wait_until(lambda: committed(query) >= target, timeout_s=SPARK_S, what="a batch", every_s=0.01)  # noqa: B023
         # At once, or anywhere in the next batch.
         time.sleep(0.0 if number == 0 else chosen.uniform(0, 0.5))
         os.kill(running.pid, signal.SIGKILL)
