@@ -53,9 +53,8 @@ test-full: $(STAMP) ## The tests marked `full`, which `make test` leaves out: se
 
 coverage: $(STAMP) ## Measure branch coverage of receiver, plugins and spark_streaming under the tests of `make test`, and check the minimum
 	@rm -rf $(COVERAGE_DATA) && mkdir -p $(COVERAGE_DATA)
-	@$(BIN)/python -m coverage run -m tests --no-lint
-	@$(BIN)/python -m coverage combine --quiet
-	@$(BIN)/python -m coverage report
+	@$(BIN)/python -m coverage run -m tests --no-lint; tests=$$?; \
+		$(BIN)/python -m coverage combine --quiet && $(BIN)/python -m coverage report && exit $$tests
 
 test-unit test-property test-integration test-conformance: test-%: setup
 	@$(if $(filter integration,$*),$(BIN)/python -m tests.testbed setup --parts prometheus,grafana-schema)

@@ -41,7 +41,7 @@ pytestmark = pytest.mark.timeout(1800)
 STATE = "/var/lib/kafka-telemetry"
 CONFIG = "/etc/kafka-telemetry"
 USER = 10001
-SPARK_S = 300.0
+SPARK_S = 900.0
 NOW = (time.time_ns() // MINUTE_NS - 10) * MINUTE_NS
 ORDERS = Client(instance="AAAAAAAAAAAAAAAAAAAAAA")
 #: May be written to by anybody in every Debian; read-only in a container but for /tmp.

@@ -12,7 +12,7 @@ import yaml
 from tests.testbed.process import ChildProcess, StopError
 from tests.testbed.server import Server
 
-_END_WITHIN_S = 600.0
+_END_WITHIN_S = 900.0
 
 
 class Rollup(Server):

@@ -23,7 +23,7 @@ from tests.testbed.process import ChildProcess, wait_until
 KAFKA_TELEMETRY = Path(sys.executable).with_name("kafka-telemetry")
 ORDERS = Client(instance="AAAAAAAAAAAAAAAAAAAAAA")
 NOW = (time.time_ns() // MINUTE_NS - 10) * MINUTE_NS
-SPARK_S = 200.0
+SPARK_S = 900.0
 
 
 class Rollup:

@@ -13,7 +13,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
 from tests.integration.rollup.fleet import CREATED, LATE_BY_S, RAW_VALUE, SENT, SENT_LATER, Fleet
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(3600)
 
 KAFKA = "org.apache.kafka."
 JAVA_PRODUCERS = {name: SENT.get(name) or SENT_LATER[name] for name in ("java", "java-later")}
