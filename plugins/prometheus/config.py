@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from plugins.cumulative import DEFAULT_MAX_BYTES
-from plugins.otlp.config import PROTOCOL_HEADERS, check_endpoint, check_headers
+from plugins._shared.cumulative import DEFAULT_MAX_BYTES
+from plugins._shared.destination import PROTOCOL_HEADERS, check_endpoint, check_headers
 from plugins.prometheus.trust import ATTRIBUTE_PREFIX
 from receiver.plugin import PluginConfig
 from receiver.plugin.secret import Secret

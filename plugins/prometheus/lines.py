@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 
-from plugins.cumulative import Kind
+from plugins._shared.cumulative import Kind
 from plugins.prometheus.names import MetricName, labels_of
 from plugins.prometheus.targets import MAX_LABEL_NAME, Labels
 from plugins.prometheus.trust import client_label

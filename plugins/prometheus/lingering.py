@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from plugins.cumulative import Heaviest
+from plugins._shared.cumulative import Heaviest
 
 __all__ = ["Lingering"]
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
-from plugins.cumulative import Kind
+from plugins._shared.cumulative import Kind
 
 __all__ = ["MetricName", "MetricType", "label_name", "label_value", "labels_of", "metric_name"]
 

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Final
 
-from plugins.cumulative import ExponentialTotal
+from plugins._shared.cumulative import ExponentialTotal
 from plugins.prometheus.protobuf import delimited, varint, zigzag
 
 __all__ = ["native_histogram"]

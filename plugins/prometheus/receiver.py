@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import ClassVar
 
-from plugins.cumulative import Once
+from plugins._shared.cumulative import ExportCache
 from plugins.prometheus.config import PrometheusConfig
 from plugins.prometheus.exposition import exposition
 from plugins.prometheus.messages import Sample
 from plugins.prometheus.remote_write import RemoteWriter
 from plugins.prometheus.scrape import ScrapeServer
-from plugins.prometheus.table import SeriesTable, Written
+from plugins.prometheus.table import PushSamples, SeriesTable
 from receiver.plugin import (
     BatchRefusedError,
     ClientTelemetryContext,
@@ -62,7 +62,7 @@ class PrometheusReceiver(ClientTelemetryReceiver):
         super().__init__(config)
         self._address, self._hosts = config.address, config.allowed_hosts
         self._table = SeriesTable(config)
-        self._once: Once[Written] = Once()
+        self._cache: ExportCache[PushSamples] = ExportCache()
         self._max_ends, self._max_end_bytes = config.max_series, config.max_bytes // _ENDS_SHARE
         self._writer = None if config.remote_write is None else RemoteWriter(config.remote_write)
         self._writing = threading.Lock()
@@ -116,16 +116,16 @@ class PrometheusReceiver(ClientTelemetryReceiver):
         with self._writing:
             # From here on, no end may be written before the samples of these pushes.
             self._idle = None
-        made = self._once.of(pushes, self._table.take)
-        result = self._write(made)
-        self._once.delivered(pushes)
+        results = self._cache.results(pushes, self._table.add)
+        result = self._write(results)
+        self._cache.discard(pushes)
         self._idle = (max(push.context.received_at_ns for push in pushes), time.monotonic())
-        left_out = sum(one.left_out for one in made)
-        said = [one.reason for one in made if one.reason]
+        left_out = sum(push.left_out for push in results)
+        reasons = [push.reason for push in results if push.reason]
         if result is not None:
             left_out += result.rejected_points
-            said.append(result.message)
-        return ExportResult(rejected_points=left_out, message="; ".join(said[:3])) if said else None
+            reasons.append(result.message)
+        return ExportResult(rejected_points=left_out, message="; ".join(reasons[:3])) if reasons else None
 
     def stop(self) -> None:
         """Stop listening and writing. Series are not marked as ended: their clients go on."""
@@ -139,19 +139,19 @@ class PrometheusReceiver(ClientTelemetryReceiver):
         if self._writer is not None:
             self._writer.close()
 
-    def _write(self, made: Sequence[Written]) -> ExportResult | None:
+    def _write(self, pushes: Sequence[PushSamples]) -> ExportResult | None:
         writer = self._writer
         if writer is None:
             return None
-        samples = [sample for one in made for sample in one.samples]
+        samples = [sample for push in pushes for sample in push.samples]
         with self._writing:
             results = [result for some in _requests(samples) if (result := writer.write(some)) is not None]
-            self._add_ends([end for one in made for end in one.ends])
+            self._add_ends([end for push in pushes for end in push.ends])
             self._write_ends(writer)
         if not results:
             return None
         return ExportResult(
-            rejected_points=sum(one.rejected_points for one in results), message=results[0].message
+            rejected_points=sum(result.rejected_points for result in results), message=results[0].message
         )
 
     def _add_ends(self, ends: list[Sample]) -> None:

@@ -1,7 +1,7 @@
 """Remote write: one POST for each request, and what its answer means.
 
 Owns the headers and what answers mean. What is in a request is ``plugins.prometheus.messages``'s, and the
-connection ``plugins.otlp.http_client``'s.
+connection ``plugins._shared.http_client``'s.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Final
 import cramjam
 import httpx
 
-from plugins.otlp.http_client import HttpClient
-from plugins.otlp.status import http_retry_after_s
-from plugins.otlp.transport import without_secrets
+from plugins._shared.destination import redact
+from plugins._shared.http_client import HttpClient, parse_retry_after
 from plugins.prometheus.config import RemoteWriteConfig
 from plugins.prometheus.messages import Sample, encode_request
 from receiver.plugin import BatchRefusedError, ExportResult, PermanentError, RetryableError
@@ -79,7 +78,7 @@ class RemoteWriter:
     def _meaning(self, response: httpx.Response, answer: bytes, sent: int) -> ExportResult | None:
         status = response.status_code
         said = answer[:200].decode(errors="replace").strip()
-        reason = without_secrets(f"HTTP {status}: {said}", self._config)
+        reason = redact(f"HTTP {status}: {said}", self._config)
         written = _written(response.headers) if self._config.version == "2.0" else None
         if response.is_success:
             if self._config.version == "2.0" and written is None:
@@ -88,7 +87,7 @@ class RemoteWriter:
             missing = 0 if written is None else max(0, sent - written)
             return ExportResult(rejected_points=missing, message=reason) if missing else None
         if status == httpx.codes.TOO_MANY_REQUESTS or status >= httpx.codes.INTERNAL_SERVER_ERROR:
-            after = http_retry_after_s(response.headers.get("retry-after"), datetime.now(UTC))
+            after = parse_retry_after(response.headers.get("retry-after"), datetime.now(UTC))
             raise RetryableError(reason, retry_after_s=after)
         if status == httpx.codes.BAD_REQUEST and written:
             # It says which it has; none of the others would ever pass.

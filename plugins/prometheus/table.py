@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
-from plugins.cumulative import Cumulative, Ended, Kind, Series, Target, peer_of
+from plugins._shared.cumulative import Cumulative, Ended, Kind, Series, Target, peer_of
 from plugins.prometheus.config import PrometheusConfig
 from plugins.prometheus.lines import (
     ONE_SAMPLE,
@@ -43,7 +43,7 @@ from plugins.prometheus.targets import Labels, TargetLabels, target_labels
 from plugins.prometheus.trust import MetricNames, reserved_labels
 from receiver.plugin import Push
 
-__all__ = ["Cursor", "Exposed", "Family", "SeriesTable", "Written"]
+__all__ = ["Cursor", "Exposed", "Family", "PushSamples", "SeriesTable"]
 
 _TARGET_INFO: Final = MetricName(name="target_info", type=MetricType.INFO, unit="")
 #: Kinds that count since a start.
@@ -157,7 +157,7 @@ class TargetState:
 
 
 @dataclass(slots=True)
-class Written:
+class PushSamples:
     """What a push became for remote write.
 
     Attributes:
@@ -187,7 +187,7 @@ class SeriesTable:
         self._names, self._job = config.resource_labels, config.job
         self._reserved = reserved_labels(config.resource_labels)
         self._metric_names = MetricNames(config.metric_prefixes)
-        self._cumulative: Cumulative[TargetState, Exposed] = Cumulative(
+        self._cumulative = Cumulative(
             max_series=config.max_series,
             max_bytes=config.max_bytes,
             identify=lambda resource: self._labels(resource).series,
@@ -208,17 +208,17 @@ class SeriesTable:
         self._next_number = 0
         self._lock = threading.Lock()
 
-    def take(self, push: Push) -> Written:
+    def add(self, push: Push) -> PushSamples:
         """Add a push.
 
         The time of its samples is when it was received: a client's clock may be anything, and a destination
         refuses times that are far from its own.
         """
         with self._lock:
-            return self._take(push)
+            return self._add(push)
 
     def expire(self, now_ns: int) -> list[Sample]:
-        """End series by silence; see :meth:`plugins.cumulative.Cumulative.expire`.
+        """End series by silence; see :meth:`plugins._shared.cumulative.Cumulative.expire`.
 
         Returns:
             What says that they ended; nothing where there is no remote write.
@@ -266,34 +266,35 @@ class SeriesTable:
                 cursor.number, cursor.read, cursor.removed = block[-1].number, position, family.removed
             return block
 
-    def _take(self, push: Push) -> Written:
-        taken = self._cumulative.take(push)
+    def _add(self, push: Push) -> PushSamples:
+        result = self._cumulative.accumulate(push)
         now_ms = push.context.received_at_ns // 1_000_000
-        still: Ended[TargetState, Exposed] = Ended()
-        gone: Ended[TargetState, Exposed] = Ended()
-        present = {target for target, *_ in taken.points.values()}
-        for series in taken.ended.series:
-            (still if series in taken.points else gone).series.append(series)
-        for target in taken.ended.targets:
+        still: Ended = Ended()
+        gone: Ended = Ended()
+        present = {target for target, *_ in result.points.values()}
+        for series in result.ended.series:
+            (still if series in result.points else gone).series.append(series)
+        for target in result.ended.targets:
             (still if target in present else gone).targets.append(target)
         self._end(gone, now_ms)
         self._hide_lingering(now_ms)
         samples: list[Sample] = []
-        states = {target: self._take_target(target, now_ms, samples) for target in present}
+        states = {target: self._update_target(target, now_ms, samples) for target in present}
         hidden = 0
-        for series, (target, point, _, _) in taken.points.items():
-            exposed, state = series.state, states[target]
+        for series, (target, point, _, _) in result.points.items():
+            exposed: Exposed | None = series.state
+            state = states[target]
             if exposed is None:
                 exposed = series.state = self._expose(series, state)
             family = exposed.family
-            if family is None or not self._take_point(series, exposed, family, state, point, samples):
+            if family is None or not self._update_point(series, exposed, family, state, point, samples):
                 hidden += 1
         # What a client pushed last has not been scraped yet.
         self._end(still, now_ms, linger_ms=self._linger_ms, peer=peer_of(push.context))
         self._bound_lingering()
-        return self._written(samples, taken.late, taken.refused, hidden)
+        return self._push_samples(samples, result.late, result.refused, hidden)
 
-    def _written(self, samples: list[Sample], late: int, refused: int, hidden: int) -> Written:
+    def _push_samples(self, samples: list[Sample], late: int, refused: int, hidden: int) -> PushSamples:
         reasons = {
             "not after the last of their series": late,
             "invalid, too large, or no room (max_series, max_bytes)": refused,
@@ -304,7 +305,9 @@ class SeriesTable:
             self._evicted += evicted
             parts.append(f"{evicted} series ended for lack of room (max_series, max_bytes)")
         ends = self._collect_ends()
-        return Written(samples=samples, ends=ends, left_out=late + refused + hidden, reason="; ".join(parts))
+        return PushSamples(
+            samples=samples, ends=ends, left_out=late + refused + hidden, reason="; ".join(parts)
+        )
 
     def _collect_ends(self) -> list[Sample]:
         ends, self._ends = self._ends, []
@@ -319,7 +322,7 @@ class SeriesTable:
         return _TARGET_BYTES + len(resource) + texts
 
     def _series_bytes(self, target: Labels, attributes: tuple[bytes, ...], samples: int) -> int:
-        """Estimate the memory of a series; see :class:`plugins.cumulative.Cumulative`."""
+        """Estimate the memory of a series; see :class:`plugins._shared.cumulative.Cumulative`."""
         size = _SERIES_BYTES + sum(map(sys.getsizeof, attributes))
         if not attributes and samples == 1:
             # Its labels are its target's, and are counted there.
@@ -340,10 +343,8 @@ class SeriesTable:
         pairs = _PAIR_BYTES * len(labels.pairs)
         return _LABEL_SET_BYTES + texts + pairs + self._copies * len(labels.text)
 
-    def _take_target(
-        self, target: Target[TargetState, Exposed], now_ms: int, samples: list[Sample]
-    ) -> TargetState:
-        state = target.state
+    def _update_target(self, target: Target, now_ms: int, samples: list[Sample]) -> TargetState:
+        state: TargetState | None = target.state
         if state is None or state.resource != target.resource:
             labels = self._labels(target.resource)
             if state is None:
@@ -366,7 +367,7 @@ class SeriesTable:
         exposed.last = (lines_of(_TARGET_INFO, "", labels, ONE_SAMPLE), (1.0,), 0)
         return exposed
 
-    def _expose(self, series: Series[Exposed], target: TargetState) -> Exposed:
+    def _expose(self, series: Series, target: TargetState) -> Exposed:
         labels = self._label_set(series, target)
         name = self._metric_names.of(series.name, series.unit, series.kind)
         same = [
@@ -394,16 +395,16 @@ class SeriesTable:
         exposed = family.members[labels.pairs] = Exposed(kind, family, labels, self._next_number)
         return exposed
 
-    def _label_set(self, series: Series[Exposed], target: TargetState) -> LabelSet:
+    def _label_set(self, series: Series, target: TargetState) -> LabelSet:
         labels = target.label_sets.get(series.attributes)
         if labels is None:
             labels = LabelSet(series_labels(target.labels, series.attributes, self._reserved))
             target.label_sets[series.attributes] = labels
         return labels
 
-    def _take_point(
+    def _update_point(
         self,
-        series: Series[Exposed],
+        series: Series,
         exposed: Exposed,
         family: Family,
         target: TargetState,
@@ -450,9 +451,7 @@ class SeriesTable:
             samples += [(line, number_sample(one, fields)) for line, one in zip(lines, values, strict=True)]
         return True
 
-    def _end(
-        self, ended: Ended[TargetState, Exposed], now_ms: int, linger_ms: int = 0, peer: str = ""
-    ) -> None:
+    def _end(self, ended: Ended, now_ms: int, linger_ms: int = 0, peer: str = "") -> None:
         exposed = [(series.state, series.size) for series in ended.series if series.state is not None]
         exposed += [(target.state.info, target.size) for target in ended.targets if target.state is not None]
         for one, size in exposed:
@@ -500,7 +499,7 @@ class SeriesTable:
             self._ends += [(line, sample) for line in lines]
 
 
-def _start_ms(series: Series[Exposed], time_ms: int, last_ms: int) -> int:
+def _start_ms(series: Series, time_ms: int, last_ms: int) -> int:
     """Since when a series counts, on the receiver's clock: as long before its point as the client says.
 
     Args:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from plugins.cumulative import Kind
+from plugins._shared.cumulative import Kind
 from plugins.prometheus.names import MetricName, metric_name
 from receiver.catalogue import CATALOGUE, MetricKind
 

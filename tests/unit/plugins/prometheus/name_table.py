@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plugins.cumulative import Kind
+from plugins._shared.cumulative import Kind
 from plugins.prometheus.names import metric_name
 from receiver.catalogue import CATALOGUE, MetricKind
 
