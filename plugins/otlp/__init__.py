@@ -1,7 +1,7 @@
 """Exports pushes over OTLP (gRPC or HTTP) to an OpenTelemetry Collector or another destination.
 
-It implements the OTLP specification's exporter: request, compression, retryable answers and partial success.
-The plugin host owns queues, batches and back-off.
+It implements the OTLP specification's exporter: request, compression, retryable answers and partial
+success. The plugin host owns queues, batches and back-off.
 """
 
 from plugins.otlp.config import OtlpConfig

@@ -14,11 +14,12 @@ from receiver.plugin.breaker import CircuitBreaker
 
 __all__ = ["BalancedTransport"]
 
-#: After this many consecutive failures an endpoint is skipped, because each may cost a whole timeout.
+#: After this many consecutive failures an endpoint is skipped, because each may cost a whole
+#: timeout.
 _MAX_FAILURES: Final = 2
 
-#: How long it is skipped: this many seconds, and at least this many timeouts, because the next trial may
-#: cost another timeout.
+#: How long it is skipped: this many seconds, and at least this many timeouts, because the next
+#: trial may cost another timeout.
 _OPEN_S: Final = 10.0
 _OPEN_TIMEOUTS: Final = 5
 
@@ -86,7 +87,8 @@ class BalancedTransport:
                 route.circuit.succeeded()  # the endpoint works, the content is at fault
                 raise
             except PermanentError as error:
-                # The endpoint's own fault, for example a wrong token. Other endpoints may accept the push.
+                # The endpoint's own fault, for example a wrong token. Other endpoints may accept
+                # the push.
                 route.circuit.succeeded()
                 refused.append((route.endpoint, error))
             else:

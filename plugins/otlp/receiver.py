@@ -67,8 +67,8 @@ class OtlpReceiver(ClientTelemetryReceiver):
         """Export pushes in one request.
 
         Returns:
-            None, or the points that the destination rejected (OTLP's partial success) or that cannot be made
-            cumulative.
+            None, or the points that the destination rejected (OTLP's partial success) or that
+            cannot be made cumulative.
 
         Raises:
             RetryableError: The specification allows a retry.

@@ -28,9 +28,10 @@ _GRPC_RETRYABLE = frozenset(
         grpc.StatusCode.DATA_LOSS,
     }
 )
-#: Codes about the request's content or size, so that a part of it may succeed. RESOURCE_EXHAUSTED is gRPC's
-#: answer to a message over the receiver's limit. INTERNAL is grpc-go's (so the Collector's) answer to a
-#: message that it cannot unmarshal. INVALID_ARGUMENT is the OTLP specification's example of bad data.
+#: Codes about the request's content or size, so that a part of it may succeed. RESOURCE_EXHAUSTED
+#: is gRPC's answer to a message over the receiver's limit. INTERNAL is grpc-go's (so the
+#: Collector's) answer to a message that it cannot unmarshal. INVALID_ARGUMENT is the OTLP
+#: specification's example of bad data.
 _GRPC_BATCH_REFUSED = frozenset(
     {
         grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -53,8 +54,8 @@ def result(answer: bytes) -> ExportResult | None:
         answer: An ``ExportMetricsServiceResponse``.
 
     Returns:
-        None for a full success or an unreadable answer, because its status says success. Else what the
-        destination rejected or warned of.
+        None for a full success or an unreadable answer, because its status says success. Else what
+        the destination rejected or warned of.
     """
     try:
         partial = ExportMetricsServiceResponse.FromString(answer).partial_success

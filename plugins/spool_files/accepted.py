@@ -1,7 +1,7 @@
 """Which pushes were accepted before a start, the newest: those are what a crash may bring again.
 
-Owns how they are found in journals and in published files. Reads only, and no more at a time than a frame or
-a row group of theirs.
+Owns how they are found in journals and in published files. Reads only, and no more at a time than a
+frame or a row group of theirs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The columns of a push, in the journals and in the published files alike.
 
-Owns the schema and its version. A column may be added at the end; none is renamed or given another meaning.
+Owns the schema and its version. A column may be added at the end; none is renamed or given another
+meaning.
 """
 
 from __future__ import annotations

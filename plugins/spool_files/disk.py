@@ -1,7 +1,7 @@
 """What makes a change of a folder durable, and who may read what is written.
 
-POSIX asks for an fsync of the folder itself. Modes are set explicitly, because the umask of the process may
-leave files readable by every user of the machine.
+POSIX asks for an fsync of the folder itself. Modes are set explicitly, because the umask of the
+process may leave files readable by every user of the machine.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def make_folder(folder: Path, access: Access = OWNER) -> None:
     make_folder(folder.parent, access)
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=access.folder)
-        # Only a mode that is set afterwards is sure: the umask takes from the other. The file system may give
-        # the group of the parent (setgid), which is kept.
+        # Only a mode that is set afterwards is sure: the umask takes from the other. The file
+        # system may give the group of the parent (setgid), which is kept.
         folder.chmod(access.folder | (folder.stat().st_mode & stat.S_ISGID))
     sync_folder(folder.parent)

@@ -1,10 +1,11 @@
 """A journal: the pushes of one file to be, on disk before they are accepted.
 
-Owns the journal's bytes, its lock and its end. A journal is a header and then frames; a frame is the length
-and the CRC-32 of an Arrow record batch message, and the message. It is written by one thread.
+Owns the journal's bytes, its lock and its end. A journal is a header and then frames; a frame is
+the length and the CRC-32 of an Arrow record batch message, and the message. It is written by one
+thread.
 
-The lock (``flock``) is held from the journal's making until it is published and deleted, so a journal
-that can be locked is of a process that has ended.
+The lock (``flock``) is held from the journal's making until it is published and deleted, so a
+journal that can be locked is of a process that has ended.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ ENDING = ".journal"
 #: What the format is, and its version; padded, as Arrow wants its messages at multiples of 8.
 _HEADER = b"KCTPUSHJ" + struct.pack("<II", 1, 0)
 _FRAME = struct.Struct("<II")
-#: How much is read at once to check a frame, whose length may be of damage: no memory is taken for that.
+#: How much is read at once to check a frame, whose length may be of damage: no memory is taken for
+#: that.
 _CHECKED_BYTES = 1 << 20
 
 
@@ -48,8 +50,8 @@ class Journal:
         path: Where it is.
         stem: Its name.
         size: Bytes of whole frames, with the header; of one that was taken over, all that there is.
-        torn_bytes: Bytes at the end that are no whole frame, a write that was never acknowledged or damage;
-            known when :meth:`frames` has come to its end.
+        torn_bytes: Bytes at the end that are no whole frame, a write that was never acknowledged or
+            damage; known when :meth:`frames` has come to its end.
     """
 
     def __init__(self, path: Path, stem: Stem, descriptor: int, size: int) -> None:
@@ -64,7 +66,8 @@ class Journal:
         """Begin a journal.
 
         Raises:
-            BlockingIOError: Somebody has taken it over already, as it was not locked at first: try another.
+            BlockingIOError: Somebody has taken it over already, as it was not locked at first: try
+                another.
             OSError: The disk refuses; nothing stays behind.
         """
         path = folder / f"{stem}{ENDING}"
@@ -127,7 +130,8 @@ class Journal:
             _write(self._descriptor, frame, self.size)
             os.fdatasync(self._descriptor)
         except OSError:
-            # Else a shorter frame that is written here next would be followed by the rest of this one.
+            # Else a shorter frame that is written here next would be followed by the rest of this
+            # one.
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, self.size)
             raise
@@ -148,13 +152,16 @@ class Journal:
         """Everything that was appended, a frame at a time: no more than one is in memory.
 
         Yields:
-            Where a frame begins, for :meth:`batch`, and its pushes, in the order of their acceptance.
+            Where a frame begins, for :meth:`batch`, and its pushes, in the order of their
+            acceptance.
 
         Raises:
             OSError: The disk refuses.
-            UnreadableJournalError: It is of another version, or damaged and its checksums don't tell.
+            UnreadableJournalError: It is of another version, or damaged and its checksums don't
+                tell.
         """
-        # Not mapped: of a mapped file, an I/O error would end the process. Not by its name: it may be gone.
+        # Not mapped: of a mapped file, an I/O error would end the process. Not by its name: it may
+        # be gone.
         header = os.pread(self._descriptor, len(_HEADER), 0)
         if header != _HEADER[: len(header)]:
             raise UnreadableJournalError(f"{self.path} is no journal of version 1")
@@ -198,7 +205,8 @@ class Journal:
         message = os.pread(self._descriptor, length, position + _FRAME.size)
         try:
             return _batch(message)
-        # Arrow's own way to say that it is no message, or none whole; nothing is read from a disk here.
+        # Arrow's own way to say that it is no message, or none whole; nothing is read from a disk
+        # here.
         except (pa.ArrowException, OSError, EOFError) as error:
             raise UnreadableJournalError(f"{self.path} at byte {position}: {error}") from None
 

@@ -5,8 +5,8 @@ Owns every name that the plugin writes or deletes. Pure: lists, opens and delete
 ::
 
     date=2026-01-31/hour=13/20260131T130512123456Z-HOST-3f9c02ab-00000042.parquet    published
-    _manifest/2026-01-31.HOST.jsonl                                                  what became of which
-    _journal/20260131T130512123456Z-HOST-3f9c02ab-00000042.journal                   accepted
+    _manifest/2026-01-31.HOST.jsonl                                                  what became of
+    which _journal/20260131T130512123456Z-HOST-3f9c02ab-00000042.journal                   accepted
     _journal/...-00000042.2026-01-31T13.parquet.tmp                                  being written
 
 Readers of folders (Spark, Hive, pyarrow.dataset) pass over names that begin with ``_``.
@@ -56,8 +56,8 @@ class Stem:
     Attributes:
         opened: When the journal was begun, ``20260131T130512123456Z``.
         host: Whose it is, as :func:`host_name`.
-        run: Which start of which plugin on that host it is, 8 random hexadecimal digits. The first is
-            :data:`HEAVY` where the pushes are of sites that pushed more than their share.
+        run: Which start of which plugin on that host it is, 8 random hexadecimal digits. The first
+            is :data:`HEAVY` where the pushes are of sites that pushed more than their share.
         number: Which journal of that run it is, counted from 1.
     """
 

@@ -1,7 +1,7 @@
 """The manifest: one line for each file that was published or removed, to be known at a glance.
 
-Owns the lines. A host appends to one file a day, so several may share the folder; nothing is ever rewritten.
-A line is appended after its file is there, or is gone.
+Owns the lines. A host appends to one file a day, so several may share the folder; nothing is ever
+rewritten. A line is appended after its file is there, or is gone.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ class Manifest:
             now: The time (UTC).
 
         Raises:
-            OSError: The disk refuses; an entry may be there in part, and is told again when this is repeated.
+            OSError: The disk refuses; an entry may be there in part, and is told again when this is
+                repeated.
         """
         if not entries:
             return

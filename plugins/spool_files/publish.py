@@ -1,11 +1,12 @@
 """From a journal to published files: written under another name, and renamed when they are whole.
 
-Owns the Parquet form. A journal always gives the same file names, so publishing one again after a crash
-publishes only what is missing.
+Owns the Parquet form. A journal always gives the same file names, so publishing one again after a
+crash publishes only what is missing.
 
-A journal is read twice: to know which frames have pushes of which hour, and then each hour's frames, to be
-written. So one file is open at a time, however many hours there are, and no more is in memory than a row
-group and a frame, however long the journal is.
+A journal is read twice: to know which frames have pushes of which hour, and then each hour's
+    frames, to be
+written. So one file is open at a time, however many hours there are, and no more is in memory than
+a row group and a frame, however long the journal is.
 """
 
 from __future__ import annotations

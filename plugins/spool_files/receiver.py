@@ -68,8 +68,8 @@ class SpoolFilesReceiver(ClientTelemetryReceiver):
         """Accept pushes: they are on disk when this returns, and in a published file soon.
 
         Returns:
-            None, or what the operator should know of: torn journals, files removed at the bound, files that
-            cannot be published.
+            None, or what the operator should know of: torn journals, files removed at the bound,
+            files that cannot be published.
 
         Raises:
             RetryableError: The disk is full, read-only or broken; none of the pushes is accepted.

@@ -1,6 +1,7 @@
 """Which published files have to go, and their going: whole files, then folders that are empty.
 
-Owns the choice and the deletion. What isn't ours by its name, or is a link, is never looked into or touched.
+Owns the choice and the deletion. What isn't ours by its name, or is a link, is never looked into or
+touched.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from plugins.spool_files.manifest import Removed
 
 __all__ = ["ExpiryClock", "folder_bytes", "remove_expired", "remove_surplus"]
 
-#: A clock that is set forwards by more than the first is believed after the second: while it is wrong, every
-#: file would be too old. Nanoseconds.
+#: A clock that is set forwards by more than the first is believed after the second: while it is
+#: wrong, every file would be too old. Nanoseconds.
 _LEAP_NS = 60_000_000_000
 _BELIEVED_AFTER_NS = 3_600_000_000_000
 
@@ -84,8 +85,9 @@ def folder_bytes(root: Path) -> int:
 def remove_surplus(root: Path, max_bytes: int) -> list[Removed]:
     """Delete files until the rest has at most so many bytes.
 
-    First the oldest of sites that pushed more than their share, as long as those files have more than a
-    quarter of the bound; then the oldest of all. So these sites take no more than a quarter from others.
+    First the oldest of sites that pushed more than their share, as long as those files have more
+    than a quarter of the bound; then the oldest of all. So these sites take no more than a quarter
+    from others.
 
     Raises:
         OSError: The disk refuses.

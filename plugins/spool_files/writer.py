@@ -1,7 +1,8 @@
 """The writer of one folder: journals what it is given, and publishes it from a thread of its own.
 
-Owns the journals of this process, the time at which each is published, and what is remembered of pushes
-that a crash may bring again. The plugin's thread appends; the writer's own thread publishes and expires.
+Owns the journals of this process, the time at which each is published, and what is remembered of
+pushes that a crash may bring again. The plugin's thread appends; the writer's own thread publishes
+and expires.
 """
 
 from __future__ import annotations
@@ -39,11 +40,12 @@ _MAX_WAITING = 4
 _TRY_AGAIN_S = 1.0
 #: How often files are expired and journals of ended processes looked for, in seconds.
 _SWEEP_S = 60.0
-#: Another host's journal is taken over when nobody wrote to it for so long. A lock tells whether its process
-#: lives, but not on every network file system.
+#: Another host's journal is taken over when nobody wrote to it for so long. A lock tells whether
+#: its process lives, but not on every network file system.
 _ORPHANED_AFTER_S = 3600.0
-#: How many pushes accepted before a restart, the newest, are recognised when they come again, and for how
-#: many accepted ones that is remembered: what comes again is of the last second or so, and comes first.
+#: How many pushes accepted before a restart, the newest, are recognised when they come again, and
+#: for how many accepted ones that is remembered: what comes again is of the last second or so, and
+#: comes first.
 _REMEMBERED = 100_000
 _REMEMBERED_FOR = 100_000
 
@@ -75,7 +77,8 @@ class FolderWriter:
         self._expiry = ExpiryClock()
         # Guards everything below; held for no longer than one write to the journal.
         self._changed = threading.Condition()
-        # By whether its sites push more than their share; both only where the folder is short of room.
+        # By whether its sites push more than their share; both only where the folder is short of
+        # room.
         self._open: dict[bool, Journal] = {}
         self._due = math.inf
         self._short_of_room = False

@@ -220,12 +220,12 @@ def test_the_topic_is_made_as_it_is_set(cluster: KafkaBroker, topic: str) -> Non
 def test_a_topic_that_may_not_be_made_is_told(cluster: KafkaBroker, topic: str) -> None:
     with (
         started(cluster, topic, create_topic=None) as kafka,
-        pytest.raises(RetryableError, match=rf"^topic {topic} isn't there: make it, or set create_topic$"),
+        pytest.raises(RetryableError, match=rf"^topic {topic} does not exist: create it, or set create_topic$"),
     ):
         kafka.export_batch(pushes(1))
     with (
         started(cluster, topic, create_topic={"replication_factor": 7}) as kafka,
-        pytest.raises(RetryableError, match=rf"^topic {topic} isn't there and cannot be made: .*7 time"),
+        pytest.raises(RetryableError, match=rf"^topic {topic} does not exist and cannot be created: .*7 time"),
     ):
         kafka.export_batch(pushes(1))
 

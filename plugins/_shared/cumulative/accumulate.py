@@ -1,6 +1,7 @@
 """Adds the points of one push to its series, and collects the cumulative metrics.
 
-It decides which points are accepted. ``plugins._shared.cumulative.state`` decides which instances exist.
+It decides which points are accepted. ``plugins._shared.cumulative.state`` decides which instances
+exist.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ Item = TypeVar("Item")
 class ExportCache(Generic[Item]):
     """Computes the result of each push once, however often its export is tried.
 
-    The host retries a batch unchanged, halves it, or appends pushes to it. The cache holds the results of one
-    batch, without those of delivered pushes.
+    The host retries a batch unchanged, halves it, or appends pushes to it. The cache holds the
+    results of one batch, without those of delivered pushes.
     """
 
     def __init__(self) -> None:
@@ -30,13 +30,14 @@ class ExportCache(Generic[Item]):
 
         Args:
             pushes: The pushes of one attempt.
-            compute: Computes the result of a push that no earlier attempt had. Its exceptions propagate;
-                results computed before stay in the cache.
+            compute: Computes the result of a push that no earlier attempt had. Its exceptions
+                propagate; results computed before stay in the cache.
         """
         keys = [push.identity for push in pushes]
         results = self._results
         if not all(key in results for key in keys):
-            # The host starts with other pushes only when it has delivered or dropped the earlier ones.
+            # The host starts with other pushes only when it has delivered or dropped the earlier
+            # ones.
             results = self._results = {key: results[key] for key in keys if key in results}
             for key, push in zip(keys, pushes, strict=True):
                 if key not in results:

@@ -99,8 +99,8 @@ class ExponentialTotal:
         """Read an ``ExponentialHistogramDataPoint`` and scale it down to :data:`MAX_BUCKETS`.
 
         Returns:
-            The histogram; None if its zero threshold is negative or not finite, or if no data point can hold
-            it at that scale.
+            The histogram; None if its zero threshold is negative or not finite, or if no data point
+            can hold it at that scale.
         """
         if not math.isfinite(point.zero_threshold) or point.zero_threshold < 0:
             return None

@@ -11,12 +11,12 @@ from plugins._shared.cumulative.target import Target
 
 __all__ = ["Ended", "OutputMetric", "Point", "Result"]
 
-#: An accepted data point: its target, the cumulative data point (None if its series' number is all it has),
-#: and its place: a list and an index.
+#: An accepted data point: its target, the cumulative data point (None if its series' number is all
+#: it has), and its place: a list and an index.
 Point = tuple[Target, Any, Any, int]
 
-#: An output metric: its bytes as received, or its shape with start, time and number, or a ``MetricView``.
-#: None: the metric is left out.
+#: An output metric: its bytes as received, or its shape with start, time and number, or a
+#: ``MetricView``. None: the metric is left out.
 OutputMetric = bytes | tuple[Shape, int, int, int | float] | Any | None
 
 
@@ -39,7 +39,8 @@ class Result:
 
     Attributes:
         points: The accepted points, one for each series.
-        ended: What ended before this push or by it. The series of a terminating push end after their points.
+        ended: What ended before this push or by it. The series of a terminating push end after
+            their points.
         late: Points dropped because they are not after the last one of their series.
         refused: Points dropped because they are invalid, too long, or have no room.
         push: The ``PushView``; empty for a repeated push.

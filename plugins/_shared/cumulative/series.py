@@ -37,7 +37,8 @@ class Series:
         description: The metric's description, cut if it is long; may be empty.
         kind: The metric's kind.
         attributes: The attributes, each an encoded ``KeyValue``, sorted.
-        number: The last cumulative value. None before the first one, and for histograms and summaries.
+        number: The last cumulative value. None before the first one, and for histograms and
+            summaries.
         start_ns: Start of the count, on the client's clock; 0 if unknown.
         time_ns: Time of the last point, on the client's clock.
         seen_ns: Receive time of the push with the last point.
@@ -77,8 +78,9 @@ class Series:
     def add_number(self, delta: float, start_ns: int, time_ns: int) -> bool:
         """Add a delta.
 
-        Integers are exact. Doubles carry the rounding error (Neumaier's summation), so that a million deltas
-        are as exact as one and a counter never shrinks by rounding. On overflow the series starts anew.
+        Integers are exact. Doubles carry the rounding error (Neumaier's summation), so that a
+        million deltas are as exact as one and a counter never shrinks by rounding. On overflow the
+        series starts anew.
 
         Args:
             delta: The delta.

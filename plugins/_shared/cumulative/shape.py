@@ -1,7 +1,7 @@
 """Reads and writes a metric with one number without a protobuf object.
 
-Its encoding is the same in each push except for the times and the number. Nearly all metrics of Java clients
-have this form, and it takes a quarter of protobuf's time.
+Its encoding is the same in each push except for the times and the number. Nearly all metrics of
+Java clients have this form, and it takes a quarter of protobuf's time.
 """
 
 from __future__ import annotations
@@ -104,11 +104,12 @@ def learn(
         number: The point's number as received.
 
     Returns:
-        The shape. None if times and number are not adjacent or occur twice in the encoding, or if the output
-        may need a start that the input does not have.
+        The shape. None if times and number are not adjacent or occur twice in the encoding, or if
+        the output may need a start that the input does not have.
     """
     if not (delta or start_ns or series.kind is Kind.GAUGE):
-        # Its output gets a start when the series starts anew, and these bytes have no place for one.
+        # Its output gets a start when the series starts anew, and these bytes have no place for
+        # one.
         return None
     whole = isinstance(number, int)
     tag = _INT if whole else _DOUBLE

@@ -1,7 +1,7 @@
 """Upper bounds on the memory of series and targets.
 
-They cover what the state itself holds. A caller that keeps more passes its own estimates. A test compares
-them with the memory of a process.
+They cover what the state itself holds. A caller that keeps more passes its own estimates. A test
+compares them with the memory of a process.
 """
 
 from __future__ import annotations

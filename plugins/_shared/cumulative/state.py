@@ -55,19 +55,22 @@ class Statistics:
 class Cumulative:
     """Converts pushes to cumulative metrics. Not thread-safe.
 
-    The series share a budget of series and bytes. A peer is a principal, or the source address of clients
-    without a login. When the budget is spent, the heaviest instance of the heaviest peer makes room for a new
-    series: its newest series ends. If the push itself comes from the heaviest peer and instance, its new
-    series are refused. So a peer can exhaust only its own share, and an instance only its share of its
-    peer's.
+    The series share a budget of series and bytes. A peer is a principal, or the source address of
+    clients without a login. When the budget is spent, the heaviest instance of the heaviest peer
+    makes room for a new
+    series: its newest series ends. If the push itself comes from the heaviest peer and instance,
+        its new
+    series are refused. So a peer can exhaust only its own share, and an instance only its share of
+    its peer's.
 
     Args:
         max_series: Bound on the number of living series.
         max_bytes: Bound on the estimated bytes of all series, targets and instances.
-        identify: Returns the part of a Resource (``resource.proto`` bytes) that identifies a target within an
-            instance. By default all of it, so that a client whose Resource changes starts anew.
-        series_bytes: Estimates the bytes of a series from its target's key, its attributes and its number of
-            samples. Raises ValueError for unusable attributes.
+        identify: Returns the part of a Resource (``resource.proto`` bytes) that identifies a target
+            within an instance. By default all of it, so that a client whose Resource changes starts
+            anew.
+        series_bytes: Estimates the bytes of a series from its target's key, its attributes and its
+            number of samples. Raises ValueError for unusable attributes.
         target_bytes: Estimates the bytes of a target from its Resource.
     """
 
@@ -116,8 +119,8 @@ class Cumulative:
         """End the series of every instance that has been silent for three push intervals.
 
         Args:
-            now_ns: Nanoseconds since the epoch, on the clock of ``received_at_ns``. A caller that works
-                through a backlog must not pass the wall clock's time.
+            now_ns: Nanoseconds since the epoch, on the clock of ``received_at_ns``. A caller that
+                works through a backlog must not pass the wall clock's time.
 
         Returns:
             What ended. Empty less than a second after the last check.
@@ -177,7 +180,8 @@ class Cumulative:
                     accumulator.add_scope(target, scope_metrics)
         accumulator.finish()
         if accumulator.shapes:
-            # A client pushes everything under its current Resource, so a missing target is an old one.
+            # A client pushes everything under its current Resource, so a missing target is an old
+            # one.
             for target in [old for old in instance.targets.values() if old not in accumulator.shapes]:
                 self._end_target(instance, target, result.ended)
         self._end_unpushed(instance, result.ended)
@@ -212,8 +216,8 @@ class Cumulative:
     def _make_room(self, instance: Instance, ended: Ended, *, series: int, size: int) -> bool:
         """Make room for series and bytes of an instance and count them; False if there is none.
 
-        The loop terminates, because each step ends a series or an instance that is heavier than the requester
-        will be.
+        The loop terminates, because each step ends a series or an instance that is heavier than the
+        requester will be.
         """
         statistics, budget, peer = self.statistics, self._budget, instance.peer
         while budget.exceeded_by(statistics.series + series, statistics.size + size):

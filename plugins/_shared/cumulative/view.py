@@ -1,7 +1,8 @@
 """OTLP messages in which metrics and attributes stay bytes (opentelemetry-proto, ``metrics.proto``).
 
-In :data:`PushView` each metric is bytes, which :data:`MetricView` parses. In that, each attribute is bytes.
-So attributes are looked up without a Python object for each key and value, and are written back unchanged.
+In :data:`PushView` each metric is bytes, which :data:`MetricView` parses. In that, each attribute
+is bytes. So attributes are looked up without a Python object for each key and value, and are
+written back unchanged.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ def test_no_end_is_written_before_samples_that_wait(server: HttpDestination) -> 
 def test_silence_is_told_also_after_a_restart(
     server: HttpDestination, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plugins.prometheus.receiver._LOOK_EVERY_S", 0.1)
+    monkeypatch.setattr("plugins.prometheus.receiver._CHECK_EVERY_S", 0.1)
     with writing(server) as one:
         one.stop()
         one.start()
