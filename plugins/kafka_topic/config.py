@@ -66,7 +66,8 @@ class KafkaTopicConfig(PluginConfig):
     topic: str = Field(description="The topic.")
     create_topic: CreateTopic | None = Field(
         default=CreateTopic(),
-        description="How the plugin creates a missing topic, if the cluster allows it. null: it never creates it.",
+        description="How the plugin creates a missing topic, if the cluster allows it. "
+        "null: it never creates it.",
     )
     client_id: str = Field(
         default="kafka-client-telemetry",

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaTopicReceiver"]
 
-#: What the cluster says of a record, or of a batch of them, that it will never take (Kafka's
-#: protocol guide, "Error codes"): MSG_SIZE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP,
-#: INVALID_RECORD. All else is tried again, rights and topics that are missing too: an operator can
-#: bring them, and the log says so.
+#: Errors of records that the cluster will never accept (Kafka's protocol guide, "Error codes"):
+#: MSG_SIZE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD. All others are
+#: retried, also missing rights and topics, because an operator can add them.
 _REFUSED = frozenset({10, 18, 32, 87})
 
 #: Bound on remembered pushes that were acknowledged while others of their export were not.

@@ -130,7 +130,7 @@ def _head(family: Family, *, openmetrics: bool) -> bytes:
 
 
 def _lacks_sum(name: MetricName, lines: Sequence[Line]) -> bool:
-    """Return whether a histogram has no sum. Then OpenMetrics allows no count, its last line, either."""
+    """Return whether a histogram has no sum. Then OpenMetrics allows no count either."""
     return name.type is MetricType.HISTOGRAM and len(lines) > 1 and not lines[-2][0].endswith("_sum")
 
 

@@ -51,7 +51,7 @@ def time_field(time_ms: int) -> bytes:
 
 
 def start_field(start_ms: int, version: Version) -> bytes:
-    """Encode the start time of a number; nothing for 0 (no start) or version 1.0, which has no field."""
+    """Encode the start time of a number; empty for 0 (no start) and in version 1.0."""
     return b"\x18" + varint(start_ms) if start_ms and version == "2.0" else b""
 
 
@@ -69,7 +69,7 @@ def stale_sample(version: Version, *, time_ms: int, native: bool) -> bytes:
 
 
 def native_sample(histogram: bytes, version: Version, *, time_ms: int, start_ms: int = 0) -> bytes:
-    """Encode the fields from :func:`~plugins.prometheus.native.native_histogram` with their times."""
+    """Encode the result of ``native_histogram`` with its times."""
     encoded = histogram + b"\x78" + varint(time_ms)
     if version == "1.0":
         return delimited(b"\x22", encoded)
@@ -141,7 +141,10 @@ def _request_2(samples: Iterable[Sample]) -> bytes:
 
 
 def _name_is_first(labels: LabelSet) -> bool:
-    """Return whether ``__name__`` sorts first: it does unless a label begins with a capital or ``_``."""
+    """Return whether ``__name__`` sorts first.
+
+    It does unless a label begins with a capital or ``_``.
+    """
     return not labels.pairs or labels.pairs[0][0] > _NAME
 
 

@@ -145,7 +145,10 @@ def metric_name(name: str, unit: str, kind: Kind) -> MetricName:
 
 
 def _unit_words(unit: str) -> list[str]:
-    """Return a unit in words, for example bytes and per_second. Annotations in braces are no unit."""
+    """Return a unit in words, for example bytes and per_second.
+
+    Annotations in braces are no unit.
+    """
     main, _, per = (part.strip() for part in unit.partition("/"))
     words = []
     if main and not re.search("[{}]", main):

@@ -130,7 +130,7 @@ class PrometheusReceiver(ClientTelemetryReceiver):
         return ExportResult(rejected_points=left_out, message="; ".join(reasons[:3])) if reasons else None
 
     def stop(self) -> None:
-        """Stop listening and writing. Series get no staleness marker, because their clients continue."""
+        """Stop without staleness markers, because the clients continue."""
         self._stopping.set()
         if self._server is not None:
             self._server.close()

@@ -115,7 +115,8 @@ def finished(setup: Setup) -> Finished:
             rate = f'rate({SENT}{{instance="{instance}", job="{job}"}}[5s])'
             setup.wait_for(f"{0.9 * RATE} < {rate} < {1.1 * RATE}")
         producer.wait_for_records(RECORDS)
-        # A Java producer that is idle at its close sends no terminating push: the one before tells all.
+        # A Java producer that is idle at its close sends no terminating push: the one before tells
+        # all.
         time.sleep(3 * INTERVAL_MS / 1000)
         producer.stop()
         return Finished(instance, producer.records)

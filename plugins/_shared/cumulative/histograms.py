@@ -66,7 +66,7 @@ class HistogramTotal:
         )
 
     def write(self, point: Any) -> None:
-        """Write it to a ``HistogramDataPoint``, and clear its minimum and maximum."""
+        """Write it to a data point, and clear its minimum and maximum."""
         point.count = self.count
         point.bucket_counts[:] = self.buckets
         _write_sum(point, self.sum)
@@ -115,7 +115,11 @@ class ExponentialTotal:
         ).fitted()
 
     def plus(self, delta: object) -> Self | None:
-        """Add a delta at the coarser scale; None if their zeros differ or no data point can hold it."""
+        """Add a delta at the coarser scale.
+
+        Returns:
+            The sum; None if the zero thresholds differ or no data point can hold it.
+        """
         if not isinstance(delta, type(self)) or self.zero_threshold != delta.zero_threshold:
             return None
         scale = min(self.scale, delta.scale)
@@ -143,7 +147,7 @@ class ExponentialTotal:
         )
 
     def write(self, point: Any) -> None:
-        """Write it to an ``ExponentialHistogramDataPoint``, and clear its minimum and maximum."""
+        """Write it to a data point, and clear its minimum and maximum."""
         point.count, point.scale = self.count, self.scale
         point.zero_count = self.zero_count
         _write_dense(point.positive, self.positive)

@@ -37,5 +37,5 @@ def target_bytes(resource: bytes) -> int:
 
 
 def described_bytes(name: str, unit: str, description: str, shape_bytes: int) -> int:
-    """Estimate the bytes of a metric's texts and its shape, which holds the encoded metric twice."""
+    """Estimate the bytes of a metric's texts and its shape (twice its encoding)."""
     return sum(map(sys.getsizeof, (name, unit, description))) + 2 * shape_bytes

@@ -1,4 +1,4 @@
-"""OTLP messages in which metrics and attributes stay bytes (opentelemetry-proto, ``metrics.proto``).
+"""OTLP messages in which metrics and attributes stay bytes.
 
 In :data:`PushView` each metric is bytes, which :data:`MetricView` parses. In that, each attribute
 is bytes. So attributes are looked up without a Python object for each key and value, and are

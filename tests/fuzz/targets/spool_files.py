@@ -1,7 +1,7 @@
 """A folder of Parquet files as a bad disk left it, and then a start, a push and an end of its writer.
 
-An input is the length of a manifest and that of a published file, and then the manifest, the file, and the
-journal of a process that has ended.
+An input is the length of a manifest and that of a published file, and then the manifest, the file,
+and the journal of a process that has ended.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ _LINE = json.dumps(_PUBLISHED).encode() + b"\n"
 def _file(rows: int) -> bytes:
     sink = pa.BufferOutputStream()
     table = pa.Table.from_batches([record_batch(_pushes(10, rows))])
-    # The columns that a start reads, as one file of all is mostly what it never looks at; compressed, damage
-    # to a text would never be seen in the text.
+    # The columns that a start reads, as one file of all is mostly what it never looks at;
+    # compressed, damage to a text would never be seen in the text.
     table = table.select(["client_instance_id", "received_at_ns", "sequence"])
     pq.write_table(table, sink, compression="none")
     return bytes(sink.getvalue())

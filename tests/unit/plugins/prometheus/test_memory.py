@@ -24,7 +24,8 @@ def small(push_: int) -> list[Metric]:
 
 
 def long_texts(push_: int) -> list[Metric]:
-    # 60 labels of 4 kB are refused; these are as long as is allowed, and four bytes a character in memory.
+    # 60 labels of 4 kB are refused; these are as long as is allowed, and four bytes a character in
+    # memory.
     values = {f"k{n}": "\U0001f600" + "x" * 110 for n in range(30)}
     return [gauge(f"org.apache.kafka.x{push_}.{n}", number(1, at=10, labels=values)) for n in range(10)]
 

@@ -63,7 +63,8 @@ def test_an_instance_exhausts_its_own_share_of_its_peer_only() -> None:
     one.accumulate(push(*gauges(100, at=10), at=10, instance="large"))
     small = one.accumulate(push(*gauges(30, at=11, name="s"), at=11, instance="small"))
     assert (len(small.points), small.refused, len(small.ended.series)) == (30, 0, 30)
-    # Both hold the same at most, so no push takes from the other: no series ends and begins in turns.
+    # Both hold the same at most, so no push takes from the other: no series ends and begins in
+    # turns.
     for at in (12, 13, 14):
         for instance in ("large", "small"):
             one.accumulate(push(*gauges(100, at=at, name=instance[0]), at=at, instance=instance))
