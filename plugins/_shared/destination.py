@@ -1,4 +1,4 @@
-"""Settings that every HTTP or gRPC destination has: their checks, TLS context and redaction."""
+"""Settings of every HTTP or gRPC destination: checks, TLS context, redaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP client for one destination: keep-alive, one POST at a time, bounded time and answer size.
+"""HTTP client for one destination, with bounds on time and answer size.
 
 It maps transport errors to the plugin contract's errors. The caller interprets the answer.
 """

@@ -1,4 +1,4 @@
-"""Settings of the kafka_topic plugin, the checks between them, and their librdkafka properties.
+"""Settings of the kafka_topic plugin and their librdkafka properties.
 
 It opens secret files only, and no socket.
 """
@@ -136,7 +136,7 @@ class KafkaTopicConfig(PluginConfig):
         return self
 
     def client_properties(self) -> dict[str, str | int | float | bool]:
-        """Return the librdkafka properties of any client of the cluster. They contain secrets."""
+        """Return the librdkafka properties of any client, with secrets."""
         properties: dict[str, str | int | float | bool] = {
             "bootstrap.servers": self.bootstrap_servers,
             "client.id": self.client_id,

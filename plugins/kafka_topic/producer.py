@@ -85,7 +85,7 @@ class TopicProducer:
         self._idle.start()
 
     def send(self, pushes: Sequence[Push]) -> list[KafkaError | None]:
-        """Produce pushes and wait until the cluster acknowledges them or the timeout ends.
+        """Produce pushes and wait for acknowledgement or the timeout.
 
         Returns:
             For each push None, or why it is not acknowledged.

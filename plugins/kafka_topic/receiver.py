@@ -1,4 +1,4 @@
-"""The kafka_topic plugin: sends the records of a batch and retries unacknowledged ones."""
+"""The kafka_topic plugin: sends a batch and retries unacknowledged records."""
 
 from __future__ import annotations
 

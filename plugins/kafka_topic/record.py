@@ -22,7 +22,7 @@ def key(push: Push) -> bytes:
 
 
 def headers(push: Push) -> list[tuple[str, str | bytes | None]]:
-    """Return the headers, with numbers as decimal text. Unknown (null) values have no header."""
+    """Return the headers, with numbers as decimal text and without nulls."""
     context, payload = push.context, push.payload
     pairs: list[tuple[str, str | bytes | None]] = [
         ("format_version", FORMAT_VERSION),

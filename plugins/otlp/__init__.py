@@ -1,4 +1,4 @@
-"""Exports pushes over OTLP (gRPC or HTTP) to an OpenTelemetry Collector or another destination.
+"""Exports pushes over OTLP, by gRPC or HTTP.
 
 It implements the OTLP specification's exporter: request, compression, retryable answers and partial
 success. The plugin host owns queues, batches and back-off.

@@ -32,7 +32,7 @@ class _Route:
 
 
 class BalancedTransport:
-    """Exports to the next endpoint with a closed circuit, and to another one if that fails.
+    """Exports to the next working endpoint, and to another one if that fails.
 
     Args:
         transports: A transport for each endpoint.
@@ -61,7 +61,7 @@ class BalancedTransport:
             route.transport.open()
 
     def export(self, body: bytes) -> ExportResult | None:
-        """Send to the first endpoint that accepts the request. Each is tried at most once.
+        """Send to the first endpoint that accepts. Each is tried at most once.
 
         Returns:
             The answer of the endpoint that accepted it, with the refusals of others before it.

@@ -1,4 +1,4 @@
-"""The otlp plugin: chooses the transports and joins the pushes of a batch into one request."""
+"""The otlp plugin: joins the pushes of a batch into one request."""
 
 from __future__ import annotations
 

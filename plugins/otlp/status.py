@@ -94,7 +94,7 @@ def http_error(status: int, reason: str, retry_after_s: float | None) -> ExportE
 
 
 def status_message(status: bytes) -> str:
-    """Return the message of a ``google.rpc.Status``, the body of a failure in OTLP/HTTP."""
+    """Return the message of a ``google.rpc.Status``, OTLP/HTTP's error body."""
     for number, value in _fields(status):
         if number == 2:
             return value.decode(errors="replace")

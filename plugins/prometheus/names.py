@@ -113,7 +113,7 @@ class MetricName:
 
     @property
     def openmetrics(self) -> tuple[str, ...]:
-        """All names that it uses in OpenMetrics: of its samples, its family and its start time."""
+        """The names of its samples, family and start time in OpenMetrics."""
         family = self.family
         created = (f"{family}_created",) if self.type in _COUNTING else ()
         return (*self.samples, *created, *((family,) if family != self.name else ()))
@@ -163,7 +163,7 @@ def _clean(unit: str) -> str:
 
 
 def label_name(key: str) -> str:
-    """Name an attribute: invalid characters become ``_``, and a leading digit gets ``key_``."""
+    """Replace invalid characters by ``_``; prefix a leading digit with ``key_``."""
     if _LABEL_NAME.fullmatch(key):
         return key
     name = re.sub("_+", "_", _NOT_IN_LABELS.sub("_", key)) or "_"
@@ -171,7 +171,10 @@ def label_name(key: str) -> str:
 
 
 def label_value(value: AnyValue) -> str:
-    """Format an attribute's value (OpenTelemetry, "Attribute", "AnyValue representation")."""
+    """Format an attribute's value.
+
+    Source: OpenTelemetry specification, "Attribute", "AnyValue representation".
+    """
     form = value.WhichOneof("value")
     match form:
         case "string_value":

@@ -1,4 +1,4 @@
-"""Encodes the protobuf fields of remote write (source: the protobuf encoding guide)."""
+"""Encodes the protobuf fields of remote write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _UINT64: Final = (1 << 64) - 1
 
 
 def varint(number: int) -> bytes:
-    """Encode an integer; a negative one as 64-bit two's complement, like an ``int64``."""
+    """Encode an integer; negative ones as 64-bit two's complement."""
     if 0 <= number < len(_SHORT):
         return _SHORT[number]
     number &= _UINT64

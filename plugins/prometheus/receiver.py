@@ -1,8 +1,7 @@
-"""The prometheus plugin: adds pushes to the series table, serves scrapes and writes samples.
+"""The prometheus plugin: serves scrapes and writes samples.
 
 It keeps the order: state before samples, and samples before staleness markers. Between pushes it
-    advances the
-pushes' clock.
+advances the pushes' clock.
 """
 
 from __future__ import annotations

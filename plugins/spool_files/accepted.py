@@ -1,6 +1,7 @@
-"""Finds the newest accepted pushes at a start, because the host may send them again after a crash.
+"""Finds the newest accepted pushes at a start.
 
-It reads journals and published files, one frame or row group at a time.
+The host may send them again after a crash. The module reads journals and published files, one frame
+or row group at a time.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path, access: Access = OWNER) -> None:
-    """Create a folder and its missing parents durably. Existing folders stay unchanged.
+    """Create a folder and its missing parents durably; keep existing ones.
 
     Args:
         folder: The folder.

@@ -1,4 +1,4 @@
-"""A journal: pushes on disk before they are accepted, until their file is published.
+"""A journal: holds accepted pushes on disk until their file is published.
 
 A journal is a header followed by frames. A frame is the length and CRC-32 of an Arrow record batch
 message, and the message. One thread writes it.
@@ -219,7 +219,7 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        """Close it. It stays on disk, and the next process that opens the folder claims it."""
+        """Close it. It stays on disk for the next process to claim."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

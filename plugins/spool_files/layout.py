@@ -1,4 +1,4 @@
-"""Builds and parses the names of all files and folders that the plugin writes or deletes.
+"""Builds and parses the names of the plugin's files and folders.
 
 ::
 
@@ -139,7 +139,7 @@ def is_published_name(name: str) -> bool:
 
 
 def is_heavy_name(name: str) -> bool:
-    """Return whether a published file has pushes of sites that push more than their share."""
+    """Return whether a file has pushes of sites over their share."""
     stem = Stem.parse(name.removesuffix(".parquet"))
     return stem is not None and stem.run.startswith(HEAVY)
 

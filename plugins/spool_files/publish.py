@@ -1,11 +1,10 @@
-"""Publishes a journal as Parquet files, each written under a temporary name and renamed.
+"""Publishes a journal as Parquet files.
 
-A journal always gives the same file names, so publishing it again after a crash adds only the
-missing files.
+Each file is written under a temporary name and renamed. A journal always gives the same file names,
+so publishing it again after a crash adds only the missing files.
 
 A journal is read twice: first to find the frames of each hour, then to write them hour by hour. So
-    one file is
-open at a time, and memory holds one row group and one frame.
+one file is open at a time, and memory holds one row group and one frame.
 """
 
 from __future__ import annotations

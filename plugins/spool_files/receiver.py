@@ -69,8 +69,7 @@ class SpoolFilesReceiver(ClientTelemetryReceiver):
 
         Returns:
             None, or a message for the operator: torn journals, files removed at the bound, files
-                that
-            cannot be published.
+            that cannot be published.
 
         Raises:
             RetryableError: The disk is full, read-only or broken. No push is accepted.

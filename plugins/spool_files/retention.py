@@ -29,7 +29,7 @@ _HEAVY_SHARE = 4
 
 
 class ExpiryClock:
-    """The clock of expiry: the system's, but a forward leap counts only after an hour.
+    """The system clock, except that a forward leap counts only after an hour.
 
     Args:
         wall: Returns the system's nanoseconds since the epoch.
@@ -59,7 +59,7 @@ class ExpiryClock:
 
 
 def remove_expired(root: Path, before_ns: int) -> list[Removed]:
-    """Delete the files of hours that ended before a time, in nanoseconds since the epoch."""
+    """Delete the files of hours that ended before a time."""
     return [
         _remove(root, path, "age")
         for hour, folder in sorted(_hours(root))

@@ -1,4 +1,4 @@
-"""Writes one folder: appends pushes to journals, and publishes these on its own thread.
+"""Writes one folder: appends pushes to journals and publishes these.
 
 The plugin's thread appends. The writer's thread publishes journals and expires files. The writer
 also drops pushes that the host sends again after a crash.
@@ -150,7 +150,10 @@ class FolderWriter:
         return "; ".join(messages)
 
     def close(self) -> None:
-        """Publish all journals and end the thread. Unpublished journals stay for the next start."""
+        """Publish all journals and end the thread.
+
+        Unpublished journals stay for the next start.
+        """
         with self._changed:
             self._closing = True
             self._changed.notify()

@@ -1,4 +1,4 @@
-"""Caches the result of each push of an export, so that a retry sends the same bytes.
+"""Caches the results of an export's pushes, so that a retry sends the same bytes.
 
 Without the cache, a retry would accumulate its pushes again.
 """

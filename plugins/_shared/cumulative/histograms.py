@@ -96,7 +96,7 @@ class ExponentialTotal:
 
     @classmethod
     def of(cls, point: Any) -> Self | None:
-        """Read an ``ExponentialHistogramDataPoint`` and scale it down to :data:`MAX_BUCKETS`.
+        """Read a data point and scale it down to :data:`MAX_BUCKETS`.
 
         Returns:
             The histogram; None if its zero threshold is negative or not finite, or if no data point

@@ -91,7 +91,7 @@ class Instance:
     pushes: deque[Hashable] = field(default_factory=lambda: deque(maxlen=2 * _REMEMBERED_PUSHES))
 
     def overdue(self, now_ns: int) -> bool:
-        """Return whether it has no series, or is silent for two of the three push intervals."""
+        """Return whether it has no series, or missed two of three push intervals."""
         return not self.targets or 3 * (now_ns - self.seen_ns) > 2 * self.silence_ns
 
     def account(self, budget: Budget, series: int, size: int) -> None:

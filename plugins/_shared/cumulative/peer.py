@@ -14,7 +14,7 @@ _NO_ACCOUNT: Final = frozenset({"", "User:ANONYMOUS", "User:unknown"})
 
 
 def peer_of(context: ClientTelemetryContext) -> str:
-    """Name the peer of a push: its principal, or the site of its source address without a login."""
+    """Name the peer of a push: its principal, or without one its source's site."""
     if context.principal not in _NO_ACCOUNT:
         return f"principal {context.principal}"
     return f"address {site_of(context.source_address)}"

@@ -1,4 +1,4 @@
-"""The state of all client instances: when they start and end, and who makes room at the bound.
+"""The state of all client instances, and how they share the memory bounds.
 
 ``plugins._shared.cumulative.accumulate`` adds the points of a push.
 """

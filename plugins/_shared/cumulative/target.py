@@ -14,7 +14,7 @@ __all__ = ["Target"]
 
 @dataclass(slots=True, eq=False)
 class Target:
-    """One Resource of one client instance, which a destination sees as one source of series.
+    """One Resource of one client instance: a source of series for a destination.
 
     Attributes:
         key: The result of the caller's ``identify``, unique within the instance.

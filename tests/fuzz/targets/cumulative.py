@@ -1,8 +1,7 @@
 """Deltas made cumulative: pushes of a few instances in a row, changed in protobuf's terms and byte by byte.
 
 An input is pushes: a byte with who pushes and whether it is the last time, one with the seconds
-    since the
-last push, two with the length (little-endian), and the MetricsData.
+since the last push, two with the length (little-endian), and the MetricsData.
 
 What comes out is compared with what comes out where each metric has a field that is new in each
 push: so none is told by the shape that it had before, and each takes the long way.
