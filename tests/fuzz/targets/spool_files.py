@@ -49,7 +49,7 @@ def _run(data: bytes) -> None:
         writer.open()
         writer.append([_LAST])
         writer.close()
-        news = writer.news()
+        news = writer.drain_messages()
         require("cannot" not in news, f"one journal blocks all that come after it: {news}")
         left = [path.name for path in (root / JOURNALS).iterdir()]
         require(all(name.endswith(".unreadable") for name in left), f"there is left what is done: {left}")
