@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from plugins._shared.cumulative import Cumulative, ExportCache
+from plugins.otlp.config import OtlpConfig
 from receiver.plugin import ExportResult, Push
 
 __all__ = ["CumulativeExports"]
@@ -14,12 +15,11 @@ class CumulativeExports:
     """Converts pushes to cumulative metrics and exports them.
 
     Args:
-        max_series: Bound on the number of series.
-        max_bytes: Bound on their estimated bytes.
+        config: The plugin's settings, with ``temporality: cumulative``.
     """
 
-    def __init__(self, max_series: int, max_bytes: int) -> None:
-        self._state = Cumulative(max_series=max_series, max_bytes=max_bytes)
+    def __init__(self, config: OtlpConfig) -> None:
+        self._state = Cumulative(max_series=config.max_series, max_bytes=config.max_bytes)
         self._cache: ExportCache[tuple[bytes, int]] = ExportCache()
 
     def export(

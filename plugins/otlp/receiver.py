@@ -45,11 +45,7 @@ class OtlpReceiver(ClientTelemetryReceiver):
             if len(transports) == 1
             else BalancedTransport(transports, timeout_s=config.timeout_ms / 1000)
         )
-        self._cumulative = (
-            CumulativeExports(config.max_series, config.max_bytes)
-            if config.temporality == "cumulative"
-            else None
-        )
+        self._cumulative = CumulativeExports(config) if config.temporality == "cumulative" else None
 
     def start(self) -> None:
         """Open the transport without waiting for the destination.
