@@ -1,1 +1,1 @@
-"""The plugins that come with the receiver. They import the plugin contract and nothing else of it."""
+"""The built-in plugins. They import the plugin contract and ``plugins._shared``."""

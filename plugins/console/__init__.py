@@ -1,6 +1,6 @@
-"""Prints each push on stdout, for a first look at who pushes what.
+"""Prints each push on stdout, to see which clients push what.
 
-Owns the text forms of a push. What clients and metrics call themselves is quoted: it may hold anything.
+Names that clients choose are quoted, because they may contain anything.
 """
 
 from plugins.console.config import ConsoleConfig

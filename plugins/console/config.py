@@ -1,4 +1,4 @@
-"""What an operator sets for the console plugin."""
+"""Settings of the console plugin."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A push's data points, flat: a name, attributes and a number each.
-
-Owns the walk through OTLP's tree. Prints nothing.
-"""
+"""Flattens a push into data points: name, attributes and value."""
 
 from __future__ import annotations
 
@@ -23,8 +20,8 @@ class FlatPoint:
     Attributes:
         name: The metric's name.
         attributes: The point's own attributes.
-        value: Its value; of histograms and summaries the sum.
-        count: How many observations a histogram or summary holds; None for other kinds.
+        value: Its value; the sum of a histogram or summary.
+        count: Number of observations of a histogram or summary; None for other kinds.
     """
 
     name: str
@@ -34,7 +31,7 @@ class FlatPoint:
 
 
 def flat_points(data: MetricsData) -> Iterator[FlatPoint]:
-    """Every data point, in the payload's order."""
+    """Yield the data points in the payload's order."""
     for resource_metrics in data.resource_metrics:
         for scope_metrics in resource_metrics.scope_metrics:
             for metric in scope_metrics.metrics:

@@ -1,4 +1,4 @@
-"""The console plugin itself: one write to stdout for each push."""
+"""The console plugin: writes one text to stdout for each push."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from receiver.plugin import (
 
 __all__ = ["ConsoleReceiver"]
 
-#: What needs no quotes between the blanks of a line.
+#: Values that need no quotes.
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@+-]+")
 
 
@@ -43,10 +43,10 @@ class ConsoleReceiver(ClientTelemetryReceiver):
         """Print one push.
 
         Raises:
-            PermanentError: Nobody reads stdout any more.
+            PermanentError: stdout is closed.
         """
         points = list(flat_points(payload.metrics))
-        text = self._text(_facts(context, payload, points), points if self._with_points else None)
+        text = self._text(_summary(context, payload, points), points if self._with_points else None)
         try:
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -54,7 +54,7 @@ class ConsoleReceiver(ClientTelemetryReceiver):
             raise PermanentError(f"stdout cannot be written: {error}") from None
 
 
-def _facts(
+def _summary(
     context: ClientTelemetryContext, payload: ClientTelemetryPayload, points: list[FlatPoint]
 ) -> dict[str, str | int | bool]:
     received = datetime.fromtimestamp(context.received_at_ns / 1e9, UTC)
@@ -75,8 +75,8 @@ def _facts(
     }
 
 
-def _line(facts: Mapping[str, str | int | bool], points: list[FlatPoint] | None) -> str:
-    lines = ["push " + " ".join(f"{key}={_quoted(value)}" for key, value in facts.items())]
+def _line(summary: Mapping[str, str | int | bool], points: list[FlatPoint] | None) -> str:
+    lines = ["push " + " ".join(f"{key}={_quoted(value)}" for key, value in summary.items())]
     for point in points or ():
         labels = ",".join(f"{_quoted(key)}={json.dumps(value)}" for key, value in point.attributes.items())
         count = "" if point.count is None else f" count={point.count}"
@@ -84,8 +84,8 @@ def _line(facts: Mapping[str, str | int | bool], points: list[FlatPoint] | None)
     return "\n".join(lines) + "\n"
 
 
-def _json(facts: Mapping[str, str | int | bool], points: list[FlatPoint] | None) -> str:
-    document: dict[str, Any] = dict(facts)
+def _json(summary: Mapping[str, str | int | bool], points: list[FlatPoint] | None) -> str:
+    document: dict[str, Any] = dict(summary)
     if points is not None:
         document["data_points"] = [
             {
@@ -107,5 +107,5 @@ def _number(value: str | float) -> str | float:
 def _quoted(value: str | int) -> str:
     if isinstance(value, str) and _PLAIN.fullmatch(value):
         return value
-    # ASCII only: a client's name must not move the reader's cursor.
+    # ASCII only, so that a client's name cannot send control characters to the terminal.
     return json.dumps(value)

@@ -1,7 +1,7 @@
-"""Writes each push as a record to a Kafka topic, of this or of another cluster.
+"""Writes each push as a record to a Kafka topic, of this or another cluster.
 
-Owns the record's form: its key, its value and its headers. confluent-kafka is loaded when a plugin is made,
-so that a receiver without it works with its other plugins.
+It imports confluent-kafka when the plugin is constructed, so that a receiver without that package
+can run its other plugins.
 """
 
 from plugins.kafka_topic.config import KafkaTopicConfig

@@ -1,6 +1,6 @@
-"""What an operator sets for the kafka_topic plugin, the rules between settings, librdkafka's words for them.
+"""Settings of the kafka_topic plugin and their librdkafka properties.
 
-Owns the checks that can be made without a connection. Opens no file but those of secrets, and no socket.
+It opens secret files only, and no socket.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 class OAuthConfig(PluginConfig):
     """Client credentials (RFC 6749, section 4.4) for ``sasl_mechanism`` OAUTHBEARER."""
 
-    token_endpoint_url: str = Field(description="Where tokens are fetched; `https://`, or `http://`.")
-    client_id: str = Field(min_length=1, description="The sidecar's id there.")
-    client_secret: Secret = Field(description="Its secret there: text, or `{file: PATH}`.")
-    scope: str | None = Field(default=None, description="The scope to ask for.")
+    token_endpoint_url: str = Field(description="URL of the token endpoint: `https://`, or `http://`.")
+    client_id: str = Field(min_length=1, description="The sidecar's client id.")
+    client_secret: Secret = Field(description="The client secret: text, or `{file: PATH}`.")
+    scope: str | None = Field(default=None, description="The scope to request.")
     ca_file: FilePath | None = Field(
-        default=None, description="Certificate authorities of the token endpoint (PEM); null: the system's."
+        default=None,
+        description="Certificate authorities of the token endpoint (PEM); null: the system's authorities.",
     )
 
     @field_validator("token_endpoint_url")
     @classmethod
-    def _url(cls, value: str) -> str:
+    def _check_token_endpoint(cls, value: str) -> str:
         url = urlsplit(value)
         if url.scheme not in {"http", "https"} or not url.hostname or "@" in url.netloc:
             raise ValueError("must be an http:// or https:// URL without a user")
@@ -42,64 +43,64 @@ class OAuthConfig(PluginConfig):
 
 
 class CreateTopic(PluginConfig):
-    """How the topic is made when it isn't there."""
+    """Settings of a topic that the plugin creates."""
 
     partitions: int | None = Field(
-        default=None, ge=1, le=100_000, description="Partitions; null: the cluster's own default."
+        default=None, ge=1, le=100_000, description="Number of partitions; null: the cluster's default."
     )
     replication_factor: int | None = Field(
-        default=None, ge=1, le=100, description="Replicas; null: the cluster's own default."
+        default=None, ge=1, le=100, description="Number of replicas; null: the cluster's default."
     )
     retention_hours: int | None = Field(
         default=None,
         ge=1,
         le=1_000_000,
-        description="How long records stay; null: the cluster's own default.",
+        description="Retention of records, in hours; null: the cluster's default.",
     )
 
 
 class KafkaTopicConfig(PluginConfig):
-    """Settings of the kafka_topic plugin, named as Kafka names them."""
+    """Settings of the kafka_topic plugin, with Kafka's names."""
 
-    bootstrap_servers: str = Field(description="Brokers to begin with: `host:port`, several with commas.")
+    bootstrap_servers: str = Field(description="Bootstrap brokers: `host:port`, separated by commas.")
     topic: str = Field(description="The topic.")
     create_topic: CreateTopic | None = Field(
         default=CreateTopic(),
-        description="How the topic is made when it isn't there and the cluster lets the sidecar make it. "
-        "Null: it is never made.",
+        description="How the plugin creates a missing topic, if the cluster allows it. "
+        "null: it never creates it.",
     )
     client_id: str = Field(
         default="kafka-client-telemetry",
         pattern=r"^[A-Za-z0-9._-]{1,249}$",
-        description="What the sidecar calls itself there.",
+        description="The sidecar's `client.id`.",
     )
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field(
-        default="zstd", description="How batches of records are compressed."
+        default="zstd", description="Compression of record batches."
     )
     timeout_ms: int = Field(
         default=10_000,
         ge=100,
         le=600_000,
-        description="How long one export may take until the cluster has confirmed its records.",
+        description="Timeout of one export: until the cluster has acknowledged its records.",
     )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
-        default="PLAINTEXT", description="How the cluster is spoken to."
+        default="PLAINTEXT", description="Security protocol of the cluster's listener."
     )
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = Field(
-        default=None, description="How the sidecar logs in; needed with SASL."
+        default=None, description="SASL mechanism; required with SASL."
     )
-    sasl_username: str | None = Field(default=None, description="Who it is, with PLAIN and SCRAM.")
+    sasl_username: str | None = Field(default=None, description="User name for PLAIN and SCRAM.")
     sasl_password: Secret | None = Field(
-        default=None, description="Its password, with PLAIN and SCRAM: text, or `{file: PATH}`."
+        default=None, description="Password for PLAIN and SCRAM: text, or `{file: PATH}`."
     )
-    oauth: OAuthConfig | None = Field(default=None, description="Where it gets tokens, with OAUTHBEARER.")
+    oauth: OAuthConfig | None = Field(default=None, description="Source of tokens for OAUTHBEARER.")
     tls: TlsConfig | None = Field(
-        default=None, description="Certificates; null: the system's authorities, no certificate of our own."
+        default=None, description="Certificates; null: the system's authorities and no client certificate."
     )
 
     @field_validator("bootstrap_servers")
     @classmethod
-    def _servers(cls, value: str) -> str:
+    def _check_bootstrap_servers(cls, value: str) -> str:
         if "@" in value:
             raise ValueError("must not hold a user or password; use sasl_username and sasl_password")
         for server in value.split(","):
@@ -110,13 +111,13 @@ class KafkaTopicConfig(PluginConfig):
 
     @field_validator("topic")
     @classmethod
-    def _legal(cls, value: str) -> str:
+    def _check_topic(cls, value: str) -> str:
         if not _TOPIC.fullmatch(value) or value in {".", ".."}:
             raise ValueError("is no topic's name: 1 to 249 letters, digits, dots, - and _")
         return value
 
     @model_validator(mode="after")
-    def _consistent(self) -> KafkaTopicConfig:
+    def _check_security(self) -> KafkaTopicConfig:
         sasl, tls = self.security_protocol.startswith("SASL"), self.security_protocol.endswith("SSL")
         if self.tls is not None and not tls:
             raise ValueError(f"tls goes with SSL; security_protocol is {self.security_protocol}")
@@ -135,15 +136,15 @@ class KafkaTopicConfig(PluginConfig):
         return self
 
     def client_properties(self) -> dict[str, str | int | float | bool]:
-        """What any client of the cluster needs, in librdkafka's words; holds secrets."""
+        """Return the librdkafka properties of any client, with secrets."""
         properties: dict[str, str | int | float | bool] = {
             "bootstrap.servers": self.bootstrap_servers,
             "client.id": self.client_id,
             "security.protocol": self.security_protocol,
             "allow.auto.create.topics": False,
-            # Else it would push metrics of the writing of its own metrics, without end.
+            # Otherwise it would push metrics about writing its own metrics, in an endless loop.
             "enable.metrics.push": False,
-            # librdkafka would write to stderr; what matters of it comes as errors.
+            # librdkafka would write to stderr. Its errors reach us by callback.
             "log_level": 0,
             "reconnect.backoff.max.ms": 2_000,
             "socket.keepalive.enable": True,

@@ -1,8 +1,8 @@
-"""One idempotent producer (librdkafka's), from its making to the end of its threads.
+"""Idempotent producer for one topic, on librdkafka.
 
-Owns the topic's being there, the confirmation of each record, and what librdkafka says of its troubles. A
-producer whose records were not all confirmed in time is closed and never used again: then no old record can
-land later, TLS files are read anew, and a fatal error of idempotence is over.
+It finds or creates the topic and waits for the acknowledgement of each record. The caller closes a
+producer whose records were not all acknowledged in time, and creates a new one. So no old record
+can arrive later, TLS files are read again, and a fatal idempotence error ends.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ from receiver.plugin import Push, RetryableError
 
 __all__ = ["TopicProducer"]
 
-#: How much librdkafka holds at most; the push that fills it waits.
+#: Bounds on librdkafka's queue. A push that finds it full waits.
 _MAX_QUEUED_KILOBYTES = 65_536
 _MAX_QUEUED_RECORDS = 100_000
-#: Larger than any push; the topic's own limit is the cluster's to tell.
+#: Larger than any push. The cluster enforces the topic's own limit.
 _MAX_RECORD_BYTES = 33_554_432
-#: What no time will heal without somebody's doing: there is no use in waiting for the deadline.
-_HOPELESS = frozenset({KafkaError._AUTHENTICATION, KafkaError._FATAL})  # noqa: SLF001 # librdkafka's own names
-#: Says that all is lost, not why.
+#: Errors that need an operator, so that waiting for the deadline is useless.
+_NOT_RETRYABLE = frozenset({KafkaError._AUTHENTICATION, KafkaError._FATAL})  # noqa: SLF001 # librdkafka's own names
+#: Errors that do not tell the cause.
 _NO_REASON = frozenset({KafkaError._ALL_BROKERS_DOWN})  # noqa: SLF001
-#: How often an idle producer's errors are taken from it, which would pile up; in seconds.
+#: Seconds between polls of an idle producer, because its errors would pile up.
 _IDLE_POLL_S = 1.0
 _STEP_S = 0.2
 
 
 class _Silent:
-    """Takes librdkafka's log lines, of which the fatal ones would go to stderr at any level."""
+    """Discards librdkafka's log lines. Fatal ones would go to stderr at any level."""
 
     def log(self, *_: object) -> None:
-        """Say nothing: what matters of it comes as errors."""
+        """Discard the line, because errors arrive by callback."""
 
 
 class TopicProducer:
-    """Produces to one topic; used on one thread.
+    """Produces to one topic. Not thread-safe.
 
     Args:
         config: The plugin's settings.
 
     Raises:
-        OSError: librdkafka refuses the settings: a TLS file is missing or wrong.
+        OSError: librdkafka refuses the settings: a TLS file is missing or invalid.
     """
 
     def __init__(self, config: KafkaTopicConfig) -> None:
         self._config = config
         self._problem: KafkaError | None = None
         self._topic_seen = False
-        # Held by whoever has librdkafka call back.
+        # Held while librdkafka may call back.
         self._lock = threading.Lock()
         self._closing = threading.Event()
         try:
@@ -67,12 +67,13 @@ class TopicProducer:
                     **config.client_properties(),
                     "enable.idempotence": True,  # with acks=all
                     "compression.type": config.compression,
-                    # As the Java client has it: a key's partition is the same, whoever produces.
+                    # The Java client's partitioner, so that a key has the same partition for all
+                    # producers.
                     "partitioner": "murmur2_random",
                     "queue.buffering.max.kbytes": _MAX_QUEUED_KILOBYTES,
                     "queue.buffering.max.messages": _MAX_QUEUED_RECORDS,
                     "message.max.bytes": _MAX_RECORD_BYTES,
-                    # The export's own deadline decides.
+                    # The export's own deadline applies.
                     "message.timeout.ms": 0,
                     "error_cb": self._failed,
                 },
@@ -84,13 +85,14 @@ class TopicProducer:
         self._idle.start()
 
     def send(self, pushes: Sequence[Push]) -> list[KafkaError | None]:
-        """Produce pushes and wait until the cluster has confirmed them, or the time is over.
+        """Produce pushes and wait for acknowledgement or the timeout.
 
         Returns:
-            For each push None, or why it isn't confirmed.
+            For each push None, or why it is not acknowledged.
 
         Raises:
-            RetryableError: The cluster cannot be reached, or the topic isn't there; nothing was produced.
+            RetryableError: The cluster is unreachable or the topic is missing. Nothing was
+                produced.
         """
         deadline = time.monotonic() + self._config.timeout_ms / 1000
         with self._lock:
@@ -107,7 +109,7 @@ class TopicProducer:
 
     @property
     def problem(self) -> str:
-        """What librdkafka said last of its troubles; empty: nothing."""
+        """The last error of librdkafka; empty if there is none."""
         if self._problem is None:
             return ""
         if self._problem.code() in _NO_REASON:
@@ -116,10 +118,10 @@ class TopicProducer:
         return self._problem.str()
 
     def close(self) -> None:
-        """Forget what isn't confirmed, and end librdkafka's threads."""
+        """Drop unacknowledged records and end librdkafka's threads."""
         self._closing.set()
         self._idle.join()
-        # After a fatal error both raise it once more, and end all the same.
+        # After a fatal error both calls raise it again, but succeed.
         with contextlib.suppress(KafkaException):
             self._producer.purge()
         with contextlib.suppress(KafkaException):
@@ -127,10 +129,10 @@ class TopicProducer:
 
     def _flush(self, deadline: float) -> None:
         while self._producer.flush(_step(deadline)):
-            if self._hopeless or time.monotonic() >= deadline:
+            if self._failed_for_good or time.monotonic() >= deadline:
                 if self._problem is None:
                     self._problem = KafkaError(KafkaError._TIMED_OUT, "timeout_ms is over")  # noqa: SLF001
-                # What isn't confirmed now fails, and its report comes at once.
+                # Unacknowledged records fail now, and their reports arrive at once.
                 self._producer.purge()
                 self._producer.flush(_STEP_S)
                 return
@@ -147,7 +149,7 @@ class TopicProducer:
                     on_delivery=report,
                 )
             except BufferError:
-                if time.monotonic() >= deadline or self._hopeless:
+                if time.monotonic() >= deadline or self._failed_for_good:
                     return
                 self._producer.poll(_step(deadline))
             except KafkaException as error:
@@ -157,23 +159,23 @@ class TopicProducer:
                 return
 
     def _find_topic(self, deadline: float) -> None:
-        """Without this, a missing topic or right would only be a time-out."""
+        """Check the topic, because produce reports a missing topic or right only as a timeout."""
         if self._topic_seen:
             return
-        topic, made = self._config.topic, False
+        topic, created = self._config.topic, False
         while True:
             error = self._topic_error(deadline)
             if error is None:
                 self._topic_seen = True
                 return
-            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART and not made:
+            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART and not created:
                 self._create_topic(deadline)
-                made = True
+                created = True
             elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise RetryableError(f"topic {topic}: {error.str()}: DESCRIBE and WRITE are needed")
-            elif self._hopeless or time.monotonic() >= deadline:
+            elif self._failed_for_good or time.monotonic() >= deadline:
                 raise RetryableError(f"{self._config.bootstrap_servers}: {self.problem or error.str()}")
-            # A topic that has just been made isn't known to every broker at once.
+            # Not every broker knows a new topic at once.
             self._producer.poll(_step(deadline))
 
     def _topic_error(self, deadline: float) -> KafkaError | None:
@@ -188,15 +190,15 @@ class TopicProducer:
     def _create_topic(self, deadline: float) -> None:
         topic, create = self._config.topic, self._config.create_topic
         if create is None:
-            raise RetryableError(f"topic {topic} isn't there: make it, or set create_topic")
+            raise RetryableError(f"topic {topic} does not exist: create it, or set create_topic")
         settings = (
             {}
             if create.retention_hours is None
             else {"retention.ms": str(create.retention_hours * 3_600_000)}
         )
-        left_s = max(1.0, deadline - time.monotonic())
+        remaining_s = max(1.0, deadline - time.monotonic())
         admin = AdminClient(self._config.client_properties())
-        made = admin.create_topics(
+        futures = admin.create_topics(
             [
                 NewTopic(
                     topic,
@@ -205,19 +207,20 @@ class TopicProducer:
                     config=settings,
                 )
             ],
-            request_timeout=left_s,
+            request_timeout=remaining_s,
         )
         try:
-            # Not raised: its traceback would be a cycle, and the client's threads wait for the collector.
-            error = made[topic].exception(left_s + 1)
+            # Not raised: its traceback would be a reference cycle that keeps the client's threads
+            # alive.
+            error = futures[topic].exception(remaining_s + 1)
         except TimeoutError:
-            raise RetryableError(f"topic {topic} isn't there and was not made in time") from None
+            raise RetryableError(f"topic {topic} does not exist and was not created in time") from None
         if error is not None and _cause(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise RetryableError(f"topic {topic} isn't there and cannot be made: {_cause(error).str()}")
+            raise RetryableError(f"topic {topic} does not exist and cannot be created: {_cause(error).str()}")
 
     @property
-    def _hopeless(self) -> bool:
-        return self._problem is not None and (self._problem.code() in _HOPELESS or self._problem.fatal())
+    def _failed_for_good(self) -> bool:
+        return self._problem is not None and (self._problem.code() in _NOT_RETRYABLE or self._problem.fatal())
 
     def _failed(self, error: KafkaError) -> None:
         if error.code() not in _NO_REASON or self._problem is None:
@@ -225,7 +228,7 @@ class TopicProducer:
 
     def _poll_idle(self) -> None:
         while not self._closing.wait(_IDLE_POLL_S):
-            # Else an export is under way, which polls.
+            # If the lock is held, an export is running, and it polls.
             if self._lock.acquire(blocking=False):
                 try:
                     self._producer.poll(0)

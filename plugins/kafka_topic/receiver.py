@@ -1,7 +1,4 @@
-"""The kafka_topic plugin itself: which records are still to be sent, and what becomes of an export.
-
-Owns the meaning of a record's fate. What librdkafka needs is the producer's.
-"""
+"""The kafka_topic plugin: sends a batch and retries unacknowledged records."""
 
 from __future__ import annotations
 
@@ -24,12 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaTopicReceiver"]
 
-#: What the cluster says of a record, or of a batch of them, that it will never take (Kafka's protocol guide,
-#: "Error codes"): MSG_SIZE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD. All else is
-#: tried again, rights and topics that are missing too: an operator can bring them, and the log says so.
+#: Errors of records that the cluster will never accept (Kafka's protocol guide, "Error codes"):
+#: MSG_SIZE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD. All others are
+#: retried, also missing rights and topics, because an operator can add them.
 _REFUSED = frozenset({10, 18, 32, 87})
 
-#: How many pushes are remembered that are confirmed while others of their export are not.
+#: Bound on remembered pushes that were acknowledged while others of their export were not.
 _MAX_CONFIRMED = 100_000
 
 
@@ -57,14 +54,14 @@ class KafkaTopicReceiver(ClientTelemetryReceiver):
             ) from None
         self._new_producer = TopicProducer
         self._producer: TopicProducer | None = None
-        # In the order of confirmation.
+        # In the order of acknowledgement.
         self._confirmed: dict[PushIdentity, None] = {}
 
     def start(self) -> None:
-        """Make the producer; doesn't wait for the cluster.
+        """Create the producer without waiting for the cluster.
 
         Raises:
-            OSError: A TLS file is missing or wrong.
+            OSError: A TLS file is missing or invalid.
         """
         self._producer = self._new_producer(self.config)
 
@@ -73,17 +70,18 @@ class KafkaTopicReceiver(ClientTelemetryReceiver):
         self.export_batch([Push(context=context, payload=payload)])
 
     def export_batch(self, pushes: Sequence[Push]) -> None:
-        """Write pushes; returns when every in-sync replica has them (acks=all).
+        """Write pushes and wait until every in-sync replica has them (acks=all).
 
-        Pushes of an export that failed are not written again if they were confirmed.
+        A retry leaves out acknowledged pushes.
 
         Raises:
-            RetryableError: The cluster is away, refuses the login or the right, or has no such topic.
-            BatchRefusedError: A record is too large, or its time is out of the topic's bounds.
+            RetryableError: The cluster is unavailable, refuses the login or access, or lacks the
+                topic.
+            BatchRefusedError: A record is too large, or its timestamp is out of the topic's bounds.
         """
-        rest = [push for push in pushes if push.identity not in self._confirmed]
-        if rest:
-            self._send(rest)
+        remaining = [push for push in pushes if push.identity not in self._confirmed]
+        if remaining:
+            self._send(remaining)
         for push in pushes:
             self._confirmed.pop(push.identity, None)
 
@@ -99,9 +97,9 @@ class KafkaTopicReceiver(ClientTelemetryReceiver):
                 self._producer = self._new_producer(self.config)
             reports = self._producer.send(pushes)
         except OSError as refused:
-            raise RetryableError(f"no producer can be made: {refused}") from None
+            raise RetryableError(f"cannot create a producer: {refused}") from None
         except BaseException:
-            # Nothing of it may land later.
+            # No record may arrive later.
             self.stop()
             raise
         for push, error in zip(pushes, reports, strict=True):
@@ -111,12 +109,12 @@ class KafkaTopicReceiver(ClientTelemetryReceiver):
             del self._confirmed[next(iter(self._confirmed))]
         errors = [error for error in reports if error is not None]
         if unconfirmed := [error for error in errors if error.code() not in _REFUSED]:
-            # What librdkafka itself says of a record (a negative code) only says that time was over.
-            said = next((error.str() for error in unconfirmed if error.code() > 0), self._producer.problem)
+            # librdkafka's own errors (negative codes) only say that the timeout ended.
+            reason = next((error.str() for error in unconfirmed if error.code() > 0), self._producer.problem)
             self.stop()
             raise RetryableError(
                 f"{len(unconfirmed)} of {len(pushes)} records not confirmed by the cluster: "
-                f"{said or unconfirmed[0].str()}"
+                f"{reason or unconfirmed[0].str()}"
             )
         if errors:
             raise BatchRefusedError(f"{len(errors)} of {len(pushes)} records refused: {errors[0].str()}")

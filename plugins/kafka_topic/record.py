@@ -1,8 +1,9 @@
-"""A push as a Kafka record: what its key and its headers say. Pure.
+"""Builds the key and headers of a push's Kafka record.
 
-The value is the push's OTLP bytes, an ``ExportMetricsServiceRequest``: the same that an OpenTelemetry
-Collector's Kafka exporter writes as ``otlp_proto``. The key is the client instance's id, so that one client's
-pushes keep their order. Headers are text: what the push's labels say, and what isn't in its bytes.
+The value is the push's OTLP bytes, an ``ExportMetricsServiceRequest``, like the OpenTelemetry
+Collector's Kafka exporter writes as ``otlp_proto``. The key is the client instance id, so that the
+pushes of a client keep their order. The headers are text: the push's labels and the data that its
+bytes do not contain.
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ from receiver.plugin import Push
 
 __all__ = ["FORMAT_VERSION", "headers", "key"]
 
-#: The header ``format_version``. A header may be added; none is renamed or given another meaning.
+#: The ``format_version`` header. Headers may be added, but never renamed or redefined.
 FORMAT_VERSION = b"1"
 
 
 def key(push: Push) -> bytes:
-    """The client instance's id in Kafka's text form."""
+    """Return the client instance id in Kafka's text form."""
     return push.payload.client_instance_id.encode()
 
 
 def headers(push: Push) -> list[tuple[str, str | bytes | None]]:
-    """The headers, numbers as decimal text; what isn't known (null) has no header."""
+    """Return the headers, with numbers as decimal text and without nulls."""
     context, payload = push.context, push.payload
-    said: list[tuple[str, str | bytes | None]] = [
+    pairs: list[tuple[str, str | bytes | None]] = [
         ("format_version", FORMAT_VERSION),
         ("push_id", payload.push_id.encode()),
         ("received_at_ns", b"%d" % context.received_at_ns),
@@ -42,7 +43,7 @@ def headers(push: Push) -> list[tuple[str, str | bytes | None]]:
         ("push_interval_ms", b"%d" % context.push_interval_ms),
     ]
     if context.cluster_id is not None:
-        said.append(("cluster_id", context.cluster_id.encode()))
+        pairs.append(("cluster_id", context.cluster_id.encode()))
     if context.sasl_mechanism is not None:
-        said.append(("sasl_mechanism", context.sasl_mechanism.encode()))
-    return said
+        pairs.append(("sasl_mechanism", context.sasl_mechanism.encode()))
+    return pairs

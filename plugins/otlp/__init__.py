@@ -1,7 +1,7 @@
-"""Takes pushes to an OpenTelemetry Collector, or to whatever else speaks OTLP, over gRPC or HTTP.
+"""Exports pushes over OTLP, by gRPC or HTTP.
 
-Owns what the OTLP specification asks of an exporter: the request, the compression, which answers are worth
-another try, and partial success. Queues, batches and back-off are the host's.
+It implements the OTLP specification's exporter: request, compression, retryable answers and partial
+success. The plugin host owns queues, batches and back-off.
 """
 
 from plugins.otlp.config import OtlpConfig

@@ -1,7 +1,4 @@
-"""Several endpoints as one: exports in turn, and past an endpoint that fails.
-
-Owns the order of endpoints and the circuit of each. How an export is made is a transport's.
-"""
+"""Spreads exports over several endpoints, and skips an endpoint that fails."""
 
 from __future__ import annotations
 
@@ -17,27 +14,29 @@ from receiver.plugin.breaker import CircuitBreaker
 
 __all__ = ["BalancedTransport"]
 
-#: An endpoint that failed so often in a row is left out, as each failure may cost the whole time-out.
-_FAILURES: Final = 2
+#: After this many consecutive failures an endpoint is skipped, because each may cost a whole
+#: timeout.
+_MAX_FAILURES: Final = 2
 
-#: For how long, in seconds, and for as many time-outs at least: one trial may cost another time-out.
+#: How long it is skipped: this many seconds, and at least this many timeouts, because the next
+#: trial may cost another timeout.
 _OPEN_S: Final = 10.0
 _OPEN_TIMEOUTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _Route:
     endpoint: Endpoint
     transport: Transport
     circuit: CircuitBreaker
 
 
 class BalancedTransport:
-    """Exports to the next endpoint in turn whose circuit lets it, and to another when that one fails.
+    """Exports to the next working endpoint, and to another one if that fails.
 
     Args:
         transports: A transport for each endpoint.
-        timeout_s: How long one attempt may take, in seconds.
+        timeout_s: Timeout of one attempt, in seconds.
         clock: Monotonic seconds.
     """
 
@@ -49,67 +48,65 @@ class BalancedTransport:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         open_s = max(_OPEN_S, _OPEN_TIMEOUTS * timeout_s)
-        self._ways = [
-            _Way(endpoint, transport, CircuitBreaker(_FAILURES, open_s)) for endpoint, transport in transports
+        self._routes = [
+            _Route(endpoint, transport, CircuitBreaker(_MAX_FAILURES, open_s))
+            for endpoint, transport in transports
         ]
         self._next = 0
         self._clock = clock
 
     def open(self) -> None:
-        """Make each transport ready.
-
-        Raises:
-            OSError: A TLS file is missing or wrong.
-        """
-        for way in self._ways:
-            way.transport.open()
+        """Open each transport."""
+        for route in self._routes:
+            route.transport.open()
 
     def export(self, body: bytes) -> ExportResult | None:
-        """Send to one endpoint; each is asked at most once.
+        """Send to the first endpoint that accepts. Each is tried at most once.
 
         Returns:
-            As the endpoint said that took it, with what others refused before.
+            The answer of the endpoint that accepted it, with the refusals of others before it.
 
         Raises:
-            RetryableError: None of them takes it now; the delay is the least of what they ask for.
-            BatchRefusedError: As one endpoint said of what is in it: another would say the same.
-            PermanentError: Every endpoint refuses, as the first of them says.
+            RetryableError: No endpoint accepts it now. The delay is the shortest that one asks for.
+            BatchRefusedError: An endpoint refused the content. Another would refuse it too.
+            PermanentError: All endpoints refused it. This is the first one's error.
         """
-        turn = self._next
-        self._next = (turn + 1) % len(self._ways)
-        said = []
+        first = self._next
+        self._next = (first + 1) % len(self._routes)
+        failures = []
         refused: list[tuple[Endpoint, PermanentError]] = []
-        for way in self._ways[turn:] + self._ways[:turn]:
-            if not way.circuit.allows(self._clock()):
+        for route in self._routes[first:] + self._routes[:first]:
+            if not route.circuit.allows(self._clock()):
                 continue
             try:
-                result = way.transport.export(body)
+                result = route.transport.export(body)
             except RetryableError as error:
-                way.circuit.failed(self._clock(), error.retry_after_s)
-                said.append(f"{way.endpoint.text}: {error}")
+                route.circuit.failed(self._clock(), error.retry_after_s)
+                failures.append(f"{route.endpoint.text}: {error}")
             except BatchRefusedError:
-                way.circuit.succeeded()  # it is there, and has an opinion
+                route.circuit.succeeded()  # the endpoint works, the content is at fault
                 raise
             except PermanentError as error:
-                # Of itself: a wrong token or path there, which must not cost its share of all pushes.
-                way.circuit.succeeded()
-                refused.append((way.endpoint, error))
+                # The endpoint's own fault, for example a wrong token. Other endpoints may accept
+                # the push.
+                route.circuit.succeeded()
+                refused.append((route.endpoint, error))
             else:
-                way.circuit.succeeded()
+                route.circuit.succeeded()
                 return _with_refusals(result, refused)
-        if len(refused) == len(self._ways):
+        if len(refused) == len(self._routes):
             raise refused[0][1]
-        said += [f"{endpoint.text}: {error}" for endpoint, error in refused]
+        failures += [f"{endpoint.text}: {error}" for endpoint, error in refused]
         now = self._clock()
         raise RetryableError(
-            "; ".join(said) or f"none of {len(self._ways)} endpoints answered lately",
-            min(way.circuit.retry_in_s(now) for way in self._ways) or None,
+            "; ".join(failures) or f"none of {len(self._routes)} endpoints answered lately",
+            min(route.circuit.retry_in_s(now) for route in self._routes) or None,
         )
 
     def close(self) -> None:
         """Close every transport."""
-        for way in self._ways:
-            way.transport.close()
+        for route in self._routes:
+            route.transport.close()
 
 
 def _with_refusals(
@@ -117,7 +114,7 @@ def _with_refusals(
 ) -> ExportResult | None:
     if not refused:
         return result
-    told = [f"{endpoint.text} refuses what another took: {error}" for endpoint, error in refused]
+    messages = [f"{endpoint.text} refuses what another took: {error}" for endpoint, error in refused]
     if result is None:
-        return ExportResult(message="; ".join(told))
-    return replace(result, message="; ".join([*filter(None, [result.message]), *told]))
+        return ExportResult(message="; ".join(messages))
+    return replace(result, message="; ".join([*filter(None, [result.message]), *messages]))

@@ -1,72 +1,54 @@
-"""What an operator sets for the otlp plugin, and the rules between the settings.
+"""Settings of the otlp plugin and the checks between them.
 
-Owns the checks that can be made without a connection. Opens no file but those of secrets, and no socket.
+It opens secret files only, and no socket.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from plugins.cumulative import DEFAULT_MAX_BYTES
+from plugins._shared.cumulative import DEFAULT_MAX_BYTES
+from plugins._shared.destination import PROTOCOL_HEADERS, check_endpoint, check_headers
 from receiver.plugin import PluginConfig
 from receiver.plugin.secret import Secret
 from receiver.plugin.tls import TlsConfig
 
-__all__ = [
-    "MAX_ENDPOINTS",
-    "METRICS_PATH",
-    "PROTOCOL_HEADERS",
-    "Endpoint",
-    "OtlpConfig",
-    "check_endpoint",
-    "check_headers",
-]
+__all__ = ["MAX_ENDPOINTS", "METRICS_PATH", "Endpoint", "OtlpConfig"]
 
 #: OTLP/HTTP's default path for metrics (OTLP specification, "OTLP/HTTP Request").
 METRICS_PATH = "/v1/metrics"
 
-#: More are a load balancer's work.
+#: For more endpoints, use a load balancer.
 MAX_ENDPOINTS = 64
-
-#: Lower case, because gRPC metadata must be; no ``:`` pseudo headers.
-_HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
-#: HTTP or a plugin sets these.
-PROTOCOL_HEADERS = frozenset(
-    {"accept-encoding", "connection", "content-encoding", "content-length", "content-type"}
-    | {"host", "te", "transfer-encoding", "user-agent"}
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One place to export to.
+    """One OTLP destination.
 
     Attributes:
-        text: As the operator wrote it, and already checked.
+        text: The URL as the operator wrote it, already checked.
     """
 
     text: str
 
     @property
     def secure(self) -> bool:
-        """Whether it is reached over TLS."""
+        """Whether the endpoint uses TLS."""
         return self.text.startswith("https://")
 
     @property
     def target(self) -> str:
-        """As gRPC names it."""
+        """The target of the gRPC channel."""
         return f"dns:///{urlsplit(self.text).netloc}"
 
     @property
     def url(self) -> str:
-        """As HTTP posts to it."""
+        """The URL of HTTP POSTs, with the default path if the operator gave none."""
         url = urlsplit(self.text)
         return url._replace(path=METRICS_PATH).geturl() if url.path in {"", "/"} else self.text
 
@@ -74,7 +56,7 @@ class Endpoint:
 class OtlpConfig(PluginConfig):
     """Settings of the otlp plugin."""
 
-    # Before the endpoints, whose check depends on it.
+    # Declared before the endpoints, because their check reads it.
     protocol: Literal["grpc", "http"] = Field(default="grpc", description="OTLP's transport.")
     endpoint: str | None = Field(
         default=None,
@@ -129,7 +111,7 @@ class OtlpConfig(PluginConfig):
 
     @field_validator("endpoint", "endpoints")
     @classmethod
-    def _exact(cls, given: str | list[str] | None, info: ValidationInfo) -> str | list[str] | None:
+    def _check_endpoints(cls, given: str | list[str] | None, info: ValidationInfo) -> str | list[str] | None:
         grpc = info.data.get("protocol") == "grpc"
         if isinstance(given, str):
             check_endpoint(given, grpc=grpc)
@@ -149,7 +131,7 @@ class OtlpConfig(PluginConfig):
 
     @field_validator("headers")
     @classmethod
-    def _legal(cls, headers: dict[str, Secret]) -> dict[str, Secret]:
+    def _check_headers(cls, headers: dict[str, Secret]) -> dict[str, Secret]:
         check_headers(headers, PROTOCOL_HEADERS)
         for name in headers:
             if name.startswith("grpc-"):
@@ -160,14 +142,14 @@ class OtlpConfig(PluginConfig):
 
     @field_validator("tls")
     @classmethod
-    def _needs_https(cls, tls: TlsConfig | None, info: ValidationInfo) -> TlsConfig | None:
+    def _check_tls_needs_https(cls, tls: TlsConfig | None, info: ValidationInfo) -> TlsConfig | None:
         urls = [info.data.get("endpoint"), *(info.data.get("endpoints") or ())]
         if tls is not None and any(url is not None and url.startswith("http://") for url in urls):
             raise ValueError("the endpoint is http://, which is plaintext: write https://, or leave tls out")
         return tls
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> OtlpConfig:
+    def _check_one_of_endpoint_and_endpoints(self) -> OtlpConfig:
         if self.endpoint is None and self.endpoints is None:
             raise ValueError("needs endpoint, for example http://127.0.0.1:4317, or endpoints, a list")
         if self.endpoint is not None and self.endpoints is not None:
@@ -177,59 +159,7 @@ class OtlpConfig(PluginConfig):
         return self
 
     @property
-    def every_endpoint(self) -> tuple[Endpoint, ...]:
-        """Where to export, one or several."""
+    def all_endpoints(self) -> tuple[Endpoint, ...]:
+        """The endpoints of ``endpoint`` or ``endpoints``."""
         urls = self.endpoints or ([] if self.endpoint is None else [self.endpoint])
         return tuple(Endpoint(url) for url in urls)
-
-
-def check_headers(headers: Mapping[str, Secret], reserved: AbstractSet[str]) -> None:
-    """Check the headers that an operator sets.
-
-    Args:
-        headers: Names and values.
-        reserved: Names that are set by others.
-
-    Raises:
-        ValueError: One cannot be sent as it is; names it, and never shows a value.
-    """
-    for name, value in headers.items():
-        if not _HEADER_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no header name; use lower-case letters, digits and -")
-        if name in reserved:
-            raise ValueError(f"{name} is set by the protocol: leave it out")
-        text = value.get_secret_value()
-        if not (text.isascii() and text.isprintable() and text == text.strip()):
-            raise ValueError(f"the value of {name} must be printable ASCII without blanks at its ends")
-
-
-def check_endpoint(endpoint: str, *, grpc: bool) -> None:
-    """Check the URL of a destination.
-
-    Args:
-        endpoint: What the operator wrote.
-        grpc: Whether gRPC is spoken there: it needs a port and has no path.
-
-    Raises:
-        ValueError: It is no such URL; says why.
-    """
-    if not endpoint.isascii() or not endpoint.isprintable() or " " in endpoint:
-        raise ValueError("must be plain ASCII without spaces")
-    try:
-        url = urlsplit(endpoint)
-        port = url.port
-    except ValueError:
-        raise ValueError("is no URL; write for example http://127.0.0.1:4317") from None
-    if not endpoint.startswith(("http://", "https://")):
-        raise ValueError("must begin with http:// (plaintext) or https:// (TLS)")
-    if "@" in url.netloc:
-        raise ValueError("must not hold a user or password; put credentials into headers")
-    if not url.hostname or port == 0:
-        raise ValueError("must name a host and a port, for example http://127.0.0.1:4317")
-    if "?" in endpoint or "#" in endpoint:
-        raise ValueError("must have no query and no fragment; put credentials into headers")
-    if grpc:
-        if port is None:
-            raise ValueError("gRPC needs a port; 4317 is OTLP's")
-        if url.path not in {"", "/"}:
-            raise ValueError(f"gRPC has no path: leave out {url.path}, or set protocol: http")

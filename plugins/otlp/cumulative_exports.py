@@ -1,31 +1,26 @@
-"""Pushes as cumulative metrics, one export each, however often it is tried.
-
-Owns which push was made cumulative for which attempt, and what is told of points that can't be. How deltas
-add up is ``plugins.cumulative``'s.
-"""
+"""Exports pushes as cumulative metrics, and sends a retry unchanged."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from plugins.cumulative import Cumulative, Once
+from plugins._shared.cumulative import Cumulative, ExportCache
+from plugins.otlp.config import OtlpConfig
 from receiver.plugin import ExportResult, Push
 
 __all__ = ["CumulativeExports"]
 
 
 class CumulativeExports:
-    """Makes pushes cumulative and exports them.
+    """Converts pushes to cumulative metrics and exports them.
 
     Args:
-        max_series: Bound on the number of series.
-        max_bytes: Bound on their estimated bytes.
+        config: The plugin's settings, with ``temporality: cumulative``.
     """
 
-    def __init__(self, max_series: int, max_bytes: int) -> None:
-        self._state: Cumulative[Any, Any] = Cumulative(max_series=max_series, max_bytes=max_bytes)
-        self._made: Once[tuple[bytes, int]] = Once()
+    def __init__(self, config: OtlpConfig) -> None:
+        self._state = Cumulative(max_series=config.max_series, max_bytes=config.max_bytes)
+        self._cache: ExportCache[tuple[bytes, int]] = ExportCache()
 
     def export(
         self, pushes: Sequence[Push], send: Callable[[bytes], ExportResult | None]
@@ -33,26 +28,26 @@ class CumulativeExports:
         """Export pushes in one request.
 
         Args:
-            pushes: The pushes; those of an attempt that failed are sent again as they were.
-            send: Sends the bytes of an ``ExportMetricsServiceRequest``; what it raises passes.
+            pushes: The pushes. Those of a failed attempt are sent again unchanged.
+            send: Sends the bytes of an ``ExportMetricsServiceRequest``. Its exceptions propagate.
 
         Returns:
-            None, or what was rejected: by the destination, and here.
+            None, or the points that the destination rejected or that cannot be made cumulative.
         """
-        made = self._made.of(pushes, self._make)
-        body = b"".join([data for data, _ in made])
-        # Nothing is left of a push that was seen before.
-        result = send(body) if body else None
-        self._made.delivered(pushes)
-        if not (refused := sum(points for _, points in made)):
-            return result
-        said = result or ExportResult()
-        ours = f"{refused} points can't be made cumulative: nothing to add, too long, or no room"
+        results = self._cache.results(pushes, self._accumulate)
+        body = b"".join([data for data, _ in results])
+        # A repeated push has no data.
+        answer = send(body) if body else None
+        self._cache.discard(pushes)
+        if not (refused := sum(points for _, points in results)):
+            return answer
+        answer = answer or ExportResult()
+        reason = f"{refused} points can't be made cumulative: nothing to add, too long, or no room"
         return ExportResult(
-            rejected_points=said.rejected_points + refused,
-            message=f"{said.message}; {ours}" if said.message else ours,
+            rejected_points=answer.rejected_points + refused,
+            message=f"{answer.message}; {reason}" if answer.message else reason,
         )
 
-    def _make(self, push: Push) -> tuple[bytes, int]:
-        taken = self._state.take(push)
-        return taken.data, taken.refused
+    def _accumulate(self, push: Push) -> tuple[bytes, int]:
+        result = self._state.accumulate(push)
+        return result.data, result.refused

@@ -1,7 +1,4 @@
-"""OTLP over gRPC: one channel, one unary call, bytes as they are.
-
-Owns the channel and its options. What a status means is told by ``plugins.otlp.status``.
-"""
+"""OTLP over gRPC: one channel and one unary call without serialisers."""
 
 from __future__ import annotations
 
@@ -9,9 +6,9 @@ from typing import Any
 
 import grpc
 
+from plugins._shared.destination import USER_AGENT, redact, tls_context
 from plugins.otlp import status
 from plugins.otlp.config import Endpoint, OtlpConfig
-from plugins.otlp.transport import USER_AGENT, tls_context, without_secrets
 from receiver.plugin import ExportResult
 
 __all__ = ["GrpcTransport"]
@@ -25,7 +22,7 @@ class GrpcTransport:
 
     Args:
         config: The plugin's settings, with ``protocol: grpc``.
-        endpoint: Where to.
+        endpoint: The destination.
     """
 
     def __init__(self, config: OtlpConfig, endpoint: Endpoint) -> None:
@@ -38,33 +35,30 @@ class GrpcTransport:
         self._export: Any = None
 
     def open(self) -> None:
-        """Make the channel; the first export connects it.
-
-        Raises:
-            OSError: A TLS file is missing or wrong.
-        """
+        """Create the channel; see :meth:`plugins.otlp.transport.Transport.open`."""
         options = [
             ("grpc.primary_user_agent", USER_AGENT),
-            # What isn't in the configuration must not decide where telemetry goes.
+            # No proxy: only the configuration decides where telemetry goes.
             ("grpc.enable_http_proxy", 0),
-            # The host retries; a channel that sleeps for two minutes would make its attempts fail unseen.
+            # The host retries. During gRPC's back-off of up to two minutes its attempts would fail
+            # without a connection attempt.
             ("grpc.max_reconnect_backoff_ms", 5000),
         ]
         if self._endpoint.secure:
             self._channel = grpc.secure_channel(self._endpoint.target, self._credentials(), options)
         else:
             self._channel = grpc.insecure_channel(self._endpoint.target, options)
-        # Without serialisers a message is its bytes.
+        # Without serialisers, requests and answers are bytes.
         self._export = self._channel.unary_unary(_METHOD)
 
     def export(self, body: bytes) -> ExportResult | None:
-        """Send an ``ExportMetricsServiceRequest``; see :class:`plugins.otlp.transport.Transport`."""
+        """Send a request; see :meth:`plugins.otlp.transport.Transport.export`."""
         try:
             answer = self._export(
                 body, timeout=self._timeout_s, metadata=self._metadata, compression=self._compression
             )
         except grpc.RpcError as error:
-            raise self._meaning(error) from None
+            raise self._export_error(error) from None
         return status.result(answer)
 
     def close(self) -> None:
@@ -75,7 +69,7 @@ class GrpcTransport:
 
     def _credentials(self) -> Any:
         tls = self._config.tls
-        # gRPC finds a wrong file out only when it connects, and then doesn't say which.
+        # gRPC reports an invalid file only when it connects, and does not name it.
         tls_context(self._config)
         if tls is None:
             return grpc.ssl_channel_credentials()
@@ -85,8 +79,8 @@ class GrpcTransport:
             certificate_chain=tls.cert_file.read_bytes() if tls.cert_file else None,
         )
 
-    def _meaning(self, error: Any) -> Exception:
+    def _export_error(self, error: Any) -> Exception:
         code: grpc.StatusCode = error.code()
-        reason = without_secrets(f"{code.name}: {error.details() or ''}", self._config)
+        reason = redact(f"{code.name}: {error.details() or ''}", self._config)
         details = next((value for key, value in error.trailing_metadata() or () if key == _DETAILS), None)
         return status.grpc_error(code, reason, details)

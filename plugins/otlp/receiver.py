@@ -1,7 +1,4 @@
-"""The otlp plugin itself: several pushes become one export, bytes appended to bytes.
-
-Owns the choice of the transports and nothing that a transport does.
-"""
+"""The otlp plugin: joins the pushes of a batch into one request."""
 
 from __future__ import annotations
 
@@ -33,32 +30,28 @@ class OtlpReceiver(ClientTelemetryReceiver):
     """
 
     Config: ClassVar[type[OtlpConfig]] = OtlpConfig
-    #: Protobuf sets no limit; the operator's ``batch`` does.
+    #: Protobuf has no limit. The operator's ``batch`` settings apply.
     max_batch_items = 100_000
 
     def __init__(self, config: OtlpConfig) -> None:
         super().__init__(config)
-        make = GrpcTransport if config.protocol == "grpc" else HttpTransport
+        transport_type = GrpcTransport if config.protocol == "grpc" else HttpTransport
         transports: list[tuple[Endpoint, Transport]] = [
-            (endpoint, make(config, endpoint)) for endpoint in config.every_endpoint
+            (endpoint, transport_type(config, endpoint)) for endpoint in config.all_endpoints
         ]
-        # The host has a circuit for the plugin, which is one for a single endpoint.
+        # The host's circuit breaker of the plugin covers a single endpoint.
         self._transport = (
             transports[0][1]
             if len(transports) == 1
             else BalancedTransport(transports, timeout_s=config.timeout_ms / 1000)
         )
-        self._cumulative = (
-            CumulativeExports(config.max_series, config.max_bytes)
-            if config.temporality == "cumulative"
-            else None
-        )
+        self._cumulative = CumulativeExports(config) if config.temporality == "cumulative" else None
 
     def start(self) -> None:
-        """Make the transport ready; doesn't wait for the destination.
+        """Open the transport without waiting for the destination.
 
         Raises:
-            OSError: A TLS file is missing or wrong.
+            OSError: A TLS file is missing or invalid.
         """
         self._transport.open()
 
@@ -70,13 +63,13 @@ class OtlpReceiver(ClientTelemetryReceiver):
         """Export pushes in one request.
 
         Returns:
-            None, or what the destination rejected of them (OTLP's partial success) and what can't be made
-            cumulative.
+            None, or the points that the destination rejected (OTLP's partial success) or that
+            cannot be made cumulative.
 
         Raises:
-            RetryableError: The specification allows to try again.
-            BatchRefusedError: The destination cannot take these together: too large, or one is malformed.
-            PermanentError: The destination will take none of them.
+            RetryableError: The specification allows a retry.
+            BatchRefusedError: The request is too large, or one push is malformed.
+            PermanentError: The destination refuses all of it.
         """
         if self._cumulative is None:
             return self._transport.export(b"".join([push.payload.data for push in pushes]))

@@ -1,14 +1,9 @@
-"""What an OTLP destination's answer means: took it, took it in part, try again, or never.
+"""Maps a destination's answer to success, partial success, retry or failure.
 
-Owns the tables of the OTLP specification ("Failures", OTLP/gRPC and OTLP/HTTP) and the reading of the few
-messages that answers carry. Pure: bytes and numbers in, values and exceptions out.
+Source: OTLP specification, "Failures" of OTLP/gRPC and OTLP/HTTP.
 """
 
 from __future__ import annotations
-
-import re
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -20,9 +15,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from receiver.plugin import BatchRefusedError, ExportError, ExportResult, PermanentError, RetryableError
 
-__all__ = ["grpc_error", "http_error", "http_retry_after_s", "result", "status_message"]
+__all__ = ["grpc_error", "http_error", "result", "status_message"]
 
-#: OTLP/gRPC's retryable codes; RESOURCE_EXHAUSTED is one only with RetryInfo.
+#: OTLP/gRPC's retryable codes. RESOURCE_EXHAUSTED is retryable only with RetryInfo.
 _GRPC_RETRYABLE = frozenset(
     {
         grpc.StatusCode.CANCELLED,
@@ -33,9 +28,10 @@ _GRPC_RETRYABLE = frozenset(
         grpc.StatusCode.DATA_LOSS,
     }
 )
-#: What is said of the request's own content or size, so that a part of it may pass. RESOURCE_EXHAUSTED is
-#: gRPC's answer to a message over the receiver's limit, INTERNAL grpc-go's (so the Collector's) to a message
-#: that it cannot unmarshal, and INVALID_ARGUMENT the OTLP specification's example of bad data.
+#: Codes about the request's content or size, so that a part of it may succeed. RESOURCE_EXHAUSTED
+#: is gRPC's answer to a message over the receiver's limit. INTERNAL is grpc-go's (so the
+#: Collector's) answer to a message that it cannot unmarshal. INVALID_ARGUMENT is the OTLP
+#: specification's example of bad data.
 _GRPC_BATCH_REFUSED = frozenset(
     {
         grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -45,22 +41,21 @@ _GRPC_BATCH_REFUSED = frozenset(
 )
 #: OTLP/HTTP's retryable status codes.
 _HTTP_RETRYABLE = frozenset({429, 502, 503, 504})
-#: As with gRPC: 400 is OTLP/HTTP's answer to bad data, 413 HTTP's to too much.
+#: Likewise: 400 is OTLP/HTTP's answer to bad data, 413 HTTP's to a body that is too large.
 _HTTP_BATCH_REFUSED = frozenset({400, 413})
 
 _RETRY_INFO = "/google.rpc.RetryInfo"
-_SECONDS = re.compile(r"[0-9]{1,9}")
 
 
 def result(answer: bytes) -> ExportResult | None:
-    """Read the answer to an export that succeeded.
+    """Read the answer to a successful export.
 
     Args:
         answer: An ``ExportMetricsServiceResponse``.
 
     Returns:
-        None for a full success, else what the destination rejected or warned of. An answer that cannot be
-        read changes nothing: the destination said that it took the export.
+        None for a full success or an unreadable answer, because its status says success. Else what
+        the destination rejected or warned of.
     """
     try:
         partial = ExportMetricsServiceResponse.FromString(answer).partial_success
@@ -72,12 +67,12 @@ def result(answer: bytes) -> ExportResult | None:
 
 
 def grpc_error(code: grpc.StatusCode, reason: str, details: bytes | None) -> ExportError:
-    """What a failed gRPC export means.
+    """Map a failed gRPC export to an error.
 
     Args:
         code: The status code.
-        reason: For the log.
-        details: The ``google.rpc.Status`` of ``grpc-status-details-bin``; None where there was none.
+        reason: The error's message.
+        details: The ``google.rpc.Status`` of ``grpc-status-details-bin``; None if there is none.
     """
     present, delay_s = _retry_info(details or b"")
     if code in _GRPC_RETRYABLE or (code is grpc.StatusCode.RESOURCE_EXHAUSTED and present):
@@ -86,42 +81,20 @@ def grpc_error(code: grpc.StatusCode, reason: str, details: bytes | None) -> Exp
 
 
 def http_error(status: int, reason: str, retry_after_s: float | None) -> ExportError:
-    """What a failed HTTP export means.
+    """Map a failed HTTP export to an error.
 
     Args:
         status: The HTTP status code.
-        reason: For the log.
-        retry_after_s: What ``Retry-After`` asks for, in seconds.
+        reason: The error's message.
+        retry_after_s: The delay of ``Retry-After`` in seconds.
     """
     if status in _HTTP_RETRYABLE:
         return RetryableError(reason, retry_after_s=retry_after_s)
     return BatchRefusedError(reason) if status in _HTTP_BATCH_REFUSED else PermanentError(reason)
 
 
-def http_retry_after_s(value: str | None, now: datetime) -> float | None:
-    """Read ``Retry-After`` (RFC 9110, section 10.2.3).
-
-    Args:
-        value: The header's value: seconds or a date.
-        now: The present time, with its zone.
-
-    Returns:
-        Seconds from now, None where the value is missing, past or malformed.
-    """
-    if value is None:
-        return None
-    if _SECONDS.fullmatch(value.strip()):
-        return float(value)
-    try:
-        when = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    seconds = ((when if when.tzinfo else when.replace(tzinfo=UTC)) - now).total_seconds()
-    return seconds if seconds > 0 else None
-
-
 def status_message(status: bytes) -> str:
-    """The message of a ``google.rpc.Status``, the body of a failure in OTLP/HTTP; may be empty."""
+    """Return the message of a ``google.rpc.Status``, OTLP/HTTP's error body."""
     for number, value in _fields(status):
         if number == 2:
             return value.decode(errors="replace")
@@ -144,10 +117,13 @@ def _retry_info(status: bytes) -> tuple[bool, float | None]:
 
 
 def _fields(message: bytes) -> list[tuple[int, bytes]]:
-    """The length-delimited fields of a message whose generated type would be a dependency of its own."""
+    """Return a message's length-delimited fields.
+
+    The generated type would be a dependency of its own.
+    """
     try:
         fields = UnknownFieldSet(Empty.FromString(message))
     except DecodeError:
         return []
-    every = (fields[index] for index in range(len(fields)))
-    return [(field.field_number, field.data) for field in every if field.wire_type == 2]
+    all_fields = (fields[index] for index in range(len(fields)))
+    return [(field.field_number, field.data) for field in all_fields if field.wire_type == 2]

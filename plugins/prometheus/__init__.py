@@ -1,7 +1,8 @@
-"""Tells Prometheus what clients push: to be scraped, and by remote write.
+"""Exposes clients' metrics to Prometheus: a scrape endpoint and remote write.
 
-Owns Prometheus's side of the translation: names, labels, samples, both text formats, both versions of remote
-write. How deltas become cumulative is ``plugins.cumulative``'s.
+It translates OTLP to Prometheus: names, labels, samples, both text formats and both versions of
+remote write.
+``plugins._shared.cumulative`` converts deltas to cumulative values.
 """
 
 from plugins.prometheus.config import PrometheusConfig

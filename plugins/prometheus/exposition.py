@@ -1,7 +1,7 @@
-"""The two text formats that Prometheus scrapes.
+"""Writes the two scrape formats: Prometheus text 0.0.4 and OpenMetrics 1.0.
 
-Owns their writing: Prometheus text 0.0.4 and OpenMetrics 1.0. The labels of each line were written when its
-series began; prometheus_client, which writes them at each scrape, takes several times as long. No I/O.
+Each series' labels are formatted once, when it starts. prometheus_client formats them at each
+scrape and takes several times as long.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from plugins.prometheus.table import Cursor, Exposed, Family, SeriesTable
 
 __all__ = ["exposition"]
 
-#: A chunk is handed out when it has so many bytes; one series more may be in it.
+#: Minimum bytes of a chunk, except the last. A chunk exceeds it by one series at most.
 _CHUNK_BYTES: Final = 65_536
 
 
 def exposition(table: SeriesTable, *, openmetrics: bool) -> Iterator[bytes]:
     """Write every series with its last values, in chunks.
 
-    A chunk is not much larger than 64 KiB. Between two chunks, a reader holds the names of metrics and a few
-    series, so that a slow one takes no memory, and pushes go on.
+    A chunk has about 64 KiB. Between two chunks a scrape holds only metric names and a few series,
+    so a slow scraper costs no memory and blocks no push.
 
-    There are no times on the lines: then Prometheus itself sees when a series is there no more. Exponential
+    Lines have no timestamps, so that Prometheus marks missing series as stale. Exponential
     histograms are left out, because neither format has them.
 
-    A format has each name once, with one type. Metrics of which two need the same name are written without a
-    type, by the names of their samples: so no series is left out for a name that another client took.
+    A format allows each name once, with one type. If two metrics need the same name, their samples
+    are written untyped. So no series is lost because another client uses its name.
 
     Args:
         table: The series.
-        openmetrics: Which format; only OpenMetrics has the time since when something counts.
+        openmetrics: Whether to write OpenMetrics. Only this format has start times.
 
     Source: Prometheus, "Text-based format"; OpenMetrics 1.0, "Text format".
     """
     families = table.families()
-    names = [one.name.openmetrics if openmetrics else one.name.samples for one in families]
-    needed = Counter(name for several in names for name in several)
+    names = [family.name.openmetrics if openmetrics else family.name.samples for family in families]
+    uses = Counter(name for family_names in names for name in family_names)
     untyped: dict[str, list[MetricName]] = {}
     chunk = _Chunk()
-    for family, several in zip(families, names, strict=True):
-        if any(needed[name] > 1 for name in several):
+    for family, family_names in zip(families, names, strict=True):
+        if any(uses[name] > 1 for name in family_names):
             for sample in family.name.samples:
                 untyped.setdefault(sample, []).append(family.name)
             continue
@@ -61,17 +61,17 @@ def exposition(table: SeriesTable, *, openmetrics: bool) -> Iterator[bytes]:
                             head = None
                         chunk.add(b"%b%b %b\n" % (line.encode(), labels.text, _text(value)))
                 if chunk.full:
-                    yield chunk.take()
+                    yield chunk.pop()
     if openmetrics:
         chunk.add(b"# EOF\n")
-    yield chunk.take()
+    yield chunk.pop()
 
 
 def _typed(table: SeriesTable, family: Family, chunk: _Chunk, *, openmetrics: bool) -> Iterator[bytes]:
-    """Write a metric that has its names for itself."""
+    """Write a metric whose names no other metric uses."""
     name = family.name
     created = f"{name.family}_created".encode()
-    # A metric without values has no head either.
+    # A metric without values gets no head.
     head: bytes | None = _head(family, openmetrics=openmetrics)
     for exposed in _series(table, name):
         lines, values, start_ms = exposed.last
@@ -84,10 +84,10 @@ def _typed(table: SeriesTable, family: Family, chunk: _Chunk, *, openmetrics: bo
         for (line, labels, *_), value in zip(shown_lines, values, strict=False):
             chunk.add(b"%b%b %b\n" % (line.encode(), labels.text, _text(value)))
         if openmetrics and start_ms:
-            # The last line of several is the count, which has the series' own labels.
+            # The last line is the count, or the only line; it has the series' own labels.
             chunk.add(b"%b%b %b\n" % (created, lines[-1][1].text, repr(start_ms / 1000).encode()))
         if chunk.full:
-            yield chunk.take()
+            yield chunk.pop()
 
 
 def _series(table: SeriesTable, name: MetricName) -> Iterator[Exposed]:
@@ -97,7 +97,7 @@ def _series(table: SeriesTable, name: MetricName) -> Iterator[Exposed]:
 
 
 class _Chunk:
-    """Lines that are not yet handed out."""
+    """Lines that are not yet yielded."""
 
     def __init__(self) -> None:
         self._lines: list[bytes] = []
@@ -111,10 +111,10 @@ class _Chunk:
         self._lines.append(line)
         self._size += len(line)
 
-    def take(self) -> bytes:
-        taken = b"".join(self._lines)
+    def pop(self) -> bytes:
+        content = b"".join(self._lines)
         self._lines, self._size = [], 0
-        return taken
+        return content
 
 
 def _head(family: Family, *, openmetrics: bool) -> bytes:
@@ -130,13 +130,13 @@ def _head(family: Family, *, openmetrics: bool) -> bytes:
 
 
 def _lacks_sum(name: MetricName, lines: Sequence[Line]) -> bool:
-    """Whether a histogram has no sum: then OpenMetrics has no count, the last of its lines, either."""
+    """Return whether a histogram has no sum. Then OpenMetrics allows no count either."""
     return name.type is MetricType.HISTOGRAM and len(lines) > 1 and not lines[-2][0].endswith("_sum")
 
 
 def _text(value: float) -> bytes:
     text = repr(value)
-    # Python says inf and nan.
+    # Python writes inf and nan.
     return (text if text[-1] not in "fn" else {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}[text]).encode()
 
 

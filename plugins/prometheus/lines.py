@@ -1,6 +1,6 @@
-"""A data point as Prometheus's samples: one for a number, several for a histogram or a summary.
+"""Splits a data point into Prometheus samples and labels each of them.
 
-Owns which samples a point has and what labels each of them bears. Pure.
+A number has one sample; a histogram or a summary has several.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 
-from plugins.cumulative import Kind
+from plugins._shared.cumulative import Kind
 from plugins.prometheus.names import MetricName, labels_of
 from plugins.prometheus.targets import MAX_LABEL_NAME, Labels
 from plugins.prometheus.trust import client_label
@@ -29,23 +29,25 @@ __all__ = [
     "values_of",
 ]
 
-#: What tells the samples of a point apart, beside its labels: a suffix of the name, a further label.
+#: For each sample of a point: the suffix of its name, and the name and value of an additional
+#: label.
 Layout = tuple[tuple[str, str, str], ...]
 
-#: The layout of everything but histograms and summaries.
+#: The layout of a number.
 ONE_SAMPLE: Final[Layout] = (("", "", ""),)
-#: Attributes of a data point; a scraper that limits labels refuses the whole scrape for one series.
+#: Bound on the attributes of a point, because a scraper with a label limit refuses the whole
+#: scrape.
 _MAX_ATTRIBUTES: Final = 32
 _NAN: Final = math.nan
 
 
 class LabelSet:
-    """Labels without a name, for all series that have the same.
+    """Labels without ``__name__``, shared by the series that have them.
 
     Attributes:
         pairs: The labels.
-        text: As both text formats write them, with their braces, in UTF-8.
-        encoded: As remote write 1.0 has them; empty until somebody needs them.
+        text: The labels in both text formats, with braces, in UTF-8.
+        encoded: The labels in remote write 1.0; empty until the first use.
     """
 
     __slots__ = ("__weakref__", "encoded", "pairs", "text")
@@ -56,24 +58,24 @@ class LabelSet:
         self.encoded = b""
 
 
-#: One series of Prometheus: its name, its labels, and its metric with what that is described as.
+#: A Prometheus series: its name, labels, metric and description.
 Line = tuple[str, LabelSet, MetricName, str]
 
 
 def series_labels(target: Labels, attributes: Sequence[bytes], reserved: frozenset[str]) -> Labels:
-    """The labels of a series: its target's and its own.
+    """Return the labels of a series: its target's and its own.
 
-    An attribute whose name is reserved gets a prefix, so it neither replaces nor becomes a label that the
-    receiver or Prometheus sets.
+    A reserved attribute name gets a prefix, so it neither replaces nor becomes a label of the
+    receiver or of Prometheus.
 
     Args:
         target: The labels of its target.
-        attributes: Its attributes, each an encoded ``KeyValue``.
+        attributes: The attributes, each an encoded ``KeyValue``.
         reserved: From :func:`~plugins.prometheus.trust.reserved_labels`.
 
     Raises:
         ValueError: There are too many attributes, or a name is too long.
-        google.protobuf.message.DecodeError: An attribute cannot be read.
+        google.protobuf.message.DecodeError: An attribute is malformed.
     """
     if len(attributes) > _MAX_ATTRIBUTES:
         raise ValueError(f"{len(attributes)} attributes: at most {_MAX_ATTRIBUTES} are allowed")
@@ -84,26 +86,26 @@ def series_labels(target: Labels, attributes: Sequence[bytes], reserved: frozens
 
 
 def layout_of(kind: Kind, point: Any) -> Layout:
-    """What samples a data point has.
+    """Return the samples of a data point.
 
     Source: OpenTelemetry, "Prometheus and OpenMetrics Compatibility", "Histograms" and "Summaries".
     """
     if kind is Kind.HISTOGRAM:
         bounds = tuple(point.explicit_bounds) if point.bucket_counts else ()
         buckets = (("_bucket", "le", _boundary(bound)) for bound in (*bounds, math.inf))
-        # A sum that negative observations make smaller is no counter.
+        # With negative observations the sum may shrink, so it is no counter.
         sums = (
             (("_sum", "", ""),) if point.HasField("sum") and all(bound >= 0 for bound in bounds[:1]) else ()
         )
         return (*buckets, *sums, ("_count", "", ""))
     if kind is Kind.SUMMARY:
-        quantiles = (("", "quantile", _boundary(one.quantile)) for one in point.quantile_values)
+        quantiles = (("", "quantile", _boundary(value.quantile)) for value in point.quantile_values)
         return (*quantiles, ("_sum", "", ""), ("_count", "", ""))
     return ONE_SAMPLE
 
 
 def lines_of(name: MetricName, description: str, labels: LabelSet, layout: Layout) -> tuple[Line, ...]:
-    """The series of Prometheus that a layout needs."""
+    """Return the Prometheus series of a layout."""
     return tuple(
         (
             name.name + suffix,
@@ -116,17 +118,17 @@ def lines_of(name: MetricName, description: str, labels: LabelSet, layout: Layou
 
 
 def values_of(kind: Kind, point: Any, layout: Layout) -> tuple[float, ...]:
-    """The values of a histogram's or a summary's samples, in the layout's order."""
+    """Return the sample values of a histogram or a summary, in the layout's order."""
     if kind is Kind.HISTOGRAM:
-        # The last bucket holds all: what the client calls the count may be another number.
+        # The count is the last bucket, because the client's own count may differ.
         buckets = [float(count) for count in itertools.accumulate(point.bucket_counts or (point.count,))]
         sums = (number(point.sum),) if any(suffix == "_sum" for suffix, _, _ in layout) else ()
         return (*buckets, *sums, buckets[-1])
-    return (*(number(one.value) for one in point.quantile_values), number(point.sum), float(point.count))
+    return (*(number(value.value) for value in point.quantile_values), number(point.sum), float(point.count))
 
 
 def number(value: float) -> float:
-    """A value as Prometheus may have it: a client's NaN must not pass for the marker of a series' end."""
+    """Normalise NaN, because a client's NaN could be Prometheus's staleness marker."""
     return float(value) if value == value else _NAN
 
 

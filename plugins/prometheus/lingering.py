@@ -1,7 +1,4 @@
-"""Series that ended and wait for their last scrape, with the bytes that they hold.
-
-Owns their order and the share of each peer. Pure.
-"""
+"""Ended series that stay visible until their last scrape, bounded per peer."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from plugins.cumulative import Heaviest
+from plugins._shared.cumulative import Heaviest
 
 __all__ = ["Lingering"]
 
@@ -20,16 +17,16 @@ Item = TypeVar("Item")
 class _Peer(Generic[Item]):
     name: str
     weight: int = 0
-    #: Each with its bytes and the time until which it lingers, oldest first.
+    #: Expiry time, bytes and item, oldest first.
     items: deque[tuple[int, int, Item]] = field(default_factory=deque)
 
 
 class Lingering(Generic[Item]):
-    """Items by peer, each with the time until which it lingers.
+    """Items by peer, each with an expiry time.
 
     Attributes:
         count: Number of items.
-        size: Their bytes.
+        size: Bytes of the items.
     """
 
     def __init__(self) -> None:
@@ -42,29 +39,29 @@ class Lingering(Generic[Item]):
         """Add an item.
 
         Args:
-            peer: Whose it is.
+            peer: Its peer.
             item: The item.
             size: Its bytes.
-            until_ms: When :meth:`over` returns it, milliseconds since the epoch.
+            until_ms: Expiry time, milliseconds since the epoch.
         """
-        held = self._peers.get(peer)
-        if held is None:
-            held = self._peers[peer] = _Peer(peer)
-        held.items.append((until_ms, size, item))
-        self._changed(held, size, 1)
+        holder = self._peers.get(peer)
+        if holder is None:
+            holder = self._peers[peer] = _Peer(peer)
+        holder.items.append((until_ms, size, item))
+        self._changed(holder, size, 1)
 
-    def heaviest(self) -> Item | None:
-        """Remove and return the oldest item of the peer that holds most; None if there is none."""
+    def pop_heaviest(self) -> Item | None:
+        """Remove and return the oldest item of the heaviest peer; None if there is none."""
         peer = self._heaviest.top()
         return None if peer is None else self._pop(peer)
 
-    def over(self, now_ms: int) -> list[Item]:
-        """Remove and return the items whose time is over."""
-        found = []
+    def pop_expired(self, now_ms: int) -> list[Item]:
+        """Remove and return the expired items."""
+        expired = []
         for peer in list(self._peers.values()):
             while peer.items and peer.items[0][0] <= now_ms:
-                found.append(self._pop(peer))
-        return found
+                expired.append(self._pop(peer))
+        return expired
 
     def _pop(self, peer: _Peer[Item]) -> Item:
         _, size, item = peer.items.popleft()

@@ -1,7 +1,7 @@
-"""Remote write's requests, encoded.
+"""Encodes remote write requests, versions 1.0 and 2.0.
 
-Owns the messages ``prometheus.WriteRequest`` (remote write 1.0) and ``io.prometheus.write.v2.Request`` (2.0).
-For 1.0 labels are encoded once and kept; for 2.0 they are numbers in the request's own table. Pure.
+The messages are ``prometheus.WriteRequest`` and ``io.prometheus.write.v2.Request``. In 1.0 labels
+are encoded once and cached. In 2.0 they are references into the request's symbol table.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = [
 
 Version = Literal["1.0", "2.0"]
 
-#: A series, and a sample of it as a field of ``TimeSeries``.
+#: A series, and its sample encoded as a field of ``TimeSeries``.
 Sample = tuple[Line, bytes]
 
-#: The value that says that a series ended: a NaN that means nothing else.
+#: Prometheus's staleness marker: the NaN that ends a series.
 STALE: Final = struct.pack("<Q", 0x7FF0000000000002)
 
 _NAME: Final = "__name__"
@@ -46,22 +46,22 @@ _TYPES: Final = {
 
 
 def time_field(time_ms: int) -> bytes:
-    """Encode when a number was, in milliseconds since the epoch."""
+    """Encode the timestamp of a number, in milliseconds since the epoch."""
     return b"\x10" + varint(time_ms)
 
 
 def start_field(start_ms: int, version: Version) -> bytes:
-    """Encode since when a number counts, likewise; 0: unknown, or it doesn't. 1.0 has no place for it."""
+    """Encode the start time of a number; empty for 0 (no start) and in version 1.0."""
     return b"\x18" + varint(start_ms) if start_ms and version == "2.0" else b""
 
 
 def number_sample(value: float, fields: bytes) -> bytes:
-    """Encode a number with its :func:`time_field` and its :func:`start_field`."""
+    """Encode a number with its :func:`time_field` and :func:`start_field`."""
     return b"\x12%c\x09%b%b" % (9 + len(fields), _DOUBLE(value), fields)
 
 
 def stale_sample(version: Version, *, time_ms: int, native: bool) -> bytes:
-    """Encode what says that a series ended, of numbers or of native histograms."""
+    """Encode the staleness marker of a series of numbers or native histograms."""
     if native:
         return native_sample(b"\x19" + STALE, version, time_ms=time_ms)
     fields = time_field(time_ms)
@@ -69,7 +69,7 @@ def stale_sample(version: Version, *, time_ms: int, native: bool) -> bytes:
 
 
 def native_sample(histogram: bytes, version: Version, *, time_ms: int, start_ms: int = 0) -> bytes:
-    """Encode a native histogram, whose fields :func:`~plugins.prometheus.native.native_histogram` made."""
+    """Encode the result of ``native_histogram`` with its times."""
     encoded = histogram + b"\x78" + varint(time_ms)
     if version == "1.0":
         return delimited(b"\x22", encoded)
@@ -77,10 +77,10 @@ def native_sample(histogram: bytes, version: Version, *, time_ms: int, start_ms:
 
 
 def encode_request(samples: Iterable[Sample], version: Version) -> bytes:
-    """Encode a request; its series are in the samples' order.
+    """Encode a request, in the order of the samples.
 
     Args:
-        samples: One sample each; of one series, older ones come first.
+        samples: The samples. Older samples of a series come first.
         version: The version of remote write.
     """
     return _request_1(samples) if version == "1.0" else _request_2(samples)
@@ -113,7 +113,7 @@ def _request_2(samples: Iterable[Sample]) -> bytes:
     def reference(text: str) -> bytes:
         return varint(symbols.setdefault(text, len(symbols)))
 
-    # Most series of a target have the same labels but for the name, and many targets the same names.
+    # Most series of a target differ only in the name, and many targets have the same names.
     names: dict[str, bytes] = {}
     references: dict[LabelSet, bytes] = {}
     metadata: dict[int, bytes] = {}
@@ -141,7 +141,10 @@ def _request_2(samples: Iterable[Sample]) -> bytes:
 
 
 def _name_is_first(labels: LabelSet) -> bool:
-    """Whether the name comes before all labels, as it does unless one begins with a capital or a ``_``."""
+    """Return whether ``__name__`` sorts first.
+
+    It does unless a label begins with a capital or ``_``.
+    """
     return not labels.pairs or labels.pairs[0][0] > _NAME
 
 

@@ -1,8 +1,8 @@
-"""What metrics, units and attributes are called in Prometheus.
+"""Translates names of metrics, units and attributes to Prometheus.
 
-Owns the rules of OpenTelemetry's "Prometheus and OpenMetrics Compatibility" ("OTLP Metric points to
-Prometheus") as Prometheus's own OTLP endpoint applies them, so that a metric has the same name whichever way
-it came. Pure.
+It follows OpenTelemetry's "Prometheus and OpenMetrics Compatibility" ("OTLP Metric points to
+Prometheus") the way Prometheus's own OTLP endpoint does, so that a metric has the same name on
+either path.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
-from plugins.cumulative import Kind
+from plugins._shared.cumulative import Kind
 
 __all__ = ["MetricName", "MetricType", "label_name", "label_value", "labels_of", "metric_name"]
 
@@ -53,12 +53,12 @@ _PER: Final = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week
 
 _NOT_IN_METRICS: Final = re.compile(r"[^a-zA-Z0-9:]+")
 _NOT_IN_LABELS: Final = re.compile(r"[^a-zA-Z0-9]+")
-#: No ``__`` anywhere: Prometheus keeps names that begin with it for itself.
+#: No ``__`` anywhere, because Prometheus reserves names that begin with it.
 _LABEL_NAME: Final = re.compile(r"(?!__)[a-zA-Z_]([a-zA-Z0-9]|_(?!_))*")
 
 
 class MetricType(Enum):
-    """What Prometheus calls a metric's type."""
+    """A metric's type in Prometheus."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -70,7 +70,7 @@ class MetricType(Enum):
 _TYPES: Final = {
     Kind.GAUGE: MetricType.GAUGE,
     Kind.COUNTER: MetricType.COUNTER,
-    # A sum that may shrink has no rate.
+    # A sum that may shrink has no rate, so it is a gauge.
     Kind.UP_DOWN: MetricType.GAUGE,
     Kind.HISTOGRAM: MetricType.HISTOGRAM,
     Kind.EXPONENTIAL: MetricType.HISTOGRAM,
@@ -88,12 +88,12 @@ _COUNTING: Final = frozenset({MetricType.COUNTER, MetricType.HISTOGRAM, MetricTy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricName:
-    """A metric as Prometheus knows it.
+    """Name, type and unit of a metric in Prometheus.
 
     Attributes:
-        name: Its name, with all suffixes but those of a histogram's and a summary's parts.
-        type: Its type.
-        unit: Its unit in words, empty where it has none. Some clients tell it and some don't, of one metric.
+        name: The name with all suffixes except those of histogram and summary parts.
+        type: The type.
+        unit: The unit in words; empty if it has none. Not compared, because some clients omit it.
     """
 
     name: str
@@ -102,18 +102,18 @@ class MetricName:
 
     @property
     def family(self) -> str:
-        """Its name in OpenMetrics, where a counter's suffix is its sample's."""
+        """The name in OpenMetrics, where a counter's suffix belongs to its sample."""
         suffix = _FAMILY_SUFFIX.get(self.type, "")
         return self.name.removesuffix(suffix)
 
     @property
     def samples(self) -> tuple[str, ...]:
-        """Its name and those of its parts: what its samples are called."""
+        """The names of its samples."""
         return (self.name, *(self.name + part for part in _PARTS.get(self.type, ())))
 
     @property
     def openmetrics(self) -> tuple[str, ...]:
-        """Every name that is its own in OpenMetrics: its samples', the family's, that of its start."""
+        """The names of its samples, family and start time in OpenMetrics."""
         family = self.family
         created = (f"{family}_created",) if self.type in _COUNTING else ()
         return (*self.samples, *created, *((family,) if family != self.name else ()))
@@ -122,14 +122,14 @@ class MetricName:
 def metric_name(name: str, unit: str, kind: Kind) -> MetricName:
     """Name a metric.
 
-    Dots and all else that Prometheus lacks become ``_``, of which no two follow each other. The unit in
-    words is a suffix unless the name has that word. Then follows ``_total`` for a counter, ``_ratio`` for a
-    gauge of unit 1, moved to the end where the name has it already.
+    Characters that Prometheus does not allow become ``_``; repeated ``_`` become one. The unit in
+    words is appended unless the name has that word. ``_total`` of a counter and ``_ratio`` of a
+    gauge of unit 1 come last, and are moved there if the name has them already.
 
     Args:
         name: The OTLP metric's name.
-        unit: Its unit (UCUM), may be empty.
-        kind: What it is.
+        unit: Its unit (UCUM); may be empty.
+        kind: Its kind.
     """
     words = [word for word in _NOT_IN_METRICS.split(name) if word]
     unit_words = _unit_words(unit)
@@ -145,7 +145,10 @@ def metric_name(name: str, unit: str, kind: Kind) -> MetricName:
 
 
 def _unit_words(unit: str) -> list[str]:
-    """A unit in words: bytes, or bytes and per_second; what is in braces is no unit."""
+    """Return a unit in words, for example bytes and per_second.
+
+    Annotations in braces are no unit.
+    """
     main, _, per = (part.strip() for part in unit.partition("/"))
     words = []
     if main and not re.search("[{}]", main):
@@ -160,7 +163,7 @@ def _clean(unit: str) -> str:
 
 
 def label_name(key: str) -> str:
-    """Name an attribute: all that Prometheus lacks becomes ``_``, a digit in front gets ``key_``."""
+    """Replace invalid characters by ``_``; prefix a leading digit with ``key_``."""
     if _LABEL_NAME.fullmatch(key):
         return key
     name = re.sub("_+", "_", _NOT_IN_LABELS.sub("_", key)) or "_"
@@ -168,7 +171,10 @@ def label_name(key: str) -> str:
 
 
 def label_value(value: AnyValue) -> str:
-    """An attribute's value as text (OpenTelemetry specification, "Attribute", "AnyValue representation")."""
+    """Format an attribute's value.
+
+    Source: OpenTelemetry specification, "Attribute", "AnyValue representation".
+    """
     form = value.WhichOneof("value")
     match form:
         case "string_value":
@@ -186,9 +192,9 @@ def label_value(value: AnyValue) -> str:
 def _plain(value: AnyValue) -> Any:
     match value.WhichOneof("value"):
         case "array_value":
-            return [_plain(one) for one in value.array_value.values]
+            return [_plain(item) for item in value.array_value.values]
         case "kvlist_value":
-            return {one.key: _plain(one.value) for one in value.kvlist_value.values}
+            return {item.key: _plain(item.value) for item in value.kvlist_value.values}
         case "bytes_value":
             return base64.b64encode(value.bytes_value).decode("ascii")
         case None:
@@ -200,17 +206,17 @@ def _plain(value: AnyValue) -> Any:
 def labels_of(
     attributes: Iterable[KeyValue], rename: Callable[[str], str] = lambda name: name
 ) -> dict[str, str]:
-    """Labels for a data point's attributes.
+    """Return the labels of attributes.
 
-    Attributes that get the same name are joined by ``;`` in the order of their keys. An empty value is no
-    label.
+    Values of attributes with the same label name are joined by ``;`` in the order of their keys.
+    Empty values are left out.
 
     Args:
         attributes: The attributes.
-        rename: Makes a label's name of an attribute's name in Prometheus.
+        rename: Returns the label name for an attribute's name in Prometheus.
     """
     labels: dict[str, str] = {}
-    for attribute in sorted(attributes, key=lambda one: one.key):
+    for attribute in sorted(attributes, key=lambda attribute: attribute.key):
         name, value = rename(label_name(attribute.key)), label_value(attribute.value)
         if value:
             labels[name] = f"{labels[name]};{value}" if name in labels else value

@@ -1,7 +1,7 @@
-"""Exponential histograms as Prometheus's native ones.
+"""Converts exponential histograms to Prometheus's native ones.
 
-Owns the conversion and its encoding, which both versions of remote write share but for the start time
-(Prometheus, ``prompb/types.proto`` and ``prompb/io/prometheus/write/v2/types.proto``, ``Histogram``). Pure.
+Both versions of remote write share the encoding except for the start time (Prometheus,
+``prompb/types.proto`` and ``prompb/io/prometheus/write/v2/types.proto``, ``Histogram``).
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Final
 
-from plugins.cumulative import ExponentialTotal
+from plugins._shared.cumulative import ExponentialTotal
 from plugins.prometheus.protobuf import delimited, varint, zigzag
 
 __all__ = ["native_histogram"]
 
-#: The schemas that Prometheus has.
+#: The range of Prometheus's schemas.
 _FINEST, _COARSEST = 8, -4
-#: What counts as zero where the client doesn't say.
+#: Default of the zero threshold.
 _ZERO_THRESHOLD: Final = 1e-128
 #: Differences of counts are ``sint64``, and offsets of spans ``sint32``.
 _MAX_COUNT: Final = (1 << 63) - 1
@@ -31,8 +31,7 @@ def native_histogram(point: Any) -> bytes | None:
         point: An ``ExponentialHistogramDataPoint``, cumulative.
 
     Returns:
-        The fields; None where its buckets are wider than any that Prometheus has, or no data point has room
-        for it.
+        The fields. None if Prometheus has no buckets that wide, or the counts do not fit.
 
     Source: OpenTelemetry, "Prometheus and OpenMetrics Compatibility", "Exponential Histograms".
     """
@@ -40,7 +39,7 @@ def native_histogram(point: Any) -> bytes | None:
     if total is None or total.scale < _COARSEST:
         return None
     total = total.at_scale(min(total.scale, _FINEST))
-    # Prometheus refuses a count that is not its buckets'.
+    # Prometheus refuses a count that differs from the sum of the buckets.
     count = total.zero_count + sum(total.positive.values()) + sum(total.negative.values())
     indexes = (*total.positive, *total.negative)
     if count > _MAX_COUNT or any(not _MIN_INDEX <= index < _MAX_INDEX for index in indexes):
@@ -59,7 +58,7 @@ def native_histogram(point: Any) -> bytes | None:
 
 
 def _buckets(span_tag: bytes, delta_tag: bytes, counts: Mapping[int, int]) -> bytes:
-    """Encode buckets as spans of indexes that follow each other, and counts as differences."""
+    """Encode buckets as spans of consecutive indexes, and counts as differences."""
     spans: list[tuple[int, int]] = []
     deltas = []
     next_index = last_count = 0

@@ -1,4 +1,4 @@
-"""The few protobuf encodings that remote write is made of (the protobuf encoding guide). Pure."""
+"""Encodes the protobuf fields of remote write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _UINT64: Final = (1 << 64) - 1
 
 
 def varint(number: int) -> bytes:
-    """Encode a whole number; a negative one as its 64-bit two's complement, like an ``int64``."""
+    """Encode an integer; negative ones as 64-bit two's complement."""
     if 0 <= number < len(_SHORT):
         return _SHORT[number]
     number &= _UINT64
@@ -22,13 +22,13 @@ def varint(number: int) -> bytes:
     return bytes(encoded)
 
 
-#: Nearly all lengths, and all symbols of most requests.
+#: Cache for nearly all lengths and symbol references.
 _SHORT: list[bytes] = []
 _SHORT += [varint(number) for number in range(2_048)]
 
 
 def zigzag(number: int) -> int:
-    """What a ``sint64`` is as a varint."""
+    """Map a ``sint64`` to the integer that its varint encodes."""
     return number << 1 if number >= 0 else (-number << 1) - 1
 
 

@@ -1,8 +1,4 @@
-"""Remote write: one POST for each request, and what its answer means.
-
-Owns the headers and what answers mean. What is in a request is ``plugins.prometheus.messages``'s, and the
-connection ``plugins.otlp.http_client``'s.
-"""
+"""Sends remote write requests and maps the destination's answers to errors."""
 
 from __future__ import annotations
 
@@ -13,9 +9,8 @@ from typing import Final
 import cramjam
 import httpx
 
-from plugins.otlp.http_client import HttpClient
-from plugins.otlp.status import http_retry_after_s
-from plugins.otlp.transport import without_secrets
+from plugins._shared.destination import redact
+from plugins._shared.http_client import HttpClient, parse_retry_after
 from plugins.prometheus.config import RemoteWriteConfig
 from plugins.prometheus.messages import Sample, encode_request
 from receiver.plugin import BatchRefusedError, ExportResult, PermanentError, RetryableError
@@ -36,7 +31,7 @@ _WRITTEN: Final = (
 
 
 class RemoteWriter:
-    """Writes samples to one destination. For one thread at a time.
+    """Writes samples to one destination. Not thread-safe.
 
     Args:
         config: The operator's settings.
@@ -48,50 +43,49 @@ class RemoteWriter:
         self._client = HttpClient(config, config.url, headers)
 
     def open(self) -> None:
-        """Make the client, unless there is one; the first request connects it.
-
-        Raises:
-            OSError: A TLS file is missing or wrong.
-        """
+        """Create the client if there is none. The first request connects it."""
         self._client.open()
 
     def write(self, samples: Sequence[Sample]) -> ExportResult | None:
         """Write samples in one request.
 
         Returns:
-            None, or how many samples of it the destination did not take for good.
+            None, or the number of samples that the destination rejected.
 
         Raises:
-            RetryableError: The destination is slow or away: 5xx, 429, no answer.
-            BatchRefusedError: It refuses the request for what is in it.
-            PermanentError: It will take no such request.
+            RetryableError: The destination is slow or unavailable: 5xx, 429, no answer.
+            BatchRefusedError: The destination refuses the content.
+            PermanentError: The destination refuses all requests.
 
         Source: Prometheus Remote-Write 2.0, "Response" and "Retries & Backoff".
         """
         content = bytes(cramjam.snappy.compress_raw(encode_request(samples, self._config.version)))
         response, answer = self._client.post(content)
-        return self._meaning(response, answer, len(samples))
+        return self._result(response, answer, len(samples))
 
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
 
-    def _meaning(self, response: httpx.Response, answer: bytes, sent: int) -> ExportResult | None:
+    def _result(self, response: httpx.Response, answer: bytes, sent: int) -> ExportResult | None:
         status = response.status_code
-        said = answer[:200].decode(errors="replace").strip()
-        reason = without_secrets(f"HTTP {status}: {said}", self._config)
+        text = answer[:200].decode(errors="replace").strip()
+        reason = redact(f"HTTP {status}: {text}", self._config)
         written = _written(response.headers) if self._config.version == "2.0" else None
         if response.is_success:
             if self._config.version == "2.0" and written is None:
-                # What 1.0 receivers do that don't look at the content type: they read an empty request.
-                raise PermanentError(f"{reason} the destination knows no remote write 2.0: set version 1.0")
+                # A 1.0 destination that ignores the content type reads an empty request and answers
+                # 2xx.
+                raise PermanentError(
+                    f"{reason} the destination does not support remote write 2.0: set version 1.0"
+                )
             missing = 0 if written is None else max(0, sent - written)
             return ExportResult(rejected_points=missing, message=reason) if missing else None
         if status == httpx.codes.TOO_MANY_REQUESTS or status >= httpx.codes.INTERNAL_SERVER_ERROR:
-            after = http_retry_after_s(response.headers.get("retry-after"), datetime.now(UTC))
+            after = parse_retry_after(response.headers.get("retry-after"), datetime.now(UTC))
             raise RetryableError(reason, retry_after_s=after)
         if status == httpx.codes.BAD_REQUEST and written:
-            # It says which it has; none of the others would ever pass.
+            # It wrote a part. The others would always fail.
             return ExportResult(rejected_points=max(0, sent - written), message=reason)
         if status in (httpx.codes.BAD_REQUEST, httpx.codes.REQUEST_ENTITY_TOO_LARGE):
             raise BatchRefusedError(reason)
@@ -99,7 +93,7 @@ class RemoteWriter:
 
 
 def _written(headers: httpx.Headers) -> int | None:
-    """How many samples the destination says it took; None where it says nothing of them."""
+    """Return the number of written samples from the answer's headers; None if they are missing."""
     counts = [headers[name] for name in _WRITTEN if name in headers]
     if not counts or not all(count.isascii() and count.isdigit() for count in counts):
         return None

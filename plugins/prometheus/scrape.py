@@ -1,7 +1,6 @@
-"""The scrape endpoint: GET /metrics, on threads of its own.
+"""HTTP server of the scrape endpoint, GET /metrics, on its own threads.
 
-Owns the socket, the bounds on connections (how many, and for how long each), and which host names a scrape
-may use. It must not know what is written there.
+It bounds the number and duration of connections and checks the Host header.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from prometheus_client.exposition import choose_encoder
 
 __all__ = ["ScrapeServer"]
 
-#: Further connections are closed at once.
+#: Bound on open connections. Further ones are closed at once.
 _MAX_CONNECTIONS = 8
-#: After so long a connection is closed, whatever it is doing.
+#: Maximum duration of a connection.
 _MAX_SECONDS = 60.0
 _PATH = "/metrics"
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -31,12 +30,14 @@ _OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 class ScrapeServer:
-    """Answers scrapes until it is closed.
+    """Serves scrapes until it is closed.
 
     Args:
-        address: Where to listen.
-        exposition: Writes what there is, as OpenMetrics or as text, in chunks; called on any thread.
-        hosts: Host names that a scrape may use beside IP addresses, ``localhost`` and the one of ``address``.
+        address: The listen address.
+        exposition: Writes all series in chunks, as OpenMetrics if the argument is true. Called on
+            any thread.
+        hosts: Allowed host names, in addition to IP addresses, ``localhost`` and the host of
+            ``address``.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class ScrapeServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening; scrapes that run are left to their time."""
+        """Stop listening. Running scrapes may finish within their time limit."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -79,7 +80,7 @@ class _Server(ThreadingHTTPServer):
             raise OSError(f"bind: cannot listen on {host}:{port}: {error.strerror or error}") from None
 
     def server_bind(self) -> None:
-        # HTTPServer's own looks up the host's name, for which it may wait on DNS.
+        # HTTPServer's own method looks up the host's name, which may block on DNS.
         socketserver.TCPServer.server_bind(self)
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -89,7 +90,8 @@ class _Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        # The socket's own time-out is for each read: a byte now and then would never meet it.
+        # The socket's timeout applies to each read, so a client that sends single bytes would never
+        # hit it.
         deadline = threading.Timer(_MAX_SECONDS, _shut, [request])
         deadline.daemon = True
         deadline.start()
@@ -100,7 +102,7 @@ class _Server(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever scrapes may go at any time; that is no fault of ours."""
+        """Ignore errors: a scraper may disconnect at any time."""
 
 
 def _shut(connection: socket.socket) -> None:
@@ -112,15 +114,16 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
     server_version = "kafka-client-telemetry"
     sys_version = ""
-    # Chunks need 1.1. A text without a length that ends early would look like a whole one.
+    # Chunks need 1.1. A truncated body without a length would look complete.
     protocol_version = "HTTP/1.1"
     timeout = 10.0
 
     def do_GET(self) -> None:
         self.close_connection = True
         if not _is_allowed(self.headers.get_all("host", []), self.server.hosts):
-            # A web page whose own name resolves to this address could read what its reader can reach.
-            self.send_error(421, "the Host header has another name: add it to allowed_hosts")
+            # Prevents DNS rebinding: a web page whose name resolves to this address could read the
+            # metrics.
+            self.send_error(421, "the Host header has a name that is not in allowed_hosts")
             return
         if self.path.partition("?")[0] != _PATH:
             self.send_error(404, f"there is only {_PATH}")
@@ -129,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
         openmetrics = chosen.startswith("application/openmetrics-text")
         chunked = self.request_version != "HTTP/1.0"
         self.send_response(200)
-        # Which versions were asked for does not matter: who reads others reads these too.
+        # The requested version does not matter: scrapers of other versions read these too.
         self.send_header("content-type", _OPENMETRICS if openmetrics else _TEXT)
         chunks = self.server.exposition(openmetrics)
         if "gzip" in self.headers.get("accept-encoding", ""):
@@ -145,12 +148,12 @@ class _Handler(BaseHTTPRequestHandler):
         if chunked:
             self.wfile.write(b"0\r\n\r\n")
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # http.server's own name
-        """Say nothing: who scrapes is not logged."""
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # the name in http.server
+        """Log nothing: scrapes are not logged."""
 
 
 def _compressed(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    # A level higher takes half as long again for a few per cent.
+    # Level 2 takes half as long again and saves a few per cent.
     compressor = zlib.compressobj(level=1, wbits=zlib.MAX_WBITS | 16)
     for chunk in chunks:
         yield compressor.compress(chunk)
@@ -158,9 +161,9 @@ def _compressed(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _is_allowed(headers: list[str], hosts: frozenset[str]) -> bool:
-    """Whether the one Host header, which HTTP/1.0 may lack, names this server.
+    """Return whether the Host header names this server. HTTP/1.0 may omit it.
 
-    An IP address does: a page from another address is another origin to a browser.
+    Any IP address is allowed, because DNS rebinding needs a host name.
     """
     if not headers:
         return True

@@ -1,7 +1,7 @@
-"""What Prometheus is told: every living series with its last values.
+"""The table of all live series with their last values.
 
-Owns the way from a push to samples: the names and labels of each series, made once and kept with it, its last
-values, its end, and that no two have one name and the same labels. No I/O.
+It turns pushes into samples. The names and labels of a series are computed once, and no two series
+have the same name and labels. No I/O.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
-from plugins.cumulative import Cumulative, Ended, Kind, Series, Target, peer_of
+from plugins._shared.cumulative import Cumulative, Ended, Kind, Series, Target, peer_of
 from plugins.prometheus.config import PrometheusConfig
 from plugins.prometheus.lines import (
     ONE_SAMPLE,
@@ -43,90 +43,79 @@ from plugins.prometheus.targets import Labels, TargetLabels, target_labels
 from plugins.prometheus.trust import MetricNames, reserved_labels
 from receiver.plugin import Push
 
-__all__ = ["Cursor", "Exposed", "Family", "SeriesTable", "Written"]
+__all__ = ["Cursor", "Exposed", "Family", "PushSamples", "SeriesTable"]
 
 _TARGET_INFO: Final = MetricName(name="target_info", type=MetricType.INFO, unit="")
 #: Kinds that count since a start.
 _COUNTING: Final = frozenset({Kind.COUNTER, Kind.HISTOGRAM, Kind.EXPONENTIAL, Kind.SUMMARY})
-#: Memory of a series with its entries in dictionaries, without its texts; of a target likewise.
+#: Bytes of a series, and of a target, with dictionary entries and without texts.
 _SERIES_BYTES: Final = 1_800
 _TARGET_BYTES: Final = 3_000
-#: Memory of a line of a histogram, and of a set of labels, without texts.
+#: Bytes of a histogram line, and of a label set, without texts.
 _LINE_BYTES: Final = 500
 _LABEL_SET_BYTES: Final = 500
 _PAIR_BYTES: Final = 64
-#: A client's start that is longer ago is not believed: Prometheus would put a zero there.
-_MAX_LASTED_MS: Final = 366 * 24 * 3600 * 1000
-#: A scrape reads so many series at once, or as many as have texts of so many bytes.
+#: Older start times of clients are ignored, because Prometheus would insert a zero there.
+_MAX_ELAPSED_MS: Final = 366 * 24 * 3600 * 1000
+#: Bounds on the series, and the bytes of their texts, that a scrape reads at once.
 _BLOCK_SERIES: Final = 128
 _BLOCK_BYTES: Final = 65_536
 
 
+@dataclass(slots=True, eq=False)
 class Family:
-    """A metric of Prometheus's.
+    """A Prometheus metric with its series.
 
     Attributes:
-        name: Its name.
-        description: The first description that a client told; may be empty.
-        members: Its series by their labels, in the order of their numbers.
-        removed: How many members were removed so far.
+        name: The metric's name.
+        description: The first description that a client sent; may be empty.
+        members: Its series by labels, in the order of their numbers.
+        removed: Number of members removed so far.
     """
 
-    __slots__ = ("description", "members", "name", "removed")
-
-    def __init__(self, name: MetricName, description: str) -> None:
-        self.name = name
-        self.description = description
-        self.members: dict[Labels, Exposed] = {}
-        self.removed = 0
+    name: MetricName
+    description: str
+    members: dict[Labels, Exposed] = field(default_factory=dict)
+    removed: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class Exposed:
-    """A series as Prometheus has it: of one line, or of several.
+    """A series in Prometheus, with one line or several.
 
     Attributes:
-        family: Its metric; None: it is not told, because another has its name and its labels.
+        kind: Its kind.
+        family: Its metric. None: it is hidden, because another series has its name and labels.
         labels: Its labels, without those of single lines.
-        ended: Whether its series ended, and it is only shown until it was scraped.
-        last: Its lines, their values, and since when they count (milliseconds since the epoch; 0: unknown, or
-            they don't). One object that is replaced as a whole: a reader on another thread sees one point.
-        number: Grows from each series to the next that is made.
+        number: Increases with each new series.
+        ended: Whether the series ended and is only shown until the last scrape.
+        last: Its lines, their values, and their start time (milliseconds since the epoch; 0: none).
+            Replaced as one object, so that a reader on another thread sees one point.
+        layout: The layout of ``last``.
+        start_field: The start time of ``last``, encoded.
+        start_ns: The series' start when ``last`` got its start time.
+        time_ms: Time of the last samples.
     """
 
-    __slots__ = (
-        "ended",
-        "family",
-        "kind",
-        "labels",
-        "last",
-        "layout",
-        "number",
-        "start_field",
-        "start_ns",
-        "time_ms",
-    )
-
-    def __init__(self, kind: Kind, family: Family | None, labels: LabelSet, number: int = 0) -> None:
-        self.number = number
-        self.kind = kind
-        self.family = family
-        self.labels = labels
-        self.ended = False
-        self.last: tuple[tuple[Line, ...], tuple[float, ...], int] = ((), (), 0)
-        self.layout: Layout = ()
-        self.start_field = b""
-        #: As the series had it when ``last`` was told since when it counts.
-        self.start_ns = 0
-        self.time_ms = 0
+    kind: Kind
+    family: Family | None
+    labels: LabelSet
+    number: int = 0
+    ended: bool = False
+    last: tuple[tuple[Line, ...], tuple[float, ...], int] = ((), (), 0)
+    layout: Layout = ()
+    start_field: bytes = b""
+    start_ns: int = 0
+    time_ms: int = 0
 
 
 @dataclass(slots=True)
 class Cursor:
-    """How far a scrape has read a metric.
+    """Position of a scrape within a metric.
 
     Attributes:
-        number: The number of the last series that was read.
-        read: How many members there were up to it.
+        number: Number of the last series read.
+        read: Number of members up to it.
         removed: The metric's ``removed`` at that time.
     """
 
@@ -137,15 +126,15 @@ class Cursor:
 
 @dataclass(slots=True)
 class TargetState:
-    """What is known of a target.
+    """The table's state of a target.
 
     Attributes:
         labels: The labels of its series.
         info: Its ``target_info``.
-        resource: The Resource that was made of.
-        time_ms: The time of its last samples.
-        time_field: The same as remote write has it; empty where there is none.
-        label_sets: Labels of its living series by their attributes, shared by series of the same ones.
+        resource: The Resource of these labels.
+        time_ms: Time of its last samples.
+        time_field: The same, encoded for remote write; empty without remote write.
+        label_sets: Labels of its live series by attributes, shared between series.
     """
 
     labels: Labels
@@ -157,14 +146,14 @@ class TargetState:
 
 
 @dataclass(slots=True)
-class Written:
-    """What a push became for remote write.
+class PushSamples:
+    """The remote write samples of a push.
 
     Attributes:
-        samples: Its samples; none where there is no remote write.
-        ends: What says that series ended by it; to be written after its samples.
-        left_out: How many of its points are left out.
-        reason: Why, for the log.
+        samples: The samples; empty without remote write.
+        ends: Staleness markers to write after the samples.
+        left_out: Number of dropped points.
+        reason: Why they were dropped, for the log.
     """
 
     samples: list[Sample]
@@ -174,7 +163,7 @@ class Written:
 
 
 class SeriesTable:
-    """Every living series. Its methods may be called by several threads.
+    """The table of all live series. Thread-safe.
 
     Args:
         config: The plugin's settings.
@@ -182,12 +171,12 @@ class SeriesTable:
 
     def __init__(self, config: PrometheusConfig) -> None:
         self._version: Version | None = None if config.remote_write is None else config.remote_write.version
-        #: How often the text of labels is kept: for scrapes, and as remote write 1.0 has it.
+        # Number of copies of each label text: for scrapes, and for remote write 1.0.
         self._copies = 2 if self._version == "1.0" else 1
         self._names, self._job = config.resource_labels, config.job
         self._reserved = reserved_labels(config.resource_labels)
         self._metric_names = MetricNames(config.metric_prefixes)
-        self._cumulative: Cumulative[TargetState, Exposed] = Cumulative(
+        self._cumulative = Cumulative(
             max_series=config.max_series,
             max_bytes=config.max_bytes,
             identify=lambda resource: self._labels(resource).series,
@@ -196,11 +185,11 @@ class SeriesTable:
         )
         self._targets = Family(_TARGET_INFO, "")
         self._families: dict[MetricName, Family] = {_TARGET_INFO: self._targets}
-        #: The metrics that have samples of a name, by that name.
+        # Metrics by the names of their samples.
         self._named: dict[str, list[Family]] = {}
-        #: What says that series ended, of the call that is under way.
+        # Staleness markers of the current call.
         self._ends: list[Sample] = []
-        #: Series whose clients have pushed their last, until they were scraped.
+        # Ended series that stay visible until the last scrape.
         self._lingering: Lingering[Exposed] = Lingering()
         self._linger_ms = 0 if config.bind is None else config.linger_s * 1000
         self._max_series, self._max_bytes = config.max_series, config.max_bytes
@@ -208,20 +197,20 @@ class SeriesTable:
         self._next_number = 0
         self._lock = threading.Lock()
 
-    def take(self, push: Push) -> Written:
+    def add(self, push: Push) -> PushSamples:
         """Add a push.
 
-        The time of its samples is when it was received: a client's clock may be anything, and a destination
+        Samples get the push's receive time, because a client's clock may be wrong and a destination
         refuses times that are far from its own.
         """
         with self._lock:
-            return self._take(push)
+            return self._add(push)
 
     def expire(self, now_ns: int) -> list[Sample]:
-        """End series by silence; see :meth:`plugins.cumulative.Cumulative.expire`.
+        """End silent series, and return their staleness markers.
 
-        Returns:
-            What says that they ended; nothing where there is no remote write.
+        See :meth:`plugins._shared.cumulative.Cumulative.expire`. Without remote write there are no
+        markers.
         """
         with self._lock:
             self._end(self._cumulative.expire(now_ns), now_ns // 1_000_000)
@@ -229,22 +218,22 @@ class SeriesTable:
             return self._collect_ends()
 
     def families(self) -> list[Family]:
-        """Every metric. Read its series by :meth:`read_block` only."""
+        """Return all metrics. Read their series with :meth:`read_block` only."""
         with self._lock:
             return list(self._families.values())
 
     def read_block(self, name: MetricName, cursor: Cursor) -> list[Exposed]:
-        """Read the next few series of a metric, while other threads add and remove some.
+        """Read the next series of a metric while other threads add and remove some.
 
-        Each series that lives from the first block to the last is read once. A reader holds no more than a
-        block, however slowly it reads.
+        Each series that lives from the first block to the last is read once. A slow reader holds
+        one block.
 
         Args:
             name: The metric.
-            cursor: Where the last block ended; it is moved to the end of this one.
+            cursor: The end of the last block. It is moved to the end of this one.
 
         Returns:
-            The series; none if there are no more.
+            The series; empty at the end.
         """
         with self._lock:
             family = self._families.get(name)
@@ -252,48 +241,50 @@ class SeriesTable:
                 return []
             block: list[Exposed] = []
             size = 0
-            # Members keep their order. Those that were removed since may have been before or behind.
+            # Members keep their order. Members removed since may have been before or after the
+            # cursor.
             skip = max(0, cursor.read - (family.removed - cursor.removed))
             position = skip
-            for position, one in enumerate(islice(family.members.values(), skip, None), skip + 1):  # noqa: B007
-                if one.number <= cursor.number:
+            for position, member in enumerate(islice(family.members.values(), skip, None), skip + 1):  # noqa: B007
+                if member.number <= cursor.number:
                     continue
-                block.append(one)
-                size += len(one.last[0]) * len(one.labels.text)
+                block.append(member)
+                size += len(member.last[0]) * len(member.labels.text)
                 if len(block) >= _BLOCK_SERIES or size >= _BLOCK_BYTES:
                     break
             if block:
                 cursor.number, cursor.read, cursor.removed = block[-1].number, position, family.removed
             return block
 
-    def _take(self, push: Push) -> Written:
-        taken = self._cumulative.take(push)
+    def _add(self, push: Push) -> PushSamples:
+        result = self._cumulative.accumulate(push)
         now_ms = push.context.received_at_ns // 1_000_000
-        still: Ended[TargetState, Exposed] = Ended()
-        gone: Ended[TargetState, Exposed] = Ended()
-        present = {target for target, *_ in taken.points.values()}
-        for series in taken.ended.series:
-            (still if series in taken.points else gone).series.append(series)
-        for target in taken.ended.targets:
-            (still if target in present else gone).targets.append(target)
-        self._end(gone, now_ms)
+        ended_by_push = Ended()
+        ended_before = Ended()
+        present = {target for target, *_ in result.points.values()}
+        for series in result.ended.series:
+            (ended_by_push if series in result.points else ended_before).series.append(series)
+        for target in result.ended.targets:
+            (ended_by_push if target in present else ended_before).targets.append(target)
+        self._end(ended_before, now_ms)
         self._hide_lingering(now_ms)
         samples: list[Sample] = []
-        states = {target: self._take_target(target, now_ms, samples) for target in present}
+        states = {target: self._update_target(target, now_ms, samples) for target in present}
         hidden = 0
-        for series, (target, point, _, _) in taken.points.items():
-            exposed, state = series.state, states[target]
+        for series, (target, point, _, _) in result.points.items():
+            exposed: Exposed | None = series.state
+            state = states[target]
             if exposed is None:
                 exposed = series.state = self._expose(series, state)
             family = exposed.family
-            if family is None or not self._take_point(series, exposed, family, state, point, samples):
+            if family is None or not self._update_point(series, exposed, family, state, point, samples):
                 hidden += 1
-        # What a client pushed last has not been scraped yet.
-        self._end(still, now_ms, linger_ms=self._linger_ms, peer=peer_of(push.context))
+        # A client's last push has not been scraped yet.
+        self._end(ended_by_push, now_ms, linger_ms=self._linger_ms, peer=peer_of(push.context))
         self._bound_lingering()
-        return self._written(samples, taken.late, taken.refused, hidden)
+        return self._push_samples(samples, result.late, result.refused, hidden)
 
-    def _written(self, samples: list[Sample], late: int, refused: int, hidden: int) -> Written:
+    def _push_samples(self, samples: list[Sample], late: int, refused: int, hidden: int) -> PushSamples:
         reasons = {
             "not after the last of their series": late,
             "invalid, too large, or no room (max_series, max_bytes)": refused,
@@ -304,7 +295,9 @@ class SeriesTable:
             self._evicted += evicted
             parts.append(f"{evicted} series ended for lack of room (max_series, max_bytes)")
         ends = self._collect_ends()
-        return Written(samples=samples, ends=ends, left_out=late + refused + hidden, reason="; ".join(parts))
+        return PushSamples(
+            samples=samples, ends=ends, left_out=late + refused + hidden, reason="; ".join(parts)
+        )
 
     def _collect_ends(self) -> list[Sample]:
         ends, self._ends = self._ends, []
@@ -319,31 +312,29 @@ class SeriesTable:
         return _TARGET_BYTES + len(resource) + texts
 
     def _series_bytes(self, target: Labels, attributes: tuple[bytes, ...], samples: int) -> int:
-        """Estimate the memory of a series; see :class:`plugins.cumulative.Cumulative`."""
+        """Estimate the bytes of a series; see :class:`plugins._shared.cumulative.Cumulative`."""
         size = _SERIES_BYTES + sum(map(sys.getsizeof, attributes))
         if not attributes and samples == 1:
-            # Its labels are its target's, and are counted there.
+            # Its labels are its target's, which are counted already.
             return size
         labels = LabelSet(series_labels(target, attributes, self._reserved))
         if attributes:
             size += self._label_bytes(labels, target)
         if samples > 1:
             line = _LINE_BYTES + self._copies * len(labels.text) + _PAIR_BYTES * len(labels.pairs)
-            # A histogram has its sum and its count beside its buckets.
+            # A histogram has a sum and a count in addition to its buckets.
             size += (samples + 1) * line
         return size
 
     def _label_bytes(self, labels: LabelSet, known: Labels) -> int:
-        """Estimate the memory of labels of which some are texts of others."""
+        """Estimate the bytes of labels that share the texts of ``known``."""
         own = set(labels.pairs).difference(known)
         texts = sum(sys.getsizeof(name) + sys.getsizeof(value) for name, value in own)
         pairs = _PAIR_BYTES * len(labels.pairs)
         return _LABEL_SET_BYTES + texts + pairs + self._copies * len(labels.text)
 
-    def _take_target(
-        self, target: Target[TargetState, Exposed], now_ms: int, samples: list[Sample]
-    ) -> TargetState:
-        state = target.state
+    def _update_target(self, target: Target, now_ms: int, samples: list[Sample]) -> TargetState:
+        state: TargetState | None = target.state
         if state is None or state.resource != target.resource:
             labels = self._labels(target.resource)
             if state is None:
@@ -353,7 +344,7 @@ class SeriesTable:
                 self._hide(state.info)
                 state.info = self._info(labels.info)
             state.resource = target.resource
-        # A series' samples must have times that grow.
+        # The times of a series' samples must increase.
         state.time_ms = state.info.time_ms = max(now_ms, state.time_ms + 1)
         if self._version:
             state.time_field = time_field(state.time_ms)
@@ -366,7 +357,7 @@ class SeriesTable:
         exposed.last = (lines_of(_TARGET_INFO, "", labels, ONE_SAMPLE), (1.0,), 0)
         return exposed
 
-    def _expose(self, series: Series[Exposed], target: TargetState) -> Exposed:
+    def _expose(self, series: Series, target: TargetState) -> Exposed:
         labels = self._label_set(series, target)
         name = self._metric_names.of(series.name, series.unit, series.kind)
         same = [
@@ -394,32 +385,32 @@ class SeriesTable:
         exposed = family.members[labels.pairs] = Exposed(kind, family, labels, self._next_number)
         return exposed
 
-    def _label_set(self, series: Series[Exposed], target: TargetState) -> LabelSet:
+    def _label_set(self, series: Series, target: TargetState) -> LabelSet:
         labels = target.label_sets.get(series.attributes)
         if labels is None:
             labels = LabelSet(series_labels(target.labels, series.attributes, self._reserved))
             target.label_sets[series.attributes] = labels
         return labels
 
-    def _take_point(
+    def _update_point(
         self,
-        series: Series[Exposed],
+        series: Series,
         exposed: Exposed,
         family: Family,
         target: TargetState,
         point: Any,
         samples: list[Sample],
     ) -> bool:
-        """Tell a point of a series; False where it can't be told."""
+        """Add a point to a series and to the samples; False if Prometheus cannot represent it."""
         value, time_ms = series.number, target.time_ms
         lines, _, start_ms = exposed.last
         layout = ONE_SAMPLE if value is not None else layout_of(exposed.kind, point)
         if layout != exposed.layout:
             if len(set(layout)) < len(layout):
-                # Boundaries or quantiles that are there twice would be one series with two values.
+                # Duplicate boundaries or quantiles would be one series with two values.
                 return False
-            gone = [line for line, part in zip(lines, exposed.layout, strict=True) if part not in layout]
-            self._tell_end(exposed, gone, time_ms)
+            removed = [line for line, part in zip(lines, exposed.layout, strict=True) if part not in layout]
+            self._add_end_markers(exposed, removed, time_ms)
             lines = lines_of(family.name, family.description, exposed.labels, layout)
             exposed.layout = layout
         if series.start_ns != exposed.start_ns and exposed.kind in _COUNTING:
@@ -428,13 +419,15 @@ class SeriesTable:
             exposed.start_field = start_field(start_ms, self._version) if self._version else b""
         exposed.time_ms = time_ms
         if value is not None:
-            told = number(value)
-            exposed.last = (lines, (told,), start_ms)
+            sample_value = number(value)
+            exposed.last = (lines, (sample_value,), start_ms)
             if self._version:
-                samples.append((lines[0], number_sample(told, target.time_field + exposed.start_field)))
+                samples.append(
+                    (lines[0], number_sample(sample_value, target.time_field + exposed.start_field))
+                )
             return True
         if exposed.kind is Kind.EXPONENTIAL:
-            # Text has no native histograms: it shows none of this.
+            # The text formats have no native histograms.
             exposed.last = (lines, (), start_ms)
             histogram = native_histogram(point)
             if histogram is None:
@@ -450,38 +443,36 @@ class SeriesTable:
             samples += [(line, number_sample(one, fields)) for line, one in zip(lines, values, strict=True)]
         return True
 
-    def _end(
-        self, ended: Ended[TargetState, Exposed], now_ms: int, linger_ms: int = 0, peer: str = ""
-    ) -> None:
-        exposed = [(series.state, series.size) for series in ended.series if series.state is not None]
-        exposed += [(target.state.info, target.size) for target in ended.targets if target.state is not None]
-        for one, size in exposed:
-            self._end_exposed(one, now_ms)
+    def _end(self, ended: Ended, now_ms: int, linger_ms: int = 0, peer: str = "") -> None:
+        ending = [(series.state, series.size) for series in ended.series if series.state is not None]
+        ending += [(target.state.info, target.size) for target in ended.targets if target.state is not None]
+        for exposed, size in ending:
+            self._end_exposed(exposed, now_ms)
             if linger_ms:
-                self._lingering.add(peer, one, size=size, until_ms=now_ms + linger_ms)
+                self._lingering.add(peer, exposed, size=size, until_ms=now_ms + linger_ms)
             else:
-                self._hide(one)
+                self._hide(exposed)
 
     def _end_exposed(self, exposed: Exposed, now_ms: int) -> None:
         exposed.ended = True
-        self._tell_end(exposed, exposed.last[0], now_ms)
+        self._add_end_markers(exposed, exposed.last[0], now_ms)
 
     def _bound_lingering(self) -> None:
-        """Hide series that linger while they and the living ones are more than the budget."""
+        """Hide lingering series while they and the live ones exceed the budget."""
         lingering, living = self._lingering, self._cumulative.statistics
         while (
             lingering.count + living.series > self._max_series
             or lingering.size + living.size > self._max_bytes
-        ) and (exposed := lingering.heaviest()) is not None:
+        ) and (exposed := lingering.pop_heaviest()) is not None:
             self._hide(exposed)
 
     def _hide_lingering(self, now_ms: int) -> None:
-        for exposed in self._lingering.over(now_ms):
+        for exposed in self._lingering.pop_expired(now_ms):
             self._hide(exposed)
 
     def _hide(self, exposed: Exposed) -> None:
         family, pairs = exposed.family, exposed.labels.pairs
-        # A client that came back has the same labels.
+        # A client that returned has a new series with the same labels.
         if family is None or family.members.get(pairs) is not exposed:
             return
         del family.members[pairs]
@@ -493,24 +484,27 @@ class SeriesTable:
                 if not self._named[name]:
                     del self._named[name]
 
-    def _tell_end(self, exposed: Exposed, lines: Iterable[Line], now_ms: int) -> None:
+    def _add_end_markers(self, exposed: Exposed, lines: Iterable[Line], now_ms: int) -> None:
         if self._version and exposed.family is not None:
             time_ms = max(now_ms, exposed.time_ms + 1)
             sample = stale_sample(self._version, time_ms=time_ms, native=exposed.kind is Kind.EXPONENTIAL)
             self._ends += [(line, sample) for line in lines]
 
 
-def _start_ms(series: Series[Exposed], time_ms: int, last_ms: int) -> int:
-    """Since when a series counts, on the receiver's clock: as long before its point as the client says.
+def _start_ms(series: Series, time_ms: int, last_ms: int) -> int:
+    """Return the start of a series on the receiver's clock, or 0 if it is unknown.
+
+    It is as long before the sample as the client's start is before its point.
 
     Args:
-        series: The series; 0 nanoseconds, or none between start and point, say that the start isn't known.
-        time_ms: The time of its sample.
-        last_ms: The time of its last sample, 0 where this is the first: what begins anew begins after it.
+        series: The series. Without a start before its point, the start is unknown.
+        time_ms: Time of its sample.
+        last_ms: Time of its previous sample, 0 for the first. A series that starts anew starts
+            after it.
     """
-    lasted_ns = series.time_ns - series.start_ns
-    if not series.start_ns or lasted_ns <= 0:
+    elapsed_ns = series.time_ns - series.start_ns
+    if not series.start_ns or elapsed_ns <= 0:
         return 0
-    if lasted_ns // 1_000_000 > _MAX_LASTED_MS:
+    if elapsed_ns // 1_000_000 > _MAX_ELAPSED_MS:
         return 0
-    return max(min(time_ms - lasted_ns // 1_000_000, time_ms - 1), last_ms)
+    return max(min(time_ms - elapsed_ns // 1_000_000, time_ms - 1), last_ms)

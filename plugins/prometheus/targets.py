@@ -1,7 +1,6 @@
-"""Where series come from: a client instance under one Resource, as labels.
+"""Derives target labels from a client instance's Resource.
 
-Owns which of a Resource's attributes are labels of each series, which are labels of ``target_info``, and the
-labels ``job`` and ``instance``. Pure.
+They are the labels of each series, the labels of ``target_info``, and ``job`` and ``instance``.
 """
 
 from __future__ import annotations
@@ -20,21 +19,22 @@ __all__ = ["MAX_LABEL_NAME", "Labels", "TargetLabels", "target_labels"]
 #: Names and values, sorted by name; no name twice, no empty value.
 Labels = tuple[tuple[str, str], ...]
 
-#: Characters of a value; each series repeats those of its target. What tells instances apart is shorter.
+#: Bound on a value's characters, because each series repeats its target's. Identifying ones are
+#: shorter.
 _MAX_VALUE: Final = 1_024
-#: Attributes of a client that are labels of its ``target_info``.
+#: Bound on the client's attributes in ``target_info``.
 _MAX_INFO_LABELS: Final = 64
-#: Characters of a label's name.
+#: Bound on the characters of a label's name.
 MAX_LABEL_NAME: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetLabels:
-    """A target as labels.
+    """The labels of a target.
 
     Attributes:
-        series: Of each of its series.
-        info: Of its ``target_info``.
+        series: Labels of each of its series.
+        info: Labels of its ``target_info``.
     """
 
     series: Labels
@@ -44,14 +44,15 @@ class TargetLabels:
 def target_labels(
     resource: bytes, *, names: Sequence[str], job: str, reserved: frozenset[str]
 ) -> TargetLabels:
-    """Make a target's labels from its Resource.
+    """Derive a target's labels from its Resource.
 
-    ``job`` is the operator's. ``instance`` is the client instance id, which no two clients share.
+    ``job`` is the operator's. ``instance`` is the client instance id, which is unique.
 
-    A label that the receiver vouches for has the very name of its attribute. An attribute of a client whose
-    key only becomes a reserved name gets a prefix (:func:`~plugins.prometheus.trust.client_label`), also if
-    the receiver sets no such label. Of attributes that get one name, the last by key counts. Long values are
-    cut, and so is the number of labels: a scraper that limits them would refuse the whole scrape.
+    A label that the receiver guarantees has exactly its attribute's name. A client's attribute
+    whose translated name is reserved gets a prefix
+    (:func:`~plugins.prometheus.trust.client_label`), even if the receiver does not set that label.
+    If attributes get the same name, the last by key wins. Values and the number of labels are
+    bounded, because a scraper with limits refuses the whole scrape.
 
     Args:
         resource: A ``Resource`` of ``resource.proto``.
@@ -60,17 +61,18 @@ def target_labels(
         reserved: From :func:`~plugins.prometheus.trust.reserved_labels`.
 
     Raises:
-        google.protobuf.message.DecodeError: The Resource cannot be read.
+        google.protobuf.message.DecodeError: The Resource is malformed.
 
     Source: OpenTelemetry, "Prometheus and OpenMetrics Compatibility", "Resource Attributes".
     """
     attributes = {
-        one.key: label_value(one.value)[:_MAX_VALUE] for one in Resource.FromString(resource).attributes
+        attribute.key: label_value(attribute.value)[:_MAX_VALUE]
+        for attribute in Resource.FromString(resource).attributes
     }
     own = {"job": job, "instance": attributes.get("client_instance_id", "")}
     series = {name: attributes.pop(name, "") for name in names}
     info = {name: attributes.pop(name) for name in RECEIVER_LABELS & attributes.keys()}
-    # Keys that are label names already come last, so that theirs are the values.
+    # Keys that are valid label names come last, so that their values win.
     keys = sorted(attributes, key=lambda key: (label_name(key) == key, key))
     for key in keys[-_MAX_INFO_LABELS:]:
         name = client_label(label_name(key), reserved)

@@ -1,7 +1,6 @@
-"""Which names in Prometheus a client may choose, and which belong to the receiver.
+"""Prefixes client-chosen names that are reserved for the receiver or Prometheus.
 
-Owns the reserved label names and the metric names that clients may use. Whatever a client names like one of
-the receiver's own gets a prefix, so that no query takes a client's word for the receiver's. Pure.
+So no query mistakes a client's label or metric for the receiver's.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from plugins.cumulative import Kind
+from plugins._shared.cumulative import Kind
 from plugins.prometheus.names import MetricName, metric_name
 from receiver.catalogue import CATALOGUE, MetricKind
 
@@ -23,12 +22,12 @@ __all__ = [
     "reserved_labels",
 ]
 
-#: What a client's attribute gets in front of its name where the name is reserved.
+#: Prefix of a client's attribute with a reserved name.
 ATTRIBUTE_PREFIX: Final = "attribute_"
-#: What a client's metric gets in front of its name where the operator has not allowed the name.
+#: Prefix of a client's metric whose name the operator does not allow.
 METRIC_PREFIX: Final = "client_metric_"
 
-#: Attributes of a Resource that the receiver sets and removes from what clients send.
+#: Resource attributes that the receiver sets, and removes from pushes.
 RECEIVER_LABELS: Final = frozenset(
     {
         "client_id",
@@ -56,10 +55,10 @@ _KINDS: Final = {
 
 
 def reserved_labels(names: Iterable[str]) -> frozenset[str]:
-    """Label names that no attribute of a client may become.
+    """Return the label names that no attribute of a client may have.
 
     Args:
-        names: Attributes of the Resource that are labels of each series.
+        names: Resource attributes that are labels of each series.
     """
     return RECEIVER_LABELS | _PROMETHEUS_LABELS | frozenset(names)
 
@@ -67,8 +66,8 @@ def reserved_labels(names: Iterable[str]) -> frozenset[str]:
 def client_label(name: str, reserved: frozenset[str]) -> str:
     """Name a label that a client chose.
 
-    ``exported_`` is reserved too: Prometheus renames the receiver's own labels so where a scrape does not set
-    ``honor_labels``, and lets a label that has such a name already keep it.
+    ``exported_`` is reserved too. Without ``honor_labels``, Prometheus renames the receiver's own
+    labels so, and does not replace an existing label with that name.
     """
     if name in reserved or name.startswith(("__", "exported_")):
         return ATTRIBUTE_PREFIX + name
@@ -78,9 +77,9 @@ def client_label(name: str, reserved: frozenset[str]) -> str:
 class MetricNames:
     """Names the metrics of clients.
 
-    A metric keeps its name if it begins with an allowed prefix. A metric of the catalogue keeps it only if it
-    has the catalogue's type, so that no client can change the type of a standard metric. All others get
-    :data:`METRIC_PREFIX`: so no client can write ``up``, ``ALERTS`` or another exporter's metric.
+    A metric with an allowed prefix keeps its name. A standard metric keeps it only with the
+    catalogue's type, so that no client can change that type. All others get :data:`METRIC_PREFIX`,
+    so that no client can write ``up``, ``ALERTS`` or another exporter's metric.
 
     Args:
         prefixes: Prefixes of OTLP metric names that the operator allows.
@@ -94,35 +93,36 @@ class MetricNames:
 
         Args:
             name: The OTLP metric's name.
-            unit: Its unit (UCUM), may be empty.
-            kind: What it is.
+            unit: Its unit (UCUM); may be empty.
+            kind: Its kind.
         """
-        made = metric_name(name, unit, kind)
+        translated = metric_name(name, unit, kind)
         allowed = name in _MADE_BY_RECEIVER or name.startswith(self._prefixes)
-        if allowed and not _RESERVED.fullmatch(made.name):
-            owners = [_STANDARD[one] for one in made.openmetrics if one in _STANDARD]
-            if all(made.name == owner.name and made.type is owner.type for owner in owners):
-                return made
+        if allowed and not _RESERVED.fullmatch(translated.name):
+            owners = [_STANDARD[used] for used in translated.openmetrics if used in _STANDARD]
+            if all(translated == owner for owner in owners):
+                return translated
         return metric_name(METRIC_PREFIX + name.replace(":", "_"), unit, kind)
 
 
-#: Names that Prometheus itself or the receiver writes. No client gets them, whatever the operator allows.
+#: Names that Prometheus or the receiver writes. No client may use them, whatever the operator
+#: allows.
 _RESERVED: Final = re.compile(
     r"(up|ALERTS|ALERTS_FOR_STATE|target_info|target|scrape_.*|prometheus_.*|kafka_telemetry_.*|.*:.*)"
 )
-#: The receiver makes this metric where a push has more series than it may have.
+#: The receiver adds this metric to a push with too many series.
 _MADE_BY_RECEIVER: Final = frozenset({"kafka.client.telemetry.overflow"})
 
 
 def _standard() -> dict[str, MetricName]:
-    """The metric that has a name in Prometheus, for every name that a standard metric needs."""
-    taken: dict[str, MetricName] = {}
+    """Map every name that a standard metric uses in Prometheus to that metric."""
+    owners: dict[str, MetricName] = {}
     for metric in CATALOGUE:
-        # Clients that tell no unit have names without one.
+        # Clients that send no unit have names without one.
         for unit in {metric.unit or "", ""}:
-            made = metric_name(metric.name, unit, _KINDS[metric.kind])
-            taken.update(dict.fromkeys(made.openmetrics, made))
-    return taken
+            translated = metric_name(metric.name, unit, _KINDS[metric.kind])
+            owners.update(dict.fromkeys(translated.openmetrics, translated))
+    return owners
 
 
 _STANDARD: Final = _standard()

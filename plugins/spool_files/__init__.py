@@ -1,7 +1,8 @@
-"""Writes pushes into a folder of immutable Parquet files by time, which Spark and pyarrow read as one table.
+"""Writes pushes into a folder of immutable Parquet files, partitioned by hour.
 
-Owns the folder's format: its files, its journals and its manifest (docs/spool-files.md). pyarrow is loaded
-when a plugin is made, so that a receiver without it works with its other plugins.
+Spark and pyarrow read the folder as one table; docs/spool-files.md describes its format. The plugin
+imports pyarrow when it is constructed, so that a receiver without that package can run its other
+plugins.
 """
 
 from plugins.spool_files.config import SpoolFilesConfig

@@ -1,7 +1,7 @@
-"""Which pushes were accepted before a start, the newest: those are what a crash may bring again.
+"""Finds the newest accepted pushes at a start.
 
-Owns how they are found in journals and in published files. Reads only, and no more at a time than a frame or
-a row group of theirs.
+The host may send them again after a crash. The module reads journals and published files, one frame
+or row group at a time.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["newest_accepted"]
 
 
 def newest_accepted(journals: Sequence[Journal], files: Iterable[Path], most: int) -> set[PushIdentity]:
-    """Which pushes were accepted last.
+    """Return the identities of the newest accepted pushes.
 
     Args:
-        journals: Those that wait to be published, the newest last.
-        files: What is published, the newest first; files that can't be read are passed over.
-        most: How many pushes are enough.
+        journals: The journals that wait to be published, newest last.
+        files: The published files, newest first. Unreadable files are skipped.
+        most: Bound on the number of pushes.
 
     Raises:
         OSError: A journal cannot be read.
@@ -41,7 +41,7 @@ def newest_accepted(journals: Sequence[Journal], files: Iterable[Path], most: in
         try:
             known.update(islice(_newest_in_file(file), most - len(known)))
         except (OSError, ValueError, KeyError, pa.ArrowException):
-            continue  # removed, damaged, or not ours to judge
+            continue  # removed or damaged
     return known
 
 
@@ -51,7 +51,7 @@ def _newest_in_journal(journal: Journal, most: int) -> Iterable[PushIdentity]:
         for _, batch in journal.frames():
             newest.extend(identities(batch))
     except UnreadableJournalError:
-        return ()  # none of it is published: it is set aside when it is its turn
+        return ()  # not published: the writer sets it aside later
     return newest
 
 

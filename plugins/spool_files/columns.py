@@ -1,6 +1,6 @@
-"""The columns of a push, in the journals and in the published files alike.
+"""The Arrow schema of a push, for journals and published files.
 
-Owns the schema and its version. A column may be added at the end; none is renamed or given another meaning.
+Columns may be added at the end, but never renamed or redefined.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from receiver.plugin import Push, PushIdentity
 
 __all__ = ["FORMAT_VERSION", "IDENTITY", "SCHEMA", "identities", "record_batch"]
 
-#: In each file's own metadata, under ``kafka_client_telemetry.pushes``.
+#: Stored in each file's metadata as ``kafka_client_telemetry.pushes``.
 FORMAT_VERSION = 1
 
 _TEXT = pa.string()
 
-#: Times are of microseconds, which Spark can read; ``received_at_ns`` is the exact one.
+#: ``received_at`` has microseconds, because Spark reads no finer type. ``received_at_ns`` is exact.
 SCHEMA = pa.schema(
     [
         pa.field("push_id", _TEXT, nullable=False),
@@ -45,12 +45,12 @@ SCHEMA = pa.schema(
     metadata={"kafka_client_telemetry.pushes": str(FORMAT_VERSION)},
 )
 
-#: The columns that say which push it is.
+#: The columns of :attr:`receiver.plugin.Push.identity`.
 IDENTITY = ("client_instance_id", "received_at_ns", "sequence")
 
 
 def record_batch(pushes: Sequence[Push]) -> pa.RecordBatch:
-    """The pushes as rows, in their order."""
+    """Convert pushes to rows, in their order."""
     contexts = [push.context for push in pushes]
     payloads = [push.payload for push in pushes]
     received = [context.received_at_ns for context in contexts]
@@ -81,5 +81,5 @@ def record_batch(pushes: Sequence[Push]) -> pa.RecordBatch:
 
 
 def identities(rows: pa.RecordBatch | pa.Table) -> Iterator[PushIdentity]:
-    """Which pushes the rows are, in their order."""
+    """Yield the push identities of rows, in their order."""
     return zip(*(rows.column(name).to_pylist() for name in IDENTITY), strict=True)

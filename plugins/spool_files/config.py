@@ -1,4 +1,4 @@
-"""What an operator sets for the spool_files plugin. Opens nothing."""
+"""Settings of the spool_files plugin."""
 
 from __future__ import annotations
 
@@ -14,45 +14,43 @@ __all__ = ["SpoolFilesConfig"]
 class SpoolFilesConfig(PluginConfig):
     """Settings of the spool_files plugin."""
 
-    path: Path = Field(
-        description="The folder; made if it isn't there. Several sidecars may write to the same one."
-    )
+    path: Path = Field(description="The folder; created if it is missing. Several sidecars may share it.")
     roll_seconds: int = Field(
         default=30,
         ge=1,
         le=86_400,
-        description="A file is published when its first push has waited so long, also when no other comes.",
+        description="A file is published this long after its first push.",
     )
     roll_bytes: int = Field(
         default=67_108_864,
         ge=65_536,
         le=1_073_741_824,
-        description="A file is published when so many bytes wait for it, not compressed; "
-        "the file is about a tenth of it.",
+        description="A file is published when it has this many uncompressed bytes. Compressed, it is about a "
+        "tenth of that.",
     )
     retain_hours: int | None = Field(
         default=168,
         ge=1,
         le=1_000_000,
-        description="Files are deleted so long after the hour they are of; null: never.",
+        description="Files are deleted this long after their hour; null: never.",
     )
     max_bytes: int | None = Field(
         default=10_737_418_240,
         ge=1_048_576,
-        description="Most bytes of published files in the folder, those of other sidecars with them. At the "
-        "bound the oldest files go, and first those of sources that push more than their share. Null: no "
-        "bound.",
+        description="Bound on the bytes of all published files in the folder, with those of other sidecars. "
+        "At the bound the oldest files are deleted, first those of sources that push more than their "
+        "share. null: no bound.",
     )
     group_readable: bool = Field(
         default=False,
-        description="Whether the group of the folder may read the published files and manifests (modes 0640 "
-        "and 0750, else 0600 and 0700), for a roll-up that runs as another user.",
+        description="Whether the folder's group may read the published files and manifests (modes 0640 and "
+        "0750, else 0600 and 0700), for a roll-up that runs as another user.",
     )
 
     @field_validator("path")
     @classmethod
-    def _its_own(cls, path: Path) -> Path:
-        # The empty text is the same path.
+    def _check_path(cls, path: Path) -> Path:
+        # An empty text is the same path.
         if path == Path():
             raise ValueError("is the working directory: name a folder of its own, for example ./telemetry")
         return path

@@ -1,7 +1,7 @@
-"""What makes a change of a folder durable, and who may read what is written.
+"""Makes folder changes durable and sets file modes.
 
-POSIX asks for an fsync of the folder itself. Modes are set explicitly, because the umask of the process may
-leave files readable by every user of the machine.
+POSIX requires an fsync of the folder itself. Modes are set explicitly, because the umask may leave
+files readable by every user of the machine.
 """
 
 from __future__ import annotations
@@ -17,40 +17,32 @@ __all__ = ["OWNER", "OWNER_AND_GROUP", "Access", "make_folder", "sync_folder"]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Modes of what is made.
+    """Modes of new files and folders.
 
     Attributes:
-        file: Of files.
-        folder: Of folders.
+        file: Mode of files.
+        folder: Mode of folders.
     """
 
     file: int
     folder: int
 
     def open(self, path: Path, flags: int) -> int:
-        """Open a file with ``os.open``; one that this makes, or that is ours, gets the mode of files.
-
-        Raises:
-            OSError: The disk refuses.
-        """
+        """Open a file with ``os.open``, and set its mode if it is new or ours."""
         descriptor = os.open(path, flags | os.O_CLOEXEC, self.file)
-        with contextlib.suppress(PermissionError):  # another user's, who has set what it may be
+        with contextlib.suppress(PermissionError):  # it belongs to another user, who chose its mode
             os.fchmod(descriptor, self.file)
         return descriptor
 
 
-#: The user of the process alone.
+#: Only the user of the process may read.
 OWNER = Access(file=0o600, folder=0o700)
-#: The group may read, too: for a roll-up that runs as another user.
+#: The group may read too, for a roll-up that runs as another user.
 OWNER_AND_GROUP = Access(file=0o640, folder=0o750)
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the folder's entries are on disk.
-
-    Raises:
-        OSError: The disk refuses.
-    """
+    """Wait until the folder's entries are on disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -59,21 +51,18 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path, access: Access = OWNER) -> None:
-    """Make a folder, and those above it, durably; one that is there is left as it is.
+    """Create a folder and its missing parents durably; keep existing ones.
 
     Args:
         folder: The folder.
-        access: Its mode, and that of those above it that are made.
-
-    Raises:
-        OSError: The disk refuses.
+        access: Mode of the new folders.
     """
     if folder.is_dir():
         return
     make_folder(folder.parent, access)
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=access.folder)
-        # Only a mode that is set afterwards is sure: the umask takes from the other. The file system may give
-        # the group of the parent (setgid), which is kept.
+        # Set afterwards, because the umask reduces the mode of mkdir. A setgid bit of the parent is
+        # kept.
         folder.chmod(access.folder | (folder.stat().st_mode & stat.S_ISGID))
     sync_folder(folder.parent)

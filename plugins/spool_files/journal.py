@@ -1,10 +1,10 @@
-"""A journal: the pushes of one file to be, on disk before they are accepted.
+"""A journal: holds accepted pushes on disk until their file is published.
 
-Owns the journal's bytes, its lock and its end. A journal is a header and then frames; a frame is the length
-and the CRC-32 of an Arrow record batch message, and the message. It is written by one thread.
+A journal is a header followed by frames. A frame is the length and CRC-32 of an Arrow record batch
+message, and the message. One thread writes it.
 
-The lock (``flock``) is held from the journal's making until it is published and deleted, so a journal
-that can be locked is of a process that has ended.
+The lock (``flock``) is held from creation until the journal is published and deleted. So a journal
+that can be locked belongs to a process that has ended.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from plugins.spool_files.layout import Stem
 
 __all__ = ["ENDING", "Journal", "UnreadableJournalError"]
 
-#: What a journal's name ends with.
+#: Suffix of journal names.
 ENDING = ".journal"
 
-#: What the format is, and its version; padded, as Arrow wants its messages at multiples of 8.
+#: Magic and version, padded because Arrow aligns its messages to 8 bytes.
 _HEADER = b"KCTPUSHJ" + struct.pack("<II", 1, 0)
 _FRAME = struct.Struct("<II")
-#: How much is read at once to check a frame, whose length may be of damage: no memory is taken for that.
+#: Bytes read at once to check a frame, because a damaged length must not allocate memory.
 _CHECKED_BYTES = 1 << 20
 
 
 class UnreadableJournalError(Exception):
-    """The journal is of another version, or isn't one at all: the operator must look at it."""
+    """The journal has another version or is damaged. The operator must look at it."""
 
 
 class Journal:
-    """An open and locked journal; made by :meth:`create` or :meth:`claim`.
+    """An open and locked journal, from :meth:`create` or :meth:`claim`.
 
     Attributes:
-        path: Where it is.
+        path: Its path.
         stem: Its name.
-        size: Bytes of whole frames, with the header; of one that was taken over, all that there is.
-        torn_bytes: Bytes at the end that are no whole frame, a write that was never acknowledged or damage;
-            known when :meth:`frames` has come to its end.
+        size: Bytes of the header and whole frames; for a claimed journal, its file size.
+        torn_bytes: Bytes after the last whole frame, from an unacknowledged write or damage. Known
+            after :meth:`frames` has ended.
     """
 
     def __init__(self, path: Path, stem: Stem, descriptor: int, size: int) -> None:
@@ -61,22 +61,24 @@ class Journal:
 
     @classmethod
     def create(cls, folder: Path, stem: Stem) -> Self:
-        """Begin a journal.
+        """Create a journal.
 
         Raises:
-            BlockingIOError: Somebody has taken it over already, as it was not locked at first: try another.
-            OSError: The disk refuses; nothing stays behind.
+            BlockingIOError: Another process claimed it before it was locked. Try another name.
+            OSError: The disk refuses. Nothing is left behind.
         """
         path = folder / f"{stem}{ENDING}"
         descriptor = OWNER.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not os.fstat(descriptor).st_nlink:
-                raise BlockingIOError(errno.EWOULDBLOCK, "taken over, and deleted as it was empty", str(path))
+                raise BlockingIOError(
+                    errno.EWOULDBLOCK, "claimed and deleted, because it was empty", str(path)
+                )
             _write(descriptor, _HEADER, 0)
             sync_folder(folder)
         except BaseException as error:
-            # Taken over, it is somebody else's to delete.
+            # If another process claimed it, that process deletes it.
             if not isinstance(error, BlockingIOError):
                 with contextlib.suppress(OSError):
                     path.unlink()
@@ -86,10 +88,10 @@ class Journal:
 
     @classmethod
     def claim(cls, path: Path) -> Self | None:
-        """Take over a journal whose process has ended.
+        """Claim a journal whose process has ended.
 
         Returns:
-            None when it isn't one of ours by its name, is in use, or has just been deleted.
+            The journal; None if its name is not a journal's, it is in use, or it was deleted.
 
         Raises:
             OSError: It cannot be opened or locked.
@@ -109,17 +111,17 @@ class Journal:
                 return None
             raise
         state = os.fstat(descriptor)
-        # Deleted by who had the lock before.
+        # The previous holder of the lock deleted it.
         if state.st_nlink == 0:
             os.close(descriptor)
             return None
         return cls(path, stem, descriptor, state.st_size)
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Write a frame; it is on disk when this returns.
+        """Write a frame durably.
 
         Raises:
-            OSError: The disk refuses; the journal is as it was before.
+            OSError: The disk refuses. The journal is unchanged.
         """
         message = memoryview(batch.serialize())
         frame = b"".join((_FRAME.pack(len(message), zlib.crc32(message)), message))
@@ -127,34 +129,36 @@ class Journal:
             _write(self._descriptor, frame, self.size)
             os.fdatasync(self._descriptor)
         except OSError:
-            # Else a shorter frame that is written here next would be followed by the rest of this one.
+            # Otherwise the rest of this frame would follow a shorter next one.
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, self.size)
             raise
         self.size += len(frame)
 
     def cut_back(self, size: int) -> None:
-        """Take back what was appended since the journal had this size, as far as the disk lets us."""
+        """Truncate to an earlier size, as far as the disk allows."""
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, size)
         self.size = size
 
     @property
     def deleted(self) -> bool:
-        """Whether somebody deleted it: a crash would lose what it holds."""
+        """Whether its file was deleted. Then a crash would lose its pushes."""
         return os.fstat(self._descriptor).st_nlink == 0
 
     def frames(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Everything that was appended, a frame at a time: no more than one is in memory.
+        """Yield all frames, one in memory at a time.
 
         Yields:
-            Where a frame begins, for :meth:`batch`, and its pushes, in the order of their acceptance.
+            The position of a frame, for :meth:`batch`, and its pushes, in the order of acceptance.
 
         Raises:
             OSError: The disk refuses.
-            UnreadableJournalError: It is of another version, or damaged and its checksums don't tell.
+            UnreadableJournalError: It has another version, or damage that its checksums do not
+                show.
         """
-        # Not mapped: of a mapped file, an I/O error would end the process. Not by its name: it may be gone.
+        # Not mmap, because an I/O error would kill the process. Not by name, because the file may
+        # be deleted.
         header = os.pread(self._descriptor, len(_HEADER), 0)
         if header != _HEADER[: len(header)]:
             raise UnreadableJournalError(f"{self.path} is no journal of version 1")
@@ -165,22 +169,22 @@ class Journal:
         self.torn_bytes = max(0, self.size - position)
 
     def batch(self, position: int) -> pa.RecordBatch:
-        """A frame that :meth:`frames` has yielded, once more.
+        """Read a frame again.
 
         Args:
-            position: Where it begins.
+            position: Its position from :meth:`frames`.
 
         Raises:
-            OSError: The disk refuses, or has changed it.
-            UnreadableJournalError: The disk has changed it.
+            OSError: The disk refuses, or the frame changed.
+            UnreadableJournalError: The frame changed.
         """
         length = self._whole(position)
         if not length:
-            raise OSError(errno.EIO, "not as it was read before", str(self.path))
+            raise OSError(errno.EIO, "the frame changed since it was read", str(self.path))
         return self._decoded(position, length)
 
     def _whole(self, position: int) -> int:
-        """The length of the message of the frame that begins there, or 0 when there is no whole one."""
+        """Return the message length of the frame at a position; 0 if there is no whole frame."""
         frame = os.pread(self._descriptor, _FRAME.size, position)
         if len(frame) < _FRAME.size:
             return 0
@@ -198,32 +202,24 @@ class Journal:
         message = os.pread(self._descriptor, length, position + _FRAME.size)
         try:
             return _batch(message)
-        # Arrow's own way to say that it is no message, or none whole; nothing is read from a disk here.
+        # Arrow raises these for malformed messages. Nothing is read from disk here.
         except (pa.ArrowException, OSError, EOFError) as error:
             raise UnreadableJournalError(f"{self.path} at byte {position}: {error}") from None
 
     def set_aside(self) -> None:
-        """Give it a name under which it is never read again, and let go of it.
-
-        Raises:
-            OSError: The disk refuses.
-        """
+        """Rename it so that it is never read again, and close it."""
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(self.path.with_name(f"{self.path.name}.unreadable"))
         self.close()
 
     def delete(self) -> None:
-        """Delete it, as all of it is published.
-
-        Raises:
-            OSError: The disk refuses.
-        """
-        # While it is locked, so that nobody takes it over.
+        """Delete it after all of it is published."""
+        # While it is locked, so that no process claims it.
         self.path.unlink(missing_ok=True)
         self.close()
 
     def close(self) -> None:
-        """Let go of it; it stays on disk and is taken over by who opens the folder next."""
+        """Close it. It stays on disk for the next process to claim."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -231,11 +227,11 @@ class Journal:
 
 def _batch(message: bytes) -> pa.RecordBatch:
     batch = pa.ipc.read_record_batch(pa.py_buffer(message), SCHEMA)
-    # Whoever reads a text with wrong offsets reads memory that isn't its own.
+    # Invalid text offsets would read out of bounds.
     batch.validate(full=True)
     for field, column in zip(SCHEMA, batch.columns, strict=True):
         if column.null_count and not field.nullable:
-            raise pa.ArrowInvalid(f"there are rows without {field.name}")
+            raise pa.ArrowInvalid(f"rows without {field.name}")
     return batch
 
 

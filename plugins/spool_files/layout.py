@@ -1,15 +1,13 @@
-"""The names in the folder: how they are made, and which are ours.
-
-Owns every name that the plugin writes or deletes. Pure: lists, opens and deletes nothing.
+"""Builds and parses the names of the plugin's files and folders.
 
 ::
 
     date=2026-01-31/hour=13/20260131T130512123456Z-HOST-3f9c02ab-00000042.parquet    published
-    _manifest/2026-01-31.HOST.jsonl                                                  what became of which
+    _manifest/2026-01-31.HOST.jsonl                                                  the manifest
     _journal/20260131T130512123456Z-HOST-3f9c02ab-00000042.journal                   accepted
     _journal/...-00000042.2026-01-31T13.parquet.tmp                                  being written
 
-Readers of folders (Spark, Hive, pyarrow.dataset) pass over names that begin with ``_``.
+Spark, Hive and pyarrow.dataset skip names that begin with ``_``.
 """
 
 from __future__ import annotations
@@ -33,9 +31,9 @@ __all__ = [
     "manifest_name",
 ]
 
-#: The folder of what is accepted and not yet published; on the published files' own file system.
+#: Folder of journals, on the same file system as the published files.
 JOURNALS = "_journal"
-#: The folder of the manifest.
+#: Folder of the manifests.
 MANIFESTS = "_manifest"
 
 _DATE = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
@@ -45,20 +43,20 @@ _MANIFEST = re.compile(r"(\d{4}-\d{2}-\d{2})\.[A-Za-z0-9.-]{1,63}\.jsonl")
 _HOUR_NS = 3_600_000_000_000
 
 
-#: What the run of a file begins with that goes first when the folder is at its bound.
+#: First digit of the run of a file that is deleted first when the folder reaches its bound.
 HEAVY = "f"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stem:
-    """What names a journal and the files that are made of it: sortable by time, and never given twice.
+    """Name of a journal and its published files: sorts by time and is never reused.
 
     Attributes:
-        opened: When the journal was begun, ``20260131T130512123456Z``.
-        host: Whose it is, as :func:`host_name`.
-        run: Which start of which plugin on that host it is, 8 random hexadecimal digits. The first is
-            :data:`HEAVY` where the pushes are of sites that pushed more than their share.
-        number: Which journal of that run it is, counted from 1.
+        opened: Creation time of the journal, ``20260131T130512123456Z``.
+        host: The host, from :func:`host_name`.
+        run: 8 random hexadecimal digits for each start of a plugin. The first is :data:`HEAVY` if
+            the pushes are of sites that push more than their share.
+        number: Number of the journal within the run, from 1.
     """
 
     opened: str
@@ -68,12 +66,12 @@ class Stem:
 
     @classmethod
     def new(cls, now: datetime, *, host: str, run: str, number: int) -> Stem:
-        """The name of a journal that is begun now (UTC)."""
+        """Return the name of a journal created now (UTC)."""
         return cls(opened=now.strftime("%Y%m%dT%H%M%S%fZ"), host=host, run=run, number=number)
 
     @classmethod
     def parse(cls, name: str) -> Stem | None:
-        """What a file's name without its ending says, or None when it isn't ours."""
+        """Parse a file name without its suffix; None if it is not one of the plugin's."""
         found = _STEM.fullmatch(name)
         return (
             None if found is None else cls(opened=found[1], host=found[2], run=found[3], number=int(found[4]))
@@ -85,7 +83,7 @@ class Stem:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Hour:
-    """An hour of receive times, which has a folder of its own.
+    """An hour of receive times, with its own folder.
 
     Attributes:
         number: Hours since the epoch (UTC).
@@ -95,12 +93,12 @@ class Hour:
 
     @classmethod
     def of(cls, received_at_ns: int) -> Hour:
-        """The hour of a time in nanoseconds since the epoch."""
+        """Return the hour of a time in nanoseconds since the epoch."""
         return cls(received_at_ns // _HOUR_NS)
 
     @classmethod
     def parse(cls, date_folder: str, hour_folder: str) -> Hour | None:
-        """The hour of a pair of folders, or None when they aren't ours."""
+        """Parse a pair of folder names; None if they are not the plugin's."""
         days, hours = _DATE.fullmatch(date_folder), _HOUR.fullmatch(hour_folder)
         if days is None or hours is None:
             return None
@@ -122,7 +120,7 @@ class Hour:
 
     @property
     def folder(self) -> Path:
-        """Its folder in the plugin's, partitioned as Hive does."""
+        """Its folder relative to the plugin's, partitioned like Hive's."""
         start = datetime.fromtimestamp(self.number * 3600, UTC)
         return Path(f"date={start:%Y-%m-%d}", f"hour={start:%H}")
 
@@ -131,28 +129,28 @@ class Hour:
 
 
 def host_name() -> str:
-    """This machine's (or container's) name, of the characters that names here may have."""
+    """Return the host name, with invalid characters replaced."""
     return re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())[:63] or "host"
 
 
 def is_published_name(name: str) -> bool:
-    """Whether a file in an hour's folder is one that this plugin has published, on whatever host."""
+    """Return whether a name is that of a published file, of any host."""
     return name.endswith(".parquet") and _STEM.fullmatch(name.removesuffix(".parquet")) is not None
 
 
 def is_heavy_name(name: str) -> bool:
-    """Whether a published file holds the pushes of sites that pushed more than their share."""
+    """Return whether a file has pushes of sites over their share."""
     stem = Stem.parse(name.removesuffix(".parquet"))
     return stem is not None and stem.run.startswith(HEAVY)
 
 
 def manifest_name(day: date, host: str) -> str:
-    """The manifest of what a host published and removed on a day (UTC)."""
+    """Return the name of a host's manifest of a day (UTC)."""
     return f"{day.isoformat()}.{host}.jsonl"
 
 
 def manifest_day(name: str) -> date | None:
-    """The day of a manifest's name, or None when it isn't ours."""
+    """Parse the day of a manifest's name; None if it is not a manifest's."""
     found = _MANIFEST.fullmatch(name)
     try:
         return None if found is None else date.fromisoformat(found[1])

@@ -1,7 +1,7 @@
-"""The manifest: one line for each file that was published or removed, to be known at a glance.
+"""The manifest: one JSON line for each file that was published or removed.
 
-Owns the lines. A host appends to one file a day, so several may share the folder; nothing is ever rewritten.
-A line is appended after its file is there, or is gone.
+Each host appends to one manifest a day, so several hosts may share the folder. Nothing is
+rewritten. A line follows after its file is published or removed.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from plugins.spool_files.layout import MANIFESTS, manifest_day, manifest_name
 
 __all__ = ["Manifest", "Published", "Removed"]
 
-#: How much of a manifest's end is read: some hundred lines.
+#: Bytes read from a manifest's end: some hundred lines.
 _TAIL_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A file that is whole and will not change.
+    """A published file.
 
     Attributes:
         file: Its path below the folder.
-        rows: Its pushes.
+        rows: Number of pushes.
         bytes: Its size.
-        otlp_bytes: The pushes' OTLP bytes, not compressed.
-        min_received_at_ns: The earliest receive time in it, nanoseconds since the epoch.
-        max_received_at_ns: The latest.
-        host: Who published it.
-        run: Which start of the plugin there, as in the file's name.
-        sequence: Which journal of that run; a number that is missing had no push.
+        otlp_bytes: Uncompressed OTLP bytes.
+        min_received_at_ns: Earliest receive time, nanoseconds since the epoch.
+        max_received_at_ns: Latest receive time.
+        host: The host that published it.
+        run: The start of the plugin, as in the file's name.
+        sequence: Number of the journal within the run. Missing numbers had no push.
     """
 
     file: str
@@ -52,12 +52,12 @@ class Published:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """A file that is gone.
+    """A removed file.
 
     Attributes:
         file: Its path below the folder.
         bytes: Its size.
-        reason: ``age``: after ``retain_hours``; ``max_bytes``: the folder's bound.
+        reason: The setting: ``age`` for ``retain_hours``, or ``max_bytes``.
     """
 
     file: str
@@ -66,12 +66,12 @@ class Removed:
 
 
 class Manifest:
-    """What one host tells of the folder.
+    """The manifest of one host.
 
     Args:
         root: The plugin's folder.
-        host: This host, as :func:`plugins.spool_files.layout.host_name`.
-        access: Who may read what it writes.
+        host: This host, from :func:`plugins.spool_files.layout.host_name`.
+        access: Modes of the manifests.
     """
 
     def __init__(self, root: Path, host: str, access: Access = OWNER) -> None:
@@ -80,14 +80,15 @@ class Manifest:
         self._access = access
 
     def append(self, entries: Sequence[Published | Removed], now: datetime) -> None:
-        """Tell of files, durably.
+        """Append entries durably.
 
         Args:
-            entries: What became of them.
+            entries: The entries.
             now: The time (UTC).
 
         Raises:
-            OSError: The disk refuses; an entry may be there in part, and is told again when this is repeated.
+            OSError: The disk refuses. A line may be written in part; a retry writes the entries
+                again.
         """
         if not entries:
             return
@@ -101,18 +102,14 @@ class Manifest:
         with os.fdopen(descriptor, "a+b", buffering=0) as file:
             end = file.seek(0, os.SEEK_END)
             if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
-                # The disk was full in the middle of a line: what follows it is a line of its own.
+                # A full disk cut the last line. Start a new one.
                 lines = b"\n" + lines
             if file.write(lines) != len(lines):
                 raise OSError(f"{path}: written in part")
             os.fdatasync(file.fileno())
 
     def newest(self, now: datetime) -> Iterator[str]:
-        """The files that this host published of late, the newest first.
-
-        Raises:
-            OSError: The disk refuses.
-        """
+        """Yield the files that this host published recently, newest first."""
         for day in (now.date(), now.date() - timedelta(days=1)):
             path = self._folder / manifest_name(day, self._host)
             if not path.exists():
@@ -130,11 +127,7 @@ class Manifest:
                         yield published
 
     def expire(self, before: datetime) -> None:
-        """Delete manifests, of every host, of days that ended before a time.
-
-        Raises:
-            OSError: The disk refuses.
-        """
+        """Delete the manifests, of all hosts, of days that ended before a time."""
         if not self._folder.is_dir():
             return
         for path in self._folder.iterdir():

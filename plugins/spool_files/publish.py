@@ -1,11 +1,10 @@
-"""From a journal to published files: written under another name, and renamed when they are whole.
+"""Publishes a journal as Parquet files.
 
-Owns the Parquet form. A journal always gives the same file names, so publishing one again after a crash
-publishes only what is missing.
+Each file is written under a temporary name and renamed. A journal always gives the same file names,
+so publishing it again after a crash adds only the missing files.
 
-A journal is read twice: to know which frames have pushes of which hour, and then each hour's frames, to be
-written. So one file is open at a time, however many hours there are, and no more is in memory than a row
-group and a frame, however long the journal is.
+A journal is read twice: first to find the frames of each hour, then to write them hour by hour. So
+one file is open at a time, and memory holds one row group and one frame.
 """
 
 from __future__ import annotations
@@ -27,30 +26,30 @@ from plugins.spool_files.manifest import Published
 
 __all__ = ["publish"]
 
-#: When the rows that wait are written as a row group, in bytes that are not compressed.
+#: Uncompressed bytes of a row group.
 _ROW_GROUP_BYTES = 8 << 20
-#: Level 6 takes five times as long for a fifteenth less; level 1 is no faster.
+#: Level 6 takes five times as long and saves a fifteenth; level 1 is no faster.
 _ZSTD_LEVEL = 3
-#: Every value of these is another one, so a dictionary of them only costs.
+#: Columns with unique values, for which a dictionary is useless.
 _UNIQUE = frozenset({"push_id", "received_at", "received_at_ns", "sequence", "otlp"})
-#: Nobody looks for a range of these.
+#: Columns without range queries.
 _NO_STATISTICS = frozenset({"push_id", "otlp"})
 
 
 def publish(root: Path, journal: Journal, access: Access = OWNER) -> list[Published]:
-    """Publish a journal's pushes, one file for each hour of receive times; files that are there stay.
+    """Publish a journal's pushes, one file for each hour of receive times.
 
     Args:
         root: The plugin's folder.
-        journal: The journal, which stays.
-        access: Who may read the files.
+        journal: The journal; it is not deleted.
+        access: Modes of the files.
 
     Returns:
-        Every file of the journal, also one that was there.
+        All files of the journal, including those published before.
 
     Raises:
-        OSError: The disk refuses; files that were published stay, and no file is there in part.
-        UnreadableJournalError: The journal is of another version, or damaged; nothing is published.
+        OSError: The disk refuses. Published files stay, and no partial file is left.
+        UnreadableJournalError: The journal has another version or is damaged. Nothing is published.
     """
     hours: dict[int, _HourOfJournal] = {}
     for position, batch in journal.frames():
@@ -60,11 +59,11 @@ def publish(root: Path, journal: Journal, access: Access = OWNER) -> list[Publis
 
 
 class _HourOfJournal:
-    """What a journal has of one hour."""
+    """The pushes of one hour in a journal."""
 
     def __init__(self, hour: Hour) -> None:
         self._hour = hour
-        # Of its frames; there may be as many as pushes.
+        # An array, because there may be as many frames as pushes.
         self._positions = array("Q")
         self._rows = 0
         self._otlp_bytes = 0
@@ -106,7 +105,7 @@ class _HourOfJournal:
 
 
 def _by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows of each hour, by its number, in their order."""
+    """Yield the rows of each hour with its number."""
     hours = pc.divide(batch.column("received_at_ns"), Hour(1).start_ns)
     numbers = pc.unique(hours).to_pylist()
     for number in numbers:
@@ -138,6 +137,6 @@ def _write(path: Path, batches: Iterator[pa.RecordBatch], access: Access) -> Non
             file.flush()
             os.fsync(file.fileno())
         except BaseException:
-            # A full disk gets its bytes back at once.
+            # Free the bytes at once, because the disk may be full.
             path.unlink(missing_ok=True)
             raise

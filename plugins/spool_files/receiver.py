@@ -1,4 +1,4 @@
-"""The spool_files plugin itself: what the contract calls, on top of the writer of the folder."""
+"""The spool_files plugin: implements the plugin contract with a folder writer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SpoolFilesReceiver(ClientTelemetryReceiver):
     """
 
     Config: ClassVar[type[SpoolFilesConfig]] = SpoolFilesConfig
-    #: One batch is one write to the disk, and waits for it.
+    #: A batch is one write and one fsync.
     max_batch_items = 10_000
     config: SpoolFilesConfig
 
@@ -47,7 +47,7 @@ class SpoolFilesReceiver(ClientTelemetryReceiver):
         self._writer: FolderWriter | None = None
 
     def start(self) -> None:
-        """Make the folder ready, and take over what an earlier run accepted and didn't publish.
+        """Open the folder, and claim journals that an earlier run did not publish.
 
         Raises:
             OSError: The folder cannot be written to.
@@ -65,23 +65,23 @@ class SpoolFilesReceiver(ClientTelemetryReceiver):
         return self.export_batch([Push(context=context, payload=payload)])
 
     def export_batch(self, pushes: Sequence[Push]) -> ExportResult | None:
-        """Accept pushes: they are on disk when this returns, and in a published file soon.
+        """Write pushes durably; they are published soon after.
 
         Returns:
-            None, or what the operator should know of: torn journals, files removed at the bound, files that
-            cannot be published.
+            None, or a message for the operator: torn journals, files removed at the bound, files
+            that cannot be published.
 
         Raises:
-            RetryableError: The disk is full, read-only or broken; none of the pushes is accepted.
+            RetryableError: The disk is full, read-only or broken. No push is accepted.
         """
         if self._writer is None:
             raise RuntimeError("export before start")
         self._writer.append(pushes)
-        news = self._writer.news()
-        return ExportResult(message=news) if news else None
+        message = self._writer.drain_messages()
+        return ExportResult(message=message) if message else None
 
     def stop(self) -> None:
-        """Publish what is accepted."""
+        """Publish all accepted pushes."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None

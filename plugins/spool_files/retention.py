@@ -1,6 +1,6 @@
-"""Which published files have to go, and their going: whole files, then folders that are empty.
+"""Deletes published files by age and by the folder's bound, and empty folders.
 
-Owns the choice and the deletion. What isn't ours by its name, or is a link, is never looked into or touched.
+Links, and files with names that the plugin does not write, are never touched.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from plugins.spool_files.manifest import Removed
 
 __all__ = ["ExpiryClock", "folder_bytes", "remove_expired", "remove_surplus"]
 
-#: A clock that is set forwards by more than the first is believed after the second: while it is wrong, every
-#: file would be too old. Nanoseconds.
+#: A forward leap of the clock by more than the first counts only after the second, because a wrong
+#: clock would expire all files. In nanoseconds.
 _LEAP_NS = 60_000_000_000
-_BELIEVED_AFTER_NS = 3_600_000_000_000
+_LEAP_ACCEPTED_AFTER_NS = 3_600_000_000_000
 
 
-#: Files of sites over their share may have this part of the bound where the others need the rest.
-_HEAVY_PART = 4
+#: Files of sites over their share may hold the bound divided by this, if the others need the rest.
+_HEAVY_SHARE = 4
 
 
 class ExpiryClock:
-    """The time by which files expire: the system's, but a leap forwards counts once it has lasted an hour.
+    """The system clock, except that a forward leap counts only after an hour.
 
     Args:
-        wall: Nanoseconds since the epoch, as the system has it.
-        steady: Nanoseconds of a clock that nobody sets.
+        wall: Returns the system's nanoseconds since the epoch.
+        steady: Returns monotonic nanoseconds.
     """
 
     def __init__(
@@ -42,28 +42,24 @@ class ExpiryClock:
         self._wall = wall
         self._steady = steady
         self._offset = wall() - steady()
-        self._leapt_at: int | None = None
+        self._leap_seen_ns: int | None = None
 
     def now(self) -> datetime:
-        """The time (UTC), the system's or an earlier one."""
+        """Return the time (UTC): the system's or an earlier one."""
         steady = self._steady()
         offset = self._wall() - steady
         if offset - self._offset > _LEAP_NS:
-            self._leapt_at = steady if self._leapt_at is None else self._leapt_at
-            believed = steady - self._leapt_at >= _BELIEVED_AFTER_NS
+            self._leap_seen_ns = steady if self._leap_seen_ns is None else self._leap_seen_ns
+            accepted = steady - self._leap_seen_ns >= _LEAP_ACCEPTED_AFTER_NS
         else:
-            self._leapt_at, believed = None, True
-        if believed:
+            self._leap_seen_ns, accepted = None, True
+        if accepted:
             self._offset = offset
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=(steady + self._offset) // 1000)
 
 
 def remove_expired(root: Path, before_ns: int) -> list[Removed]:
-    """Delete the files of every hour that ended before a time, nanoseconds since the epoch.
-
-    Raises:
-        OSError: The disk refuses.
-    """
+    """Delete the files of hours that ended before a time."""
     return [
         _remove(root, path, "age")
         for hour, folder in sorted(_hours(root))
@@ -73,22 +69,16 @@ def remove_expired(root: Path, before_ns: int) -> list[Removed]:
 
 
 def folder_bytes(root: Path) -> int:
-    """How much the published files have.
-
-    Raises:
-        OSError: The disk refuses.
-    """
+    """Return the bytes of all published files."""
     return sum(_size(path) for _, folder in _hours(root) for path in _files(folder))
 
 
 def remove_surplus(root: Path, max_bytes: int) -> list[Removed]:
-    """Delete files until the rest has at most so many bytes.
+    """Delete files until the rest has at most ``max_bytes``.
 
-    First the oldest of sites that pushed more than their share, as long as those files have more than a
-    quarter of the bound; then the oldest of all. So these sites take no more than a quarter from others.
-
-    Raises:
-        OSError: The disk refuses.
+    The oldest files of sites over their share are deleted first, while these files have more than a
+    quarter of the bound. Then the oldest of all files. So these sites take at most a quarter from
+    others.
     """
     files = [path for _, folder in sorted(_hours(root)) for path in _files(folder)]
     sizes = {path: _size(path) for path in files}
@@ -96,7 +86,7 @@ def remove_surplus(root: Path, max_bytes: int) -> list[Removed]:
     if surplus <= 0:
         return []
     heavy = [path for path in files if is_heavy_name(path.name)]
-    over_quarter = sum(sizes[path] for path in heavy) - max_bytes // _HEAVY_PART
+    over_quarter = sum(sizes[path] for path in heavy) - max_bytes // _HEAVY_SHARE
     removed: list[Removed] = []
     for candidates, limit in ((heavy, over_quarter), (files, surplus)):
         for path in candidates:
@@ -125,14 +115,14 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _files(folder: Path) -> list[Path]:
-    # There may be some ten thousand files: scandir asks the disk for none of them.
+    # scandir, because it needs no stat call for each of some ten thousand files.
     with os.scandir(folder) as entries:
         names = sorted(e.name for e in entries if is_published_name(e.name) and not e.is_symlink())
     return [folder / name for name in names]
 
 
 def _emptying(folder: Path) -> Iterator[Path]:
-    """The folder's files, and then the folder's end."""
+    """Yield the folder's files, then delete the folder if it is empty."""
     yield from _files(folder)
     _remove_empty(folder)
 
@@ -144,14 +134,14 @@ def _remove(root: Path, path: Path, reason: Literal["age", "max_bytes"]) -> Remo
 
 
 def _remove_empty(hour_folder: Path) -> None:
-    # Not empty: something is in it that isn't ours, or has just come.
+    # Fails if the folder has other or new files.
     with contextlib.suppress(OSError):
         hour_folder.rmdir()
         hour_folder.parent.rmdir()
 
 
 def _size(path: Path) -> int:
-    """0 when another sidecar has just deleted it."""
+    """Return a file's size; 0 if another sidecar has just deleted it."""
     try:
         return path.stat().st_size
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""The writer of one folder: journals what it is given, and publishes it from a thread of its own.
+"""Writes one folder: appends pushes to journals and publishes these.
 
-Owns the journals of this process, the time at which each is published, and what is remembered of pushes
-that a crash may bring again. The plugin's thread appends; the writer's own thread publishes and expires.
+The plugin's thread appends. The writer's thread publishes journals and expires files. The writer
+also drops pushes that the host sends again after a crash.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from receiver.plugin.sources import site_of
 
 __all__ = ["FolderWriter"]
 
-#: Journals that may wait when publishing fails; then nothing more is accepted.
+#: Bound on waiting journals while publishing fails. Then no push is accepted.
 _MAX_WAITING = 4
-#: How long after a failure publishing is tried again, in seconds.
-_TRY_AGAIN_S = 1.0
-#: How often files are expired and journals of ended processes looked for, in seconds.
+#: Seconds between attempts to publish after a failure.
+_RETRY_S = 1.0
+#: Seconds between checks for expired files and journals of ended processes.
 _SWEEP_S = 60.0
-#: Another host's journal is taken over when nobody wrote to it for so long. A lock tells whether its process
-#: lives, but not on every network file system.
+#: Another host's journal is claimed after this many seconds without a write, because not every
+#: network file system supports locks.
 _ORPHANED_AFTER_S = 3600.0
-#: How many pushes accepted before a restart, the newest, are recognised when they come again, and for how
-#: many accepted ones that is remembered: what comes again is of the last second or so, and comes first.
+#: The newest pushes from before a restart that are recognised if they come again, and the number of
+#: pushes after which they are forgotten. Repeated pushes are about a second old and come first.
 _REMEMBERED = 100_000
 _REMEMBERED_FOR = 100_000
 
-#: Of so many OTLP bytes, the last, it is known who pushed them: a good minute of a busy folder.
+#: The shares of sites are measured over this many OTLP bytes: a good minute of a busy folder.
 _SHARES_WINDOW = 64 << 20
-#: What the run of a file may begin with that is no heavy one.
+#: First digits of the run of a file that is not heavy.
 _LIGHT = "0123456789abcde"
 
 
 class FolderWriter:
-    """Writes to one folder, between one :meth:`open` and one :meth:`close`.
+    """Writes to one folder. It is opened and closed once.
 
     Args:
         config: The operator's settings.
@@ -73,40 +73,41 @@ class FolderWriter:
         self._access = OWNER_AND_GROUP if config.group_readable else OWNER
         self._manifest = Manifest(config.path, self._host, self._access)
         self._expiry = ExpiryClock()
-        # Guards everything below; held for no longer than one write to the journal.
+        # Guards everything below. Held for at most one write to a journal.
         self._changed = threading.Condition()
-        # By whether its sites push more than their share; both only where the folder is short of room.
+        # Journals by whether their sites push more than their share. There is one, unless room is
+        # short.
         self._open: dict[bool, Journal] = {}
         self._due = math.inf
         self._short_of_room = False
         self._waiting: deque[Journal] = deque()
         self._problem: str | None = None
-        self._told: Counter[str] = Counter()
+        self._messages: Counter[str] = Counter()
         self._closing = False
-        # Only the appending thread's own.
+        # Used only by the appending thread.
         self._known: set[PushIdentity] = set()
         self._accepted = 0
         self._shares: RecentShares[str] = RecentShares(_SHARES_WINDOW)
         self._thread = threading.Thread(target=self._publish_all, name="spool-files", daemon=True)
 
     def open(self) -> None:
-        """Take over the journals of ended processes, and begin.
+        """Claim the journals of ended processes and start the thread.
 
         Raises:
             OSError: The folder cannot be written to.
         """
-        # Says now, and not at the first push, that the folder can't be written to or locked.
+        # Fails now, not at the first push, if the folder is not writable or has no locks.
         self._new_journal().delete()
-        self._take_over()
+        self._claim_journals()
         published = (self._root / file for file in self._manifest.newest(datetime.now(UTC)))
         self._known = newest_accepted(self._waiting, published, _REMEMBERED)
         self._thread.start()
 
     def append(self, pushes: Sequence[Push]) -> None:
-        """Accept pushes: they are on disk when this returns, and published later.
+        """Write pushes durably. They are published later.
 
         Raises:
-            RetryableError: They cannot be accepted now; none of them is.
+            RetryableError: They cannot be written now. None of them is accepted.
         """
         if self._known:
             pushes = self._without_known(pushes)
@@ -119,7 +120,7 @@ class FolderWriter:
             site = site_of(push.context.source_address)
             lanes.setdefault(split and self._shares.is_over(site), []).append(push)
             self._shares.wrote(site, len(push.payload.data))
-        batches = {heavy: record_batch(of_lane) for heavy, of_lane in lanes.items()}
+        batches = {heavy: record_batch(lane) for heavy, lane in lanes.items()}
         with self._changed:
             if self._problem is not None and len(self._waiting) >= _MAX_WAITING:
                 raise RetryableError(f"files cannot be published: {self._problem}")
@@ -131,7 +132,7 @@ class FolderWriter:
                     journal.append(batch)
                     appended.append((journal, size))
             except OSError as error:
-                # All of the pushes come again, so none may stay.
+                # All pushes are retried, so none may stay.
                 for journal, size in appended:
                     journal.cut_back(size)
                 raise RetryableError(f"cannot write to {self._journals}: {error.strerror or error}") from None
@@ -139,17 +140,20 @@ class FolderWriter:
                 self._seal()
                 self._changed.notify()
 
-    def news(self) -> str:
-        """What the operator should know of, since this was last asked; empty: nothing."""
+    def drain_messages(self) -> str:
+        """Return the operator's messages since the last call; empty if there are none."""
         with self._changed:
-            news = [f"{what}: {count}" for what, count in self._told.items()]
-            self._told.clear()
+            messages = [f"{what}: {count}" for what, count in self._messages.items()]
+            self._messages.clear()
             if self._problem is not None:
-                news.append(f"files cannot be published or removed: {self._problem}")
-        return "; ".join(news)
+                messages.append(f"files cannot be published or removed: {self._problem}")
+        return "; ".join(messages)
 
     def close(self) -> None:
-        """Publish what is accepted and end the thread; what can't be published stays for the next start."""
+        """Publish all journals and end the thread.
+
+        Unpublished journals stay for the next start.
+        """
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -161,7 +165,7 @@ class FolderWriter:
     def _journal(self, *, heavy: bool) -> Journal:
         journal = self._open.get(heavy)
         if journal is not None and journal.deleted:
-            self._told["journals that somebody deleted, published all the same"] += 1
+            self._messages["deleted journals, published anyway"] += 1
             self._waiting.append(self._open.pop(heavy))
             journal = None
         if journal is None:
@@ -173,7 +177,7 @@ class FolderWriter:
         return journal
 
     def _new_journal(self, *, heavy: bool = False) -> Journal:
-        # It may be gone since the start.
+        # The folder may have been deleted since the start.
         make_folder(self._root, self._access)
         make_folder(self._journals)
         while True:
@@ -197,10 +201,10 @@ class FolderWriter:
             self._known = set()
         if len(new) < len(pushes):
             with self._changed:
-                self._told["pushes that came again after a restart, left out"] += len(pushes) - len(new)
+                self._messages["repeated pushes after a restart, dropped"] += len(pushes) - len(new)
         return new
 
-    def _take_over(self) -> None:
+    def _claim_journals(self) -> None:
         for path in sorted(self._journals.glob(f"*{ENDING}")):
             stem = Stem.parse(path.name.removesuffix(ENDING))
             if stem is None or not (stem.host == self._host or self._orphaned(path)):
@@ -208,9 +212,9 @@ class FolderWriter:
             try:
                 journal = Journal.claim(path)
             except OSError as error:
-                # Another user's, perhaps: it must not keep what comes now from being accepted.
+                # It may belong to another user. It must not stop new pushes.
                 with self._changed:
-                    self._told[f"journals that cannot be opened ({error})"] += 1
+                    self._messages[f"journals that cannot be opened ({error})"] += 1
                 continue
             if journal is not None:
                 with self._changed:
@@ -223,27 +227,27 @@ class FolderWriter:
         except FileNotFoundError:
             return False
 
-    # Everything below runs on the writer's own thread.
+    # Everything below runs on the writer's thread.
 
     def _publish_all(self) -> None:
         sweep_at = time.monotonic()
         while True:
             closing, journal = self._next(sweep_at)
-            problem = None if journal is None else self._tried(functools.partial(self._publish, journal))
-            # Also when publishing fails: it may be for the room that expired files take.
+            problem = None if journal is None else self._try(functools.partial(self._publish, journal))
+            # Also if publishing fails, because expired files may occupy the room.
             if not closing and (time.monotonic() >= sweep_at or (journal is not None and problem is None)):
                 sweep_at = time.monotonic() + _SWEEP_S
-                problem = self._tried(self._sweep) or problem
+                problem = self._try(self._sweep) or problem
             with self._changed:
                 self._problem = problem
                 if self._closing and (problem is not None or not (self._waiting or self._open)):
                     return
                 if problem is not None:
-                    self._changed.wait(_TRY_AGAIN_S)
+                    self._changed.wait(_RETRY_S)
 
     @staticmethod
-    def _tried(act: Callable[[], None]) -> str | None:
-        """Why it failed; whatever it is, the thread has to go on."""
+    def _try(act: Callable[[], None]) -> str | None:
+        """Run an action and return its error, because the thread must continue."""
         try:
             act()
         except Exception as error:
@@ -251,7 +255,7 @@ class FolderWriter:
         return None
 
     def _next(self, sweep_at: float) -> tuple[bool, Journal | None]:
-        """Wait until there is something to do: whether to end, and the journal to publish."""
+        """Wait for work: return whether to end, and the journal to publish."""
         with self._changed:
             while True:
                 now = time.monotonic()
@@ -277,7 +281,7 @@ class FolderWriter:
         with self._changed:
             self._waiting.remove(journal)
             if count:
-                self._told[what] += count
+                self._messages[what] += count
 
     def _sweep(self) -> None:
         removed: list[Removed] = []
@@ -292,6 +296,6 @@ class FolderWriter:
             with self._changed:
                 self._short_of_room = short_of_room
                 if surplus:
-                    self._told["files removed at max_bytes, the oldest first"] += len(surplus)
+                    self._messages["files removed at max_bytes, the oldest first"] += len(surplus)
         self._manifest.append(removed, datetime.now(UTC))
-        self._take_over()
+        self._claim_journals()

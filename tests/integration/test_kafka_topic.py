@@ -220,12 +220,16 @@ def test_the_topic_is_made_as_it_is_set(cluster: KafkaBroker, topic: str) -> Non
 def test_a_topic_that_may_not_be_made_is_told(cluster: KafkaBroker, topic: str) -> None:
     with (
         started(cluster, topic, create_topic=None) as kafka,
-        pytest.raises(RetryableError, match=rf"^topic {topic} isn't there: make it, or set create_topic$"),
+        pytest.raises(
+            RetryableError, match=rf"^topic {topic} does not exist: create it, or set create_topic$"
+        ),
     ):
         kafka.export_batch(pushes(1))
     with (
         started(cluster, topic, create_topic={"replication_factor": 7}) as kafka,
-        pytest.raises(RetryableError, match=rf"^topic {topic} isn't there and cannot be made: .*7 time"),
+        pytest.raises(
+            RetryableError, match=rf"^topic {topic} does not exist and cannot be created: .*7 time"
+        ),
     ):
         kafka.export_batch(pushes(1))
 
@@ -235,7 +239,8 @@ def test_a_right_that_is_missing_is_told_and_tried_again(
 ) -> None:
     cluster.create_topic(topic)
     with started(cluster, topic, **secure(cluster, certificate)) as kafka:
-        # Often, as at some of them the cluster has refused the producer its id by then, which is fatal to it.
+        # Often, as at some of them the cluster has refused the producer its id by then, which is
+        # fatal to it.
         for _ in range(20):
             with pytest.raises(
                 RetryableError, match=rf"^topic {topic}: .*authorization failed: DESCRIBE and WRITE"
@@ -458,7 +463,7 @@ def test_a_topic_that_cannot_be_made_leaves_no_thread_to_the_garbage_collector(
     try:
         with started(cluster, topic, create_topic={"replication_factor": 7}) as kafka:
             for _ in range(3):
-                with pytest.raises(RetryableError, match="cannot be made"):
+                with pytest.raises(RetryableError, match="cannot be created"):
                     kafka.export_batch(pushes(1))
         wait_for(lambda: librdkafka_threads() == before)
     finally:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
-from plugins.cumulative import Kind
+from plugins._shared.cumulative import Kind
 from plugins.prometheus.names import metric_name
 from receiver.catalogue import CATALOGUE, MetricKind
 from receiver.host import PluginHost, load_plugins
@@ -22,7 +22,7 @@ from tests.testbed.process import wait_until
 from tests.testbed.prometheus import Prometheus
 from tests.testbed.sidecar import Sidecar, config_for
 from tests.unit.host.support import wait_for
-from tests.unit.plugins.cumulative.support import (
+from tests.unit.plugins._shared.cumulative.support import (
     CUMULATIVE,
     SECOND,
     counter,
@@ -30,7 +30,7 @@ from tests.unit.plugins.cumulative.support import (
     metrics_data,
     number,
 )
-from tests.unit.plugins.cumulative.test_histograms import exponential, histogram
+from tests.unit.plugins._shared.cumulative.test_histograms import exponential, histogram
 from tests.unit.plugins.prometheus.support import push
 
 TOPIC = "prometheus"
@@ -115,7 +115,8 @@ def finished(setup: Setup) -> Finished:
             rate = f'rate({SENT}{{instance="{instance}", job="{job}"}}[5s])'
             setup.wait_for(f"{0.9 * RATE} < {rate} < {1.1 * RATE}")
         producer.wait_for_records(RECORDS)
-        # A Java producer that is idle at its close sends no terminating push: the one before tells all.
+        # A Java producer that is idle at its close sends no terminating push: the one before tells
+        # all.
         time.sleep(3 * INTERVAL_MS / 1000)
         producer.stop()
         return Finished(instance, producer.records)

@@ -45,7 +45,8 @@ def killed_run(folder: Path, start: int, lives_s: float) -> int:
         finally:
             process.kill()
         rest = process.stdout.read().splitlines(keepends=True)
-        # A line may be cut by the kill, just as its batch may be accepted and its line never written.
+        # A line may be cut by the kill, just as its batch may be accepted and its line never
+        # written.
         return int([first, *(line for line in rest if line.endswith("\n"))][-1])
 
 
@@ -58,7 +59,8 @@ def test_killed_at_random_every_accepted_push_is_published_exactly_once(tmp_path
     rng = random.Random(714)
     accepted = recovered = 0
     for _ in range(ROUNDS):
-        # What comes again is what a spool whose last commits were not yet on disk would bring again.
+        # What comes again is what a spool whose last commits were not yet on disk would bring
+        # again.
         accepted = killed_run(tmp_path, max(0, accepted - rng.randrange(0, 200)), rng.uniform(0, 0.3))
         readable(tmp_path)
         recovered += len(journals(tmp_path))

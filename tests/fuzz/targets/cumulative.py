@@ -1,10 +1,10 @@
 """Deltas made cumulative: pushes of a few instances in a row, changed in protobuf's terms and byte by byte.
 
-An input is pushes: a byte with who pushes and whether it is the last time, one with the seconds since the
-last push, two with the length (little-endian), and the MetricsData.
+An input is pushes: a byte with who pushes and whether it is the last time, one with the seconds
+since the last push, two with the length (little-endian), and the MetricsData.
 
-What comes out is compared with what comes out where each metric has a field that is new in each push: so none
-is told by the shape that it had before, and each takes the long way.
+What comes out is compared with what comes out where each metric has a field that is new in each
+push: so none is told by the shape that it had before, and each takes the long way.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric, MetricsData
 
-from plugins.cumulative import Cumulative
+from plugins._shared.cumulative import Cumulative
 from receiver.plugin import Push
 from tests.fuzz import protobuf
 from tests.fuzz.target import Target, require
-from tests.unit.plugins.cumulative.support import (
+from tests.unit.plugins._shared.cumulative.support import (
     BEGIN,
     CUMULATIVE,
     SECOND,
@@ -48,13 +48,13 @@ _NEW_FIELD = 1000 << 3
 
 
 def _run(data: bytes) -> None:
-    short: Cumulative[Any, Any] = Cumulative(max_series=_MAX_SERIES)
-    long: Cumulative[Any, Any] = Cumulative(max_series=_MAX_SERIES)
+    short: Cumulative = Cumulative(max_series=_MAX_SERIES)
+    long: Cumulative = Cumulative(max_series=_MAX_SERIES)
     alive: set[Any] = set()
     pushes = list(_pushes(data))
     comparable = True
     for count, one in enumerate(pushes):
-        taken = short.take(one)
+        taken = short.accumulate(one)
         alive |= set(taken.points)
         alive -= set(taken.ended.series)
         require(all(series.alive for series in alive), "a series ended and nobody was told")
@@ -67,7 +67,7 @@ def _run(data: bytes) -> None:
         comparable = comparable and odd is not None
         if comparable and odd is not None:
             payload = replace(one.payload, data=odd)
-            expected = MetricsData.FromString(long.take(replace(one, payload=payload)).data)
+            expected = MetricsData.FromString(long.accumulate(replace(one, payload=payload)).data)
             require(_known(after) == _known(expected), "a shape changes what is told")
             # The bytes kept for a series include its unknown fields.
             counted = replace(long.statistics, size=short.statistics.size)

@@ -1,7 +1,7 @@
 """A folder of Parquet files as a bad disk left it, and then a start, a push and an end of its writer.
 
-An input is the length of a manifest and that of a published file, and then the manifest, the file, and the
-journal of a process that has ended.
+An input is the length of a manifest and that of a published file, and then the manifest, the file,
+and the journal of a process that has ended.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _run(data: bytes) -> None:
         writer.open()
         writer.append([_LAST])
         writer.close()
-        news = writer.news()
+        news = writer.drain_messages()
         require("cannot" not in news, f"one journal blocks all that come after it: {news}")
         left = [path.name for path in (root / JOURNALS).iterdir()]
         require(all(name.endswith(".unreadable") for name in left), f"there is left what is done: {left}")
@@ -145,8 +145,8 @@ _LINE = json.dumps(_PUBLISHED).encode() + b"\n"
 def _file(rows: int) -> bytes:
     sink = pa.BufferOutputStream()
     table = pa.Table.from_batches([record_batch(_pushes(10, rows))])
-    # The columns that a start reads, as one file of all is mostly what it never looks at; compressed, damage
-    # to a text would never be seen in the text.
+    # The columns that a start reads, as one file of all is mostly what it never looks at;
+    # compressed, damage to a text would never be seen in the text.
     table = table.select(["client_instance_id", "received_at_ns", "sequence"])
     pq.write_table(table, sink, compression="none")
     return bytes(sink.getvalue())

@@ -102,7 +102,8 @@ Metadata
 )
 
 
-#: Labels in their order, the one sample or histogram, and type, help and unit where the message has them.
+#: Labels in their order, the one sample or histogram, and type, help and unit where the message has
+#: them.
 Decoded = tuple[dict[str, str], Any, tuple[int, str, str] | None]
 
 

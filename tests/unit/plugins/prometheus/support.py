@@ -12,7 +12,7 @@ from plugins.prometheus.config import PrometheusConfig
 from plugins.prometheus.exposition import exposition
 from plugins.prometheus.table import SeriesTable
 from receiver.plugin import Push
-from tests.unit.plugins.cumulative.support import push as plain_push
+from tests.unit.plugins._shared.cumulative.support import push as plain_push
 
 URL = "http://127.0.0.1:9090/api/v1/write"
 

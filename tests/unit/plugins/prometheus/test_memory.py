@@ -11,8 +11,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
 from plugins.prometheus.config import PrometheusConfig
 from plugins.prometheus.exposition import exposition
-from tests.unit.plugins.cumulative.support import gauge, number
-from tests.unit.plugins.cumulative.test_histograms import histogram
+from tests.unit.plugins._shared.cumulative.support import gauge, number
+from tests.unit.plugins._shared.cumulative.test_histograms import histogram
 from tests.unit.plugins.prometheus.support import RESOURCE, push, table, text_of
 
 BUDGET = 1_200_000
@@ -24,7 +24,8 @@ def small(push_: int) -> list[Metric]:
 
 
 def long_texts(push_: int) -> list[Metric]:
-    # 60 labels of 4 kB are refused; these are as long as is allowed, and four bytes a character in memory.
+    # 60 labels of 4 kB are refused; these are as long as is allowed, and four bytes a character in
+    # memory.
     values = {f"k{n}": "\U0001f600" + "x" * 110 for n in range(30)}
     return [gauge(f"org.apache.kafka.x{push_}.{n}", number(1, at=10, labels=values)) for n in range(10)]
 
@@ -62,7 +63,7 @@ def test_a_flood_of_series_stays_within_the_budget(
     tracemalloc.start()
     try:
         for one in flood:
-            series.take(one)
+            series.add(one)
         gc.collect()
         held = tracemalloc.get_traced_memory()[0]
         # The estimates are upper bounds, and not so high that the budget is wasted.
@@ -80,9 +81,9 @@ def test_a_flood_of_series_stays_within_the_budget(
 def test_what_lingers_is_in_the_budget_and_shared_fairly() -> None:
     series = table(max_bytes=BUDGET, linger_s=60)
     good = push(gauge("good", number(7, at=10)), at=10, principal="User:good", terminating=True)
-    series.take(good)
+    series.add(good)
     for n in range(15):
-        series.take(push(*small(n), at=11, instance=f"i-{n}", terminating=True))
+        series.add(push(*small(n), at=11, instance=f"i-{n}", terminating=True))
         living = series._cumulative.statistics.size
         assert living + series._lingering.size <= BUDGET
     assert series._lingering.size > 0.5 * BUDGET
@@ -102,15 +103,15 @@ def test_a_scrape_reads_each_series_that_lives_throughout_once() -> None:
     series = table(linger_s=0)
     for n in range(1_000):
         resource = {"client_instance_id": str(n)}
-        series.take(push(gauge("g", number(n, at=10)), at=10, instance=str(n), resource=resource))
+        series.add(push(gauge("g", number(n, at=10)), at=10, instance=str(n), resource=resource))
     chunks = exposition(series, openmetrics=False)
     found = [next(chunks)]
     # Between two chunks, clients before and behind the place go, and others come.
     for n in (*range(0, 1_000, 3), 5_000):
         resource = {"client_instance_id": str(n)}
-        series.take(push(gauge("g", number(n, at=20)), at=20, instance=str(n), resource=resource))
+        series.add(push(gauge("g", number(n, at=20)), at=20, instance=str(n), resource=resource))
         if n < 1_000:
-            series.take(push(at=21, instance=str(n), terminating=True))
+            series.add(push(at=21, instance=str(n), terminating=True))
     text = b"".join([*found, *chunks]).decode()
     lines = [line for line in text.splitlines() if line.startswith("g{")]
     assert len(lines) == len(set(lines))

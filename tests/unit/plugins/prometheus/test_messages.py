@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from plugins.prometheus.messages import encode_request
-from tests.unit.plugins.cumulative.support import BEGIN, SECOND, counter, gauge, number
-from tests.unit.plugins.cumulative.test_histograms import exponential, histogram
+from tests.unit.plugins._shared.cumulative.support import BEGIN, SECOND, counter, gauge, number
+from tests.unit.plugins._shared.cumulative.test_histograms import exponential, histogram
 from tests.unit.plugins.prometheus.decoding import decoded
 from tests.unit.plugins.prometheus.support import LABELS, RESOURCE, push, table
 
@@ -20,7 +20,7 @@ VERSIONS = pytest.mark.parametrize("version", ["1.0", "2.0"])
 
 def written(version: str, *metrics: Any, **settings: Any) -> list[Any]:
     series = table(version)
-    made = series.take(push(*metrics, at=10, **settings))
+    made = series.add(push(*metrics, at=10, **settings))
     return decoded(encode_request(made.samples, version), version)  # type: ignore[arg-type]
 
 
@@ -92,7 +92,7 @@ def test_finer_buckets_than_prometheus_has_become_coarser_and_wider_ones_are_lef
     (_, fine, _), *_ = written("2.0", exponential(20, 0, [1, 1], at=10))[1:]
     assert (fine.schema, [(span.offset, span.length) for span in fine.positive_spans]) == (8, [(1, 1)])
     series = table("2.0")
-    made = series.take(push(exponential(-5, 0, [1], at=10), at=10))
+    made = series.add(push(exponential(-5, 0, [1], at=10), at=10))
     assert (len(made.samples), made.left_out) == (1, 1)
 
 
@@ -104,7 +104,7 @@ def test_an_unknown_sum_is_no_number() -> None:
 def test_the_end_of_a_series_is_a_nan_of_its_own_after_its_last_sample(version: str) -> None:
     series = table(version)
     metrics = (gauge("g", number(1, at=10)), exponential(0, 0, [1], at=10))
-    ends = series.take(push(*metrics, at=10, terminating=True, resource=RESOURCE)).ends
+    ends = series.add(push(*metrics, at=10, terminating=True, resource=RESOURCE)).ends
     found = decoded(encode_request(ends, version), version)  # type: ignore[arg-type]
     assert {labels["__name__"] for labels, *_ in found} == {"g", "e", "target_info"}
     for labels, sample, _ in found:
@@ -115,7 +115,7 @@ def test_the_end_of_a_series_is_a_nan_of_its_own_after_its_last_sample(version: 
 
 def test_an_end_by_silence_is_when_it_was_noticed() -> None:
     series = table("2.0")
-    series.take(push(gauge("g", number(1, at=10)), at=10))
+    series.add(push(gauge("g", number(1, at=10)), at=10))
     ends = series.expire(BEGIN + 50 * SECOND)
     assert {sample.timestamp for _, sample, _ in decoded(encode_request(ends, "2.0"), "2.0")} == {
         BEGIN_MS + 50_000

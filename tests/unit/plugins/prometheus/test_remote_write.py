@@ -22,7 +22,7 @@ from receiver.plugin import (
     RetryableError,
 )
 from tests.unit.host.support import FAST, wait_for
-from tests.unit.plugins.cumulative.support import counter, gauge, number
+from tests.unit.plugins._shared.cumulative.support import counter, gauge, number
 from tests.unit.plugins.destinations import Certificates, HttpDestination, Reply, http_destination
 from tests.unit.plugins.prometheus.decoding import decoded, unpacked
 from tests.unit.plugins.prometheus.support import push
@@ -159,7 +159,7 @@ def test_no_end_is_written_before_samples_that_wait(server: HttpDestination) -> 
 def test_silence_is_told_also_after_a_restart(
     server: HttpDestination, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plugins.prometheus.receiver._LOOK_EVERY_S", 0.1)
+    monkeypatch.setattr("plugins.prometheus.receiver._CHECK_EVERY_S", 0.1)
     with writing(server) as one:
         one.stop()
         one.start()
@@ -345,7 +345,7 @@ def test_ends_that_wait_hold_a_part_of_the_budget(server: HttpDestination) -> No
         large = {"n": "x" * 3_000}
         for n in range(5):
             metrics = [gauge(f"g{m}", number(1, at=n, labels=large)) for m in range(20)]
-            written = one._table.take(push(*metrics, at=n, instance=f"i-{n}", terminating=True))
+            written = one._table.add(push(*metrics, at=n, instance=f"i-{n}", terminating=True))
             one._add_ends(written.ends)
         assert 0 < one._end_bytes <= one._max_end_bytes
         assert one._end_bytes == sum(map(prometheus_receiver._sample_bytes, one._ends))

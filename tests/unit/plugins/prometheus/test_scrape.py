@@ -21,7 +21,7 @@ from plugins.prometheus.receiver import PrometheusReceiver as Receiver
 from receiver.host import load_plugins
 from tests.testbed.ports import free_port
 from tests.unit.host.support import wait_for
-from tests.unit.plugins.cumulative.support import counter, gauge, number
+from tests.unit.plugins._shared.cumulative.support import counter, gauge, number
 from tests.unit.plugins.prometheus.support import push
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.3"

@@ -7,9 +7,9 @@ import math
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
-from plugins.cumulative import Kind
-from tests.unit.plugins.cumulative.support import BEGIN, CUMULATIVE, SECOND, counter, gauge, number
-from tests.unit.plugins.cumulative.test_histograms import exponential, histogram
+from plugins._shared.cumulative import Kind
+from tests.unit.plugins._shared.cumulative.support import BEGIN, CUMULATIVE, SECOND, counter, gauge, number
+from tests.unit.plugins._shared.cumulative.test_histograms import exponential, histogram
 from tests.unit.plugins.prometheus.support import LABELS, RESOURCE, own, push, scraped, table, text_of
 
 NS = BEGIN // SECOND
@@ -22,7 +22,7 @@ def only(values: dict[tuple[tuple[str, str], ...], float]) -> tuple[dict[str, st
 
 def test_a_number_bears_the_labels_of_its_client_and_its_own() -> None:
     series = table()
-    series.take(push(gauge("latency.avg", number(1.5, at=10, labels={"node.id": 1}), unit="ms"), at=10))
+    series.add(push(gauge("latency.avg", number(1.5, at=10, labels={"node.id": 1}), unit="ms"), at=10))
     labels, value = only(scraped(series)["latency_avg_milliseconds"])
     assert labels == {**LABELS, "node_id": "1"}
     assert value == 1.5
@@ -31,7 +31,7 @@ def test_a_number_bears_the_labels_of_its_client_and_its_own() -> None:
 def test_a_counter_adds_up_and_says_since_when() -> None:
     series = table()
     for at, since in ((10, 4), (20, 10)):
-        series.take(push(counter("sent.total", number(5, since=since, at=at + 1000), unit="By"), at=at))
+        series.add(push(counter("sent.total", number(5, since=since, at=at + 1000), unit="By"), at=at))
     found = scraped(series)
     assert only(found["sent_bytes_total"]) == (LABELS, 10)
     # As long before the first push was received as the client says, whatever its clock says.
@@ -42,8 +42,8 @@ def test_a_counter_adds_up_and_says_since_when() -> None:
 def test_a_counter_that_began_anew_did_so_after_its_last_sample() -> None:
     series = table()
     metric = counter("c", number(10, since=0, at=10), temporality=CUMULATIVE)
-    series.take(push(metric, at=10))
-    series.take(push(counter("c", number(3, since=9.5, at=20), temporality=CUMULATIVE), at=20))
+    series.add(push(metric, at=10))
+    series.add(push(counter("c", number(3, since=9.5, at=20), temporality=CUMULATIVE), at=20))
     found = scraped(series)
     assert only(found["c_total"])[1] == 3
     assert only(found["c_created"])[1] == NS + 10
@@ -51,13 +51,13 @@ def test_a_counter_that_began_anew_did_so_after_its_last_sample() -> None:
 
 def test_an_unknown_start_is_not_told() -> None:
     series = table()
-    series.take(push(counter("c", number(5, at=10) | {"start_time_unix_nano": 0}), at=10))
+    series.add(push(counter("c", number(5, at=10) | {"start_time_unix_nano": 0}), at=10))
     assert "c_created" not in scraped(series)
 
 
 def test_a_target_is_told_once_with_the_attributes_that_are_no_labels() -> None:
     series = table()
-    series.take(push(gauge("a", number(1, at=10)), gauge("b", number(1, at=10)), at=10))
+    series.add(push(gauge("a", number(1, at=10)), gauge("b", number(1, at=10)), at=10))
     labels, value = only(scraped(series)["target_info"])
     assert value == 1
     assert labels["group_member_id"] == "m-1"
@@ -66,9 +66,9 @@ def test_a_target_is_told_once_with_the_attributes_that_are_no_labels() -> None:
 
 def test_a_client_that_connects_again_goes_on() -> None:
     series = table("2.0")
-    series.take(push(counter("c", number(5, at=10)), at=10))
+    series.add(push(counter("c", number(5, at=10)), at=10))
     moved = {**RESOURCE, "client_source_port": "50000"}
-    ends = series.take(push(counter("c", number(1, since=10, at=20)), at=20, resource=moved)).ends
+    ends = series.add(push(counter("c", number(1, since=10, at=20)), at=20, resource=moved)).ends
     found = scraped(series)
     assert only(found["c_total"])[1] == 6
     assert only(found["target_info"])[0]["client_source_port"] == "50000"
@@ -77,9 +77,9 @@ def test_a_client_that_connects_again_goes_on() -> None:
 
 def test_a_client_with_other_labels_begins_anew() -> None:
     series = table("2.0")
-    series.take(push(counter("c", number(5, at=10)), at=10))
+    series.add(push(counter("c", number(5, at=10)), at=10))
     joined = {**RESOURCE, "group_id": "g"}
-    ends = series.take(push(counter("c", number(1, since=10, at=20)), at=20, resource=joined)).ends
+    ends = series.add(push(counter("c", number(1, since=10, at=20)), at=20, resource=joined)).ends
     labels, value = only(scraped(series)["c_total"])
     assert (labels["group_id"], value) == ("g", 1)
     assert sorted(line[0] for line, *_ in ends) == ["c_total", "target_info"]
@@ -88,7 +88,7 @@ def test_a_client_with_other_labels_begins_anew() -> None:
 def test_a_histogram_is_buckets_a_sum_and_a_count() -> None:
     series = table()
     for at in (10, 20):
-        series.take(push(histogram([1, 0, 2], at=at, sum=20.0), at=at))
+        series.add(push(histogram([1, 0, 2], at=at, sum=20.0), at=at))
     found = scraped(series)
     buckets = {dict(labels)["le"]: value for labels, value in found["h_bucket"].items()}
     assert buckets == {"1.0": 2, "5.0": 2, "+Inf": 6}
@@ -101,21 +101,21 @@ def test_a_histogram_with_a_boundary_twice_is_left_out(bounds: list[float]) -> N
     metric = histogram([1, 1, 1], at=10)
     metric.histogram.data_points[0].explicit_bounds[:] = bounds
     series = table("2.0")
-    written = series.take(push(metric, gauge("g", number(1, at=10)), at=10))
+    written = series.add(push(metric, gauge("g", number(1, at=10)), at=10))
     assert (written.left_out, len(written.samples)) == (1, 2)
     assert set(scraped(series)) == {"g", "target_info"}
 
 
 def test_a_histogram_of_negative_values_has_no_sum() -> None:
     series = table()
-    series.take(push(histogram([1, 0, 2], at=10, sum=-20.0, bounds=(-1.0, 5.0)), at=10))
+    series.add(push(histogram([1, 0, 2], at=10, sum=-20.0, bounds=(-1.0, 5.0)), at=10))
     assert "h_sum" not in scraped(series)
 
 
 def test_a_histogram_with_other_boundaries_ends_the_buckets_that_it_had() -> None:
     series = table("2.0")
-    series.take(push(histogram([1, 0, 2], at=10), at=10))
-    ends = series.take(push(histogram([1, 0, 2], at=20, bounds=(1.0, 6.0)), at=20)).ends
+    series.add(push(histogram([1, 0, 2], at=10), at=10))
+    ends = series.add(push(histogram([1, 0, 2], at=20, bounds=(1.0, 6.0)), at=20)).ends
     assert {dict(labels)["le"] for labels in scraped(series)["h_bucket"]} == {"1.0", "6.0", "+Inf"}
     assert [dict(line[1].pairs)["le"] for line, *_ in ends] == ["5.0"]
 
@@ -129,7 +129,7 @@ def test_a_summary_is_quantiles_a_sum_and_a_count() -> None:
         quantile_values=[{"quantile": 0.5, "value": 2.0}, {"quantile": 1.0, "value": 4.0}],
     )
     series = table()
-    series.take(push(metric, at=10))
+    series.add(push(metric, at=10))
     found = scraped(series)
     assert {dict(labels)["quantile"]: value for labels, value in found["s"].items()} == {
         "0.5": 2.0,
@@ -140,7 +140,7 @@ def test_a_summary_is_quantiles_a_sum_and_a_count() -> None:
 
 def test_text_has_no_exponential_histograms() -> None:
     series = table("2.0")
-    written = series.take(push(exponential(0, 0, [1, 2], at=10), at=10))
+    written = series.add(push(exponential(0, 0, [1, 2], at=10), at=10))
     assert "e" not in scraped(series)
     assert [line[0] for line, *_ in written.samples] == ["target_info", "e"]
 
@@ -153,7 +153,7 @@ def test_an_own_label_with_a_reserved_name_gets_a_prefix() -> None:
         "exported_job": "y",
         "client.id": "z",
     }
-    series.take(push(gauge("g", number(1, at=10, labels=labels)), at=10))
+    series.add(push(gauge("g", number(1, at=10, labels=labels)), at=10))
     told, _ = only(scraped(series)["g"])
     assert own(told) == {
         "attribute_principal": "User:mallory",
@@ -167,7 +167,7 @@ def test_a_bucket_keeps_its_boundary() -> None:
     metric = histogram([1, 0, 2], at=10)
     metric.histogram.data_points[0].attributes.add(key="le").value.string_value = "forged"
     series = table()
-    series.take(push(metric, at=10))
+    series.add(push(metric, at=10))
     assert {dict(labels)["le"] for labels in scraped(series)["h_bucket"]} == {"1.0", "5.0", "+Inf"}
 
 
@@ -206,11 +206,11 @@ def test_of_two_series_of_a_client_with_one_name_the_first_is_told(
     first: tuple[str, Kind], second: tuple[str, Kind]
 ) -> None:
     series = table("2.0")
-    written = series.take(push(metric(*first, 1), metric(*second, 2), at=10))
+    written = series.add(push(metric(*first, 1), metric(*second, 2), at=10))
     assert written.left_out == 1
     assert "name and labels taken" in written.reason
     before = scraped(series)
-    again = series.take(push(metric(*second, 3, at=20), at=20))
+    again = series.add(push(metric(*second, 3, at=20), at=20))
     assert (again.left_out, [line[0] for line, _ in again.samples]) == (1, ["target_info"])
     assert scraped(series) == before
 
@@ -237,8 +237,8 @@ def test_nobody_silences_a_metric_of_another_client_by_its_name(
 ) -> None:
     series = table("2.0")
     other = {**RESOURCE, "client_instance_id": "b"}
-    series.take(push(metric(*first, 1), at=10, instance="b", resource=other))
-    written = series.take(push(metric(*second, 2), at=10))
+    series.add(push(metric(*first, 1), at=10, instance="b", resource=other))
+    written = series.add(push(metric(*second, 2), at=10))
     assert written.left_out == 0
     assert sample in {line[0] for line, _ in written.samples}
     found = scraped(series, openmetrics=openmetrics)
@@ -249,8 +249,8 @@ def test_nobody_silences_a_metric_of_another_client_by_its_name(
 def test_a_name_that_two_types_need_has_none() -> None:
     series = table()
     other = {**RESOURCE, "client_instance_id": "b"}
-    series.take(push(gauge("x", number(1, at=10)), at=10, instance="b", resource=other))
-    series.take(push(counter("x", number(2, since=5, at=10)), at=10))
+    series.add(push(gauge("x", number(1, at=10)), at=10, instance="b", resource=other))
+    series.add(push(counter("x", number(2, since=5, at=10)), at=10))
     # In text the two have different names.
     text = text_of(series, openmetrics=False)
     assert "# TYPE x gauge\n" in text
@@ -259,16 +259,16 @@ def test_a_name_that_two_types_need_has_none() -> None:
     assert "# TYPE x unknown\n" in openmetrics
     assert "# TYPE x_total unknown\n" in openmetrics
     assert "x_created" not in openmetrics
-    series.take(push(at=11, instance="b", terminating=True))
+    series.add(push(at=11, instance="b", terminating=True))
     series.expire(BEGIN + 100 * SECOND)
-    series.take(push(counter("x", number(2, since=5, at=111)), at=111))
+    series.add(push(counter("x", number(2, since=5, at=111)), at=111))
     assert "# TYPE x counter\n" in text_of(series, openmetrics=True)
 
 
 def test_a_label_that_tells_samples_apart_is_no_clients() -> None:
     series = table()
     labels: dict[str, str | int] = {"le": "1.0", "quantile": "0.5"}
-    series.take(push(gauge("h.bucket", number(1, at=10, labels=labels)), histogram([1, 0, 0], at=10), at=10))
+    series.add(push(gauge("h.bucket", number(1, at=10, labels=labels)), histogram([1, 0, 0], at=10), at=10))
     assert {"attribute_le": "1.0", "attribute_quantile": "0.5"} in [
         own(dict(labels)) for labels in scraped(series)["h_bucket"]
     ]
@@ -277,23 +277,23 @@ def test_a_label_that_tells_samples_apart_is_no_clients() -> None:
 def test_clients_that_tell_a_unit_and_those_that_dont_have_one_metric() -> None:
     series = table()
     other = {**RESOURCE, "client_instance_id": "b"}
-    series.take(push(gauge("sent.bytes", number(1, at=10), unit="By"), at=10))
-    written = series.take(push(gauge("sent.bytes", number(2, at=10)), at=10, instance="b", resource=other))
+    series.add(push(gauge("sent.bytes", number(1, at=10), unit="By"), at=10))
+    written = series.add(push(gauge("sent.bytes", number(2, at=10)), at=10, instance="b", resource=other))
     assert written.left_out == 0
     assert sorted(scraped(series)["sent_bytes"].values()) == [1, 2]
 
 
 def test_a_name_is_free_again_when_its_series_ended() -> None:
     series = table(linger_s=0)
-    series.take(push(counter("x", number(1, at=10)), at=10, terminating=True))
-    series.take(push(gauge("x", number(7, at=20)), at=20, instance="b"))
+    series.add(push(counter("x", number(1, at=10)), at=10, terminating=True))
+    series.add(push(gauge("x", number(7, at=20)), at=20, instance="b"))
     assert only(scraped(series)["x"])[1] == 7
 
 
 def test_a_series_that_lingers_yields_its_name_to_one_of_another_type() -> None:
     series = table(linger_s=60)
-    series.take(push(gauge("x.total", number(1, at=10)), at=10, terminating=True))
-    assert series.take(push(counter("x", number(7, at=12)), at=12)).left_out == 0
+    series.add(push(gauge("x.total", number(1, at=10)), at=10, terminating=True))
+    assert series.add(push(counter("x", number(7, at=12)), at=12)).left_out == 0
     assert only(scraped(series)["x_total"])[1] == 7
 
 
@@ -301,7 +301,7 @@ def test_names_that_nobody_has_take_no_room() -> None:
     series = table(linger_s=0)
     for at in (10, 11):
         pair = gauge("x.total", number(1, at=at)), counter("x", number(7, at=at))
-        series.take(push(*pair, at=at, terminating=True))
+        series.add(push(*pair, at=at, terminating=True))
     assert [family.name.name for family in series.families()] == ["target_info"]
     assert series._named == {}
 
@@ -309,23 +309,23 @@ def test_names_that_nobody_has_take_no_room() -> None:
 def test_a_clients_nan_is_no_end_of_a_series() -> None:
     series = table("1.0")
     stale_nan = float.fromhex("nan")
-    written = series.take(push(gauge("g", number(stale_nan, at=10)), at=10))
+    written = series.add(push(gauge("g", number(stale_nan, at=10)), at=10))
     assert math.isnan(only(scraped(series)["g"])[1])
     assert written.samples[1][1][3:11] == b"\x00\x00\x00\x00\x00\x00\xf8\x7f"
 
 
 def test_what_is_left_out_is_said() -> None:
     series = table(max_series=1)
-    series.take(push(counter("c", number(1, since=0, at=10)), at=10))
-    written = series.take(push(counter("c", number(1, since=0, at=10)), gauge("g", number(1, at=10)), at=20))
+    series.add(push(counter("c", number(1, since=0, at=10)), at=10))
+    written = series.add(push(counter("c", number(1, since=0, at=10)), gauge("g", number(1, at=10)), at=20))
     assert written.left_out == 2
     assert "1 points left out: not after the last" in written.reason
     assert "1 points left out: invalid, too large, or no room (max_series, max_bytes)" in written.reason
-    other = series.take(push(gauge("g", number(1, at=60)), at=60, instance="b", principal="User:bob"))
+    other = series.add(push(gauge("g", number(1, at=60)), at=60, instance="b", principal="User:bob"))
     assert other.reason == ""
     taken = table(max_series=2)
-    taken.take(push(*(gauge(f"g{n}", number(1, at=10)) for n in range(2)), at=10))
-    evicting = taken.take(push(gauge("g", number(1, at=11)), at=11, instance="b", principal="User:bob"))
+    taken.add(push(*(gauge(f"g{n}", number(1, at=10)) for n in range(2)), at=10))
+    evicting = taken.add(push(gauge("g", number(1, at=11)), at=11, instance="b", principal="User:bob"))
     assert (evicting.left_out, evicting.reason) == (
         0,
         "1 series ended for lack of room (max_series, max_bytes)",
@@ -334,7 +334,7 @@ def test_what_is_left_out_is_said() -> None:
 
 def test_silence_ends_series() -> None:
     series = table("2.0")
-    series.take(push(gauge("g", number(1, at=10)), at=10))
+    series.add(push(gauge("g", number(1, at=10)), at=10))
     series.expire(BEGIN + 40 * SECOND)
     assert "g" in scraped(series)
     ends = series.expire(BEGIN + 42 * SECOND)
@@ -344,8 +344,8 @@ def test_silence_ends_series() -> None:
 
 def test_what_was_pushed_last_can_be_scraped_for_a_while() -> None:
     series = table("2.0", linger_s=15)
-    series.take(push(counter("c", number(5, at=10)), at=10))
-    last = series.take(push(counter("c", number(2, since=10, at=12)), at=12, terminating=True))
+    series.add(push(counter("c", number(5, at=10)), at=10))
+    last = series.add(push(counter("c", number(2, since=10, at=12)), at=12, terminating=True))
     assert len(last.ends) == 2
     assert only(scraped(series)["c_total"])[1] == 7
     series.expire(BEGIN + 26 * SECOND)
@@ -356,8 +356,8 @@ def test_what_was_pushed_last_can_be_scraped_for_a_while() -> None:
 
 def test_a_client_that_comes_back_meanwhile_takes_its_series_over() -> None:
     series = table(linger_s=15)
-    series.take(push(counter("c", number(5, at=10)), at=10, terminating=True))
-    series.take(push(counter("c", number(2, since=11, at=12)), at=12))
+    series.add(push(counter("c", number(5, at=10)), at=10, terminating=True))
+    series.add(push(counter("c", number(2, since=11, at=12)), at=12))
     series.expire(BEGIN + 30 * SECOND)
     assert only(scraped(series)["c_total"])[1] == 2
 
@@ -366,7 +366,7 @@ def test_what_lingers_takes_room_too() -> None:
     series = table(max_series=3)
     for n in range(10):
         points = [number(1, at=10 + n, labels={"n": n * 10 + one}) for one in range(2)]
-        series.take(push(gauge("g", *points), at=10 + n, instance=str(n), terminating=True))
+        series.add(push(gauge("g", *points), at=10 + n, instance=str(n), terminating=True))
     shown = {dict(labels)["n"] for labels in scraped(series)["g"]}
     assert {"90", "91"} <= shown
     assert sum(len(family.members) for family in series.families()) <= 3
@@ -374,10 +374,10 @@ def test_what_lingers_takes_room_too() -> None:
 
 def test_without_scrapes_nothing_lingers_and_without_remote_write_nothing_is_written() -> None:
     written = table("2.0", bind=False)
-    written.take(push(counter("c", number(5, at=10)), at=10, terminating=True))
+    written.add(push(counter("c", number(5, at=10)), at=10, terminating=True))
     assert [family.members for family in written.families()] == [{}]
     shown = table()
-    last = shown.take(push(counter("c", number(5, at=10)), at=10, terminating=True))
+    last = shown.add(push(counter("c", number(5, at=10)), at=10, terminating=True))
     assert (last.samples, last.ends) == ([], [])
 
 
@@ -391,6 +391,6 @@ def test_times_of_a_targets_samples_grow() -> None:
     times = []
     for n, at in enumerate((10, 10, 9, 11)):
         one = push(gauge("g", number(n, at=100 + n)), at=at, sequence=n, push_id=str(n))
-        times += [time_of(sample) for (name, *_), sample in series.take(one).samples if name == "g"]
+        times += [time_of(sample) for (name, *_), sample in series.add(one).samples if name == "g"]
     begin = BEGIN // 1_000_000
     assert times == [begin + 10_000, begin + 10_001, begin + 10_002, begin + 11_000]

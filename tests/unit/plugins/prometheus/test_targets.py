@@ -8,7 +8,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from plugins.prometheus.targets import TargetLabels, target_labels
 from plugins.prometheus.trust import RECEIVER_LABELS, reserved_labels
 from receiver.telemetry.labels import OWNED_LABELS
-from tests.unit.plugins.cumulative.support import attributes
+from tests.unit.plugins._shared.cumulative.support import attributes
 from tests.unit.plugins.prometheus.support import LABELS, RESOURCE
 
 NAMES = ("client_id", "client_instance_id", "principal", "group_id")

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
-from plugins.cumulative import Kind
+from plugins._shared.cumulative import Kind
 from plugins.prometheus.config import PrometheusConfig
 from plugins.prometheus.messages import STALE, encode_request
 from plugins.prometheus.names import metric_name
 from plugins.prometheus.table import SeriesTable
 from plugins.prometheus.trust import MetricNames, client_label
 from receiver.catalogue import CATALOGUE, MetricKind
-from tests.unit.plugins.cumulative.support import BEGIN, CUMULATIVE, SECOND, counter, gauge, number
-from tests.unit.plugins.cumulative.test_histograms import exponential, histogram
+from tests.unit.plugins._shared.cumulative.support import BEGIN, CUMULATIVE, SECOND, counter, gauge, number
+from tests.unit.plugins._shared.cumulative.test_histograms import exponential, histogram
 from tests.unit.plugins.prometheus.decoding import decoded
 from tests.unit.plugins.prometheus.support import LABELS, RESOURCE, push, scraped, table, text_of
 
@@ -81,7 +81,7 @@ def test_dotted_attributes_of_a_point_forge_no_label() -> None:
     keys = ("client.source.address", "security.protocol", "sasl.mechanism", "listener", "job", "group.id")
     forged: dict[str, str | int] = dict.fromkeys(keys, "forged")
     series = table()
-    series.take(push(gauge("g", number(1, at=10, labels=forged)), at=10))
+    series.add(push(gauge("g", number(1, at=10, labels=forged)), at=10))
     ((labels, _),) = scraped(series)["g"].items()
     for name, value in labels:
         assert value != "forged" or name.startswith("attribute_"), name
@@ -94,8 +94,8 @@ def test_no_client_changes_the_type_of_a_standard_metric(*, openmetrics: bool) -
     evil = {**RESOURCE, "client_instance_id": "evil"}
     rivals = (gauge(SENT, number(1, at=10)), histogram([1, 2, 3], at=10), gauge(SENT_TOTAL, number(1, at=10)))
     rivals[1].name = "org.apache.kafka.producer.record.send"
-    series.take(push(*rivals, at=10, instance="evil", resource=evil))
-    series.take(push(counter(SENT, number(5, since=4, at=10)), at=10))
+    series.add(push(*rivals, at=10, instance="evil", resource=evil))
+    series.add(push(counter(SENT, number(5, since=4, at=10)), at=10))
     text = text_of(series, openmetrics=openmetrics)
     shown = SENT_TOTAL.removesuffix("_total") if openmetrics else SENT_TOTAL
     assert f"# TYPE {shown} counter\n" in text
@@ -109,7 +109,7 @@ def test_texts_break_no_line() -> None:
     metric = gauge("org.apache.kafka.x", number(1, at=10, labels={"k": hostile, 'k"}\n': "v"}), unit='s"\n')
     metric.description = hostile
     series = default_table()
-    series.take(push(metric, at=10))
+    series.add(push(metric, at=10))
     for openmetrics in (True, False):
         text = text_of(series, openmetrics=openmetrics)
         assert all(line.startswith(("#", "target_info{", "org_apache_kafka_x")) for line in text.splitlines())
@@ -134,7 +134,7 @@ def test_a_marker_of_an_end_is_no_value_of_a_client(version: str) -> None:
         sum=stale,
         quantile_values=[{"quantile": 0.5, "value": stale}],
     )
-    written = table(version).take(push(*metrics, summary, at=10))
+    written = table(version).add(push(*metrics, summary, at=10))
     assert len(written.samples) > 8
     assert all(STALE not in sample for _, sample in written.samples)
 
@@ -160,14 +160,14 @@ def broken_histogram(bounds: list[float], buckets: list[int]) -> Metric:
 )
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 def test_a_histogram_that_prometheus_would_refuse_is_left_out(metric: Metric, version: str) -> None:
-    written = table(version).take(push(metric, gauge("good", number(1, at=10)), at=10))
+    written = table(version).add(push(metric, gauge("good", number(1, at=10)), at=10))
     assert (written.left_out, [line[0] for line, _ in written.samples]) == (1, ["target_info", "good"])
 
 
 def test_times_are_the_receivers() -> None:
     far = {"time_unix_nano": (1 << 63) - 1, "start_time_unix_nano": 1}
     series = table("2.0")
-    written = series.take(push(counter("c", number(1, at=10) | far), at=10))
+    written = series.add(push(counter("c", number(1, at=10) | far), at=10))
     ((labels, sample, _),) = [
         one
         for one in decoded(encode_request(written.samples, "2.0"), "2.0")
@@ -183,7 +183,7 @@ def test_text_that_is_not_utf_8_is_left_out_alone() -> None:
     data = push(
         gauge("g", number(1, at=10, labels={"k": "\u00e9"})), gauge("good", number(1, at=10)), at=10
     ).payload.data.replace(b"\xc3\xa9", b"\xc3\x28")
-    written = series.take(push(at=10, data=data))
+    written = series.add(push(at=10, data=data))
     assert (written.left_out, [line[0] for line, _ in written.samples]) == (1, ["target_info", "good"])
 
 
@@ -191,5 +191,5 @@ def test_labels_that_a_scraper_may_limit_are_bounded() -> None:
     many: dict[str, str | int] = {f"k{n}": n for n in range(60)}
     long: dict[str, str | int] = {"k" * 300: 1}
     series = table()
-    written = series.take(push(*(gauge("g", number(1, at=10, labels=one)) for one in (many, long)), at=10))
+    written = series.add(push(*(gauge("g", number(1, at=10, labels=one)) for one in (many, long)), at=10))
     assert written.left_out == 2

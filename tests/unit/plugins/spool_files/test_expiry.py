@@ -37,7 +37,7 @@ def test_files_expire_also_while_none_can_be_published(
         now = datetime.datetime.now(datetime.UTC)
         (tmp_path / f"date={now:%Y-%m-%d}").write_text("in the way")
         spool.export_batch([push_at(0, time.time_ns())])
-        wait_for(lambda: "cannot be published" in spool._writer.news())  # type: ignore[union-attr]
+        wait_for(lambda: "cannot be published" in spool._writer.drain_messages())  # type: ignore[union-attr]
         with started(tmp_path / "other") as other:
             other.export_batch(pushes(1))
         (old,) = published(tmp_path / "other")

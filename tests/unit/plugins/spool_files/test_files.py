@@ -65,7 +65,8 @@ def test_a_push_is_a_row_with_all_that_is_known_of_it(tmp_path: Path) -> None:
 
 
 def test_every_field_of_a_push_is_in_its_row(tmp_path: Path) -> None:
-    # So that a field that the contract gets isn't forgotten here; a connection's id says nothing elsewhere.
+    # So that a field that the contract gets isn't forgotten here; a connection's id says nothing
+    # elsewhere.
     one = push_at(0)
     fields = {*one.context.__slots__, *one.payload.__dataclass_fields__} - {"connection_id", "content_type"}
     renamed = {"source_address": "client_source_address", "source_port": "client_source_port", "data": "otlp"}
@@ -124,7 +125,8 @@ def test_the_manifest_tells_what_is_published(tmp_path: Path) -> None:
         "max_received_at_ns": AT + 4,
         "host": line["host"],
         "run": stem[-17:-9],
-        # Not always the first journal of the run: one that grows old without a push has a number too.
+        # Not always the first journal of the run: one that grows old without a push has a number
+        # too.
         "sequence": int(stem[-8:]),
     }
     assert stem.endswith(f"-{line['host']}-{line['run']}-{line['sequence']:08}")

@@ -19,7 +19,8 @@ BYTES = 100_000
 #: What the process may take beyond what it has once started: less than the journal's 120 MB.
 BEYOND = 96 << 20
 
-#: Exports what there is to export, and then publishes it or is killed; at last tells that it came so far.
+#: Exports what there is to export, and then publishes it or is killed; at last tells that it came
+#: so far.
 PROGRAM = f"""
 import os, resource, sys
 from pathlib import Path
@@ -48,7 +49,8 @@ def run(folder: Path, batches: int, end: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        # As the host starts a plugin's process: each thread's own arena would count 64 MiB, used or not.
+        # As the host starts a plugin's process: each thread's own arena would count 64 MiB, used or
+        # not.
         env={**os.environ, "MALLOC_ARENA_MAX": "2"},
         timeout=60,
     )

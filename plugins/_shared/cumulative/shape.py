@@ -1,0 +1,135 @@
+"""Reads and writes a metric with one number without a protobuf object.
+
+Its encoding is the same in each push except for the times and the number. Nearly all metrics of
+Java clients have this form, and it takes a quarter of protobuf's time.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+from plugins._shared.cumulative.series import Kind, Series
+
+__all__ = ["Shape", "learn"]
+
+#: ``NumberDataPoint``'s start_time_unix_nano, time_unix_nano, as_double and as_int.
+_START, _TIME, _DOUBLE, _INT = 0x11, 0x19, 0x21, 0x31
+
+_DOUBLE_SINCE: Final = struct.Struct("<BQBQBd")
+_INT_SINCE: Final = struct.Struct("<BQBQBq")
+_DOUBLE_AT: Final = struct.Struct("<BQBd")
+_INT_AT: Final = struct.Struct("<BQBq")
+
+
+class Shape:
+    """The constant bytes of a metric with one number.
+
+    Attributes:
+        series: The series of its point.
+        delta: Whether the number is a delta.
+    """
+
+    __slots__ = (
+        "_at",
+        "_fields",
+        "_has_start",
+        "_head",
+        "_out_head",
+        "_out_tail",
+        "_size",
+        "_tag",
+        "_tail",
+        "delta",
+        "series",
+    )
+
+    def __init__(
+        self,
+        series: Series,
+        *,
+        delta: bool,
+        fields: struct.Struct,
+        tag: int,
+        around: list[bytes],
+        out_around: list[bytes],
+    ) -> None:
+        self.series = series
+        self.delta = delta
+        self._fields = fields
+        self._tag = tag
+        self._has_start = fields is _DOUBLE_SINCE or fields is _INT_SINCE
+        self._head, self._tail = around
+        self._out_head, self._out_tail = out_around
+        self._at = len(self._head)
+        self._size = self._at + fields.size + len(self._tail)
+
+    def read(self, metric: bytes) -> tuple[int, int, int | float] | None:
+        """Read an encoded ``Metric``.
+
+        Returns:
+            Its start (0: none), time and number. None if it does not have this shape.
+        """
+        if len(metric) != self._size or not metric.startswith(self._head) or not metric.endswith(self._tail):
+            return None
+        if self._has_start:
+            start_tag, start_ns, time_tag, time_ns, tag, number = self._fields.unpack_from(metric, self._at)
+            if start_tag != _START or time_tag != _TIME or tag != self._tag:
+                return None
+            return start_ns, time_ns, number
+        time_tag, time_ns, tag, number = self._fields.unpack_from(metric, self._at)
+        return (0, time_ns, number) if time_tag == _TIME and tag == self._tag else None
+
+    def write(self, start_ns: int, time_ns: int, number: float) -> bytes:
+        """Encode the cumulative metric."""
+        if isinstance(number, int):
+            fields = _INT_SINCE.pack(_START, start_ns, _TIME, time_ns, _INT, number)
+        else:
+            fields = _DOUBLE_SINCE.pack(_START, start_ns, _TIME, time_ns, _DOUBLE, number)
+        return self._out_head + fields + self._out_tail
+
+
+def learn(
+    series: Series, metric: bytes, output: Any, *, delta: bool, start_ns: int, time_ns: int, number: float
+) -> Shape | None:
+    """Learn the shape of a metric with one number.
+
+    Args:
+        series: The point's series, after the point was added.
+        metric: The metric as received.
+        output: The same metric as output, a :data:`~plugins._shared.cumulative.view.MetricView`.
+        delta: Whether the number is a delta.
+        start_ns: The point's start as received; 0: none.
+        time_ns: The point's time as received.
+        number: The point's number as received.
+
+    Returns:
+        The shape. None if times and number are not adjacent or occur twice in the encoding, or if
+        the output may need a start that the input does not have.
+    """
+    if not (delta or start_ns or series.kind is Kind.GAUGE):
+        # Its output gets a start when the series starts anew, and these bytes have no place for
+        # one.
+        return None
+    whole = isinstance(number, int)
+    tag = _INT if whole else _DOUBLE
+    if start_ns:
+        fields = _INT_SINCE if whole else _DOUBLE_SINCE
+        found = fields.pack(_START, start_ns, _TIME, time_ns, tag, number)
+    else:
+        fields = _INT_AT if whole else _DOUBLE_AT
+        found = fields.pack(_TIME, time_ns, tag, number)
+    around = metric.split(found)
+    if len(around) != 2:
+        return None
+    out_around = around
+    if delta:
+        whole = isinstance(series.number, int)
+        struct_ = _INT_SINCE if whole else _DOUBLE_SINCE
+        written = struct_.pack(
+            _START, series.start_ns, _TIME, time_ns, _INT if whole else _DOUBLE, series.number
+        )
+        out_around = output.SerializeToString().split(written)
+        if len(out_around) != 2:
+            return None
+    return Shape(series, delta=delta, fields=fields, tag=tag, around=around, out_around=out_around)

@@ -1,0 +1,132 @@
+"""Settings of every HTTP or gRPC destination: checks, TLS context, redaction."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from importlib.metadata import version
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from receiver.plugin.secret import Secret
+from receiver.plugin.tls import TlsConfig
+
+__all__ = [
+    "PROTOCOL_HEADERS",
+    "USER_AGENT",
+    "Destination",
+    "check_endpoint",
+    "check_headers",
+    "redact",
+    "tls_context",
+]
+
+#: The ``user-agent`` of every request.
+USER_AGENT = f"kafka-client-telemetry/{version('kafka-client-telemetry')}"
+
+#: Headers that HTTP or a plugin sets, so the operator must not.
+PROTOCOL_HEADERS = frozenset(
+    {"accept-encoding", "connection", "content-encoding", "content-length", "content-type"}
+    | {"host", "te", "transfer-encoding", "user-agent"}
+)
+#: Lower case, because gRPC metadata must be. No ``:`` pseudo headers.
+_HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
+
+
+class Destination(Protocol):
+    """The settings that every destination has, whichever protocol it speaks."""
+
+    @property
+    def headers(self) -> Mapping[str, Secret]:
+        """The operator's headers."""
+
+    @property
+    def timeout_ms(self) -> int:
+        """Timeout of one export, in milliseconds."""
+
+    @property
+    def tls(self) -> TlsConfig | None:
+        """The operator's certificates."""
+
+
+def check_headers(headers: Mapping[str, Secret], reserved: AbstractSet[str]) -> None:
+    """Check the headers that an operator sets.
+
+    Args:
+        headers: Names and values.
+        reserved: Names that the operator must not set.
+
+    Raises:
+        ValueError: A header is invalid. The message names it and never shows its value.
+    """
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no header name; use lower-case letters, digits and -")
+        if name in reserved:
+            raise ValueError(f"{name} is set by the protocol: leave it out")
+        text = value.get_secret_value()
+        if not (text.isascii() and text.isprintable() and text == text.strip()):
+            raise ValueError(f"the value of {name} must be printable ASCII without blanks at its ends")
+
+
+def check_endpoint(endpoint: str, *, grpc: bool) -> None:
+    """Check the URL of a destination.
+
+    Args:
+        endpoint: The URL as the operator wrote it.
+        grpc: Whether the destination speaks gRPC: then it needs a port and has no path.
+
+    Raises:
+        ValueError: The URL is invalid. The message says why.
+    """
+    if not endpoint.isascii() or not endpoint.isprintable() or " " in endpoint:
+        raise ValueError("must be plain ASCII without spaces")
+    try:
+        url = urlsplit(endpoint)
+        port = url.port
+    except ValueError:
+        raise ValueError("is no URL; write for example http://127.0.0.1:4317") from None
+    if not endpoint.startswith(("http://", "https://")):
+        raise ValueError("must begin with http:// (plaintext) or https:// (TLS)")
+    if "@" in url.netloc:
+        raise ValueError("must not hold a user or password; put credentials into headers")
+    if not url.hostname or port == 0:
+        raise ValueError("must name a host and a port, for example http://127.0.0.1:4317")
+    if "?" in endpoint or "#" in endpoint:
+        raise ValueError("must have no query and no fragment; put credentials into headers")
+    if grpc:
+        if port is None:
+            raise ValueError("gRPC needs a port; 4317 is OTLP's")
+        if url.path not in {"", "/"}:
+            raise ValueError(f"gRPC has no path: leave out {url.path}, or set protocol: http")
+
+
+def tls_context(config: Destination) -> ssl.SSLContext:
+    """Build the TLS context of a destination.
+
+    Raises:
+        OSError: A file is missing or invalid. The message names the setting and the file.
+    """
+    tls = config.tls
+    ca_file = tls.ca_file if tls else None
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise OSError(f"tls.ca_file {ca_file}: {error}") from None
+    if tls and tls.cert_file and tls.key_file:
+        try:
+            # An encrypted key must fail. Without a password here, OpenSSL asks on the terminal.
+            context.load_cert_chain(tls.cert_file, tls.key_file, password="")
+        except OSError as error:
+            raise OSError(f"tls.cert_file {tls.cert_file}, tls.key_file {tls.key_file}: {error}") from None
+    return context
+
+
+def redact(text: str, config: Destination) -> str:
+    """Mask the values of our headers in a destination's answer, which may repeat them."""
+    for value in config.headers.values():
+        if secret := value.get_secret_value():
+            text = text.replace(secret, "**********")
+    return text

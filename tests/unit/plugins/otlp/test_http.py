@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
+
+from plugins._shared.http_client import parse_retry_after
+from receiver.host import PluginHost, load_plugins
+from receiver.plugin import BatchRefusedError, ExportResult, PermanentError, RetryableError
+from tests.unit.host.support import wait_for
+from tests.unit.plugins.destinations import (
+    Certificates,
+    HttpDestination,
+    Reply,
+    http_destination,
+    rpc_status,
+)
+from tests.unit.plugins.support import client_push, failure, plugin, started
+
+RETRYABLE = {429, 502, 503, 504}
+
+
+def endpoint(server: HttpDestination, scheme: str = "http") -> str:
+    return f"{scheme}://127.0.0.1:{server.port}"
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_several_pushes_arrive_as_one_request_of_their_very_bytes(
+    http_server: HttpDestination, compression: str
+) -> None:
+    pushes = [client_push(), client_push("ck-producer-star-01"), client_push("franz-producer-okprefix-02")]
+    with started(
+        endpoint=endpoint(http_server), protocol="http", compression=compression, headers={"x-key": "v"}
+    ) as one:
+        assert one.export_batch(pushes) is None
+        assert one.export(pushes[1].context, pushes[1].payload) is None
+    assert http_server.bodies == [b"".join(push.payload.data for push in pushes), pushes[1].payload.data]
+    assert http_server.paths == ["/v1/metrics"] * 2
+    assert http_server.connections == 1, "the connection is kept"
+    headers = http_server.headers[0]
+    assert headers["content-type"] == "application/x-protobuf"
+    assert headers["x-key"] == "v"
+    assert headers["user-agent"].startswith("kafka-client-telemetry/")
+
+
+def test_a_path_of_the_operators_is_kept(http_server: HttpDestination) -> None:
+    with started(endpoint=f"{endpoint(http_server)}/otlp/x", protocol="http") as one:
+        one.export_batch([client_push()])
+    assert http_server.paths == ["/otlp/x"]
+
+
+@pytest.mark.parametrize(
+    "status", [301, 307, 400, 401, 403, 404, 408, 413, 415, 429, 500, 501, 502, 503, 504, 505]
+)
+def test_every_status_means_what_the_specification_says(http_server: HttpDestination, status: int) -> None:
+    http_server.answer = lambda body: Reply(status, rpc_status("why"))
+    kind = RetryableError if status in RETRYABLE else PermanentError
+    caught = failure(kind, f"HTTP {status}: why", endpoint=endpoint(http_server), protocol="http")
+    assert isinstance(caught, BatchRefusedError) == (status in {400, 413})
+    assert len(http_server.bodies) == 1, "no redirect is followed"
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_retry_after_tells_when(http_server: HttpDestination, status: int) -> None:
+    http_server.answer = lambda body: Reply(status, headers={"retry-after": "17"})
+    caught = failure(RetryableError, endpoint=endpoint(http_server), protocol="http")
+    assert caught.retry_after_s == 17
+
+
+NOW = datetime(2024, 5, 1, 12, 0, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("0", 0.0),
+        (" 30 ", 30.0),
+        (format_datetime(NOW + timedelta(seconds=90), usegmt=True), 90.0),
+        ("Wednesday, 01-May-24 12:01:00 GMT", 60.0),
+        (format_datetime(NOW - timedelta(seconds=90), usegmt=True), None),
+        ("soon", None),
+        ("-5", None),
+        ("1e9", None),
+        ("99999999999999999999", None),
+        ("\u0663", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_retry_after_in_all_its_forms(value: str | None, seconds: float | None) -> None:
+    assert parse_retry_after(value, NOW) == seconds
+
+
+def test_partial_success_is_counted(http_server: HttpDestination) -> None:
+    response = ExportMetricsServiceResponse()
+    response.partial_success.rejected_data_points = 7
+    response.partial_success.error_message = "too old"
+    http_server.answer = lambda body: Reply(200, response.SerializeToString())
+    with started(endpoint=endpoint(http_server), protocol="http") as one:
+        assert one.export_batch([client_push()]) == ExportResult(rejected_points=7, message="too old")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(200, b"\xff\xff\xff"),
+        Reply(200, b"{}", {"content-type": "application/json"}),
+        Reply(202, b"", {}),
+        Reply(204, b"", {}),
+        Reply(200, b"x" * 200_000),
+    ],
+)
+def test_a_success_whose_answer_says_nothing_is_a_success(http_server: HttpDestination, reply: Reply) -> None:
+    http_server.answer = lambda body: reply
+    with started(endpoint=endpoint(http_server), protocol="http") as one:
+        assert one.export_batch([client_push()]) is None
+
+
+def test_a_connection_that_closes_without_an_answer_is_retryable(http_server: HttpDestination) -> None:
+    http_server.answer = lambda body: None
+    with started(endpoint=endpoint(http_server), protocol="http") as one:
+        with pytest.raises(RetryableError, match="RemoteProtocolError"):
+            one.export_batch([client_push()])
+        http_server.answer = lambda body: Reply()
+        assert one.export_batch([client_push()]) is None
+
+
+def test_a_destination_that_is_away_is_retryable() -> None:
+    with http_destination() as server:
+        where = endpoint(server)
+    failure(RetryableError, "ConnectError", endpoint=where, protocol="http")
+
+
+def _hang(release: threading.Event, write: Callable[[bytes], object]) -> None:
+    release.wait(10)
+
+
+def _drip(release: threading.Event, write: Callable[[bytes], object]) -> None:
+    while not release.wait(0.05):
+        write(b"x")
+
+
+@pytest.mark.parametrize("how", [_hang, _drip])
+def test_an_answer_that_does_not_end_is_a_time_out(
+    http_server: HttpDestination, how: Callable[[threading.Event, Callable[[bytes], object]], None]
+) -> None:
+    release = threading.Event()
+    http_server.drip = lambda write: how(release, write)
+    began = time.monotonic()
+    failure(RetryableError, "Timeout", endpoint=endpoint(http_server), protocol="http", timeout_ms=300)
+    assert 0.25 < time.monotonic() - began < 100
+    release.set()
+
+
+def test_a_destination_that_repeats_our_header_does_not_make_us_log_it(http_server: HttpDestination) -> None:
+    http_server.answer = lambda body: Reply(401, b"who is Bearer hunter2?", {"content-type": "text/plain"})
+    caught = failure(
+        PermanentError,
+        endpoint=endpoint(http_server),
+        protocol="http",
+        headers={"authorization": "Bearer hunter2"},
+    )
+    assert str(caught) == "HTTP 401: who is **********?"
+
+
+def test_the_environment_does_not_redirect_telemetry(
+    http_server: HttpDestination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    with started(endpoint=endpoint(http_server), protocol="http") as one:
+        assert one.export_batch([client_push()]) is None
+
+
+def test_through_the_host_a_fault_passes_and_every_push_arrives(http_server: HttpDestination) -> None:
+    answers = iter([Reply(503), Reply(429), None, Reply(502), Reply(504)])
+    http_server.answer = lambda body: next(answers, Reply())
+    host = PluginHost(
+        load_plugins(
+            [
+                {
+                    "type": "otlp",
+                    "protocol": "http",
+                    "endpoint": endpoint(http_server),
+                    "delivery": "memory",
+                    "retry": {"initial_ms": 1, "max_ms": 5},
+                }
+            ]
+        )
+    )
+    host.start()
+    host.offer(client_push())
+    wait_for(lambda: host.statistics()[0].exported_pushes == 1)
+    host.stop(5)
+    (statistics,) = host.statistics()
+    assert (statistics.failures, statistics.retries, statistics.exported_batches) == (5, 5, 1)
+
+
+def server_tls(certificates: Certificates) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificates.ca)
+    context.load_cert_chain(certificates.cert("server"), certificates.key("server"))
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def test_tls_with_a_certificate_of_our_own(certificates: Certificates) -> None:
+    ours = {"cert_file": str(certificates.cert("client")), "key_file": str(certificates.key("client"))}
+    with http_destination(server_tls(certificates)) as server:
+        where = endpoint(server, "https")
+        with started(endpoint=where, protocol="http", tls={"ca_file": str(certificates.ca), **ours}) as one:
+            assert one.export_batch([client_push()]) is None
+        for tls in (None, ours, {"ca_file": str(certificates.ca)}):
+            failure(RetryableError, endpoint=where, protocol="http", tls=tls, timeout_ms=2000)
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+@pytest.mark.parametrize(
+    ("tls", "said"),
+    [
+        ({"ca_file": __file__}, "tls.ca_file "),
+        ({"cert_file": "client.pem", "key_file": "ca.key"}, "tls.cert_file "),
+        ({"cert_file": "client.pem", "key_file": "encrypted.key"}, "tls.cert_file "),
+    ],
+    ids=["no certificate", "another's key", "encrypted key"],
+)
+def test_a_tls_file_that_is_none_fails_the_start_and_is_named(
+    certificates: Certificates, protocol: str, tls: dict[str, str], said: str
+) -> None:
+    paths = {key: str(certificates.folder / file) for key, file in tls.items()}
+    one = plugin(endpoint="https://127.0.0.1:1", protocol=protocol, tls=paths)
+    with pytest.raises(OSError, match=said):
+        one.start()
+    one.stop()
