@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from deploy.dashboards.receiver_alerts import prometheus_rules
 from deploy.dashboards.rollup_alerts import grafana_rules
-from plugins.cumulative import Kind
+from plugins._shared.cumulative import Kind
 from plugins.prometheus.names import metric_name
 from receiver.api import ApiDependencies, create_api
 from receiver.catalogue import CATALOGUE, MetricKind
