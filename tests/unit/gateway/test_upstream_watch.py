@@ -99,7 +99,7 @@ def test_a_probe_says_what_is_wrong(broker: ScriptedBroker, name: str) -> None:
 def test_a_probe_waits_no_longer_than_it_may(broker: ScriptedBroker) -> None:
     over = threading.Event()
     broker.script = after_the_question(lambda peer: void(over.wait(10)))
-    with pytest.raises(ProbeError, match=r"^no answer within 0\.2 s$"):
+    with pytest.raises(ProbeError, match=r"^no response within 0\.2 s$"):
         on_loop(ask(broker.port, timeout_s=0.2))
     over.set()
 
