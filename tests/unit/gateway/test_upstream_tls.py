@@ -210,7 +210,7 @@ def test_the_error_for_a_broker_that_needs_tls_says_so(certificates: Certificate
     async def main() -> None:
         with tls_broker(certificates.broker_context()) as broker:
             async with opened(Gate().listener(broker.port)) as listener:
-                assert "give it listeners[].upstream_tls" in await problem_of(listener)
+                assert "set listeners[].upstream_tls" in await problem_of(listener)
 
     on_loop(main())
 

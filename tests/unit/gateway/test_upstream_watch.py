@@ -76,7 +76,7 @@ ANSWERS: dict[str, tuple[Callable[[Peer], None], str]] = {
     "HTTP": (lambda peer: peer.socket.sendall(b"HTTP/1.1 400 Bad\r\n\r\n"), "the response is not Kafka's"),
     "a TLS alert": (
         lambda peer: peer.socket.sendall(bytes.fromhex("15030300020250") + bytes(30)),
-        "that listener speaks TLS: give it",
+        "that listener speaks TLS: set",
     ),
     "a negative length": (lambda peer: peer.socket.sendall(b"\xff" * 8), "the response is not Kafka's"),
     "an empty answer": (lambda peer: peer.socket.sendall(framed(b"")), "the response is not Kafka's"),
