@@ -76,7 +76,7 @@ ANSWERS: dict[str, tuple[Callable[[Peer], None], str]] = {
     "HTTP": (lambda peer: peer.socket.sendall(b"HTTP/1.1 400 Bad\r\n\r\n"), "the response is not Kafka's"),
     "a TLS alert": (
         lambda peer: peer.socket.sendall(bytes.fromhex("15030300020250") + bytes(30)),
-        "that listener speaks TLS: give it",
+        "that listener speaks TLS: set",
     ),
     "a negative length": (lambda peer: peer.socket.sendall(b"\xff" * 8), "the response is not Kafka's"),
     "an empty answer": (lambda peer: peer.socket.sendall(framed(b"")), "the response is not Kafka's"),
@@ -99,7 +99,7 @@ def test_a_probe_says_what_is_wrong(broker: ScriptedBroker, name: str) -> None:
 def test_a_probe_waits_no_longer_than_it_may(broker: ScriptedBroker) -> None:
     over = threading.Event()
     broker.script = after_the_question(lambda peer: void(over.wait(10)))
-    with pytest.raises(ProbeError, match=r"^no answer within 0\.2 s$"):
+    with pytest.raises(ProbeError, match=r"^no response within 0\.2 s$"):
         on_loop(ask(broker.port, timeout_s=0.2))
     over.set()
 
