@@ -26,7 +26,7 @@ def at(minute: int, client: Client = ORDERS) -> Spooled:
 def test_damaged_files_are_reported_and_all_others_are_read(
     roll: Roll, query: Query, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(job, "_MIN_PAUSE_S", 0.01)
     folder = tmp_path / "mes données" / "100 %"
     damaged = set()
     for number, name in enumerate("abcdef"):
