@@ -1,4 +1,5 @@
 """Measures the sidecar beside HAProxy, a direct connection and a broker with a telemetry plugin.
 
-Run with ``python -m benchmarks``; see docs/results/benchmarks.md. Nothing here is imported by the receiver.
+Run with ``python -m benchmarks``; see docs/results/benchmarks.md. Nothing here is imported by the
+receiver.
 """

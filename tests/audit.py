@@ -1,7 +1,8 @@
 """``python -m tests.audit``: is every dependency locked by hash, and is a vulnerability known of one?
 
-Owns what counts as an answer. A database that cannot be reached, or that knows none of the packages (a mirror
-that has files alone), has said nothing: that is reported as "not checked", never as "none found".
+Owns what counts as an answer. A database that cannot be reached, or that knows none of the packages
+(a mirror that has files alone), has said nothing: that is reported as "not checked", never as "none
+found".
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any, Final
 
 _TREE: Final = Path(__file__).parents[1]
 _LOCKS: Final = ("requirements.lock", "requirements-dev.lock")
-#: The databases to ask, in this order: the Python packaging advisories at PyPI, then OSV, which has them too.
+#: The databases to ask, in this order: the Python packaging advisories at PyPI, then OSV, which has
+#: them too.
 _DATABASES: Final = ("pypi", "osv")
 _TIMEOUT_S: Final = 600
 
@@ -82,8 +84,8 @@ def main() -> int:
     """Say what there is to say.
 
     Returns:
-        0 where nothing was found, also where nobody could be asked; 1 for a finding; 2 where pip-audit
-        failed.
+        0 where nothing was found, also where nobody could be asked; 1 for a finding; 2 where
+        pip-audit failed.
     """
     bad = [f"{lock}: {name}" for lock in _LOCKS for name in unhashed((_TREE / lock).read_text())]
     for line in bad:

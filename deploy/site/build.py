@@ -1,7 +1,8 @@
 """Builds the docs site: stages the pages, adds the generated reference, runs Sphinx strictly.
 
 Pages stay plain Markdown, so they read the same on GitHub. The staging step adds what only the site
-needs: navigation, generated pages, and repository URLs in place of links to files that are not pages.
+needs: navigation, generated pages, and repository URLs in place of links to files that are not
+    pages.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The settings of ``receiver.yaml``: keys, defaults, bounds and descriptions.
 
-The reference of settings is generated from these models. The larger sections have modules of their own.
+The reference of settings is generated from these models. The larger sections have modules of their
+own.
 """
 
 from __future__ import annotations

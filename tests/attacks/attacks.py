@@ -43,10 +43,12 @@ _SERIES_OF_PUSH: Final = 4_000
 
 #: The innocent client's longest wait, in milliseconds.
 LONGEST_MS: Final = 50.0
-#: The same beside pushes that are as costly as the limits allow: one push is decided in one piece, which
-#: takes up to 190 ms, and some of them pass before ``core_ms_per_second`` holds their peer back.
+#: The same beside pushes that are as costly as the limits allow: one push is decided in one piece,
+#: which takes up to 190 ms, and some of them pass before ``core_ms_per_second`` holds their peer
+#: back.
 _COSTLY_MS: Final = 500.0
-#: The same beside a flood of HTTP requests. REST is for operators, and on loopback unless it asks for tokens.
+#: The same beside a flood of HTTP requests. REST is for operators, and on loopback unless it asks
+#: for tokens.
 _HTTP_MS: Final = 1_000.0
 
 
@@ -62,9 +64,10 @@ class Attack:
         payload: The Metrics field of its pushes; None where it pushes nothing.
         arguments: More flags of the load generator.
         settings: Sections of the receiver's configuration beside the defaults.
-        paused: Whether the target is stopped for most of the time, like by a busy host or a CPU limit. The
-            waits are then no verdict.
-        innocent_payload: What the innocent clients push, compressed with zstd; None: a captured push.
+        paused: Whether the target is stopped for most of the time, like by a busy host or a CPU
+            limit. The waits are then no verdict.
+        innocent_payload: What the innocent clients push, compressed with zstd; None: a captured
+            push.
         innocent_clients: Innocent clients that push telemetry.
         innocent_late: Whether those connect in the middle of the attack instead of before it.
         innocent_codec: What they compress with, zstd or none.
@@ -201,6 +204,7 @@ def _telemetry() -> tuple[Attack, ...]:
 
 
 def _host() -> tuple[Attack, ...]:
-    # A push of some milliseconds, so that the pauses come within it. A client pushes ten times a second.
+    # A push of some milliseconds, so that the pauses come within it. A client pushes ten times a
+    # second.
     push = many_series(series=_SERIES_OF_COSTLY_PUSH)
     return (Attack(name="host-busy", kind="", paused=True, innocent_payload=push, innocent_clients=3),)

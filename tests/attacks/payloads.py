@@ -1,7 +1,7 @@
 """Pushes of an attacker: small on the wire and large in memory, costly to read, or many series.
 
-Owns their bytes. No bomb is ever held inflated here: each is put together from one piece of a compressor's
-output.
+Owns their bytes. No bomb is ever held inflated here: each is put together from one piece of a
+compressor's output.
 """
 
 from __future__ import annotations

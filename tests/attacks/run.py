@@ -1,9 +1,9 @@
 """Runs an attack beside an innocent client and measures what the client and the target go through.
 
-The innocent client comes from 127.0.0.1, the attack from 127.0.0.2, because limits are by source address. The
-client starts first and ends last. Its requests count from when they were due, so a stall shows in all
-requests that it delays. Meanwhile a control client goes through a HAProxy that nobody attacks: its longest
-wait is what the machine alone costs.
+The innocent client comes from 127.0.0.1, the attack from 127.0.0.2, because limits are by source
+address. The client starts first and ends last. Its requests count from when they were due, so a
+stall shows in all requests that it delays. Meanwhile a control client goes through a HAProxy that
+nobody attacks: its longest wait is what the machine alone costs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is attacked: a receiver with default limits, and HAProxy in TCP mode as the baseline.
 
-Owns their configuration. Both stand in front of the same broker and have the same ports: plain and TLS
-listeners, one that takes PROXY headers, and one for HTTP.
+Owns their configuration. Both stand in front of the same broker and have the same ports: plain and
+TLS listeners, one that takes PROXY headers, and one for HTTP.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """A short run of the attacks that once stopped a receiver; ``make attack`` runs all of them, longer.
 
-Here totals and memory decide, because other tests run at the same time: each request of the innocent client
-is answered, and without an error. A wait counts only when nothing moves any more. That the work of a turn is
-bounded is tested without a clock, in ``tests/unit/gateway/test_turns.py`` and by the fuzz target ``tls``.
+Here totals and memory decide, because other tests run at the same time: each request of the
+innocent client is answered, and without an error. A wait counts only when nothing moves any more.
+That the work of a turn is bounded is tested without a clock, in
+``tests/unit/gateway/test_turns.py`` and by the fuzz target ``tls``.
 """
 
 from __future__ import annotations

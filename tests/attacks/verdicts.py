@@ -16,8 +16,8 @@ from tests.attacks.run import ATTACKER, INNOCENT, Outcome, Stored
 
 __all__ = ["MEMORY_BYTES", "TIMES_CONTROL", "judge"]
 
-#: Other work on the machine delays every client: so many times the control client's longest wait are allowed.
-#: The HAProxy that is attacked sets no bound, because some attacks stop it.
+#: Other work on the machine delays every client: so many times the control client's longest wait
+#: are allowed. The HAProxy that is attacked sets no bound, because some attacks stop it.
 TIMES_CONTROL: Final = 3.0
 
 #: What one push may be over the limit, which holds from the next one on.
@@ -26,7 +26,8 @@ LARGEST_PUSH_BYTES: Final = TelemetrySettings().max_inflated_bytes
 #: limits.source_address.accepted_bytes_per_minute, its default. A minute's worth may come at once.
 ACCEPTED_BYTES_PER_MINUTE: Final = LimitsSettings().source_address.accepted_bytes_per_minute or 0
 
-#: What may be buffered for one source address: its share of limits.max_held_bytes, and room for connections.
+#: What may be buffered for one source address: its share of limits.max_held_bytes, and room for
+#: connections.
 BUFFERED_BYTES: Final = LimitsSettings().max_held_bytes // 4 + (32 << 20)
 
 #: The chart's memory limit, resources.limits.memory.

@@ -24,8 +24,8 @@ from tests.conformance.differences import DIFFERENCES, listed_differences
 from tests.conformance.peer import KafkaPeer, ReceiverPeer
 
 _CASES = (*cases_api_versions.CASES, *cases_telemetry.CASES, *cases_stream.CASES, *cases_sasl.CASES)
-#: On a busy machine a peer may be too late for a pause, or a push too late for its interval. Peers that
-#: really differ do so each time.
+#: On a busy machine a peer may be too late for a pause, or a push too late for its interval. Peers
+#: that really differ do so each time.
 _ATTEMPTS = 3
 _NOTHING = Line(step="nothing", seen=Seen(text="nothing"))
 

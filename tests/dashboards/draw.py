@@ -1,6 +1,7 @@
 """Draws the dashboards without a Grafana server: its components in Chromium, queries on real databases.
 
-``python -m tests.dashboards.draw --postgres URL [--prometheus URL] --out docs/images`` writes them all.
+``python -m tests.dashboards.draw --postgres URL [--prometheus URL] --out docs/images`` writes them
+all.
 """
 
 from __future__ import annotations
@@ -293,7 +294,8 @@ def main(words: Sequence[str]) -> int:
             file
             for file in sorted(DASHBOARDS.glob("*.json"))
             if file.stem in (arguments.only or [file.stem])
-            # Without a Prometheus the receiver's dashboard has nothing to show: its old picture says more.
+            # Without a Prometheus the receiver's dashboard has nothing to show: its old picture
+            # says more.
             and (prometheus is not None or file.stem != "receiver" or arguments.only)
         ]
         scenes = {

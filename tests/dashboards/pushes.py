@@ -1,7 +1,8 @@
 """Owns the pushes of a made-up fleet: hours of them, as spool files, so that pictures have something to show.
 
-What a push looks like is captured from real clients (``tests/data/payloads``); who pushed it, when, and how
-much went on is made up, the same for the same end. It asserts nothing, and no test is built on it.
+What a push looks like is captured from real clients (``tests/data/payloads``); who pushed it, when,
+and how much went on is made up, the same for the same end. It asserts nothing, and no test is built
+on it.
 """
 
 from __future__ import annotations

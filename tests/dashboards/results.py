@@ -64,11 +64,12 @@ def postgres_frame(
         sql: Expanded.
         ref_id: The target's letter.
         time_series: Whether the target's format is ``time_series`` rather than ``table``.
-        fill: The time range and the step in seconds in which a time series gets NULL where it has no row,
-            which the macro's third argument asks for.
+        fill: The time range and the step in seconds in which a time series gets NULL where it has
+            no row, which the macro's third argument asks for.
 
     Raises:
-        QueryRefusedError: PostgreSQL refused it, or a time series has no time or isn't in its order.
+        QueryRefusedError: PostgreSQL refused it, or a time series has no time or isn't in its
+            order.
     """
     try:
         # Grafana sends plain text: placeholders and prepared statements would change what % means.

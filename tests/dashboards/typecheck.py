@@ -22,8 +22,9 @@ def type_errors(dashboards: Iterable[Path]) -> list[str]:
         dashboards: JSON files, each with a name of its own.
 
     Returns:
-        A line for each error, headed by the dashboard's name, line and column, as in ``fleet.ts(12,5): ...``;
-        they are the JSON file's, but for columns of its first line, which has more before it.
+        A line for each error, headed by the dashboard's name, line and column, as in
+        ``fleet.ts(12,5): ...``; they are the JSON file's, but for columns of its first line, which
+        has more before it.
 
     Raises:
         NotSetUpError: The testbed's part ``grafana-schema`` is not built.

@@ -1,7 +1,7 @@
 """Owns the compose example as Docker Compose understands it, and how its files are carried over to loopback.
 
-The model is that of the compose specification's reference loader, which Docker Compose is built on. What is
-started with it is others' business.
+The model is that of the compose specification's reference loader, which Docker Compose is built on.
+What is started with it is others' business.
 """
 
 from __future__ import annotations

@@ -85,7 +85,8 @@ def test_a_tmpfs_over_a_folder_of_somebody_s_says_whose_it_is(model: dict[str, A
 def test_what_the_broker_logs_does_not_fill_its_memory(model: dict[str, Any]) -> None:
     kafka = model["services"]["kafka"]
     assert all("size=" in mount for mount in kafka["tmpfs"])
-    # kafka-server-start.sh adds -loggc, and the configuration that writes files, where these are not set.
+    # kafka-server-start.sh adds -loggc, and the configuration that writes files, where these are
+    # not set.
     assert "-loggc" not in kafka["environment"]["EXTRA_ARGS"]
     assert "configurationFile" not in kafka["environment"]["KAFKA_LOG4J_OPTS"]
 

@@ -1,7 +1,7 @@
 """Owns what an input reached: pairs of lines of the project that ran one after the other.
 
-Tracing makes an input several times slower, so only some inputs are traced; one that reached something new is
-kept, and others are made from it.
+Tracing makes an input several times slower, so only some inputs are traced; one that reached
+something new is kept, and others are made from it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Owns the loop over one target's inputs, and what is measured about each.
 
-Findings are: an exception that ``run`` lets out, more than a second of CPU for one input, and a peak of
-memory that one input raised by more than the target allows. An end of the process itself (a crash in a
-codec's C code) is seen by whoever started it (:mod:`tests.fuzz.workers`).
+Findings are: an exception that ``run`` lets out, more than a second of CPU for one input, and a
+peak of memory that one input raised by more than the target allows. An end of the process itself (a
+crash in a codec's C code) is seen by whoever started it (:mod:`tests.fuzz.workers`).
 """
 
 from __future__ import annotations

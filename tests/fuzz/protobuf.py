@@ -1,6 +1,7 @@
 """Owns changes of protobuf messages in protobuf's own terms: fields moved, doubled, left out.
 
-Lengths are made to fit again, so that a parser takes what comes out, and the code behind it sees it.
+Lengths are made to fit again, so that a parser takes what comes out, and the code behind it sees
+it.
 """
 
 from __future__ import annotations

@@ -29,12 +29,13 @@ class Target:
 
     Attributes:
         name: What findings and figures are filed under.
-        run: Takes one input. Whatever it raises is a finding: errors that are declared for bad input it
-            catches itself, and what must hold it checks itself. The same input has the same outcome every
-            time.
+        run: Takes one input. Whatever it raises is a finding: errors that are declared for bad
+            input it catches itself, and what must hold it checks itself. The same input has the
+            same outcome every time.
         seeds: Makes the inputs to begin with, real ones where there are any.
         tokens: Byte strings that mean something, to be put into inputs.
-        reshape: Changes an input in the format's own terms; used for every other input. None: bytes alone.
+        reshape: Changes an input in the format's own terms; used for every other input. None: bytes
+            alone.
         max_bytes: The longest input.
         max_memory: By how many bytes one input may raise the process's peak.
         brief: How many inputs a short run takes.

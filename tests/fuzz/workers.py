@@ -1,8 +1,8 @@
 """Owns the processes that fuzz, and what is seen from outside one: that it crashed, or hangs in C code.
 
-A worker writes each input into memory that it shares with its parent before it runs it, so that the input
-which ended it is known. It works in slices; after each it says what came of it, so that an interrupted run
-has figures.
+A worker writes each input into memory that it shares with its parent before it runs it, so that the
+input which ended it is known. It works in slices; after each it says what came of it, so that an
+interrupted run has figures.
 """
 
 from __future__ import annotations

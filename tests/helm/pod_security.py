@@ -1,7 +1,8 @@
 """Owns the rules of the restricted pod security standard, and the project's own for its containers.
 
-Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/ ("Restricted", which has
-"Baseline" in it), for pods on Linux. What admits pods in a cluster is asked in tests/kubernetes.
+Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/ ("Restricted", which
+has "Baseline" in it), for pods on Linux. What admits pods in a cluster is asked in
+tests/kubernetes.
 """
 
 from __future__ import annotations

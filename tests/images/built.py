@@ -1,8 +1,8 @@
 """``make test-images``: the images, built by their own steps in root folders, and started from there.
 
-They run as an engine is told to run them in production: their user, no capability, the root read-only, /tmp
-and /var/lib/kafka-telemetry writable. It takes minutes and some gigabytes of disk, so it is no part of
-``make test``.
+They run as an engine is told to run them in production: their user, no capability, the root
+read-only, /tmp and /var/lib/kafka-telemetry writable. It takes minutes and some gigabytes of disk,
+so it is no part of ``make test``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Owns the reading of a Dockerfile and of .dockerignore, as far as this project's go.
 
-Not a checker: BuildKit's own is run over the same files (``tests/images/lint``). What is not known here is
-refused, so that no instruction is passed over in silence.
+Not a checker: BuildKit's own is run over the same files (``tests/images/lint``). What is not known
+here is refused, so that no instruction is passed over in silence.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Owns the building and running of the images without a container engine: each stage is a root folder.
 
-The base is Debian's own, from ``debootstrap``: the distribution of the image that the Dockerfiles name, not
-its bytes. Instructions are carried out as they stand; build arguments, layers, registries and the network of
-containers are an engine's business and not tried here. It takes root, which mounts and chroot(2) need.
+The base is Debian's own, from ``debootstrap``: the distribution of the image that the Dockerfiles
+name, not its bytes. Instructions are carried out as they stand; build arguments, layers, registries
+and the network of containers are an engine's business and not tried here. It takes root, which
+mounts and chroot(2) need.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ TREE: Final = Path(__file__).parents[2]
 RELEASE: Final = "bookworm"
 _UNSHARE: Final = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private")
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#: What this machine needs to reach package registries, and a build here too; none of it stays in an image.
+#: What this machine needs to reach package registries, and a build here too; none of it stays in an
+#: image.
 _CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 _JAVA_CERTIFICATES: Final = Path("/etc/ssl/certs/java/cacerts")
 

@@ -27,7 +27,8 @@ TOPIC = "fleet"
 INTERVAL_MS = 1000
 TIMEOUT_S = 30.0
 
-#: librdkafka counts microseconds in 32 bits: above 1,431,655 ms (with its jitter) it asks without a pause.
+#: librdkafka counts microseconds in 32 bits: above 1,431,655 ms (with its jitter) it asks without a
+#: pause.
 LONG_INTERVAL_MS = 1_200_000
 
 FRAMES = Path(__file__).parents[1] / "data" / "frames"
@@ -218,7 +219,8 @@ def test_the_last_push_of_a_client_that_closes_arrives(
                     bootstrap=gateway.bootstrap(),
                     topic=TOPIC,
                     client_id=f"closing-{kind.language}",
-                    # Of a Java producer something has to be under way when it closes: else it says no more.
+                    # Of a Java producer something has to be under way when it closes: else it says
+                    # no more.
                     rate=500,
                 )
             )

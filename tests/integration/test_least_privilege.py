@@ -135,7 +135,8 @@ def assert_private(pid: int) -> None:
     """No core file, and another process of the very user reads nothing of its memory."""
     (cores,) = re.findall(r"^Max core file size +(\d+)", Path(f"/proc/{pid}/limits").read_text(), re.M)
     assert cores == "0"
-    # Who is not root owns the user namespace that the process is in, and so has every capability there.
+    # Who is not root owns the user namespace that the process is in, and so has every capability
+    # there.
     if os.geteuid() == 0:
         assert attacked(pid) == "refused mem, refused environ, refused maps, refused ptrace"
 

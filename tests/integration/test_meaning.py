@@ -110,7 +110,8 @@ def test_every_client_is_told_alike(broker: KafkaBroker, collector: Collector) -
             for mode in Mode
         ]
         for client in clients:
-            # Others than Java tell of a node as long as they talk to it, and soon not to the bootstrap node.
+            # Others than Java tell of a node as long as they talk to it, and soon not to the
+            # bootstrap node.
             surely = {(node, "broker")} | ({("-1", "bootstrap")} if client.language == "java" else set())
             exports = wait_for(
                 collector,

@@ -79,7 +79,8 @@ def test_restarts_cost_a_producer_no_record_and_no_telemetry(own_broker: KafkaBr
         assert sidecar.terminate() == 0
         traffic.until_waiting()
         sidecar.start()
-        # The subscription's id is computed, so the client goes on under it where nobody remembers the client.
+        # The subscription's id is computed, so the client goes on under it where nobody remembers
+        # the client.
         traffic.until_pushed()
         assert outcomes(sidecar) == {"NONE"}
         own_broker.stop()

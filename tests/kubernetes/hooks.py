@@ -1,6 +1,7 @@
 """Owns the end of hooks' Jobs, in the place of the Job controller and the kubelet that the testbed has not.
 
-Everything else of a hook is real: Helm makes its objects in order, waits for the Job, and removes them.
+Everything else of a hook is real: Helm makes its objects in order, waits for the Job, and removes
+them.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from tests.testbed.helm import Manifest, of_kind, pod_templates
 from tests.testbed.kubernetes import ApiServer
 
 _WORKLOADS: Final = frozenset({"Deployment", "StatefulSet", "Job", "CronJob", "SparkApplication"})
-#: Made by others than Helm: the server's reports, and what a controller would make in each namespace.
+#: Made by others than Helm: the server's reports, and what a controller would make in each
+#: namespace.
 _OTHERS: Final = frozenset({"ServiceAccount/default"})
 
 

@@ -1,6 +1,7 @@
 """The pods of each feature, on a real API server: admitted as restricted, found, and with few rights.
 
-The pods are made by the test from what the chart says, as there is no controller, and none of them runs.
+The pods are made by the test from what the chart says, as there is no controller, and none of them
+runs.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from tests.testbed.kubernetes import ApiServer
 
 _SPARK = CHART / "ci" / "crds-spark-application.yaml"
 
-#: What Spark's driver does: starts executors and ends them, with a ConfigMap and a Service ("RBAC" in Spark's
-#: "Running on Kubernetes").
+#: What Spark's driver does: starts executors and ends them, with a ConfigMap and a Service ("RBAC"
+#: in Spark's "Running on Kubernetes").
 _DRIVER_MAY = [
     *((verb, "pods") for verb in ("create", "get", "list", "watch", "patch", "delete", "deletecollection")),
     *((verb, kind) for kind in ("configmaps", "services") for verb in ("create", "get", "list", "delete")),

@@ -1,7 +1,8 @@
 """A release of each feature, on a real API server: installed, upgraded, rolled back, removed; and applied.
 
-What can't be tried without a kubelet and controllers: that images start, that probes answer, that volumes are
-bound, that a rolling update waits for pods, and what the migration does. Hooks' Jobs are ended by the test.
+What can't be tried without a kubelet and controllers: that images start, that probes answer, that
+volumes are bound, that a rolling update waits for pods, and what the migration does. Hooks' Jobs
+are ended by the test.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Owns the soak of delivery: collectors and the sidecar die at random under load; what arrived is counted.
 
-One sidecar exports each push three times, by the three modes of delivery, to a collector each. The collectors
-are killed and started again at random; the sidecar is killed with SIGKILL so many times.
+One sidecar exports each push three times, by the three modes of delivery, to a collector each. The
+collectors are killed and started again at random; the sidecar is killed with SIGKILL so many times.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["AFTER_MS", "MODES", "Outcome", "Plan", "run"]
 
 MODES = ("memory", "spool_when_behind", "spool_always")
 
-#: `spool.after_ms` of the soak, and by how much later a push may be on disk: a turn of the spool's thread and
-#: a slow disk.
+#: `spool.after_ms` of the soak, and by how much later a push may be on disk: a turn of the spool's
+#: thread and a slow disk.
 AFTER_MS = 500
 _SLACK_S = 1.5
 
@@ -82,8 +82,9 @@ class Outcome:
     def unexplained(self, mode: str) -> list[float]:
         """The losses that the documentation of a mode does not allow (docs/delivery.md).
 
-        ``spool_always`` allows none. ``spool_when_behind`` allows what had arrived within ``spool.after_ms``
-        before a kill. ``memory`` allows what a kill finds in memory, that is anything before a kill.
+        ``spool_always`` allows none. ``spool_when_behind`` allows what had arrived within
+        ``spool.after_ms`` before a kill. ``memory`` allows what a kill finds in memory, that is
+        anything before a kill.
         """
         if mode == "spool_always":
             return list(self.lost[mode])
@@ -197,7 +198,8 @@ def _break(
     kills: list[float] = []
     peak = 0
     told = 0.0
-    # Longer where a start took so long that kills are due: the plan's number of kills is part of it.
+    # Longer where a start took so long that kills are due: the plan's number of kills is part of
+    # it.
     while (passed := time.monotonic() - began) < plan.seconds or due:
         for one in faulty.values():
             one.step()

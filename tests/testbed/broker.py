@@ -18,8 +18,8 @@ from tests.testbed.process import ChildProcess, StopError, wait_until
 from tests.testbed.security import Login, SecurityProtocol
 from tests.testbed.server import Server
 
-#: Who may log in over SASL listeners, with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512: user to password.
-#: Whoever says so in an unsigned OAUTHBEARER token may log in too.
+#: Who may log in over SASL listeners, with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512: user to
+#: password. Whoever says so in an unsigned OAUTHBEARER token may log in too.
 SASL_USERS: Mapping[str, str] = MappingProxyType({"alice": "alice-secret", "bob": "bob-secret"})
 
 #: Ids that a broker has unless it is told others.
@@ -70,8 +70,9 @@ class Listener:
 
     Attributes:
         name: Its name, in capitals.
-        security_protocol: What clients speak. With SASL they choose PLAIN, SCRAM-SHA-256, SCRAM-SHA-512
-            (:data:`SASL_USERS`; SCRAM also with a delegation token) or OAUTHBEARER (unsigned tokens).
+        security_protocol: What clients speak. With SASL they choose PLAIN, SCRAM-SHA-256,
+            SCRAM-SHA-512 (:data:`SASL_USERS`; SCRAM also with a delegation token) or OAUTHBEARER
+            (unsigned tokens).
         client_auth: Whether clients show a certificate.
         advertised_host: The host that clients are told of.
         advertised_port: The port that clients are told of: a sidecar's. None: the listener's own.
@@ -91,14 +92,15 @@ class Listener:
 class KafkaBroker(Server):
     """A single KRaft node, started on entering the context and ended on leaving it, its data with it.
 
-    Its listeners are CLIENT (for clients, perhaps by way of a sidecar), INTERNAL (its own, and for looking
-    after it), CONTROLLER, all three in plaintext, and those asked for.
+    Its listeners are CLIENT (for clients, perhaps by way of a sidecar), INTERNAL (its own, and for
+    looking after it), CONTROLLER, all three in plaintext, and those asked for.
 
     Args:
         advertised_client_port: The port clients are told of: a sidecar's. None: the listener's own.
         listeners: Further listeners.
         certificate: What TLS listeners show; they trust whom its authority has signed.
-        telemetry_plugin: Whether the broker itself takes client telemetry (and counts it: :meth:`pushes`).
+        telemetry_plugin: Whether the broker itself takes client telemetry (and counts it:
+            :meth:`pushes`).
         properties: Further server properties, which win over the testbed's. For measuring, say
             ``testbed.telemetry.log=false``: then the plugin counts and writes nothing.
         cluster_id: The cluster's id, in Kafka's text form.

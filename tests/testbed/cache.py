@@ -1,8 +1,8 @@
 """Owns the cache folder: where built parts live, and how one gets there exactly once.
 
 A part's folder is named by the content hash of its recipe, so a folder that exists is complete and
-up to date, and two checkouts with different recipes share nothing by accident. Knows nothing of what a
-part is made of.
+up to date, and two checkouts with different recipes share nothing by accident. Knows nothing of
+what a part is made of.
 """
 
 from __future__ import annotations

@@ -165,7 +165,8 @@ class Collector(Server):
         return {
             "receivers": {"otlp": {"protocols": protocols}},
             "exporters": {
-                # With rotation, what was answered is written: a kill then loses nothing that was taken.
+                # With rotation, what was answered is written: a kill then loses nothing that was
+                # taken.
                 "file": {"path": str(self.file), "rotation": {"max_megabytes": 10_000}},
                 "debug": {"verbosity": "basic"},
             },

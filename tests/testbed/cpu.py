@@ -9,8 +9,8 @@ from pathlib import Path
 def cpu_seconds(pid: int) -> float:
     """CPU seconds (user and system, all threads, those that ended too) that a process has used so far.
 
-    Read from the process's CPU clock (clock_getcpuclockid(3)): exact, where /proc/PID/stat counts in
-    steps of 10 ms.
+    Read from the process's CPU clock (clock_getcpuclockid(3)): exact, where /proc/PID/stat counts
+    in steps of 10 ms.
 
     Raises:
         ProcessLookupError: There is no such process.

@@ -55,8 +55,8 @@ def chosen(
         dashboard: Its JSON.
         connection: Of a role that may read.
         window: The time range.
-        wanted: Texts to choose by name, nothing where no option has one; other variables are left at All or
-            at the first option.
+        wanted: Texts to choose by name, nothing where no option has one; other variables are left
+            at All or at the first option.
     """
     variables: dict[str, Variable] = {}
     for model in dashboard["templating"]["list"]:

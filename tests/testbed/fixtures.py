@@ -1,7 +1,7 @@
 """The testbed as pytest fixtures, for integration and conformance tests alike; loaded by tests/conftest.py.
 
-Brokers and the collector start when the first test asks for them and live as long as the session. Tests
-share them, so each uses topics, client ids and groups of its own.
+Brokers and the collector start when the first test asks for them and live as long as the session.
+Tests share them, so each uses topics, client ids and groups of its own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Owns how Grafana makes SQL of a panel's query: variables as its front end, macros as its back end does.
 
-Nothing here asks a database. The rules are those of Grafana's SQL data sources (``SqlDatasource.ts``,
-``templateSrv``) and of its PostgreSQL one (``macros.go``), without what the project's dashboards don't use:
-fill modes but NULL, which makes holes of steps without a row and no SQL; TimescaleDB, epoch columns.
+Nothing here asks a database. The rules are those of Grafana's SQL data sources
+(``SqlDatasource.ts``, ``templateSrv``) and of its PostgreSQL one (``macros.go``), without what the
+project's dashboards don't use: fill modes but NULL, which makes holes of steps without a row and no
+SQL; TimescaleDB, epoch columns.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-#: From rangeUtil.roundInterval: an interval below the first number becomes the second one, in seconds.
+#: From rangeUtil.roundInterval: an interval below the first number becomes the second one, in
+#: seconds.
 _ROUNDED = (
     (1.5, 1), (3.5, 2), (7.5, 5), (12.5, 10), (17.5, 15), (25, 20), (45, 30), (90, 60), (210, 120),
     (450, 300), (750, 600), (1050, 900), (1500, 1200), (2700, 1800), (5400, 3600), (9000, 7200),
@@ -126,7 +128,8 @@ def interval_s(window: TimeRange, *, points: int, minimum: str = "1m") -> int:
     Args:
         window: The time range.
         points: The panel's width in pixels, or its ``maxDataPoints``.
-        minimum: The panel's ``interval``, or else the data source's, a minute unless somebody says else.
+        minimum: The panel's ``interval``, or else the data source's, a minute unless somebody says
+            else.
     """
     wanted = window.seconds / points
     rounded = next((small for below, small in _ROUNDED if wanted < below), 2_592_000)
@@ -163,7 +166,8 @@ def substitute(text: str, values: Callable[[str, str | None], str | None]) -> st
 
     Args:
         text: A query, a title, a link.
-        values: From a name and a format to what comes in its place; None leaves it as it is, as Grafana does.
+        values: From a name and a format to what comes in its place; None leaves it as it is, as
+            Grafana does.
     """
 
     def replace(found: re.Match[str]) -> str:

@@ -1,6 +1,7 @@
 """Owns how Helm, helm-unittest and kubeconform are run, on this project's chart unless told otherwise.
 
-No setting, plugin or cache of the machine's Helm takes part: its folders are of the caller's choice.
+No setting, plugin or cache of the machine's Helm takes part: its folders are of the caller's
+choice.
 """
 
 from __future__ import annotations

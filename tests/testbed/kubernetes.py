@@ -1,7 +1,8 @@
 """Owns a real kube-apiserver on a real etcd, on loopback: a cluster's memory and manners, without its hands.
 
-There is no kubelet, no scheduler and no controller: objects are checked, admitted, stored and handed out, and
-nothing comes of them. No pod runs, no Job ends, no Deployment makes pods, no claim is bound.
+There is no kubelet, no scheduler and no controller: objects are checked, admitted, stored and
+handed out, and nothing comes of them. No pod runs, no Job ends, no Deployment makes pods, no claim
+is bound.
 """
 
 from __future__ import annotations

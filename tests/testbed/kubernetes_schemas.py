@@ -1,7 +1,8 @@
 """Owns the JSON schemas that kubeconform checks manifests by: of Kubernetes and of custom resources.
 
-Those of the releases are in a package on PyPI, which is read and not installed. All are made strict: a field
-that a schema does not know is a mistake, as it is to a real API server that is asked to be strict.
+Those of the releases are in a package on PyPI, which is read and not installed. All are made
+strict: a field that a schema does not know is a mistake, as it is to a real API server that is
+asked to be strict.
 """
 
 from __future__ import annotations

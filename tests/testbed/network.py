@@ -1,7 +1,7 @@
 """Owns hosts beside this one: network namespaces with links between them, which leave nothing behind.
 
-A namespace lives as long as the process that holds it, and a link as long as its namespaces, so they end with
-the testbed however it ends.
+A namespace lives as long as the process that holds it, and a link as long as its namespaces, so
+they end with the testbed however it ends.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ HERE = Path(__file__).parent
 DASHBOARDS = HERE.parent / "dashboards"
 EXAMPLES = HERE.parent / "examples" / "recipes"
 
-#: What the recipes pin; the files beside this one hold the same numbers (pom.xml, go.mod, package.json).
+#: What the recipes pin; the files beside this one hold the same numbers (pom.xml, go.mod,
+#: package.json).
 KAFKA_VERSION = "4.4.0"
 COLLECTOR_VERSION = "0.155.0"
 FRANZ_VERSION = "1.22.2"

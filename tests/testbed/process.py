@@ -1,8 +1,9 @@
 """Owns every child process of the testbed: the one place that starts and stops one.
 
-A child is the leader of a process group of its own and writes its output into files. It never outlives
-the testbed: it is killed when its owner says so, when the interpreter exits, and by the kernel when the
-thread that started it dies (so start children from a thread that lives as long as they shall).
+A child is the leader of a process group of its own and writes its output into files. It never
+outlives the testbed: it is killed when its owner says so, when the interpreter exits, and by the
+kernel when the thread that started it dies (so start children from a thread that lives as long as
+they shall).
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-#: No wait gives up earlier, because a busy machine may take a minute for what usually takes a second.
-#: A wait that succeeds ends at once, so this costs time only where a test fails anyway.
+#: No wait gives up earlier, because a busy machine may take a minute for what usually takes a
+#: second. A wait that succeeds ends at once, so this costs time only where a test fails anyway.
 PATIENCE_S = 120.0
 
 _TAIL_LINES = 40
@@ -45,8 +46,8 @@ def wait_until(condition: Callable[[], bool], *, timeout_s: float, what: str, ev
     """Return as soon as ``condition()`` is true.
 
     Raises:
-        WaitTimeoutError: It was not within ``timeout_s`` seconds or :data:`PATIENCE_S`, whichever is longer;
-            names ``what``.
+        WaitTimeoutError: It was not within ``timeout_s`` seconds or :data:`PATIENCE_S`, whichever
+            is longer; names ``what``.
     """
     patience_s = max(timeout_s, PATIENCE_S)
     deadline = time.monotonic() + patience_s
@@ -62,7 +63,8 @@ class ChildProcess:
     Args:
         name: What messages call it.
         command: The program and its arguments.
-        log: File that gets standard error, and standard output unless ``output`` is given; appended to.
+        log: File that gets standard error, and standard output unless ``output`` is given; appended
+            to.
         output: File that gets standard output alone.
         env: Variables added to this process's environment.
         cwd: Its working folder.
@@ -87,7 +89,8 @@ class ChildProcess:
         if program is None:
             raise StartError(f"{name}: {command[0]} is not there or can't be run")
         # setpriv becomes the program itself. Asking for the signal in Python between fork and exec
-        # would run the fork handlers of gRPC and others, which is not safe in a process with threads.
+        # would run the fork handlers of gRPC and others, which is not safe in a process with
+        # threads.
         full = ["setpriv", "--pdeathsig", "KILL", "--", program, *map(str, command[1:])]
         with log.open("ab") as errors, (output or log).open("ab") as out:
             self._popen = subprocess.Popen(
@@ -127,8 +130,8 @@ class ChildProcess:
             The exit status, negative for a signal.
 
         Raises:
-            WaitTimeoutError: It still runs after ``timeout_s`` seconds or :data:`PATIENCE_S`, whichever is
-                longer.
+            WaitTimeoutError: It still runs after ``timeout_s`` seconds or :data:`PATIENCE_S`,
+                whichever is longer.
         """
         patience_s = max(timeout_s, PATIENCE_S)
         try:

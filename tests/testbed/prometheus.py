@@ -39,7 +39,8 @@ class Prometheus(Server):
     """Prometheus, which takes remote write and OTLP, and scrapes.
 
     Args:
-        scrape: ``host:port`` of what it scrapes every second; labels that are told there stay as they are.
+        scrape: ``host:port`` of what it scrapes every second; labels that are told there stay as
+            they are.
         scrape_protocols: What it asks for, in Prometheus's own words.
         config: A configuration file in the place of both.
 

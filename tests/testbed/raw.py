@@ -1,7 +1,7 @@
 """Owns the requests by which the testbed looks after a broker, as raw bytes over a plain socket.
 
-Deliberately not the receiver's codec: the testbed is an outsider to what it tests. Only versions whose
-encoding has no tagged fields are used, so a message is a handful of integers and strings.
+Deliberately not the receiver's codec: the testbed is an outsider to what it tests. Only versions
+whose encoding has no tagged fields are used, so a message is a handful of integers and strings.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Owns a broker that does exactly what a test tells it, when it tells it: for faults and exact timing.
 
-It speaks as much Kafka as a sidecar asks of the broker behind it (ApiVersions, Metadata for no topics,
-SaslHandshake) and answers everything else with an echo of its body. Whatever a real broker can show is
-better shown with :mod:`tests.testbed.broker`.
+It speaks as much Kafka as a sidecar asks of the broker behind it (ApiVersions, Metadata for no
+topics, SaslHandshake) and answers everything else with an echo of its body. Whatever a real broker
+can show is better shown with :mod:`tests.testbed.broker`.
 """
 
 from __future__ import annotations
@@ -212,7 +212,8 @@ class Peer:
         socket: The connection, blocking.
         answers: What a broker would say on it.
         ended: Set when the script is over.
-        trouble: What ended the script before its end: a reset, or the connection's close by the test.
+        trouble: What ended the script before its end: a reset, or the connection's close by the
+            test.
     """
 
     def __init__(self, connection: socket.socket, answers: Answers) -> None:

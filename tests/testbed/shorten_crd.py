@@ -1,6 +1,7 @@
 """``python -m tests.testbed.shorten_crd < theirs.yaml > ours.yaml``: a CRD without its descriptions.
 
-Owns how the files of ``kubernetes/crds`` were made. Descriptions are most of a CRD and check nothing.
+Owns how the files of ``kubernetes/crds`` were made. Descriptions are most of a CRD and check
+nothing.
 """
 
 from __future__ import annotations

@@ -32,16 +32,17 @@ def config_for(
 ) -> dict[str, Any]:
     """A configuration (receiver.yaml, as a dict to change at will) for a sidecar in front of ``broker``.
 
-    Its listeners are bound where the broker tells clients to connect; a listener of the broker's that
-    advertises itself gets none. Each speaks what the broker's listener speaks.
+    Its listeners are bound where the broker tells clients to connect; a listener of the broker's
+    that advertises itself gets none. Each speaks what the broker's listener speaks.
 
     Args:
         broker: What the sidecar stands in front of.
         collector: Where an ``otlp`` plugin sends pushes, over gRPC; None: no plugin.
-        client_port: Where CLIENT is bound instead, and no other listener: for tests that send raw requests
-            and follow no advertised address, and so may run beside another sidecar of the same broker.
-        listeners: Further keys of listeners, by name, as the configuration has them: TLS ends at the
-            sidecar, say, with ``{"SASL": {"security_protocol": "SASL_SSL", "tls": {...}}}``.
+        client_port: Where CLIENT is bound instead, and no other listener: for tests that send raw
+            requests and follow no advertised address, and so may run beside another sidecar of the
+            same broker.
+        listeners: Further keys of listeners, by name, as the configuration has them: TLS ends at
+            the sidecar, say, with ``{"SASL": {"security_protocol": "SASL_SSL", "tls": {...}}}``.
     """
     ports = {listener.name: listener.advertised_port for listener in broker.listeners}
     if client_port is not None:
@@ -73,7 +74,8 @@ class Sidecar(Server):
     """``kafka-telemetry serve`` in a folder of its own, started on entering the context, ended on leaving it.
 
     Args:
-        config: The configuration; its ``rest.bind`` and its listeners' ``bind`` say where it is met.
+        config: The configuration; its ``rest.bind`` and its listeners' ``bind`` say where it is
+            met.
         env: Environment variables for it.
         token: The bearer token that :attr:`http` shows.
 

@@ -1,7 +1,7 @@
 """A client of TLS 1.3 whose records a test writes as it likes: KeyUpdates, empty ones, broken ones.
 
-OpenSSL does the handshake and tells its traffic secret; from there on this module encrypts. What the server
-says is still read by OpenSSL.
+OpenSSL does the handshake and tells its traffic secret; from there on this module encrypts. What
+the server says is still read by OpenSSL.
 
 Source: RFC 8446, sections 4.6.3 (KeyUpdate), 5 (record protocol), 6 (alerts) and 7 (keys).
 """

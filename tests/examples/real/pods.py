@@ -1,8 +1,8 @@
 """Owns the Kubernetes example's pods as they run without a cluster: the chart's manifests, real programs.
 
-Each pod has an address of loopback for its own, so ports are as they stand there, and names of pods and
-Services become these addresses. There is no kubelet: what it does of a container (probes, volumes, users,
-the order of starts and ends) is not tried.
+Each pod has an address of loopback for its own, so ports are as they stand there, and names of pods
+and Services become these addresses. There is no kubelet: what it does of a container (probes,
+volumes, users, the order of starts and ends) is not tried.
 """
 
 from __future__ import annotations

@@ -91,7 +91,8 @@ def empty_panels(stack: Stack) -> set[str]:
         for name, dashboard in DASHBOARDS.items():
             variables = chosen(dashboard, connection, window, {})
             if "resolution" in variables:
-                # Lines end where a step is over, so in the first minutes there are short steps alone.
+                # Lines end where a step is over, so in the first minutes there are short steps
+                # alone.
                 variables["resolution"] = replace(variables["resolution"], values=("1m",))
             for query in asked(dashboard, variables, window):
                 rows = psycopg.RawCursor(connection).execute(query.sql.encode()).fetchall()

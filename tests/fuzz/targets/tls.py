@@ -1,11 +1,11 @@
 """TLS 1.3 record streams into a relay: any records, in any pieces, and frames must come out unchanged.
 
-An input is a script: each byte is an instruction, most with an argument behind it. The handshake is real, and
-so are the relay and its event loop. The records are written by :mod:`tests.testbed.tls13`, because OpenSSL
-would not write most of them.
+An input is a script: each byte is an instruction, most with an argument behind it. The handshake is
+real, and so are the relay and its event loop. The records are written by
+:mod:`tests.testbed.tls13`, because OpenSSL would not write most of them.
 
-What must hold: what comes out is what went in, whole where every record was in order; no error of ours; and
-no single callback takes in more than a bounded number of bytes.
+What must hold: what comes out is what went in, whole where every record was in order; no error of
+ours; and no single callback takes in more than a bounded number of bytes.
 """
 
 from __future__ import annotations
@@ -48,14 +48,16 @@ from tests.testbed.tls13 import (
 )
 from tests.unit.gateway.support import Relayed, on_loop, pair
 
-#: The most that one callback may take in: so many records, and what a receiver may have read ahead of them.
+#: The most that one callback may take in: so many records, and what a receiver may have read ahead
+#: of them.
 MAX_RECORDS_A_CALLBACK: Final = 96
 MAX_AHEAD_BYTES: Final = 131_072
 #: Ciphertext of one input. More than the bound, so that a callback without one is seen.
 _MAX_STREAM_BYTES: Final = 2_097_152
 _PADDING: Final = 16_000
 _MAX_PIECES: Final = 500
-#: So many records without application data belong to a connection in order; a receiver may refuse more.
+#: So many records without application data belong to a connection in order; a receiver may refuse
+#: more.
 _IN_ORDER_WITHOUT_DATA: Final = 8
 _ENDS_WITHIN_S: Final = 10.0
 _FRAME_BYTES: Final = 1000

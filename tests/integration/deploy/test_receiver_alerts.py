@@ -25,7 +25,8 @@ RULES: Final[dict[str, dict[str, Any]]] = {
     for rule in group["rules"]
 }
 
-#: Scrapes and evaluations come once a minute. Alerts are asked for once their longest look back has samples.
+#: Scrapes and evaluations come once a minute. Alerts are asked for once their longest look back has
+#: samples.
 MINUTES: Final = range(150)
 ASKED: Final = MINUTES[70:]
 #: When something happens: it is over an hour later, before the end.
@@ -79,7 +80,8 @@ OVERFLOWED: Final = "kafka_telemetry_overflowed_points_total"
 EVICTED: Final = "kafka_telemetry_instances_evicted_total"
 CERTIFICATE: Final = 'kafka_telemetry_tls_certificate_expiry_seconds{listener="CLIENT",side="client"}'
 
-#: A sidecar that is well, is asked by a health check, and to which all kinds of things happened long ago.
+#: A sidecar that is well, is asked by a health check, and to which all kinds of things happened
+#: long ago.
 WELL: Final[Shown] = {
     "up": always(1),
     STARTED: always(NOW_S - 30 * DAY_S),

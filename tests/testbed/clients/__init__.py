@@ -1,11 +1,11 @@
 """Owns real Kafka clients as processes: Java, franz-go and librdkafka, each a producer or a consumer.
 
-All three programs take the same arguments (``--mode --bootstrap --topic --client-id --group --rate --count``
-and ``--properties``, a file with a ``key=value`` in the client library's own words on each line, so that
-``ps`` shows no password), run until SIGTERM, then close their client, which lets it push its telemetry a last
-time. They report in JSON lines on standard output: ``started`` (mode, version), ``counts`` (records,
-errors; every second), ``error`` (message), ``client_instance_id`` (id; Java alone), ``stopped`` (records,
-errors).
+All three programs take the same arguments (``--mode --bootstrap --topic --client-id --group --rate
+--count`` and ``--properties``, a file with a ``key=value`` in the client library's own words on
+each line, so that ``ps`` shows no password), run until SIGTERM, then close their client, which lets
+it push its telemetry a last time. They report in JSON lines on standard output: ``started`` (mode,
+version), ``counts`` (records, errors; every second), ``error`` (message), ``client_instance_id``
+(id; Java alone), ``stopped`` (records, errors).
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Client(ABC):
 
     Args:
         mode: Producer or consumer.
-        bootstrap: ``host:port`` of a broker or of a sidecar in front of it, or several with commas between.
+        bootstrap: ``host:port`` of a broker or of a sidecar in front of it, or several with commas
+            between.
         topic: What it writes to or reads from (from the beginning).
         client_id: Its client id; by default language and mode.
         group: A consumer's group; by default named after topic and client id.
@@ -191,7 +192,8 @@ class Client(ABC):
         """Wait until it has written or read ``count`` records.
 
         Raises:
-            WaitTimeoutError: It has not in time, or it ended; shows its errors and the tail of its log.
+            WaitTimeoutError: It has not in time, or it ended; shows its errors and the tail of its
+                log.
         """
         try:
             wait_until(
@@ -208,7 +210,8 @@ class Client(ABC):
         """Let it close its client, which pushes its telemetry a last time, and wait for its end.
 
         Raises:
-            StopError: It did not stop in time or not cleanly; shows its errors and the tail of its log.
+            StopError: It did not stop in time or not cleanly; shows its errors and the tail of its
+                log.
         """
         status = self._started().terminate(_STOP_WITHIN_S)
         if status != 0 or not any(line["event"] == "stopped" for line in self.status()):

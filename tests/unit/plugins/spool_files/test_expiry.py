@@ -164,7 +164,8 @@ def from_site(number: int, site: str, size: int) -> Push:
 
 
 def test_a_site_over_its_share_deletes_its_own_files_and_no_others(tmp_path: Path) -> None:
-    # A quarter of the bound is enough room for what is published before the folder is known to be short.
+    # A quarter of the bound is enough room for what is published before the folder is known to be
+    # short.
     max_bytes = 2 << 20
     with started(tmp_path, max_bytes=max_bytes, roll_bytes=1 << 16, retain_hours=None) as spool:
         spool.export_batch([from_site(number, "10.0.0.7", 20_000) for number in range(5)])
