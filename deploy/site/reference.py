@@ -69,7 +69,7 @@ def prometheus_names() -> str:
 
 def _rest() -> str:
     """Return each endpoint of the OpenAPI document: parameters, body and answers."""
-    dependencies = cast("ApiDependencies", SimpleNamespace(version="1", refused=None))
+    dependencies = cast("ApiDependencies", SimpleNamespace(version="1", count_refusal=None))
     document = create_api(dependencies, RestSettings()).openapi()
     parts = [
         "# REST endpoints\n\nMade from the document that a sidecar serves at `GET /openapi.json`.\n"

@@ -80,7 +80,7 @@ def test_what_is_no_broker_is_named() -> None:
     with broker, GatewaySidecar(config(broker.port), wait_for_broker=False) as sidecar:
         wait_until(lambda: "not Kafka's" in sidecar.readiness()[1], timeout_s=TIMEOUT_S, what="the reason")
         broker.script = lambda peer: void(next(peer.frames()))
-        wait_until(lambda: "speak TLS?" in sidecar.readiness()[1], timeout_s=TIMEOUT_S, what="the reason")
+        wait_until(lambda: "speaks TLS" in sidecar.readiness()[1], timeout_s=TIMEOUT_S, what="the reason")
         broker.script = Peer.serve
         wait_until(lambda: sidecar.readiness()[0] == 200, timeout_s=TIMEOUT_S, what="readiness")
 

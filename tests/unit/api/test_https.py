@@ -216,7 +216,7 @@ def test_an_encrypted_key_is_refused_without_a_prompt(files: CertificateFiles) -
             serialization.BestAvailableEncryption(b"hunter2"),
         )
     )
-    with pytest.raises(ServerError, match=r"^rest\.tls\.key: .*it is encrypted"):
+    with pytest.raises(ServerError, match=r"^rest\.tls\.key: .*the key is encrypted"):
         RestServer(nothing, mutual(files))
 
 
