@@ -1,4 +1,4 @@
-"""``python -m tests.audit``: is every dependency locked by hash, and is a vulnerability known of one?
+"""``python -m tests.audit`` checks locks for missing hashes and known vulnerabilities.
 
 Owns what counts as an answer. A database that cannot be reached, or that knows none of the packages
 (a mirror that has files alone), has said nothing: that is reported as "not checked", never as "none

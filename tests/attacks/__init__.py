@@ -1,1 +1,1 @@
-"""The attack suite: each attack runs against a receiver and against HAProxy, beside an innocent client."""
+"""Runs attacks on a receiver and on HAProxy, each beside an innocent client."""

@@ -1,4 +1,4 @@
-"""The command ``python -m tests.attacks``: runs attacks and exits with status 1 where a verdict fails."""
+"""``python -m tests.attacks`` runs attacks and exits with 1 if a verdict fails."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _run(chosen: Sequence[Attack], folder: Path, options: argparse.Namespace) -> dict[str, list[str]]:
-    """Run the attacks, print a row for each target, write the JSON, and return what is wrong by attack."""
+    """Run attacks, print their rows, write the JSON, and return failures by attack."""
     files = CertificateAuthority().issue().write(folder)
     listen = f"127.0.0.1:{free_port()}"
     command = [str(build()), "server", f"--listen={listen}", f"--response-bytes={_RESPONSE_BYTES}"]

@@ -1,6 +1,6 @@
-"""The attacks: what each sends, what it needs configured, and which verdicts apply beyond the common ones.
+"""The attacks: their traffic, configuration, and verdicts beyond the common ones.
 
-Owns the list. The load generator (``benchmarks/load``) owns how each kind of traffic is made.
+The load generator (``benchmarks/load``) makes each kind of traffic.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def empty_metrics(*, inflated_bytes: int, metrics: int) -> Payload:
 
 
 def entity_keys(*, inflated_bytes: int) -> Payload:
-    """Return a valid push of one metric, whose Resource has an EntityRef with as many empty keys as fit.
+    """Return a valid push whose EntityRef has as many empty keys as fit.
 
     Few messages and many strings: each is two bytes on the wire, and an object once it is parsed.
     """
@@ -117,7 +117,7 @@ def entity_keys(*, inflated_bytes: int) -> Payload:
 
 
 def exclamations(*, inflated_bytes: int) -> Payload:
-    """Return a valid push of one metric, whose name looks like the start of a double at every byte."""
+    """Return a valid push whose metric name repeats ``!``, the tag of a double."""
     return _push(b"", _not_a_number(_NAN[:1] * (inflated_bytes - 96)))
 
 

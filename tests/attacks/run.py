@@ -202,7 +202,7 @@ def _innocent_arguments(attack: Attack, target: Target, folder: Path, seconds: f
 
 
 def prefer(process: Running, priority: int = _PRIORITY) -> None:
-    """Give all threads of a process and of its descendants a priority, where that is allowed; see nice(1)."""
+    """Renice all threads of a process and its descendants where the kernel allows it."""
     for pid in process.pids():
         for task in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -212,7 +212,7 @@ def prefer(process: Running, priority: int = _PRIORITY) -> None:
 
 @contextlib.contextmanager
 def preferred_session() -> Iterator[None]:
-    """Give this process's session, attackers and innocent clients among it, that priority meanwhile."""
+    """Run this process's session, clients and attackers included, at ``_PRIORITY``."""
     _prefer_session(os.getpid(), _PRIORITY)
     try:
         yield
@@ -270,7 +270,7 @@ def _attack_arguments(
 
 
 def _queues(process: Running, seconds: float) -> Iterator[int]:
-    """Yield for ``seconds`` how many bytes wait in the queues of a process's TCP sockets; see tcp(7)."""
+    """Yield for ``seconds`` how many bytes wait in a process's TCP sockets; see tcp(7)."""
     until = time.monotonic() + seconds - _QUEUES_EVERY_SECONDS
     while time.monotonic() < until:
         time.sleep(_QUEUES_EVERY_SECONDS)

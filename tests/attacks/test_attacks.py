@@ -1,4 +1,4 @@
-"""A short run of the attacks that once stopped a receiver; ``make attack`` runs all of them, longer.
+"""A short run of the attacks that once stopped a receiver; ``make attack`` runs all.
 
 Here totals and memory decide, because other tests run at the same time: each request of the
 innocent client is answered, and without an error. A wait counts only when nothing moves any more.

@@ -1,1 +1,1 @@
-"""Dashboards checked and drawn with Grafana's own types and components, for want of a Grafana server."""
+"""Checks and draws dashboards with Grafana's types and components, without its server."""

@@ -1,4 +1,4 @@
-"""Draws dashboards from nothing: a made-up fleet's pushes, rolled up by the job into a new database."""
+"""Draws the dashboards with metrics of a made-up fleet, rolled up in a new database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CHOSEN = (
 
 
 def main() -> int:
-    """Run the command line, which is that of :mod:`tests.dashboards.draw`; the result is the exit status."""
+    """Run the command line of :mod:`tests.dashboards.draw` and return the exit status."""
     with Postgres() as server, server.database() as url, ScratchFolder("pictures") as scratch:
         pushes = write_spool(scratch.path / "spool", end=datetime.now(UTC))
         sys.stdout.write(f"rolling up {pushes} pushes\n")

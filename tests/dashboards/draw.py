@@ -1,4 +1,4 @@
-"""Draws the dashboards without a Grafana server: its components in Chromium, queries on real databases.
+"""Draws dashboards in Chromium with Grafana's components and queries on real databases.
 
 ``python -m tests.dashboards.draw --postgres URL [--prometheus URL] --out docs/images`` writes them
 all.
@@ -54,7 +54,7 @@ class Sources:
 
 
 def scene(dashboard: dict[str, Any], sources: Sources, *, theme: str) -> dict[str, Any]:
-    """What ``panels/scene.ts`` describes: the dashboard, what is chosen in it, what its queries found.
+    """Return a scene for ``panels/scene.ts``: dashboard, variables, query results.
 
     Args:
         dashboard: Its JSON.

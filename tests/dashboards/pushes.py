@@ -1,4 +1,4 @@
-"""Owns the pushes of a made-up fleet: hours of them, as spool files, so that pictures have something to show.
+"""Generates hours of pushes of a made-up fleet as spool files, for the pictures.
 
 What a push looks like is captured from real clients (``tests/data/payloads``); who pushed it, when,
 and how much went on is made up, the same for the same end. It asserts nothing, and no test is built

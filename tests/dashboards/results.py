@@ -1,4 +1,4 @@
-"""Owns what Grafana's back end makes of an answer: data frames, as the JSON that its front end reads."""
+"""Converts query results to Grafana's data frames, in the JSON that its front end reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns the check of dashboards against Grafana's own TypeScript types; says nothing of what queries find."""
+"""Checks dashboards against Grafana's TypeScript types, without running queries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DECLARATION = "import type { DashboardJson } from './dashboard'; export const d
 
 
 def type_errors(dashboards: Iterable[Path]) -> list[str]:
-    """What ``tsc --strict`` says against dashboards as values of ``tests/dashboards/types/dashboard.ts``.
+    """Check dashboards against ``types/dashboard.ts`` with ``tsc --strict``.
 
     Args:
         dashboards: JSON files, each with a name of its own.

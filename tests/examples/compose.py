@@ -1,7 +1,7 @@
-"""Owns the compose example as Docker Compose understands it, and how its files are carried over to loopback.
+"""Resolves the compose example as Docker Compose does, and moves its files to loopback.
 
 The model is that of the compose specification's reference loader, which Docker Compose is built on.
-What is started with it is others' business.
+This module starts nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class InvalidComposeError(Exception):
 
 
 def resolve(file: Path) -> dict[str, Any]:
-    """A compose file, checked against the specification's schema, interpolated, with absolute paths.
+    """Load a compose file: validated, interpolated, with absolute paths.
 
     Raises:
         InvalidComposeError: It breaks the specification.
@@ -48,13 +48,13 @@ def resolve(file: Path) -> dict[str, Any]:
 
 
 def replaced(text: str, places: Mapping[str, object]) -> str:
-    """A text with something else in the place of addresses and folders; the longest that fits counts."""
+    """Replace addresses and folders in a text; the longest match wins."""
     longest_first = sorted(places, key=len, reverse=True)
     return re.sub("|".join(map(re.escape, longest_first)), lambda found: str(places[found[0]]), text)
 
 
 class Relocated:
-    """Files, commands and variables of the example with its addresses and folders replaced, and nothing else.
+    """The compose example with only its addresses and folders replaced.
 
     Args:
         model: The resolved compose file.

@@ -1,4 +1,4 @@
-"""Owns a PostgreSQL that the compose example's SQL has set up, and that asks for passwords as the image's."""
+"""Runs a PostgreSQL that the compose example's SQL has set up, with password logins."""
 
 from __future__ import annotations
 

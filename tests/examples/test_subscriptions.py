@@ -1,4 +1,4 @@
-"""The subscriptions example: README.md's own commands, a real sidecar, and clients that push as they say."""
+"""The subscriptions example: its README's commands decide what real clients push."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def names(collector: Collector, client_id: str) -> set[str]:
 
 
 def times(collector: Collector, client_id: str) -> list[int]:
-    """When a client pushed, by its points, in nanoseconds; those within a second are of one push."""
+    """Return a client's push times in ns; points within a second are one push."""
     found = sorted(
         {
             point.time_ns

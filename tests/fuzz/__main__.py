@@ -1,4 +1,4 @@
-"""``python -m tests.fuzz``: fuzz, say what came of it, keep what was found and the totals of all runs."""
+"""``python -m tests.fuzz`` fuzzes, reports, and keeps findings and totals of all runs."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Coverage:
         self._last = 0
 
     def grows_by(self, run: Callable[[bytes], None], data: bytes) -> bool:
-        """Run an input, traced, and say whether it reached something new; raises what ``run`` raises."""
+        """Trace ``run`` on an input; return whether it reached new code. Errors propagate."""
         before = len(self.reached)
         self._last = 0
         sys.settrace(self._on_call)

@@ -18,7 +18,7 @@ from tests.fuzz.workers import fuzz
 
 
 def found(run: Callable[[bytes], None], seed: bytes = b"magic", inputs: int = 2) -> list[Finding]:
-    """What is found of a planted defect; the seed is the first input, and nothing else comes of one byte."""
+    """Fuzz a planted defect, ``seed`` first, and return the findings."""
     target = Target(
         name="planted", run=run, seeds=lambda: [b"-", seed], tokens=[b"magic"], max_memory=64 << 20
     )

@@ -1,4 +1,4 @@
-"""Owns the processes that fuzz, and what is seen from outside one: that it crashed, or hangs in C code.
+"""Runs fuzzing in worker processes, and detects their crashes and hangs from outside.
 
 A worker writes each input into memory that it shares with its parent before it runs it, so that the
 input which ended it is known. It works in slices; after each it says what came of it, so that an
@@ -50,7 +50,7 @@ class _Shared:
         self._map[_HEAD.size : _HEAD.size + len(data)] = data
 
     def read(self) -> tuple[int, int, bytes]:
-        """Return how many inputs there were, the number of the last one's target, and that input."""
+        """Return the count of inputs, the last target's number, and the last input."""
         inputs, target, size = _HEAD.unpack_from(self._map)
         return inputs, target, self._map[_HEAD.size : _HEAD.size + size]
 

@@ -1,4 +1,4 @@
-"""Owns which container of a feature's manifests reads which configuration, and what is mounted there."""
+"""Finds the configurations in a feature's manifests, with their containers' mounts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns what the chart is tried with: the file of each feature, and a broker's chart that has it in it."""
+"""Renders the chart with each feature's values, also inside a broker's chart."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Rendered:
 
 
 def chart_of(feature: Path, folder: Path) -> tuple[Path, Path]:
-    """The chart of a feature and the file of its values; ``folder`` is where a chart may be put together."""
+    """Return a feature's chart and values file; ``folder`` receives a broker's chart."""
     if feature != BROKER_CHART:
         return CHART, feature
     chart = folder / BROKER_CHART.name

@@ -1,4 +1,4 @@
-"""The chart as a whole: what Helm's tools say of it, what is in its package, that all of it is tried."""
+"""The chart as a whole: lint, unit tests, package contents, coverage of its switches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each feature's manifests: Kubernetes' schemas, pod security, and what who reads a configuration says."""
+"""Each feature's manifests are valid, its pods restricted, its configurations loadable."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_no_manifest_has_a_secret(rendered: Rendered) -> None:
 
 
 def _secrets(value: Any, name: str = "") -> Iterator[str]:
-    """Names of what would be a secret and stands as text: keys of mappings, variables of containers."""
+    """Yield names of keys and container variables whose text looks like a secret."""
     if isinstance(value, dict):
         if isinstance(value.get("name"), str) and isinstance(value.get("value"), str):
             yield from _secrets(value["value"], value["name"])

@@ -1,4 +1,4 @@
-"""Wrong values: each is refused, before anything is made, in words that name the field and what it takes."""
+"""The chart refuses wrong values with an error that names the field and what it takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``make test-images``: the images, built by their own steps in root folders, and started from there.
+"""``make test-images``: builds the images in root folders and runs them there.
 
 They run as an engine is told to run them in production: their user, no capability, the root
 read-only, /tmp and /var/lib/kafka-telemetry writable. It takes minutes and some gigabytes of disk,

@@ -1,4 +1,4 @@
-"""Owns the building and running of the images without a container engine: each stage is a root folder.
+"""Builds and runs the images without a container engine; each stage is a root folder.
 
 The base is Debian's own, from ``debootstrap``: the distribution of the image that the Dockerfiles
 name, not its bytes. Instructions are carried out as they stand; build arguments, layers, registries
@@ -82,7 +82,7 @@ class Image:
     health: list[str] = field(default_factory=list)
 
     def argv(self, arguments: Sequence[str], mounts: Sequence[Mount], env: Mapping[str, str]) -> list[str]:
-        """How to start a program in it as a careful engine does: root read-only, no capability, its user.
+        """Return the command that runs a program read-only, unprivileged, as its user.
 
         Args:
             arguments: The whole command line.

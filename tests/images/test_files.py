@@ -1,4 +1,4 @@
-"""The images' files, with nothing built: Dockerfiles, their context, locks, steps, the list of contents."""
+"""The images' files without a build: Dockerfiles, context, locks, steps, contents list."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _locked(lock: Path) -> dict[str, tuple[str, frozenset[str]]]:
 
 
 def _needed(name: str) -> set[str]:
-    """What an installation of the project with the image's extras needs, by what is installed here."""
+    """Return the packages that an image needs, by the metadata of those installed."""
     project = "kafka-client-telemetry"
     todo = {(project, extra) for extra in ("", *EXTRAS[name])}
     found: set[tuple[str, str]] = set()

@@ -286,7 +286,7 @@ def test_a_client_that_logs_in_pushes_too(
 def test_captured_questions_get_the_brokers_answer_and_ours_in_it(
     gateway: GatewaySidecar, broker: KafkaBroker, file: str
 ) -> None:
-    """Clients that push nothing ask what they always ask; they find two more keys and care for neither."""
+    """Captured ApiVersions requests get the broker's keys and the two telemetry keys."""
     request = (FRAMES / file).read_bytes()
     asked = int.from_bytes(request[2:4], "big")
     with Raw(broker.client_port) as direct, Raw(gateway.port()) as through:

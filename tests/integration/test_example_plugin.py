@@ -1,4 +1,4 @@
-"""The example plugin as a newcomer meets it: installed as its own distribution, named by its type, used."""
+"""The example plugin installs as a distribution, loads by its type, and gets pushes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NO_CODE = {
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the example installed in it, built from its own pyproject.toml without a network."""
+    """A folder with the example installed from its own pyproject.toml, offline."""
     folder = tmp_path_factory.mktemp("site")
     uv = str(Path(sys.executable).with_name("uv"))
     options = ["--offline", "--no-deps", "--no-build-isolation", "--python", sys.executable]

@@ -56,7 +56,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
 
 @pytest.fixture(scope="module")
 def cluster(certificate: CertificateFiles) -> Iterator[KafkaBroker]:
-    """A broker that advertises itself, asks for TLS and a login on one listener, and knows rights."""
+    """A broker with authorization and a listener that requires TLS and a login."""
     secure = Listener(name="SECURE", security_protocol="SASL_SSL", client_auth="required")
     with KafkaBroker(listeners=[secure], certificate=certificate, properties=OPEN_AUTHORIZER) as started:
         yield started

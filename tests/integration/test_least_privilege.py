@@ -1,4 +1,4 @@
-"""The sidecar asks for nothing: no root, no capability, nothing that can be written to but its own folder."""
+"""The sidecar needs no root and no capability, and writes only to its own folder."""
 
 from __future__ import annotations
 

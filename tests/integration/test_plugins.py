@@ -1,4 +1,4 @@
-"""The otlp plugin against a real OpenTelemetry Collector: what it writes down is what clients sent."""
+"""The otlp plugin delivers exactly what clients sent to a real OpenTelemetry Collector."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def sent(pushes: list[Push]) -> list[ResourceMetrics]:
 
 
 def normal(resource: ResourceMetrics) -> ResourceMetrics:
-    """Without the one difference: the collector writes an absent resource or scope as an empty one."""
+    """Set the resource and scopes, because the collector writes absent ones as empty."""
     resource.resource.SetInParent()
     for scope in resource.scope_metrics:
         scope.scope.SetInParent()

@@ -1,4 +1,4 @@
-"""Real clients through the real sidecar to a real Prometheus: what PromQL says is what the clients did."""
+"""Real clients, a real sidecar and a real Prometheus: PromQL shows what clients did."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ def test_two_clients_may_have_two_types_of_one_name(version: str) -> None:
 
 
 def test_names_are_those_that_prometheus_makes_of_the_same_metrics() -> None:
-    """Sent to Prometheus's own OTLP endpoint, every standard metric and some odd ones have the same names."""
+    """Every metric has the name that Prometheus's own OTLP endpoint gives it."""
     odd = [
         ("a..b__c", "", Kind.GAUGE),
         ("9lives", "", Kind.GAUGE),

@@ -1,4 +1,4 @@
-"""The spool_files plugin in a process of its own that is killed again and again: nothing accepted is lost."""
+"""The spool_files plugin loses no accepted push when its process is killed repeatedly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns the end of hooks' Jobs, in the place of the Job controller and the kubelet that the testbed has not.
+"""Ends the Jobs of Helm hooks, because the testbed has no Job controller and no kubelet.
 
 Everything else of a hook is real: Helm makes its objects in order, waits for the Job, and removes
 them.

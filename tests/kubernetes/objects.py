@@ -28,7 +28,7 @@ def _kinds(server: ApiServer) -> str:
 
 
 def objects(server: ApiServer, namespace: str) -> frozenset[str]:
-    """Everything in a namespace, of every kind, but Helm's records; what is being deleted is gone."""
+    """Return a namespace's objects by name, without Helm's records and deleted ones."""
     found = json.loads(server.kubectl("get", _kinds(server), "--namespace", namespace, "--output=json"))[
         "items"
     ]

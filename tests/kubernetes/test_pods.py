@@ -1,4 +1,4 @@
-"""The pods of each feature, on a real API server: admitted as restricted, found, and with few rights.
+"""Each feature's pods on a real API server: admitted as restricted, found, few rights.
 
 The pods are made by the test from what the chart says, as there is no controller, and none of them
 runs.

@@ -1,4 +1,4 @@
-"""A release of each feature, on a real API server: installed, upgraded, rolled back, removed; and applied.
+"""Each feature's release on a real API server: install, upgrade, roll back, remove, apply.
 
 What can't be tried without a kubelet and controllers: that images start, that probes answer, that
 volumes are bound, that a rolling update waits for pods, and what the migration does. Hooks' Jobs
@@ -130,6 +130,6 @@ def test_manifests_are_applied_without_conflicts_and_once(
 
 
 def _stored(server: ApiServer, namespace: str, named: str) -> str:
-    """What the server has of some objects, but for versions: it writes a claim again that is the same."""
+    """Return stored objects without versions, because an unchanged claim gets a new one."""
     what = ("get", "--namespace", namespace, *named.split(), "--output=yaml")
     return re.sub(r"^ *resourceVersion: .*\n", "", server.kubectl(*what), flags=re.MULTILINE)

@@ -1,1 +1,1 @@
-"""Long runs of real parts under faults: what is lost, and whether anything grows. `make soak` runs them."""
+"""Long runs of real parts under faults, to find losses and growth: ``make soak``."""

@@ -1,4 +1,4 @@
-"""Owns the soak of delivery: collectors and the sidecar die at random under load; what arrived is counted.
+"""Kills collectors and the sidecar at random under load and counts delivered pushes.
 
 One sidecar exports each push three times, by the three modes of delivery, to a collector each. The
 collectors are killed and started again at random; the sidecar is killed with SIGKILL so many times.

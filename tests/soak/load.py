@@ -1,6 +1,6 @@
-"""Owns the load of the soak: client instances that push numbered metrics and remember which were accepted.
+"""Makes the soak's load: clients push numbered metrics and record which are accepted.
 
-Raw clients, because a real one does not tell which of its pushes was answered how.
+They are raw clients, because a real one does not report the answer to each push.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RECONNECT_S = 0.2
 
 
 class NumberedClients:
-    """So many client instances, each of which pushes whenever its interval is over, on a thread of their own.
+    """Client instances that push at each interval, on a thread of their own.
 
     Args:
         port: Where the sidecar listens; it may be away for a while.

@@ -1,6 +1,6 @@
-"""The testbed: real brokers, clients and collectors on loopback, for tests, benchmarks and the demo.
+"""Real brokers, clients and collectors on loopback, for tests, benchmarks and the demo.
 
-It fetches, builds, starts and stops the real parts and nothing else: it asserts nothing, and it
-does not import the receiver, so that what it says about the receiver is an outsider's view. See
-README.md here.
+The testbed fetches, builds, starts and stops the real parts and nothing else. It asserts nothing,
+and it does not import the receiver, so that what it says about the receiver is an outsider's view.
+See README.md here.
 """

@@ -1,4 +1,4 @@
-"""Owns a real Apache Kafka broker: one KRaft node on loopback, its listeners, its life and its death."""
+"""Runs a real Apache Kafka broker as one KRaft node on loopback."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Listener:
 
 
 class KafkaBroker(Server):
-    """A single KRaft node, started on entering the context and ended on leaving it, its data with it.
+    """A single KRaft node that runs, and keeps its data, until the context ends.
 
     Its listeners are CLIENT (for clients, perhaps by way of a sidecar), INTERNAL (its own, and for
     looking after it), CONTROLLER, all three in plaintext, and those asked for.
@@ -157,12 +157,12 @@ class KafkaBroker(Server):
 
     @property
     def bootstrap(self) -> str:
-        """The CLIENT listener itself, ``host:port``: past any sidecar, for this first connection only."""
+        """The CLIENT listener, ``host:port``; only the first connection bypasses a sidecar."""
         return f"{LOOPBACK}:{self.client_port}"
 
     @property
     def internal_bootstrap(self) -> str:
-        """The INTERNAL listener, ``host:port``: clients that bootstrap here never meet a sidecar."""
+        """The INTERNAL listener, ``host:port``; its clients never connect to a sidecar."""
         return f"{LOOPBACK}:{self.internal_port}"
 
     @property
@@ -236,7 +236,7 @@ class KafkaBroker(Server):
         interval_ms: int,
         match: Mapping[str, str] | None = None,
     ) -> None:
-        """Create or replace a subscription in the broker's own client metrics configuration (KIP-714).
+        """Create or replace a subscription in the broker's client metrics (KIP-714).
 
         Args:
             name: The subscription's name.

@@ -24,7 +24,7 @@ _IGNORED_NAMES = frozenset({"__pycache__"})
 
 
 def cache_folder() -> Path:
-    """The user's cache folder of this project, created if need be (XDG Base Directory Specification)."""
+    """Return the project's folder in the user's cache (XDG), creating it if needed."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     folder = Path(base) / "kafka-client-telemetry"
     folder.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ def recipe_hash(sources: Iterable[Path], *values: str) -> str:
 
 @contextmanager
 def exclusive(name: str, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock ``name`` of the cache folder; ``on_wait`` is called first when another run holds it.
+    """Hold the lock ``name`` of the cache folder; calls ``on_wait`` before waiting.
 
     The kernel frees the lock when its holder dies.
     """
@@ -68,7 +68,7 @@ def exclusive(name: str, on_wait: Callable[[], None]) -> Iterator[None]:
 
 
 def build_atomically(folder: Path, build: Callable[[Path], None]) -> None:
-    """Let ``build`` fill a new folder, then give it the name ``folder``: it is there whole or not at all.
+    """Build in a temporary folder and rename it, so that ``folder`` is never partial.
 
     Call it under :func:`exclusive`. Folders that an interrupted build left behind are removed.
     """
@@ -85,7 +85,7 @@ def build_atomically(folder: Path, build: Callable[[Path], None]) -> None:
 
 
 def forget_unused(folder: Path) -> None:
-    """Note that ``folder`` is in use, and delete folders of the same part that have long been unused."""
+    """Mark ``folder`` as used, and delete other folders of its part that are unused."""
     os.utime(folder)
     name = folder.name.rsplit("-", 1)[0]
     oldest = time.time() - UNUSED_AFTER_S

@@ -1,4 +1,4 @@
-"""Owns the testbed's certificate authorities, and the PEM files that brokers, clients and sidecars read."""
+"""Makes certificate authorities, and PEM files for brokers, clients and sidecars."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class CertificateAuthority:
         return _pem(self._root)
 
     def intermediate(self, common_name: str = "Testbed intermediate CA") -> Self:
-        """An authority that this one has signed; what it issues comes with its certificate in the chain."""
+        """Return an intermediate authority; the chains it issues include its certificate."""
         made = type(self)(common_name)
         made._x509 = _sign(
             subject=_name(common_name, None),

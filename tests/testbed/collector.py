@@ -69,7 +69,7 @@ class ExportedMetric:
 
 
 class Collector(Server):
-    """A collector that takes OTLP metrics over gRPC and HTTP and writes them to a file as they come.
+    """A collector that receives OTLP over gRPC and HTTP and writes exports to a file.
 
     Attributes:
         grpc_port: Where it takes OTLP/gRPC.
@@ -99,7 +99,7 @@ class Collector(Server):
         return self._folder() / "exports.jsonl"
 
     def start(self) -> None:
-        """Start it on its ports, again after :meth:`stop` or :meth:`kill`; what arrived before stays.
+        """Start it, also after :meth:`stop` or :meth:`kill`; earlier exports stay.
 
         Raises:
             StartError: It did not come up; shows the tail of its log.
@@ -138,7 +138,7 @@ class Collector(Server):
         return tuple(self._exports)
 
     def forget(self) -> None:
-        """Leave out of :meth:`exports` what arrived so far: for a test that shares the collector."""
+        """Drop earlier exports from :meth:`exports`, for a test that shares the collector."""
         self.exports()
         self._exports.clear()
 

@@ -1,6 +1,4 @@
-"""Owns how commands are run that build a part or say something: with a bound on their time, and their words
-when they fail.
-"""
+"""Runs commands with a time limit, and reports their output when they fail."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU seconds (user and system, all threads, those that ended too) that a process has used so far.
+    """Return a process's CPU seconds: user and system, of live and ended threads.
 
     Read from the process's CPU clock (clock_getcpuclockid(3)): exact, where /proc/PID/stat counts
     in steps of 10 ms.

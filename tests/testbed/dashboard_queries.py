@@ -1,4 +1,4 @@
-"""Owns what a dashboard asks PostgreSQL: the queries of its panels and variables, expanded as by Grafana."""
+"""Expands dashboards' PostgreSQL queries, of panels and variables, as Grafana does."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Asked:
 
 
 def key_of(text: str) -> str:
-    """The value of a variable that stands for a text: the array of it alone, in hexadecimal digits."""
+    """Return a text's variable value: a PostgreSQL array of it alone, in hexadecimal."""
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'{{"{quoted}"}}'.encode().hex()
 

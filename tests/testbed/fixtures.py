@@ -1,4 +1,4 @@
-"""The testbed as pytest fixtures, for integration and conformance tests alike; loaded by tests/conftest.py.
+"""The testbed's pytest fixtures, which tests/conftest.py loads for all tests.
 
 Brokers and the collector start when the first test asks for them and live as long as the session.
 Tests share them, so each uses topics, client ids and groups of its own.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[KafkaBroker]:
-    """A broker that knows nothing of client telemetry; CLIENT and SASL advertise ports kept for a sidecar."""
+    """A broker without telemetry; CLIENT and SASL advertise ports kept for a sidecar."""
     sasl = Listener(name="SASL", security_protocol="SASL_PLAINTEXT", advertised_port=free_port())
     with KafkaBroker(advertised_client_port=free_port(), listeners=[sasl]) as started:
         yield started
@@ -31,7 +31,7 @@ def broker() -> Iterator[KafkaBroker]:
 
 @pytest.fixture(scope="session")
 def plugin_broker() -> Iterator[KafkaBroker]:
-    """A broker that takes client telemetry itself, with a plugin that counts; it advertises itself."""
+    """A broker that advertises itself and takes telemetry with a counting plugin."""
     sasl = Listener(name="SASL", security_protocol="SASL_PLAINTEXT")
     with KafkaBroker(telemetry_plugin=True, listeners=[sasl]) as started:
         yield started

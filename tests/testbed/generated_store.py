@@ -1,4 +1,4 @@
-"""Owns a store of many clients and days, made by SQL in the base tables, for plans and times of queries.
+"""Generates a store of many clients and days by SQL, to test plans and times of queries.
 
 Rows lie as the roll-up writes them: by time, not by series. Partitions are filled before they are
 attached, as to build an index is much faster than to keep one. Values mean nothing.

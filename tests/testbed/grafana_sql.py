@@ -1,4 +1,4 @@
-"""Owns how Grafana makes SQL of a panel's query: variables as its front end, macros as its back end does.
+"""Expands variables and macros in a panel's SQL as Grafana does.
 
 Nothing here asks a database. The rules are those of Grafana's SQL data sources
 (``SqlDatasource.ts``, ``templateSrv``) and of its PostgreSQL one (``macros.go``), without what the
@@ -162,7 +162,7 @@ def built_in(window: TimeRange, interval: int) -> dict[str, str]:
 
 
 def substitute(text: str, values: Callable[[str, str | None], str | None]) -> str:
-    """``text`` with each ``$name``, ``${name:format}`` and ``[[name]]`` that ``values`` knows replaced.
+    """Replace ``$name``, ``${name:format}`` and ``[[name]]`` where ``values`` knows it.
 
     Args:
         text: A query, a title, a link.

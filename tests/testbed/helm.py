@@ -1,4 +1,4 @@
-"""Owns how Helm, helm-unittest and kubeconform are run, on this project's chart unless told otherwise.
+"""Runs Helm, helm-unittest and kubeconform, by default on this project's chart.
 
 No setting, plugin or cache of the machine's Helm takes part: its folders are of the caller's
 choice.
@@ -69,7 +69,7 @@ class Helm:
         )
 
     def check(self, folder: Path, release: str) -> list[str]:
-        """What kubeconform has against a folder's manifests, by the schemas of a release of Kubernetes.
+        """Check a folder's manifests with kubeconform by a Kubernetes release's schemas.
 
         Strictly: a field or a kind that there is no schema of is a complaint too.
 

@@ -29,7 +29,7 @@ CONSUMER_ARCHIVE = "consumer.jsa"
 
 
 def class_path() -> str:
-    """Kafka's jars and our own, in an order that never changes: an archive works with one class path only.
+    """Return the class path; its order is fixed because archives work with one order.
 
     Raises:
         NotSetUpError: They are not there yet.

@@ -1,6 +1,6 @@
-"""Owns what a broker and a Java client start from quickly: a formatted data folder, class data archives.
+"""Builds the Kafka image: a formatted data folder and class data archives.
 
-Of recipes it alone is here, as a change of this file has it built anew.
+This recipe has a file of its own, because a change of the file rebuilds the image.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.testbed.security import Login, Security
 
 
 def build(folder: Path) -> None:
-    """Format a data folder, and let broker, producer and consumer run once, archiving what they load.
+    """Format a data folder, and archive the classes of a broker, producer and consumer.
 
     Raises:
         BuildError: A step failed.

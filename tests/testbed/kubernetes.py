@@ -1,4 +1,4 @@
-"""Owns a real kube-apiserver on a real etcd, on loopback: a cluster's memory and manners, without its hands.
+"""Runs a real kube-apiserver and etcd on loopback, without controllers and kubelet.
 
 There is no kubelet, no scheduler and no controller: objects are checked, admitted, stored and
 handed out, and nothing comes of them. No pod runs, no Job ends, no Deployment makes pods, no claim

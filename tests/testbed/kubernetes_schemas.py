@@ -1,4 +1,4 @@
-"""Owns the JSON schemas that kubeconform checks manifests by: of Kubernetes and of custom resources.
+"""Builds the JSON schemas of Kubernetes and of custom resources for kubeconform.
 
 Those of the releases are in a package on PyPI, which is read and not installed. All are made
 strict: a field that a schema does not know is a mistake, as it is to a real API server that is

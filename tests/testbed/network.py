@@ -1,4 +1,4 @@
-"""Owns hosts beside this one: network namespaces with links between them, which leave nothing behind.
+"""Makes hosts from network namespaces and links, and leaves nothing behind.
 
 A namespace lives as long as the process that holds it, and a link as long as its namespaces, so
 they end with the testbed however it ends.

@@ -1,4 +1,4 @@
-"""Owns the list of real parts: their versions, what their recipes are made of, where they are when built.
+"""Lists the real parts: their versions, recipe files, and folders once built.
 
 How a part is built is :mod:`tests.testbed.recipes`'s business.
 """

@@ -15,7 +15,10 @@ _given: set[int] = set()
 
 
 def _highest() -> int:
-    """The last port below those the kernel gives to outgoing connections, which would race with a server."""
+    """Return the highest port below the kernel's range for outgoing connections.
+
+    On a port of that range a server would race with outgoing connections.
+    """
     range_file = Path("/proc/sys/net/ipv4/ip_local_port_range")
     first = int(range_file.read_text().split()[0]) if range_file.exists() else 32768
     return first - 1 if first > _LOWEST + _ATTEMPTS else 65535

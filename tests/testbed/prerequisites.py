@@ -1,4 +1,4 @@
-"""Owns what must be on the machine before anything is built: which tool, which version, how to get it."""
+"""Checks the tools that builds need: their versions, and how to install them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns a real Prometheus on loopback: what it scrapes, what is written to it, and what PromQL says of it."""
+"""Runs a real Prometheus on loopback: scrapes, remote write, OTLP and PromQL."""
 
 from __future__ import annotations
 

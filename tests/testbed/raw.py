@@ -108,7 +108,7 @@ def _exactly(data: bytes, size: int) -> bytes:
 
 
 def cluster_id_when_ready(port: int) -> str | None:
-    """The cluster's id once a broker is ready, else None: it lists itself in Metadata when it is unfenced."""
+    """Return the cluster id once Metadata lists the broker (it is unfenced), else None."""
     try:
         with _connect(port, 1.0) as connection:
             answer = _request(connection, _METADATA, struct.pack(">i", 0))
@@ -143,7 +143,7 @@ def create_topic(port: int, name: str, *, partitions: int) -> None:
 
 
 def alter_client_metrics(port: int, name: str, settings: Mapping[str, str | None]) -> None:
-    """Set keys of a client metrics subscription (KIP-714, "Client metrics configuration"); None deletes.
+    """Set keys of a client metrics subscription (KIP-714); None deletes a key.
 
     Raises:
         BrokerAnswerError: The broker refused.
@@ -165,7 +165,7 @@ def alter_client_metrics(port: int, name: str, settings: Mapping[str, str | None
 
 
 def create_delegation_token(port: int, user: str, password: str) -> tuple[str, str]:
-    """Log in with PLAIN, make a delegation token of one's own (KIP-48), and wait until the broker takes it.
+    """Log in with PLAIN, create a delegation token (KIP-48), and wait until it works.
 
     Returns:
         The token's id and its HMAC in base64: a user and a password for SCRAM.

@@ -16,7 +16,7 @@ _END_WITHIN_S = 900.0
 
 
 class Rollup(Server):
-    """``kafka-telemetry rollup run`` on a spool's folder, with its checkpoint in a folder of its own.
+    """``kafka-telemetry rollup run`` on a spool folder, with a checkpoint of its own.
 
     Args:
         spool: The folder that spool_files writes.

@@ -1,4 +1,4 @@
-"""Owns a broker that does exactly what a test tells it, when it tells it: for faults and exact timing.
+"""Runs a broker that a test scripts, for faults and exact timing.
 
 It speaks as much Kafka as a sidecar asks of the broker behind it (ApiVersions, Metadata for no
 topics, SaslHandshake) and answers everything else with an echo of its body. Whatever a real broker
@@ -80,7 +80,7 @@ def framed(data: bytes) -> bytes:
 def request_frame(
     api_key: int, api_version: int, correlation_id: int, body: bytes = b"", client_id: str = "raw"
 ) -> bytes:
-    """A request with a header of version 1, as a frame; tagged fields of a later header go into the body."""
+    """Return a request with a v1 header, as a frame; tagged fields go into ``body``."""
     name = client_id.encode()
     return framed(struct.pack(">hhih", api_key, api_version, correlation_id, len(name)) + name + body)
 
@@ -132,7 +132,7 @@ class Answers:
         self._tokens = False
 
     def to(self, data: bytes) -> bytes | None:
-        """Answer one frame (given and returned without its length); None where a broker says nothing.
+        """Return the answer to a frame, both without length; None if there is none.
 
         After SaslHandshake v0 the next frame is a bare token, answered by an empty one.
         """
@@ -230,7 +230,7 @@ class Peer:
         return bytes(data)
 
     def frames(self) -> Iterator[bytes]:
-        """Every frame that comes, without its length, until the stream's end or a length below zero."""
+        """Yield frames without their length, until the stream ends or a length is negative."""
         while len(length := self.read(4)) == 4:
             size = int.from_bytes(length, "big", signed=True)
             if size < 0:

@@ -1,4 +1,4 @@
-"""Owns how a Kafka client and a broker's listener secure a connection, in no library's own words."""
+"""Describes how clients and listeners secure connections, for any client library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns what the testbed's servers have in common: a folder, a process in it, and the life of both."""
+"""The base of the testbed's servers: a folder, a process in it, and their lifetime."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Server(ABC):
         return self._started().log_text()
 
     def logged_objects(self, beginning: str = "{") -> list[dict[str, Any]]:
-        """The lines of its log that begin so, which are JSON; one that is still being written is left out."""
+        """Parse the complete log lines that start with ``beginning`` as JSON."""
         text = self.log_text()
         whole = text[: text.rfind("\n") + 1]
         return [json.loads(line) for line in whole.splitlines() if line.startswith(beginning)]

@@ -1,4 +1,4 @@
-"""``python -m tests.testbed.shorten_crd < theirs.yaml > ours.yaml``: a CRD without its descriptions.
+"""``python -m tests.testbed.shorten_crd < in > out`` removes descriptions from a CRD.
 
 Owns how the files of ``kubernetes/crds`` were made. Descriptions are most of a CRD and check
 nothing.

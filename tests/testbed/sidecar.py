@@ -1,4 +1,4 @@
-"""Owns the sidecar as its users meet it: the installed command, a configuration file, REST, signals."""
+"""Runs the sidecar as users do: installed command, configuration file, REST, signals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def config_for(
     client_port: int | None = None,
     listeners: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """A configuration (receiver.yaml, as a dict to change at will) for a sidecar in front of ``broker``.
+    """Return receiver.yaml, as a mutable dict, for a sidecar in front of ``broker``.
 
     Its listeners are bound where the broker tells clients to connect; a listener of the broker's
     that advertises itself gets none. Each speaks what the broker's listener speaks.
@@ -71,7 +71,7 @@ def config_for(
 
 
 class Sidecar(Server):
-    """``kafka-telemetry serve`` in a folder of its own, started on entering the context, ended on leaving it.
+    """``kafka-telemetry serve`` in a folder of its own, running within the context.
 
     Args:
         config: The configuration; its ``rest.bind`` and its listeners' ``bind`` say where it is

@@ -1,4 +1,4 @@
-"""Owns the programs of the image apache/kafka, as the image starts them: Java of the version that it has."""
+"""Runs the programs of the image apache/kafka with Java, in the image's Kafka version."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def class_of(word: str) -> str:
 
 
 def set_up(folder: Path, environment: Mapping[str, str]) -> Path:
-    """Make server.properties of the environment and format the data, by the class that the image has for it.
+    """Write server.properties and format the data with the image's own class.
 
     Args:
         folder: Where its configuration goes.

@@ -1,4 +1,4 @@
-"""Owns the Kubernetes example's pods as they run without a cluster: the chart's manifests, real programs.
+"""Runs the Kubernetes example's pods as local processes, from the chart's manifests.
 
 Each pod has an address of loopback for its own, so ports are as they stand there, and names of pods
 and Services become these addresses. There is no kubelet: what it does of a container (probes,

@@ -1,7 +1,7 @@
-"""Owns the compose example as it runs, without containers: its files, commands and variables, real programs.
+"""Runs the compose example's services as local processes, without containers.
 
-Addresses become ports of loopback, folders become folders of the test's; everything else is as it
-stands there. Grafana can't be had, so its part is the login that it has at PostgreSQL.
+Addresses become ports of loopback, folders become folders of the test's; everything else is as
+in the compose file. Grafana can't be had, so its part is the login that it has at PostgreSQL.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The collector example: what clients push, in Prometheus by its names, and in Kafka for the roll-up."""
+"""The collector example delivers pushes to Prometheus, and to Kafka for the roll-up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deltas made cumulative: pushes of a few instances in a row, changed in protobuf's terms and byte by byte.
+"""Fuzzes the conversion of deltas to cumulative sums with mutated series of pushes.
 
 An input is pushes: a byte with who pushes and whether it is the last time, one with the seconds
 since the last push, two with the length (little-endian), and the MetricsData.
@@ -115,7 +115,7 @@ def _with_a_new_field(data: bytes, depth: int, number: int) -> bytes | None:
 
 
 def _known(push: MetricsData) -> bytes:
-    """What a push tells: without metrics all of whose points were left out, and without unknown fields."""
+    """Serialize a push without unknown fields and without metrics that have no points."""
     for resource_metrics in push.resource_metrics:
         for scope_metrics in resource_metrics.scope_metrics:
             for index in reversed(range(len(scope_metrics.metrics))):

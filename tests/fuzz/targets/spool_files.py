@@ -1,4 +1,4 @@
-"""A folder of Parquet files as a bad disk left it, and then a start, a push and an end of its writer.
+"""Fuzzes the spool_files writer on a damaged folder: it starts, takes a push, stops.
 
 An input is the length of a manifest and that of a published file, and then the manifest, the file,
 and the journal of a process that has ended.

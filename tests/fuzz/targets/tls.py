@@ -1,4 +1,4 @@
-"""TLS 1.3 record streams into a relay: any records, in any pieces, and frames must come out unchanged.
+"""Fuzzes the TLS relay with TLS 1.3 records; frames must come out unchanged.
 
 An input is a script: each byte is an instruction, most with an argument behind it. The handshake is
 real, and so are the relay and its event loop. The records are written by

@@ -1,4 +1,4 @@
-"""Each alert of the receiver fires for what it is about, and for nothing else, in a real Prometheus."""
+"""Each receiver alert fires for its cause and nothing else, in a real Prometheus."""
 
 from __future__ import annotations
 

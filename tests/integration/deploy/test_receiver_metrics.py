@@ -1,4 +1,4 @@
-"""What dashboards and alerts ask of the receiver, asked of a real Prometheus that scrapes a real sidecar."""
+"""Queries of dashboards and alerts, run on a real Prometheus that scrapes a sidecar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns real Kafka clients as processes: Java, franz-go and librdkafka, each a producer or a consumer.
+"""Runs real Kafka clients as processes: Java, franz-go and librdkafka.
 
 All three programs take the same arguments (``--mode --bootstrap --topic --client-id --group --rate
 --count`` and ``--properties``, a file with a ``key=value`` in the client library's own words on
@@ -38,7 +38,7 @@ class Mode(enum.StrEnum):
 
 
 class Client(ABC):
-    """A client in a process of its own, started on entering the context and closed cleanly on leaving it.
+    """A client process that starts with the context and closes cleanly at its end.
 
     Args:
         mode: Producer or consumer.
@@ -101,7 +101,7 @@ class Client(ABC):
         """The program, without the arguments that all clients have."""
 
     def _tls_properties(self, security: Security) -> Mapping[str, str]:
-        """The properties that make this client speak TLS; librdkafka's words unless a client has others."""
+        """Return the client's TLS properties, by default with librdkafka's names."""
         properties = {}
         if security.ca is not None:
             properties["ssl.ca.location"] = str(security.ca)
@@ -111,7 +111,7 @@ class Client(ABC):
         return properties
 
     def _login_properties(self, login: Login) -> Mapping[str, str]:
-        """The properties that make this client log in; librdkafka's words unless a client has others."""
+        """Return the client's login properties, by default with librdkafka's names."""
         return {
             "sasl.mechanism": login.mechanism,
             "sasl.username": login.user,
@@ -342,6 +342,6 @@ class LibrdkafkaClient(Client):
 
     @property
     def client_instance_id(self) -> str | None:
-        """The id that its telemetry goes by; librdkafka tells it in its log alone, in ordinary base64."""
+        """The client instance id, which librdkafka only logs, in ordinary base64."""
         ids = re.findall(r"instance id changed from \S+ to ([A-Za-z0-9+/]{22})", self.log_text())
         return ids[-1].translate(str.maketrans("+/", "-_")) if ids else None

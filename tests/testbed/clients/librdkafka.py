@@ -1,4 +1,4 @@
-"""The librdkafka client's program, by way of confluent-kafka; see the package for arguments and output."""
+"""Runs a librdkafka client (confluent-kafka); the package documents its arguments."""
 
 from __future__ import annotations
 

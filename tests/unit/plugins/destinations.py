@@ -22,7 +22,7 @@ METHOD = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 
 
 def length_delimited(number: int, value: bytes) -> bytes:
-    """A protobuf field written by hand, so that the reading is checked by something else than itself."""
+    """Encode a protobuf field by hand, independently of the code under test."""
     assert len(value) < 128
     return bytes([number << 3 | 2, len(value)]) + value
 
@@ -98,7 +98,7 @@ class Reply:
 
 @dataclass
 class HttpDestination:
-    """An HTTP server; ``answer`` decides what each POST gets, None: a connection that just closes."""
+    """An HTTP server that replies with ``answer``, or closes the connection on None."""
 
     port: int = 0
     paths: list[str] = field(default_factory=list)
@@ -169,7 +169,7 @@ def http_destination(context: ssl.SSLContext | None = None) -> Iterator[HttpDest
 
 @dataclass(frozen=True)
 class Certificates:
-    """A certificate authority, its server certificate for 127.0.0.1, and a client's, as PEM files."""
+    """PEM files: an authority, a server certificate for 127.0.0.1, and a client's."""
 
     folder: Path
 

@@ -1,4 +1,4 @@
-"""Remote write's messages as Prometheus defines them, so that encoded bytes are read by something else."""
+"""Decodes remote write by Prometheus's definitions, independently of the encoder."""
 
 from __future__ import annotations
 

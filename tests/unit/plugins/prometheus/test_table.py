@@ -1,4 +1,4 @@
-"""From pushes to series: what is there, with which labels and values, since when, and until when."""
+"""Pushes become series: their labels, values, start times and end times."""
 
 from __future__ import annotations
 

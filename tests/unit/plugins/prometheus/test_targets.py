@@ -1,4 +1,4 @@
-"""A client instance as labels: no word of a client's takes the place of what the receiver vouches for."""
+"""A client instance becomes labels, and no client forges the receiver's labels."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_receivers_labels_are_known() -> None:
     ],
 )
 def test_no_attribute_becomes_a_label_of_the_receiver(key: str) -> None:
-    """Also where the receiver has no such label: of a client without SASL, or dropped by a privacy rule."""
+    """Covers labels that the receiver does not set: without SASL, or by a privacy rule."""
     made = of({"client_instance_id": "i", key: "forged"})
     (label,) = (label for label, value in (*made.series, *made.info) if value == "forged")
     assert label.startswith("attribute_")

@@ -1,4 +1,4 @@
-"""What a hostile client can write into Prometheus: its own series, under names that are a client's."""
+"""A hostile client can write only its own series, under names that clients may use."""
 
 from __future__ import annotations
 

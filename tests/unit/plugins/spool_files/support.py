@@ -1,4 +1,4 @@
-"""The plugin as an operator sets it, pushes that can be told apart, and the folder as its readers see it."""
+"""Test helpers for spool_files: a plugin, numbered pushes, and readers of its folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files go, and when: by the hour they are of, by the bound, and by a clock that may be wrong."""
+"""Which files expire and when: by their hour, by the bound, and with a wrong clock."""
 
 from __future__ import annotations
 

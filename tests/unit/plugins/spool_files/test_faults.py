@@ -32,7 +32,7 @@ from tests.unit.plugins.spool_files.support import (
 
 
 def left_behind(path: Path, batches: int = 3, *, host: str | None = None, number: int = 1) -> Path:
-    """A journal as a process leaves it that is killed: pushes 0, 1, ..., each in a frame of its own."""
+    """Write the journal of a killed process: pushes 0, 1, ..., each in its own frame."""
     folder = path / "_journal"
     folder.mkdir(parents=True, exist_ok=True)
     stem = Stem.new(

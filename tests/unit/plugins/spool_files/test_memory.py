@@ -1,4 +1,4 @@
-"""Memory doesn't grow with the journal: neither what publishes one has more, nor what takes one over."""
+"""Memory does not grow with the journal, neither in publishing nor in recovery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever comes in whatever batches: every push is in one file, of its hour, none of them far too large."""
+"""For any batches, each push is in one file of its hour, and no file is far too large."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever comes in whatever order: no delta counts twice, and no counter shrinks without a new start."""
+"""Pushes in any order: no delta counts twice, no counter shrinks without a new start."""
 
 from __future__ import annotations
 

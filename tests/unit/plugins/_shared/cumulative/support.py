@@ -31,7 +31,7 @@ def attributes(values: Mapping[str, str | int]) -> list[KeyValue]:
 def number(
     value: float, *, at: float, since: float = 0.0, labels: Mapping[str, str | int] | None = None
 ) -> Any:
-    """The fields of a NumberDataPoint; times are seconds after BEGIN, a whole value is an integer."""
+    """Return a NumberDataPoint's fields; ``at`` and ``since`` are seconds after BEGIN."""
     return {
         "as_int" if isinstance(value, int) else "as_double": value,
         "time_unix_nano": BEGIN + int(at * SECOND),

@@ -23,7 +23,7 @@ from tests.unit.plugins._shared.cumulative.test_state import cumulative, sums
 
 
 def told(*pushes: Metric) -> tuple[list[Any], int]:
-    """What comes out for one metric in pushes in a row, and how many of them were read by a shape."""
+    """Return the sums after each push of a metric, and how many pushes a shape read."""
     state = cumulative()
     out = []
     by_shape = 0
