@@ -151,7 +151,7 @@ class TopicProducer:
             except BufferError:
                 if time.monotonic() >= deadline or self._failed_for_good:
                     return
-                self._producer.poll(_step(deadline))
+                self._poll(_step(deadline))
             except KafkaException as error:
                 report(_cause(error))
                 return
@@ -176,13 +176,13 @@ class TopicProducer:
             elif self._failed_for_good or time.monotonic() >= deadline:
                 raise RetryableError(f"{self._config.bootstrap_servers}: {self.problem or error.str()}")
             # Not every broker knows a new topic at once.
-            self._producer.poll(_step(deadline))
+            self._poll(_step(deadline))
 
     def _topic_error(self, deadline: float) -> KafkaError | None:
         try:
             found = self._producer.list_topics(self._config.topic, timeout=_step(deadline, 1.0))
         except KafkaException as error:
-            self._producer.poll(0)
+            self._poll(0)
             return _cause(error)
         unavailable: KafkaError | None = found.topics[self._config.topic].error
         return unavailable
@@ -226,12 +226,19 @@ class TopicProducer:
         if error.code() not in _NO_REASON or self._problem is None:
             self._problem = error
 
+    def _poll(self, timeout_s: float) -> None:
+        """Serve librdkafka's callbacks; a fatal error becomes the problem."""
+        try:
+            self._producer.poll(timeout_s)
+        except KafkaException as error:
+            self._failed(_cause(error))
+
     def _poll_idle(self) -> None:
         while not self._closing.wait(_IDLE_POLL_S):
             # If the lock is held, an export is running, and it polls.
             if self._lock.acquire(blocking=False):
                 try:
-                    self._producer.poll(0)
+                    self._poll(0)
                 finally:
                     self._lock.release()
 
