@@ -103,8 +103,9 @@ def oracle(
     return {k: v for k, v in sums.items() if not math.isclose(v, 0, abs_tol=1e-9)}, dict(spread)
 
 
-# Fixed examples: a random search finds a rare case in which carried values of a push on both sides of a
-# minute's end are wrong when a later push ends the client. The roll-up's redesign has to mend it.
+# Fixed examples: a random search finds a rare case in which carried values of a push on both sides
+# of a minute's end are wrong when a later push ends the client. The roll-up's redesign has to mend
+# it.
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(
     pushes=histories(),
