@@ -17,8 +17,11 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -70,13 +73,13 @@ _PARTS: Final = ("broker", "collector", "clients")
 #: What only tests marked ``full`` use.
 _FULL_PARTS: Final = ("prometheus", "helm", "haproxy", "network", "grafana-schema", "compose", "actionlint")
 _LINT: Final = _Group(name="lint", commands=(("make", "--no-print-directory", "lint"),))
-#: These tests share no server, so processors that the other lanes leave idle can run some of them.
-#: Each worker collects all tests again. On two processors that costs more than it saves.
-_PURE: Final = _Group(
-    name="pure",
-    tests=("tests/unit", "tests/property", "tests/fuzz"),
-    workers=max(0, (os.cpu_count() or 1) - 2),
-)
+#: The tests of this group and of the next two share no server, so processors that the other lanes
+#: leave idle can run some of them. Each worker collects all tests again. On two processors that
+#: costs more than it saves.
+_WORKERS: Final = max(0, (os.cpu_count() or 1) - 2)
+_UNIT: Final = _Group(name="unit", tests=("tests/unit",), workers=_WORKERS)
+_PROPERTY: Final = _Group(name="property", tests=("tests/property",), workers=_WORKERS)
+_FUZZ: Final = _Group(name="fuzz", tests=("tests/fuzz",), workers=_WORKERS)
 #: One Spark session for all of these.
 _SPARK: Final = _Group(
     name="spark",
@@ -91,10 +94,12 @@ _KAFKA: Final = _Group(name="kafka", tests=("tests/conformance", "tests/integrat
 _OTHERS: Final = _Group(name="others", tests=("tests",))
 
 #: Groups of a lane run one after the other, lanes run side by side.
-_LANES: Final = ((_LINT, _PURE), (_KAFKA,), (_SPARK, _OTHERS))
+_LANES: Final = ((_LINT, _UNIT), (_KAFKA,), (_SPARK,))
+#: A lane that has ended runs the next of these.
+_ANY_LANE: Final = (_PROPERTY, _OTHERS, _FUZZ)
 #: These wait for the set-up. The others need none of the parts and run beside it.
 _NEED_PARTS: Final = (_KAFKA, _SPARK, _OTHERS)
-_GROUPS: Final = tuple(group for lane in _LANES for group in lane)
+_GROUPS: Final = (*(group for lane in _LANES for group in lane), *_ANY_LANE)
 
 
 def _command(group: _Group, folder: Path, marker: str) -> tuple[str, ...]:
@@ -169,8 +174,15 @@ def main() -> int:
     set_up = _set_up(*parts)
     setting_up = threading.Thread(target=run, args=(set_up,))
 
+    left = deque(_ANY_LANE)
+
+    def next_group() -> _Group | None:
+        with suppress(IndexError):
+            return left.popleft()
+        return None
+
     def run_lane(lane: Sequence[_Group]) -> None:
-        for group in lane:
+        for group in chain(lane, iter(next_group, None)):
             if group in _NEED_PARTS:
                 setting_up.join()
                 if not outcomes[set_up.name].passed:
@@ -187,7 +199,7 @@ def main() -> int:
     for name, outcome in outcomes.items():
         _write(f"==> [test] {name}: {_summary(outcome)}\n")
     # A group without an outcome did not run, so it has not passed.
-    expected = [set_up.name, *(group.name for lane in lanes for group in lane)]
+    expected = [set_up.name, *(group.name for group in _GROUPS if group.name not in without)]
     failed = [name for name in expected if name not in outcomes or not outcomes[name].passed]
     total = sum(outcome.cpu_s for outcome in outcomes.values())
     _write(f"==> [test] all groups: {time.monotonic() - start:.0f} s ({total:.0f} CPU seconds)\n")
