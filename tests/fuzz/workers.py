@@ -145,8 +145,10 @@ def fuzz(targets: Sequence[Target], *, inputs: int, seed: str, processes: int) -
 
 
 def _start(targets: Sequence[Target], slices: Sequence[tuple[int, int]], seed: str) -> _Worker:
-    # Not forked: the parent may have threads, of gRPC for one.
-    context = multiprocessing.get_context("spawn")
+    # Not forked from the parent, which may have threads, of gRPC for one. Importing the targets in
+    # each worker would cost more CPU time than a short run.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.fuzz.targets"])
     descriptor, path = tempfile.mkstemp(prefix="fuzz-")
     os.truncate(descriptor, _SHARED_BYTES)
     os.close(descriptor)
