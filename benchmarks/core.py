@@ -23,7 +23,8 @@ from benchmarks.captured import (
     Captured,
 )
 from benchmarks.figures import Figure, Results, table
-from receiver.host import PluginHost, load_plugins
+from receiver.host.discovery import load_plugins
+from receiver.host.host import PluginHost
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.metric_processing import NormalizationSettings
 from receiver.settings.model import TelemetrySettings

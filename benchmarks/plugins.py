@@ -26,7 +26,9 @@ import structlog
 from benchmarks.captured import JAVA_PRODUCER, Captured, push_of
 from benchmarks.figures import Figure, Results, table
 from receiver.app import GC_THRESHOLDS
-from receiver.host import PluginHost, PluginStatistics, load_plugins
+from receiver.host.delivery.statistics import PluginStatistics
+from receiver.host.discovery import load_plugins
+from receiver.host.host import PluginHost
 from receiver.plugin import Push
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings

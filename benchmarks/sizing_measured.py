@@ -36,7 +36,8 @@ from benchmarks.relays import Relay
 from benchmarks.rollup_spool import Fleet
 from benchmarks.sizing_figures import Measured, Rows
 from receiver.catalogue import Combination
-from receiver.host import PluginHost, load_plugins
+from receiver.host.discovery import load_plugins
+from receiver.host.host import PluginHost
 from spark_streaming.embedded import EmbeddedPostgres
 from spark_streaming.rows import RULES
 from tests.testbed.certificates import CertificateAuthority

@@ -33,7 +33,8 @@ from receiver.gateway.gateway import Gateway
 from receiver.gateway.listener import Listener, ListenerError
 from receiver.gateway.registry import ConnectionRegistry
 from receiver.gateway.request_memory import RequestMemory
-from receiver.host import PluginHost, load_plugins
+from receiver.host.discovery import load_plugins
+from receiver.host.host import PluginHost
 from receiver.host.plugin_metrics import PluginMetrics
 from receiver.log import configure as configure_log
 from receiver.metrics import ListenerBytes, ReceiverMetrics, Sources

@@ -29,6 +29,7 @@ FULL: Mapping[str, str] = MappingProxyType(
         "tests/integration/security": "the matrix of protocols, mechanisms and clients, and forgeries",
         "tests/integration/test_asked_for_less.py": "waits for push intervals, unlike tests/unit/telemetry",
         "tests/integration/test_least_privilege.py": "needs a system user of its own",
+        "tests/integration/test_principal_rules.py": "compiles Java; tests/unit/principal has its answers",
         "tests/integration/test_prometheus.py": "needs Prometheus, built in minutes",
         "tests/integration/test_rest_security.py": "the matrix over REST; tests/unit/api has it in process",
         "tests/integration/test_restarts.py": "restarts a broker of its own",

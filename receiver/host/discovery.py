@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from receiver.host.delivery.failure_log import Redaction
 from receiver.host.isolation.proxy import PluginProxy
+from receiver.host.redaction import Redaction
 from receiver.host.settings import Delivery, HostSettings, Isolation
 from receiver.plugin import ClientTelemetryReceiver, PluginConfig
 from receiver.settings.errors import SettingsError, key_text, problem_of

@@ -13,13 +13,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from receiver.settings import PREFIX
 from receiver.settings.errors import SettingsError
 from receiver.settings.plain_yaml import PlainYamlError, parse
 from receiver.settings.schema import Loc, child_keys, child_type, takes_null, takes_text
 
-__all__ = ["PREFIX", "RESERVED", "merge", "origin", "reads_as_scalar", "variable_name"]
-
-PREFIX = "KAFKA_TELEMETRY_"
+__all__ = ["RESERVED", "merge", "origin", "reads_as_scalar", "variable_name"]
 
 #: Variables of the command line and the roll-up, which are not settings.
 RESERVED = frozenset(

@@ -29,7 +29,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # its stubs do
 from structlog.testing import capture_logs
 
 from plugins.kafka_topic import KafkaTopicReceiver
-from receiver.host import PluginHost, load_plugins
+from receiver.host.discovery import load_plugins
+from receiver.host.host import PluginHost
 from receiver.plugin import BatchRefusedError, Push, RetryableError
 from tests.testbed.broker import SASL_USERS, KafkaBroker, Listener
 from tests.testbed.certificates import CertificateAuthority, CertificateFiles

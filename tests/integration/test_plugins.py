@@ -11,7 +11,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.metrics.v1.metrics_pb2 import ResourceMetrics
 from structlog.testing import capture_logs
 
-from receiver.host import DropReason, PluginHost, load_plugins
+from receiver.host.delivery.statistics import DropReason
+from receiver.host.discovery import load_plugins
+from receiver.host.host import PluginHost
 from receiver.plugin import Push
 from tests.testbed.collector import Collector
 from tests.unit.host.support import push, wait_for

@@ -13,7 +13,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from plugins._shared.cumulative import Kind
 from plugins.prometheus.names import metric_name
 from receiver.catalogue import CATALOGUE, MetricKind
-from receiver.host import PluginHost, load_plugins
+from receiver.host.discovery import load_plugins
+from receiver.host.host import PluginHost
 from receiver.plugin import Push
 from tests.testbed.broker import KafkaBroker
 from tests.testbed.clients import FranzClient, JavaClient, LibrdkafkaClient, Mode

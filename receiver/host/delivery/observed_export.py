@@ -8,12 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from receiver.host.delivery.cpu_account import CpuAccount
-from receiver.host.delivery.failure_log import FailureLog, Redaction
 from receiver.host.delivery.statistics import DropReason, Tally
 from receiver.host.isolation.proxy import PluginProxy
+from receiver.host.redaction import Redaction
 from receiver.plugin import (
     BatchRefusedError,
     ClientTelemetryReceiver,
@@ -22,6 +22,9 @@ from receiver.plugin import (
     Push,
     RetryableError,
 )
+
+if TYPE_CHECKING:  # the child process calls plugins too, and does not log
+    from receiver.host.delivery.failure_log import FailureLog
 
 __all__ = [
     "Accepted",

@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Final
 
 from receiver import dumps
-from receiver.host.delivery.failure_log import Redaction
 from receiver.host.delivery.observed_export import call_export
 from receiver.host.discovery import PluginConfigError, load_plugins
 from receiver.host.isolation.channel import (
@@ -41,6 +40,7 @@ from receiver.host.isolation.channel import (
     Request,
     pushes_from_bytes,
 )
+from receiver.host.redaction import Redaction
 from receiver.plugin import (
     BatchRefusedError,
     ClientTelemetryReceiver,

@@ -41,7 +41,7 @@ from receiver.plugin import (
     PushIdentity,
     RetryableError,
 )
-from receiver.settings.environment import PREFIX
+from receiver.settings import PREFIX
 
 __all__ = ["PluginCrashError", "PluginProxy"]
 

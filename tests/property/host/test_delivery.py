@@ -9,7 +9,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiver.host import DropReason, PluginHost, PluginStatistics
+from receiver.host.delivery.statistics import DropReason, PluginStatistics
+from receiver.host.host import PluginHost
 from receiver.plugin import BatchRefusedError, PermanentError, Push, RetryableError
 from tests.unit.host.support import Batching, hosted, numbers, push, total, wait_for
 

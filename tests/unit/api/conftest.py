@@ -14,7 +14,7 @@ import pytest
 from fastapi import FastAPI
 
 from receiver.api import ApiDependencies, RestServer, create_api
-from receiver.host import PluginStatistics
+from receiver.host.delivery.statistics import PluginStatistics
 from receiver.metrics import ReceiverMetrics
 from receiver.settings.limits import LimitsSettings, PrincipalLimitsSettings
 from receiver.settings.model import TelemetrySettings

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import httpx
 
-from receiver.host import DropReason, PluginHost
+from receiver.host.delivery.statistics import DropReason
+from receiver.host.host import PluginHost
 from tests.unit.api.conftest import Api
 from tests.unit.host.support import Single, hosted, push, took
 

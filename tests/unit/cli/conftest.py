@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from receiver.api import ApiDependencies, RestServer, create_api
 from receiver.cli import app
-from receiver.host import PluginStatistics
+from receiver.host.delivery.statistics import PluginStatistics
 from receiver.log import configure as configure_log
 from receiver.metrics import ReceiverMetrics
 from receiver.settings.hostport import HostPort

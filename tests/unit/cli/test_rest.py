@@ -5,7 +5,7 @@ import socket
 from dataclasses import replace
 from pathlib import Path
 
-from receiver.host import PluginHost
+from receiver.host.host import PluginHost
 from receiver.wire.uuid import uuid_to_text
 from tests.unit.api.conftest import ask, instance_id
 from tests.unit.cli.conftest import Run, Sidecar

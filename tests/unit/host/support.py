@@ -7,7 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from receiver.host import HostedPlugin, HostSettings, PluginHost, PluginStatistics
+from receiver.host.delivery.statistics import PluginStatistics
+from receiver.host.discovery import HostedPlugin
+from receiver.host.host import PluginHost
+from receiver.host.settings import HostSettings
 from receiver.plugin import (
     ClientTelemetryContext,
     ClientTelemetryPayload,

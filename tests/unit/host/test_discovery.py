@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from receiver.host import PluginConfigError, installed_types, load_plugins
+from receiver.host.discovery import PluginConfigError, installed_types, load_plugins
 from receiver.settings.errors import SettingsError
 
 ACME = dedent(

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from structlog.testing import capture_logs
 
-from receiver.host import DropReason, PluginHost, PluginState
+from receiver.host.delivery.statistics import DropReason, PluginState
+from receiver.host.host import PluginHost
 from receiver.plugin import Push
 from tests.unit.host.support import Batching, Single, hosted, push, took, total, wait_for
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from receiver.host import PluginConfigError, load_plugins
+from receiver.host.discovery import PluginConfigError, load_plugins
 from receiver.plugin.tls import TlsConfig
 
 OTLP = {"type": "otlp", "endpoint": "https://h:1"}

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from plugins.otlp import OtlpReceiver
-from receiver.host import load_plugins
+from receiver.host.discovery import load_plugins
 from receiver.plugin import ExportError, Push
 from tests.unit.host.support import push
 

@@ -13,8 +13,9 @@ from pydantic import BaseModel
 from plugins.console import ConsoleConfig
 from plugins.otlp import OtlpConfig
 from receiver import plugin as contract
-from receiver.host import DropReason, HostSettings, load_plugins
-from receiver.host.discovery import ENTRY_POINT_GROUP
+from receiver.host.delivery.statistics import DropReason
+from receiver.host.discovery import ENTRY_POINT_GROUP, load_plugins
+from receiver.host.settings import HostSettings
 
 TREE = Path(__file__).parents[3]
 GUIDE = (TREE / "docs" / "plugins.md").read_text()

@@ -11,7 +11,8 @@ import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from receiver.host import DropReason, PluginHost, PluginState
+from receiver.host.delivery.statistics import DropReason, PluginState
+from receiver.host.host import PluginHost
 from receiver.plugin import (
     BatchRefusedError,
     ExportResult,

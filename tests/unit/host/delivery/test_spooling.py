@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.host import DropReason, HostedPlugin, PluginHost, PluginState, PluginStatistics
+from receiver.host.delivery.statistics import DropReason, PluginState, PluginStatistics
+from receiver.host.discovery import HostedPlugin
+from receiver.host.host import PluginHost
 from receiver.plugin import Push, RetryableError
 from tests.unit.host.disks import HangingDisk, full_disk
 from tests.unit.host.support import Batching, Export, Single, hosted, numbers, push, took, total, wait_for

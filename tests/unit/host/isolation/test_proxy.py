@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 from receiver import dumps
-from receiver.host import DropReason, PluginConfigError, PluginHost, load_plugins
+from receiver.host.delivery.statistics import DropReason
+from receiver.host.discovery import PluginConfigError, load_plugins
+from receiver.host.host import PluginHost
 from receiver.host.isolation.proxy import PluginCrashError, PluginProxy
 from receiver.plugin import (
     BatchRefusedError,
@@ -370,7 +372,7 @@ def receiver_with(what: str, folder: Path) -> Iterator[tuple[subprocess.Popen[st
         "import sys, threading, time\n"
         "from pathlib import Path\n"
         "sys.path[:0] = sys.argv[1:3]\n"
-        "from receiver.host import load_plugins\n"
+        "from receiver.host.discovery import load_plugins\n"
         "from tests.unit.host.isolation.test_proxy import asking\n"
         f"journal = {str(folder / 'journal')!r}\n"
         "config = {'type': 'misbehaving', 'isolation': 'process', 'journal': journal}\n"

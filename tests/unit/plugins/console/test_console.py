@@ -11,7 +11,8 @@ import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from plugins.console import ConsoleReceiver
-from receiver.host import PluginConfigError, PluginHost, load_plugins
+from receiver.host.discovery import PluginConfigError, load_plugins
+from receiver.host.host import PluginHost
 from receiver.plugin import PermanentError, Push
 from tests.unit.host.support import push
 from tests.unit.plugins.support import client_push

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plugins.kafka_topic import KafkaTopicReceiver
-from receiver.host import PluginConfigError, load_plugins
+from receiver.host.discovery import PluginConfigError, load_plugins
 
 BASE = {"bootstrap_servers": "127.0.0.1:9092", "topic": "client-telemetry"}
 PLAIN = {"sasl_mechanism": "PLAIN", "sasl_username": "alice", "sasl_password": "hunter2"}

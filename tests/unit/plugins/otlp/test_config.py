@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from receiver.host import PluginConfigError, load_plugins
+from receiver.host.discovery import PluginConfigError, load_plugins
 from tests.unit.plugins.support import plugin
 
 GRPC = "http://127.0.0.1:4317"

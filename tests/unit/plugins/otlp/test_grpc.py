@@ -12,7 +12,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceResponse,
 )
 
-from receiver.host import DropReason, PluginHost, load_plugins
+from receiver.host.delivery.statistics import DropReason
+from receiver.host.discovery import load_plugins
+from receiver.host.host import PluginHost
 from receiver.plugin import BatchRefusedError, ExportError, ExportResult, PermanentError, RetryableError
 from tests.unit.host.support import push, wait_for
 from tests.unit.plugins.destinations import (

@@ -11,7 +11,8 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 
 from plugins._shared.http_client import parse_retry_after
-from receiver.host import PluginHost, load_plugins
+from receiver.host.discovery import load_plugins
+from receiver.host.host import PluginHost
 from receiver.plugin import BatchRefusedError, ExportResult, PermanentError, RetryableError
 from tests.unit.host.support import wait_for
 from tests.unit.plugins.destinations import (

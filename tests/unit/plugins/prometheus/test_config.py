@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plugins.prometheus import PrometheusConfig
-from receiver.host import PluginConfigError, load_plugins
+from receiver.host.discovery import PluginConfigError, load_plugins
 
 WRITE = {"url": "http://127.0.0.1:9090/api/v1/write"}
 

@@ -12,7 +12,8 @@ import pytest
 
 from plugins.prometheus import PrometheusReceiver
 from plugins.prometheus import receiver as prometheus_receiver
-from receiver.host import PluginHost, load_plugins
+from receiver.host.discovery import load_plugins
+from receiver.host.host import PluginHost
 from receiver.plugin import (
     BatchRefusedError,
     ExportError,

@@ -18,7 +18,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from plugins.prometheus import PrometheusReceiver, scrape
 from plugins.prometheus.receiver import PrometheusReceiver as Receiver
-from receiver.host import load_plugins
+from receiver.host.discovery import load_plugins
 from tests.testbed.ports import free_port
 from tests.unit.host.support import wait_for
 from tests.unit.plugins._shared.cumulative.support import counter, gauge, number

@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from plugins.spool_files import SpoolFilesReceiver
-from receiver.host import load_plugins
+from receiver.host.discovery import load_plugins
 from receiver.plugin import Push
 from tests.unit.host.support import push
 

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from plugins.spool_files.columns import SCHEMA
-from receiver.host import PluginConfigError, PluginHost, load_plugins
+from receiver.host.discovery import PluginConfigError, load_plugins
+from receiver.host.host import PluginHost
 from receiver.plugin import Push
 from tests.unit.host.support import wait_for
 from tests.unit.plugins.spool_files.support import (

@@ -1,0 +1,67 @@
+"""Removes a plugin's secrets from texts before they reach a log or another process."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+
+from pydantic import BaseModel, SecretBytes, SecretStr
+
+__all__ = ["Redaction"]
+
+_MAX_CHARACTERS = 300
+_HIDDEN = "**********"
+#: Shorter values are not redacted, because they would blot out ordinary text.
+_MIN_SECRET_CHARACTERS = 4
+
+
+class Redaction:
+    """Removes a plugin's secrets from texts and exceptions.
+
+    Args:
+        config: The plugin's settings; every ``SecretStr`` and ``SecretBytes`` in it is a secret.
+    """
+
+    def __init__(self, config: object) -> None:
+        # The longest first, because one secret may contain another.
+        self._secrets = sorted(
+            {s for s in _secrets(config) if len(s) >= _MIN_SECRET_CHARACTERS}, key=len, reverse=True
+        )
+
+    def text(self, text: str) -> str:
+        """Return the text on one line, without secrets, cut to a limit."""
+        for secret in self._secrets:
+            text = text.replace(secret, _HIDDEN)
+        line = "".join(c if c.isprintable() else " " for c in text)
+        return line if len(line) <= _MAX_CHARACTERS else line[: _MAX_CHARACTERS - 3] + "..."
+
+    def exception(self, error: BaseException) -> str:
+        """Return an exception's type, source line and text, without secrets."""
+        try:
+            message = str(error)
+        except BaseException as broken:  # a plugin's exception may fail in its own __str__
+            message = f"<its text raised {type(broken).__name__}>"
+        where = ""
+        if frames := traceback.extract_tb(error.__traceback__):
+            where = f" at {PurePath(frames[-1].filename).name}:{frames[-1].lineno}"
+        return self.text(f"{type(error).__name__}{where}{': ' if message else ''}{message}")
+
+
+def _secrets(value: object) -> Iterator[str]:
+    match value:
+        case SecretStr():
+            yield value.get_secret_value()
+        case SecretBytes():
+            yield value.get_secret_value().decode(errors="replace")
+        case BaseModel():
+            for name in type(value).model_fields:
+                yield from _secrets(getattr(value, name))
+        case Mapping():
+            for item in value.values():
+                yield from _secrets(item)
+        case list() | tuple() | set() | frozenset():
+            for item in value:
+                yield from _secrets(item)
+        case _:
+            return
