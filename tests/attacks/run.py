@@ -1,4 +1,4 @@
-"""Runs an attack beside an innocent client and measures both.
+"""Runs an attack beside an innocent client and measures what the client and the target go through.
 
 The innocent client comes from 127.0.0.1, the attack from 127.0.0.2, because limits are by source
 address. The client starts first and ends last. Its requests count from when they were due, so a
@@ -57,7 +57,7 @@ _PRIORITY: Final = -10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Innocent:
-    """Measurements of the innocent client.
+    """What the innocent client saw.
 
     Attributes:
         requests: Small requests that it sent.
@@ -82,7 +82,7 @@ class Innocent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """The stored pushes of one source address.
+    """What the spool_files plugin holds of one source address.
 
     Attributes:
         pushes: Pushes.
@@ -130,7 +130,7 @@ def run(
     megabits: float,
     source: str = ATTACKER,
 ) -> Outcome:
-    """Attack ``target`` and return the outcome.
+    """Attack ``target`` and return what happened.
 
     Args:
         attack: What to do.
@@ -227,7 +227,7 @@ def _prefer_session(pid: int, priority: int) -> None:
 
 
 def stored(spool: Path) -> dict[str, Stored]:
-    """Return the pushes in a stopped receiver's ``spool``, by source address."""
+    """Return what a receiver that has stopped left in ``spool``, by source address."""
     columns: dict[str, list[bytes]] = {}
     for file in spool.glob("date=*/hour=*/*.parquet"):
         rows = pq.read_table(file, columns=["client_source_address", "otlp"], partitioning=None)

@@ -36,7 +36,7 @@ _FILLED = re.compile(r"\$__timeGroup(?:Alias)?\([^)]*,\s*NULL\)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The data sources of panels.
+    """What panels ask.
 
     Attributes:
         postgres: With the roll-up's tables.
@@ -294,7 +294,8 @@ def main(words: Sequence[str]) -> int:
             file
             for file in sorted(DASHBOARDS.glob("*.json"))
             if file.stem in (arguments.only or [file.stem])
-            # Without a Prometheus the receiver's dashboard is empty, so keep its old picture.
+            # Without a Prometheus the receiver's dashboard has nothing to show: its old picture
+            # says more.
             and (prometheus is not None or file.stem != "receiver" or arguments.only)
         ]
         scenes = {

@@ -27,7 +27,7 @@ _PAYLOADS = Path(__file__).parents[1] / "data" / "payloads"
 _PREFIX = "org.apache.kafka."
 #: Kafka's default.
 _INTERVAL_S = 300
-#: The time between the captured pushes, which their sums cover.
+#: Between the captured pushes: what their sums are of.
 _CAPTURED_S = 10
 _MINUTES = 400
 _NEVER = _MINUTES + 1
@@ -41,7 +41,7 @@ _JAVA, _LIBRDKAFKA, _FRANZ = "apache-kafka-java", "librdkafka", "kgo"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Client:
-    """A made-up client instance; its times are minutes from the begin.
+    """A client instance that never was; its times are minutes from the begin.
 
     Attributes:
         template: The captured push that its own are made of.
@@ -106,7 +106,7 @@ def _fleet() -> list[_Client]:
     )
     clients = [replace(java_producer, client_id=f"orders-{n}", records_s=60 + 9 * n) for n in range(1, 7)]
     for n in range(1, 5):
-        # A rolling upgrade: the old instance terminates, and the new one starts a minute later.
+        # A rolling upgrade: the old instance says goodbye, the new one comes a minute later.
         payments = replace(
             java_producer, client_id=f"payments-{n}", principal="User:payments", topics=("payments",)
         )

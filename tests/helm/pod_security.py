@@ -1,4 +1,4 @@
-"""The rules of the restricted pod security standard, and the project's own for containers.
+"""Owns the rules of the restricted pod security standard, and the project's own for its containers.
 
 Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/ ("Restricted", which
 has "Baseline" in it), for pods on Linux. What admits pods in a cluster is asked in
@@ -28,7 +28,7 @@ Spec = Mapping[str, Any]
 
 
 def violations(pod: Spec) -> list[str]:
-    """Return a pod's violations of the standard; each names the field."""
+    """What a pod's ``spec`` has against the standard; each names the field."""
     return [*_of_pod(pod), *(problem for one in _containers(pod) for problem in _of_container(one, pod))]
 
 
@@ -52,7 +52,7 @@ def _of_pod(pod: Spec) -> Iterator[str]:
 def _of_container(container: Spec, pod: Spec) -> Iterator[str]:
     name = container["name"]
     own = container.get("securityContext", {})
-    # A container inherits unset fields from the pod.
+    # What a container does not say is as the pod says.
     context = {**pod.get("securityContext", {}), **own}
     if own.get("privileged"):
         yield f"{name}: privileged is true"

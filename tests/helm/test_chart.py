@@ -30,14 +30,14 @@ def test_unit_tests_of_templates_pass(helm: Helm) -> None:
     assert re.search(rf"Test Suites:\s+{len(suites)} passed, {len(suites)} total", said), said
 
 
-def test_each_template_renders_for_some_ci_file(all_rendered: Mapping[Path, Rendered]) -> None:
+def test_each_template_makes_something_for_some_ci_file(all_rendered: Mapping[Path, Rendered]) -> None:
     # checks.yaml only refuses values; the partials are reached by those that include them.
     templates = {file.name for file in (CHART / "templates").glob("*.yaml")} - {"checks.yaml"}
     reached = set().union(*(one.templates for one in all_rendered.values()))
     assert templates - reached == set()
 
 
-def test_ci_files_set_each_switch_on_and_off() -> None:
+def test_each_switch_is_tried_both_ways_by_ci_files() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     defaults = yaml.safe_load((CHART / "values.yaml").read_text())
     tried = [_merged(defaults, yaml.safe_load(file.read_text())) for file in CI_VALUES]
@@ -78,13 +78,13 @@ def _at(values: Any, path: tuple[str, ...]) -> Any:
     return values
 
 
-def test_the_chart_has_the_projects_version() -> None:
+def test_its_version_is_the_projects() -> None:
     version = tomllib.loads(PROJECT.read_text())["project"]["version"]
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert (chart["version"], chart["appVersion"]) == (version, version)
 
 
-def test_the_package_has_only_the_files_of_an_installation(helm: Helm, tmp_path: Path) -> None:
+def test_its_package_has_what_an_installation_needs_and_no_more(helm: Helm, tmp_path: Path) -> None:
     helm.run("package", CHART, "--destination", tmp_path)
     (package,) = tmp_path.glob("*.tgz")
     with tarfile.open(package) as archive:

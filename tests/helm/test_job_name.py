@@ -1,4 +1,4 @@
-"""A Job's name depends on its pod, because a Job can't be changed."""
+"""What the names of Jobs depend on: a Job can't be changed, so another pod is another Job."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def _job(helm: Helm, *arguments: str) -> str:
     return name
 
 
-def test_a_job_with_an_unchanged_pod_keeps_its_name(helm: Helm) -> None:
+def test_a_job_whose_pod_is_the_same_keeps_its_name(helm: Helm) -> None:
     assert _job(helm) == _job(helm, "--is-upgrade", "--set", "rollup.backoffLimit=1")
 
 
 @pytest.mark.parametrize(
     "change", ["rollup.image.tag=v9", "rollup.config.trigger_seconds=5", "rollup.podAnnotations.run=again"]
 )
-def test_a_job_with_a_changed_pod_gets_another_name(helm: Helm, change: str) -> None:
+def test_a_job_whose_pod_is_another_has_another_name(helm: Helm, change: str) -> None:
     assert _job(helm) != _job(helm, "--set", change)

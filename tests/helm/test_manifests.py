@@ -61,7 +61,7 @@ def test_a_field_that_kubernetes_does_not_know_is_found(helm: Helm, tmp_path: Pa
     assert all(any(word in one for one in found) for word in ("'porst'", "'prot'", "schema for Unknown"))
 
 
-def test_only_features_named_for_them_need_custom_resources(rendered: Rendered) -> None:
+def test_a_feature_without_its_name_needs_no_custom_resources(rendered: Rendered) -> None:
     groups = {one["apiVersion"].rpartition("/")[0] for one in rendered.manifests}
     assert bool(groups & _CUSTOM) == rendered.name.startswith("crds-")
 
@@ -77,7 +77,7 @@ def test_pods_are_within_the_restricted_standard(rendered: Rendered) -> None:
 
 
 def _spark_pods(manifests: Sequence[Manifest]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Return the pods that the Spark operator makes, from its custom resource."""
+    """The pods that the Spark operator makes, as far as they are told to it."""
     for one in of_kind(manifests, "SparkApplication"):
         for role in ("driver", "executor"):
             told = one["spec"][role]
@@ -130,7 +130,7 @@ def test_a_pod_outside_of_the_standard_is_found(helm: Helm, change: Callable[[di
     assert len(violations(pod)) == 1
 
 
-def test_every_configuration_is_accepted_by_its_program(rendered: Rendered, tmp_path: Path) -> None:
+def test_who_reads_a_configuration_accepts_it(rendered: Rendered, tmp_path: Path) -> None:
     found = configurations(rendered.manifests)
     assert found
     for one in found:
@@ -176,6 +176,6 @@ def _secrets(value: Any, name: str = "") -> Iterator[str]:
         yield name
 
 
-def test_a_secret_in_plain_text_is_found() -> None:
+def test_a_secret_that_stands_as_text_is_found() -> None:
     text = "{containers: [{env: [{name: PGPASSWORD, value: a}]}], plugins: [{headers: {authorization: b}}]}"
     assert list(_secrets(yaml.safe_load(text))) == ["PGPASSWORD", "authorization"]

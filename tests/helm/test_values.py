@@ -156,12 +156,12 @@ _WRONG: Final[Mapping[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
 
 
 @pytest.mark.parametrize("case", _WRONG)
-def test_wrong_values_are_refused_with_a_readable_error(helm: Helm, case: str) -> None:
+def test_wrong_values_are_refused_in_readable_words(helm: Helm, case: str) -> None:
     values, words = _WRONG[case]
     with pytest.raises(HelmError) as refused:
         helm.template(values)
     message = str(refused.value)
     assert [word for word in words if word not in message] == [], message
-    # The error is short and never has a secret.
+    # What is wrong is told in few words, and a secret not at all.
     assert len(message) < 800, message
     assert "hush" not in message

@@ -1,4 +1,4 @@
-"""The kafka_topic plugin against real brokers: the topic has the clients' pushes."""
+"""The kafka_topic plugin against real brokers: what is in the topic is what clients pushed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.unit.plugins.support import client_push
 
 OPEN_AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    # The testbed does not log in and may do everything; users need rights.
+    # Whoever doesn't log in (the testbed itself) may do everything; who logs in, what he is let do.
     "super.users": "User:ANONYMOUS",
 }
 
@@ -149,7 +149,7 @@ def librdkafka_threads() -> list[str]:
     return [name for name in names if name.startswith("rdk:")]
 
 
-def test_a_push_is_a_record_with_all_its_headers(broker: KafkaBroker, topic: str) -> None:
+def test_a_push_is_a_record_with_all_that_is_known_of_it(broker: KafkaBroker, topic: str) -> None:
     one = client_push()
     one = dataclasses.replace(one, context=dataclasses.replace(one.context, sasl_mechanism="PLAIN"))
     with started(broker, topic, bootstrap_servers=broker.internal_bootstrap) as kafka:
@@ -181,7 +181,7 @@ def test_a_push_is_a_record_with_all_its_headers(broker: KafkaBroker, topic: str
     }
 
 
-def test_unknown_values_have_no_header(cluster: KafkaBroker, topic: str) -> None:
+def test_what_is_not_known_has_no_header(cluster: KafkaBroker, topic: str) -> None:
     one = push()
     one = dataclasses.replace(one, context=dataclasses.replace(one.context, cluster_id=None))
     with started(cluster, topic) as kafka:
@@ -206,7 +206,7 @@ def test_a_client_keeps_its_order_in_its_partition(
         assert connection_numbers(of_one) == [n for n in range(400) if f"{n % 20:022d}".encode() == key]
 
 
-def test_the_topic_is_created_as_configured(cluster: KafkaBroker, topic: str) -> None:
+def test_the_topic_is_made_as_it_is_set(cluster: KafkaBroker, topic: str) -> None:
     create = {"partitions": 4, "replication_factor": 1, "retention_hours": 5}
     with started(cluster, topic, create_topic=create) as kafka:
         kafka.export_batch(pushes(1))
@@ -217,7 +217,7 @@ def test_the_topic_is_created_as_configured(cluster: KafkaBroker, topic: str) ->
     assert settings["retention.ms"].value == "18000000"
 
 
-def test_a_topic_that_may_not_be_created_is_an_error(cluster: KafkaBroker, topic: str) -> None:
+def test_a_topic_that_may_not_be_made_is_told(cluster: KafkaBroker, topic: str) -> None:
     with (
         started(cluster, topic, create_topic=None) as kafka,
         pytest.raises(
@@ -234,7 +234,7 @@ def test_a_topic_that_may_not_be_created_is_an_error(cluster: KafkaBroker, topic
         kafka.export_batch(pushes(1))
 
 
-def test_a_missing_right_is_an_error_and_retried(
+def test_a_right_that_is_missing_is_told_and_tried_again(
     cluster: KafkaBroker, certificate: CertificateFiles, topic: str
 ) -> None:
     cluster.create_topic(topic)
@@ -331,7 +331,7 @@ def tokens() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_wrong_password_is_an_error_and_never_shown(
+def test_a_wrong_password_is_told_and_shown_nowhere(
     cluster: KafkaBroker,
     certificate: CertificateFiles,
     topic: str,
@@ -352,7 +352,7 @@ def test_a_wrong_password_is_an_error_and_never_shown(
     assert "hunter2" not in repr(logs) + repr(statistics) + "".join(capfd.readouterr())
 
 
-def test_a_wrong_security_protocol_is_an_error(cluster: KafkaBroker, topic: str) -> None:
+def test_a_wrong_security_protocol_is_told(cluster: KafkaBroker, topic: str) -> None:
     port = cluster.port("SECURE")
     with (
         started(cluster, topic, bootstrap_servers=f"127.0.0.1:{port}", timeout_ms=1000) as kafka,
@@ -361,7 +361,7 @@ def test_a_wrong_security_protocol_is_an_error(cluster: KafkaBroker, topic: str)
         kafka.export_batch(pushes(1))
 
 
-def test_an_unverified_broker_is_an_error(cluster: KafkaBroker, topic: str, tmp_path: Path) -> None:
+def test_a_broker_that_cannot_be_verified_is_told(cluster: KafkaBroker, topic: str, tmp_path: Path) -> None:
     other = CertificateAuthority().issue().write(tmp_path)
     settings = {**secure(cluster, other), "tls": {"ca_file": str(other.ca)}}
     with (
@@ -371,7 +371,7 @@ def test_an_unverified_broker_is_an_error(cluster: KafkaBroker, topic: str, tmp_
         kafka.export_batch(pushes(1))
 
 
-def test_a_record_that_is_too_large_loses_no_other(cluster: KafkaBroker, topic: str) -> None:
+def test_a_record_that_is_too_large_costs_no_other(cluster: KafkaBroker, topic: str) -> None:
     given = pushes(9)
     given[4] = push(4, data=os.urandom(2_000_000))
     with started(cluster, topic) as kafka, pytest.raises(BatchRefusedError, match="too large"):
@@ -455,7 +455,9 @@ def test_under_load_through_restarts_nothing_is_lost(topic: str) -> None:
         assert set(connection_numbers(records(broker, topic))) == set(range(offered))
 
 
-def test_a_failed_topic_creation_leaves_no_thread(cluster: KafkaBroker, topic: str) -> None:
+def test_a_topic_that_cannot_be_made_leaves_no_thread_to_the_garbage_collector(
+    cluster: KafkaBroker, topic: str
+) -> None:
     before = librdkafka_threads()
     gc.disable()
     try:
