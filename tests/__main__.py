@@ -70,7 +70,7 @@ def _set_up(*parts: str) -> _Group:
 
 
 _PARTS: Final = ("broker", "collector", "clients")
-#: What only tests marked ``full`` use.
+#: Parts that only tests marked ``full`` use.
 _FULL_PARTS: Final = ("prometheus", "helm", "haproxy", "network", "grafana-schema", "compose", "actionlint")
 _LINT: Final = _Group(name="lint", commands=(("make", "--no-print-directory", "lint"),))
 #: The tests of this group and of the next two share no server, so processors that the other lanes

@@ -30,7 +30,7 @@ _UNREACHABLE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What one database says.
+    """The answer of one database.
 
     Attributes:
         checked: Packages that it knows.
@@ -81,7 +81,7 @@ def _line(name: str, known: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """Say what there is to say.
+    """Check the locks and report; the result is the exit status.
 
     Returns:
         0 where nothing was found, also where nobody could be asked; 1 for a finding; 2 where

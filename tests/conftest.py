@@ -1,3 +1,3 @@
-"""Loads the fixtures of all tests, which start nothing until a test asks, and the marker."""
+"""Loads the marker ``full`` and the fixtures of all tests, which start nothing until used."""
 
 pytest_plugins = ["tests.selection", "tests.testbed.fixtures"]

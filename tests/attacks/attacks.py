@@ -30,10 +30,10 @@ _ADDRESS_CONNECTIONS: Final = 500
 #: A minute's worth of bytes may come at once, so a shorter attack is within the limit.
 _A_MINUTES_BYTES_SECONDS: Final = 45.0
 
-#: Large beside what it costs to read.
+#: A size that is large compared with the cost of reading.
 _ACCEPTED_PUSH_BYTES: Final = 512 << 10
 
-#: What takes some milliseconds to read.
+#: Entries that take some milliseconds to read.
 _SERIES_OF_COSTLY_PUSH: Final = 1_000
 
 #: So few series that a short attack can use them up.

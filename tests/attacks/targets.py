@@ -1,4 +1,4 @@
-"""What is attacked: a receiver with default limits, and HAProxy in TCP mode as the baseline.
+"""The targets: a receiver with default limits, and HAProxy in TCP mode as the baseline.
 
 Owns their configuration. Both stand in front of the same broker and have the same ports: plain and
 TLS listeners, one that takes PROXY headers, and one for HTTP.

@@ -20,13 +20,13 @@ __all__ = ["MEMORY_BYTES", "TIMES_CONTROL", "judge"]
 #: are allowed. The HAProxy that is attacked sets no bound, because some attacks stop it.
 TIMES_CONTROL: Final = 3.0
 
-#: What one push may be over the limit, which holds from the next one on.
+#: One push may exceed the limit by this, because the limit applies from the next push.
 LARGEST_PUSH_BYTES: Final = TelemetrySettings().max_inflated_bytes
 
 #: limits.source_address.accepted_bytes_per_minute, its default. A minute's worth may come at once.
 ACCEPTED_BYTES_PER_MINUTE: Final = LimitsSettings().source_address.accepted_bytes_per_minute or 0
 
-#: What may be buffered for one source address: its share of limits.max_held_bytes, and room for
+#: Bytes that one source address may buffer: its share of limits.max_held_bytes, and its
 #: connections.
 BUFFERED_BYTES: Final = LimitsSettings().max_held_bytes // 4 + (32 << 20)
 
@@ -37,7 +37,7 @@ MEMORY_BYTES: Final = 512 << 20
 def judge(
     attack: Attack, mine: Outcome, files: Mapping[str, Stored], *, longest_ms: float | None = None
 ) -> list[str]:
-    """Return what is wrong with ``mine``, the receiver's outcome; empty where nothing is.
+    """Return the faults of ``mine``, the receiver's outcome; empty if there are none.
 
     Args:
         attack: What was done.

@@ -1,4 +1,4 @@
-"""Reads raw answers into what a case compares: a line of text, and the bytes.
+"""Reads raw answers into the values that a case compares: a line of text, and the bytes.
 
 The readers are independent of the receiver's own codec. Values that differ between two peers
 (random ids, offsets, ports) are left out of the line and blanked in the bytes.
@@ -51,7 +51,7 @@ class Seen:
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """What a conversation learned from answers, for its later requests.
+    """Values from earlier answers that later requests need.
 
     Attributes:
         seed: Seed of its client instance ids, the same for both peers.

@@ -1,7 +1,7 @@
-"""Where the receiver's answers differ from Kafka's, on purpose, and why.
+"""The table of intended differences between the receiver's answers and Kafka's.
 
-Owns the one table of them. The suite asserts each line of it exactly, on both sides;
-``docs/protocol.md`` has the same names and sentences, and a test holds the two together.
+The suite asserts each line exactly, for both peers. ``docs/protocol.md`` has the same names and
+sentences, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from tests.conformance.payloads import BOMBS
 
-#: By number of a case's line: what Kafka answers, and what the receiver answers.
+#: Kafka's and the receiver's answer, by line number of a case.
 Lines = Mapping[int, tuple[str, str]]
 
 
@@ -21,10 +21,10 @@ class Difference:
     """One way in which the receiver differs.
 
     Attributes:
-        name: What it is about.
+        name: The heading in the protocol notes.
         kafka: What Kafka 4.4 does.
         receiver: What the receiver does.
-        reason: Why.
+        reason: The reason for the difference.
         lines: By case, the lines that differ.
     """
 
@@ -55,7 +55,7 @@ _PREFIX_ORDER: Final = (_two_prefixes("producer", "admin"), _two_prefixes("admin
 
 
 def _only_here(first: int, *receiver: str) -> Lines:
-    """What the receiver answers from a line on, and stays open, where Kafka closes."""
+    """Return lines from ``first`` on that the receiver answers and where Kafka closes."""
     return {number: ("closed", text) for number, text in enumerate((*receiver, "open"), first)}
 
 
@@ -63,12 +63,10 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
     Difference(
         name="A software name or version that is not valid",
         kafka="Answers INVALID_REQUEST and leaves the connection open.",
-        receiver=(
-            "Answers INVALID_REQUEST and closes the connection; nothing behind the request has an effect."
-        ),
+        receiver=("Answers INVALID_REQUEST and closes the connection. Requests after it have no effect."),
         reason=(
-            "KIP-511 has such a connection end, though by the client. The answer is for whoever debugs the "
-            "client; a connection whose software is not known can't be matched by subscriptions."
+            "By KIP-511 such a connection ends, although the client ends it. Subscriptions can't match a "
+            "connection without known software. The answer helps to debug the client."
         ),
         lines={
             **{
@@ -87,12 +85,12 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
     ),
     Difference(
         name="GetTelemetrySubscriptions and PushTelemetry version 1",
-        kafka="Offers version 0 alone, and closes a connection that sends version 1.",
+        kafka="Offers version 0 only, and closes a connection that sends version 1.",
         receiver=(
-            "Offers and answers version 1 too, whose request header has the client instance id; one that is "
-            "not the connection's is answered INVALID_REQUEST."
+            "Also offers and answers version 1, whose request header has the client instance id. An id that "
+            "is not the connection's is answered INVALID_REQUEST."
         ),
-        reason="KIP-1313 has it so; Kafka 4.4 is older than that.",
+        reason="KIP-1313 defines it; Kafka 4.4 is older than KIP-1313.",
         lines={
             "get of version 1": _only_here(1, _GET_V1),
             "get and push of version 1": _only_here(1, _GET_V1, "NONE"),
@@ -113,13 +111,13 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
     Difference(
         name="An unknown version of ApiVersions with a client instance id",
         kafka=(
-            "Takes the id in its header for tagged fields, and closes the connection unless it happens to be "
-            "some."
+            "Reads the id in the header as tagged fields, and closes the connection unless the id parses as "
+            "tagged fields."
         ),
-        receiver="Reads no further than the client id, and answers UNSUPPORTED_VERSION.",
+        receiver="Reads the header up to the client id, and answers UNSUPPORTED_VERSION.",
         reason=(
-            "The client id keeps its old form in request header v3 so that such a client can fall back "
-            "(KIP-1313), and one whose connection is closed cannot know why."
+            "The client id keeps its old form in request header v3 so that a newer client can fall back "
+            "(KIP-1313). A client whose connection is closed does not know the reason."
         ),
         lines={
             f"ApiVersions v6 with the client instance id {'ff' * 16} in its header": _only_here(
@@ -129,14 +127,14 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
     ),
     Difference(
         name="More than 64 tagged fields in a request header",
-        kafka="Ignores them, however many.",
+        kafka="Ignores any number of them.",
         receiver=(
-            "Closes a connection whose first request has them, or with `kip1313.translate_all` any request; "
+            "Closes a connection whose first request has them, or any request with `kip1313.translate_all`. "
             "ApiVersions, SASL and telemetry requests may have them."
         ),
         reason=(
-            "There are none so far, and each costs time where a header arrives byte by byte: it has to be "
-            "gone through again."
+            "Kafka defines no tagged field so far, and each costs time if a header arrives byte by byte, "
+            "because the receiver parses it again."
         ),
         lines={"a first request with 65 tagged fields in its header": {1: ("an answer", "closed")}},
     ),
@@ -144,12 +142,12 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
         name="More than 32 requests for the receiver in one go",
         kafka="Answers them all.",
         receiver=(
-            "Closes the connection at the 33rd ApiVersions, telemetry or login request without an answer; "
-            "what came before is answered."
+            "Closes the connection at the 33rd unanswered ApiVersions, telemetry or login request. It "
+            "answers the requests before."
         ),
         reason=(
-            "All clients wait while they are read, and a client of good will has one or two outstanding. "
-            "From 16 on the connection is not read from, so it takes one write to get so far."
+            "All clients wait while the receiver reads them, and a correct client has one or two "
+            "outstanding. From 16 on it stops reading, so only one write with all of them reaches 33."
         ),
         lines={
             "a pipeline of 33 telemetry requests": {
@@ -160,11 +158,11 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
     ),
     Difference(
         name="All metrics",
-        kafka='Asks for `["*"]` where a subscription asks for all metrics.',
+        kafka='Asks for `["*"]` if a subscription asks for all metrics.',
         receiver='Asks for `[""]`.',
         reason=(
-            "KIP-714 says that an empty string means all, and franz-go and Dekaf take only that: `*` matches "
-            "nothing with them. Java and librdkafka take both."
+            "In KIP-714 an empty string means all metrics. franz-go and Dekaf accept only that: with `*` "
+            "they push nothing. Java and librdkafka accept both."
         ),
         lines={
             "get where everything is subscribed": {
@@ -177,9 +175,9 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
     ),
     Difference(
         name="The order of metric prefixes",
-        kafka="Lists them in an order of its own.",
+        kafka="Lists them in no defined order.",
         receiver="Lists them sorted.",
-        reason="The subscription id is computed from them, and every sidecar has to compute the same one.",
+        reason="The subscription id is computed from them, and every sidecar must compute the same id.",
         lines={
             "get after the subscription changed": {2: _PREFIX_ORDER},
             "get twice after the subscription changed": {2: _PREFIX_ORDER},
@@ -189,13 +187,13 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
     Difference(
         name="The push after an UNKNOWN_SUBSCRIPTION_ID",
         kafka=(
-            "Lets the client get its subscriptions at once, but does not count that get, so a push before "
-            "the interval is over is answered THROTTLING_QUOTA_EXCEEDED."
+            "Lets the client get its subscriptions at once but does not count that get. A push before the "
+            "end of the interval is answered THROTTLING_QUOTA_EXCEEDED."
         ),
-        receiver="Counts the get like any other: the first push after it is taken.",
+        receiver="Counts the get like any other, and accepts the first push after it.",
         reason=(
-            "KIP-714 has clients jitter the first push after a get from half an interval on, so with Kafka "
-            "half of them lose it after every change of a subscription."
+            "By KIP-714 clients send the first push after a get at half an interval or later. With Kafka "
+            "half of the clients lose that push after every change of a subscription."
         ),
         lines={
             "push of an instance that never asked, then get": {3: ("THROTTLING_QUOTA_EXCEEDED", "NONE")},
@@ -207,11 +205,11 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
     ),
     Difference(
         name="A terminating push that is refused",
-        kafka="Takes the instance for terminated: every later push of it is answered INVALID_REQUEST.",
-        receiver="Takes the instance for terminated by an accepted push only.",
+        kafka="Marks the instance as terminated, and answers INVALID_REQUEST to its later pushes.",
+        receiver="Marks the instance as terminated only if it accepts the push.",
         reason=(
-            "INVALID_REQUEST turns telemetry off in the client. One that gets its subscriptions again, as "
-            "UNKNOWN_SUBSCRIPTION_ID tells it to, may repeat its last push and is heard."
+            "INVALID_REQUEST turns telemetry off in the client. A client that gets its subscriptions again "
+            "after UNKNOWN_SUBSCRIPTION_ID can repeat its last push."
         ),
         lines={
             "push after a terminating push with a wrong subscription id": {4: ("INVALID_REQUEST", "NONE")},
@@ -227,22 +225,22 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
         },
     ),
     Difference(
-        name="Metrics that inflate to too much",
+        name="Metrics that are too large when inflated",
         kafka="Answers INVALID_RECORD.",
-        receiver="Answers TELEMETRY_TOO_LARGE, and inflates no further than `telemetry.max_inflated_bytes`.",
+        receiver="Answers TELEMETRY_TOO_LARGE, and inflates up to `telemetry.max_inflated_bytes` only.",
         reason=(
-            "That is what is wrong with them, and INVALID_RECORD turns telemetry off in the client, while "
-            "after TELEMETRY_TOO_LARGE it goes on with its next interval."
+            "INVALID_RECORD turns telemetry off in the client. After TELEMETRY_TOO_LARGE, which is the real "
+            "error, it continues with the next interval."
         ),
         lines={
             f"push of a bomb in {codec}": {2: ("INVALID_RECORD", "TELEMETRY_TOO_LARGE")} for codec in BOMBS
         },
     ),
     Difference(
-        name="Metrics that are no OTLP",
-        kafka="Hands them to the plugin unseen, and answers NONE.",
-        receiver="Answers INVALID_RECORD to what is not OTLP MetricsData with a metric in it.",
-        reason="What can't be read can't be labelled, and must not reach a collector that others use too.",
+        name="Metrics that are not OTLP",
+        kafka="Gives them to the plugin unchecked, and answers NONE.",
+        receiver="Answers INVALID_RECORD unless the push is OTLP MetricsData with a metric in it.",
+        reason="The receiver can't label other bytes, and they must not reach a collector that others share.",
         lines={
             "push of uncompressed garbage": {2: ("NONE", "INVALID_RECORD")},
             "push of a message without metrics": {2: ("NONE", "INVALID_RECORD")},
@@ -250,9 +248,9 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
     ),
     Difference(
         name="Metrics that are null",
-        kafka="Closes the connection, as the schema does not allow it.",
-        receiver="Takes null for empty: NONE, and nothing is exported.",
-        reason="librdkafka before 2.10.1 sends null when no metric matched, and would reconnect for ever.",
+        kafka="Closes the connection, because the schema does not allow null.",
+        receiver="Treats null as empty: it answers NONE and exports nothing.",
+        reason="librdkafka before 2.10.1 sends null if no metric matches, and would reconnect without end.",
         lines={
             "push of null metrics": {2: ("closed", "NONE"), 3: ("closed", "open")},
             "push of null metrics with a codec": {2: ("closed", "NONE"), 3: ("closed", "open")},
@@ -260,15 +258,14 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
     ),
     Difference(
         name="After SaslHandshake v0",
-        kafka="Answers ApiVersions and telemetry as ever.",
+        kafka="Answers ApiVersions and telemetry as usual.",
         receiver=(
-            "Passes everything on as it is until the connection ends: keys 71 and 72 are not offered, and "
-            "telemetry is the broker's business."
+            "Forwards everything unchanged until the connection ends. It does not offer keys 71 and 72, and "
+            "the broker answers telemetry requests."
         ),
         reason=(
-            "What follows are bare tokens without a request header, and a token may look like any request; "
-            "where they end, only the mechanism knows. Clients since Kafka 1.0 use version 1, which has no "
-            "bare tokens."
+            "Bare tokens without a request header follow, and a token may look like any request. Only the "
+            "mechanism knows where they end. Clients since Kafka 1.0 use version 1, which has no bare tokens."
         ),
         lines={
             "bare tokens, then ApiVersions": {3: (_ALL_KEYS, "NONE, 77 keys (18: 0-5)")},
@@ -280,7 +277,7 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
 
 
 def listed_differences(case: str) -> dict[int, tuple[str, str]]:
-    """The lines of a case that differ, from all of the table."""
+    """Return the lines of a case that differ, from the whole table."""
     return {
         number: texts
         for difference in DIFFERENCES

@@ -21,7 +21,7 @@ OTLP: Final = (
 #: Bytes that are no protobuf message: a field of wire type 7.
 GARBAGE: Final = b"\x0f not protobuf at all"
 
-#: A protobuf message, but none with metrics in it: one field that OTLP doesn't have.
+#: A protobuf message without metrics: its one field is not in OTLP.
 OTHER_MESSAGE: Final = b"\xfa\x3f\x03abc"
 
 TELEMETRY_MAX_BYTES: Final = 1_048_576
@@ -53,7 +53,7 @@ COMPRESSED: Final = {
     "lz4": (LZ4, lz4.frame.compress(OTLP)),
     "zstd": (ZSTD, zstd(OTLP)),
 }
-#: In each codec: what is not in that codec, and what begins in it and is cut off.
+#: For each codec: bytes in another format, and a truncated stream.
 CORRUPT: Final = {
     "gzip garbage": (GZIP, GARBAGE),
     "gzip cut off": (GZIP, COMPRESSED["gzip"][1][:-20]),

@@ -66,7 +66,7 @@ class Peer(ABC):
         """Remove a subscription."""
 
     def subscribe_all(self) -> None:
-        """Create what every case relies on."""
+        """Create the subscriptions of all cases."""
         for name, metrics in _METRICS.items():
             self.subscribe(name, metrics, INTERVAL_MS[name], f"{name}-.*")
             self._wait_for("" if metrics == ("*",) else metrics[0], f"{name}-client")
@@ -77,7 +77,7 @@ class Peer(ABC):
         self._wait_for(_FURTHER_METRIC, client_id)
 
     def unsubscribe_further(self) -> None:
-        """Take that back."""
+        """Remove that subscription."""
         self.unsubscribe(_FURTHER)
 
     def _wait_for(self, metric: str, client_id: str) -> None:

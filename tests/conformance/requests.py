@@ -21,7 +21,7 @@ PUSH_TELEMETRY: Final = 72
 ZERO_ID: Final = bytes(16)
 RESERVED_ID: Final = bytes(15) + b"\x01"
 
-#: What Python makes of the bytes FF FE.
+#: The bytes FF FE, as Python decodes them.
 NO_UTF8: Final = "\udcff\udcfe"
 
 NO_TAGS: Final = b"\0"

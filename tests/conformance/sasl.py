@@ -21,7 +21,7 @@ LOOKALIKES: Final = ("Gina", "Hugo")
 PASSWORDS: Final = {**SASL_USERS, **dict.fromkeys(LOOKALIKES, "lookalike-secret")}
 
 _SECURITY: Final = "org.apache.kafka.common.security"
-#: What the brokers of this suite need besides what every broker of the testbed has.
+#: Settings of this suite's brokers, in addition to the testbed's.
 BROKER_PROPERTIES: Final = {
     "listener.name.sasl.plain.sasl.jaas.config": (
         f"{_SECURITY}.plain.PlainLoginModule required "

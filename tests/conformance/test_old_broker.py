@@ -20,7 +20,8 @@ from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.scripted_broker import API_VERSIONS, CLUSTER_ID, NODE_ID, RANGES, ScriptedBroker
 from tests.testbed.sidecar import Sidecar
 
-#: What each age of broker knows of ApiVersions: before KIP-35's throttle time, KIP-511, KIP-1242.
+#: The latest version of ApiVersions that a broker knows: before KIP-35's throttle time, KIP-511 and
+#: KIP-1242.
 _AGES = {"v0": (0, 0), "v2": (0, 2), "v3": (0, 3), "v4": (0, 4)}
 _NONE = "NONE, 7 keys (18: 0-5, 71: 0-1, 72: 0-1)"
 _REBOOTSTRAP = "REBOOTSTRAP_REQUIRED, 0 keys"
@@ -128,7 +129,7 @@ def test_the_broker_learns_the_software_where_it_can(old: OldBroker, version: in
     assert ((name, "1.2.3") in old.names_received()) == (old.greatest >= 3)
 
 
-def test_the_registry_knows_the_software_in_any_case(old: OldBroker) -> None:
+def test_the_registry_always_knows_the_software(old: OldBroker) -> None:
     with old.connection() as talk:
         assert _ask(talk, 5, "registered") == _NONE
         assert "registered" in old.sidecar.http.get("/v1/connections").raise_for_status().text

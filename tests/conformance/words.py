@@ -205,7 +205,7 @@ def any_request(label: str, data: bytes, reader: Reader) -> Request:
     )
 
 
-# -- everything else that happens ----------------------------------------------------------------
+# -- other steps ---------------------------------------------------------------------------------
 
 
 def wait(intervals: float) -> Step:

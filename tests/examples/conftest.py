@@ -1,4 +1,4 @@
-"""`make test-examples` runs all of these; `make test`, what takes some seconds."""
+"""`make test-examples` runs all of these tests; `make test` runs those of some seconds."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The compose example, without starting it: what it is made of fits together."""
+"""The compose example fits together; checked without starting it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.testbed.dashboard_queries import CHART, DASHBOARDS, asked, chosen
 from tests.testbed.grafana_sql import TimeRange
 
 ROOT = EXAMPLES.parent
-#: Has no shell, has its image's own, ends by itself, or is a load that nothing waits for.
+#: Services without a health check: no shell, the image's own check, one-shot, or only load.
 WITHOUT_HEALTH = {"collector", "subscribe", "producer", "consumer", "rollup"}
-#: Anybody may write there in the images, which a tmpfs takes over; its owner it does not.
+#: World-writable folders of the images. A tmpfs inherits this mode but not the owner.
 EVERYBODYS = {"/tmp", "/var/run/postgresql"}
-#: Of Grafana's documentation, "Provision Grafana".
+#: From Grafana's documentation, "Provision Grafana".
 DATA_SOURCE_FIELDS = {
     "name", "uid", "type", "access", "orgId", "url", "user", "database", "basicAuth", "basicAuthUser",
     "withCredentials", "isDefault", "jsonData", "secureJsonData", "version", "editable",
@@ -47,7 +47,7 @@ def model() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What make-secrets.sh makes."""
+    """The files that make-secrets.sh creates."""
     folder = tmp_path_factory.mktemp("compose")
     shutil.copy(COMPOSE / "make-secrets.sh", folder)
     subprocess.run([folder / "make-secrets.sh"], check=True, timeout=30)
@@ -71,7 +71,7 @@ def test_services_are_confined(model: dict[str, Any]) -> None:
             assert port["host_ip"] == "127.0.0.1", name
 
 
-def test_a_tmpfs_over_a_folder_of_somebody_s_says_whose_it_is(model: dict[str, Any]) -> None:
+def test_a_tmpfs_over_an_owned_folder_names_the_owner(model: dict[str, Any]) -> None:
     seen = 0
     for name, service in model["services"].items():
         for mount in service.get("tmpfs", ()):
@@ -82,7 +82,7 @@ def test_a_tmpfs_over_a_folder_of_somebody_s_says_whose_it_is(model: dict[str, A
     assert seen
 
 
-def test_what_the_broker_logs_does_not_fill_its_memory(model: dict[str, Any]) -> None:
+def test_the_brokers_logs_do_not_fill_its_memory(model: dict[str, Any]) -> None:
     kafka = model["services"]["kafka"]
     assert all("size=" in mount for mount in kafka["tmpfs"])
     # kafka-server-start.sh adds -loggc, and the configuration that writes files, where these are
@@ -136,7 +136,7 @@ def test_secrets_are_files_made_once(model: dict[str, Any], secrets: Path) -> No
     assert ignored.returncode == 0
 
 
-def test_grafana_finds_what_dashboards_and_alerts_name(model: dict[str, Any]) -> None:
+def test_grafana_has_the_data_sources_of_dashboards_and_alerts(model: dict[str, Any]) -> None:
     sources = yaml.safe_load((COMPOSE / "grafana" / "datasources.yaml").read_text())
     providers = yaml.safe_load((COMPOSE / "grafana" / "dashboards.yaml").read_text())
     assert sources["apiVersion"] == providers["apiVersion"] == 1
@@ -175,14 +175,14 @@ def test_grafana_finds_what_dashboards_and_alerts_name(model: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*/receiver.yaml")), ids=lambda file: file.parent.name)
-def test_the_receiver_takes_its_configuration(file: Path) -> None:
+def test_the_receiver_accepts_its_configuration(file: Path) -> None:
     command: list[str | Path] = [Path(sys.executable).with_name("kafka-telemetry"), "config", "check", file]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*/rollup.yaml")), ids=lambda file: file.parent.name)
-def test_the_roll_up_takes_its_configuration(file: Path, secrets: Path, tmp_path: Path) -> None:
+def test_the_roll_up_accepts_its_configuration(file: Path, secrets: Path, tmp_path: Path) -> None:
     moved = tmp_path / "rollup.yaml"
     moved.write_text(file.read_text().replace("/run/secrets", str(secrets)))
     settings = load(moved, {})
@@ -195,7 +195,7 @@ def server(secrets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield where
 
 
-def test_grafana_reads_what_the_roll_up_owns_and_nothing_else(server: str, secrets: Path) -> None:
+def test_grafana_can_read_only_the_roll_ups_tables(server: str, secrets: Path) -> None:
     passwords = {path.name: path.read_text() for path in secrets.iterdir()}
     owner = passwords["rollup_url"].replace("@postgres:5432/telemetry", f"@/telemetry?{server}")
     assert owner != passwords["rollup_url"]

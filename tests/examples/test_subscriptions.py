@@ -1,4 +1,4 @@
-"""The subscriptions example: its README's commands decide what real clients push."""
+"""The subscriptions example: its README's commands change the metrics that real clients push."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.testbed.process import wait_until
 from tests.testbed.sidecar import Sidecar
 
 EXAMPLE = EXAMPLES / "subscriptions"
-#: What the sidecar tells of a push, beside what the client pushed.
+#: Metrics that the sidecar adds to the client's own.
 OWN = "kafka.client.telemetry."
 
 
@@ -39,7 +39,7 @@ def curl(sidecar: Sidecar, what: str) -> str:
 
 
 def client(sidecar: Sidecar, client_id: str) -> dict[str, Any]:
-    """What the sidecar knows of a client; empty before it has come."""
+    """Return the sidecar's document of a client; empty before its first request."""
     items = json.loads(curl(sidecar, "/v1/clients"))["items"]
     return next((one for one in items if one["client_id"] == client_id), {})
 

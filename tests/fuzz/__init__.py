@@ -1,1 +1,1 @@
-"""Fuzzing: mutated inputs by the million against everything that reads what somebody else sent."""
+"""Fuzzing: mutated inputs for all code that reads bytes from outside."""

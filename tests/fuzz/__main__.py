@@ -21,7 +21,7 @@ _REPORT_EVERY_S = 60.0
 
 
 def main() -> int:
-    """Run what the command line says; return 1 where something was found."""
+    """Run the command line; return 1 if there is a finding."""
     arguments = _arguments()
     names: list[str] = arguments.targets
     folder: Path = arguments.folder
@@ -40,7 +40,7 @@ def main() -> int:
             seed=arguments.seed,
             processes=arguments.processes,
         ):
-            # Each process may find the same; it is one defect.
+            # Several processes may find the same defect; count it once.
             outcome.findings = [finding for finding in outcome.findings if finding.place not in found]
             found.update(finding.place for finding in outcome.findings)
             for finding in outcome.findings:

@@ -1,4 +1,4 @@
-"""Owns what an input reached: pairs of lines of the project that ran one after the other.
+"""Measures coverage: pairs of project lines that ran one after the other.
 
 Tracing makes an input several times slower, so only some inputs are traced; one that reached
 something new is kept, and others are made from it.
@@ -16,7 +16,7 @@ _ROOTS = tuple(str(Path(__file__).parents[2] / folder) for folder in ("receiver"
 
 
 class Coverage:
-    """What all traced inputs so far have reached.
+    """The coverage of all traced inputs so far.
 
     Attributes:
         reached: Pairs of lines, with the code that the second is in.

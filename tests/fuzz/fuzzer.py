@@ -1,4 +1,4 @@
-"""Owns the loop over one target's inputs, and what is measured about each.
+"""Runs one target's inputs and measures each.
 
 Findings are: an exception that ``run`` lets out, more than a second of CPU for one input, and a
 peak of memory that one input raised by more than the target allows. An end of the process itself (a
@@ -21,11 +21,11 @@ from tests.fuzz.coverage import Coverage
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.target import Target
 
-#: The longest that one input may take, of CPU.
+#: The most CPU seconds that one input may take.
 MAX_CPU_S: Final = 1.0
-#: Inputs of which one is traced.
+#: One of this many inputs is traced.
 _TRACED_EVERY: Final = 32
-#: What is kept for one target at most; each costs memory and makes the others rarer.
+#: Inputs kept for one target at most. Each costs memory and makes the others rarer.
 _MAX_CORPUS: Final = 4096
 _MAX_FINDINGS: Final = 100
 #: Below this an input is not measured again.
@@ -34,7 +34,7 @@ _HARNESS: Final = ("/tests/fuzz/fuzzer.py", "/tests/fuzz/coverage.py")
 
 
 class TooSlowError(BaseException):
-    """An input takes too long. No ``Exception``, so that nobody who catches those goes on."""
+    """An input takes too long. Not an ``Exception``, so that a target can't catch it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,17 +53,17 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """What tells it from others: the lines of code in a traceback, or else its kind."""
+        """Its identity: the lines of code in a traceback, or else its kind."""
         kind = self.problem.strip().splitlines()[-1].split(":", maxsplit=1)[0]
         lines = [line.strip() for line in self.problem.splitlines() if line.lstrip().startswith("File ")]
         ours = [line for line in lines if not any(harness in line for harness in _HARNESS)]
-        # Where an input was interrupted says nothing.
+        # The place of an interruption is random.
         return "".join([self.target, *(() if kind == "time" else ours[-3:]), kind])
 
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What came of some inputs of one target.
+    """The results of some inputs of one target.
 
     Attributes:
         target: The target's name.
@@ -87,7 +87,7 @@ class Outcome:
 
 
 class Fuzzer:
-    """Feeds one target; what it learned about inputs stays from one :meth:`run` to the next.
+    """Feeds one target and keeps its interesting inputs between calls of :meth:`run`.
 
     Args:
         target: The target.
@@ -107,7 +107,7 @@ class Fuzzer:
         self._tick = _Tick()
 
     def run(self, inputs: int) -> Outcome:
-        """Run so many inputs."""
+        """Run this many inputs."""
         target = self._target
         outcome = Outcome(target=target.name)
         started = time.process_time()
@@ -157,7 +157,7 @@ class Fuzzer:
             self._found(data, f"memory: it raised the peak by {grown >> 20} MiB\n", outcome)
 
     def _measure_again(self, data: bytes, outcome: Outcome) -> None:
-        """Measure CPU time, without tracing: the first time may have been somebody else's."""
+        """Measure CPU time again without tracing, because other work may slow the first run."""
         self._tick.inputs += 1
         started = time.process_time()
         problem = ""

@@ -70,7 +70,7 @@ def claimed_principal(mechanism: str, token: bytes) -> str | None:
 
 
 class LoginBroker:
-    """What a broker answers on a connection of a SASL listener.
+    """The broker's end of a connection of a SASL listener.
 
     Args:
         answers: Its answers to authenticated clients.

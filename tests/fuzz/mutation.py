@@ -1,4 +1,4 @@
-"""Owns how an input is made from others: changes of bytes that parsers are known to trip over.
+"""Makes inputs from others by byte changes that often break parsers.
 
 Knows no format. What a format's own shape asks for (a length that fits, a checksum) is a target's
 ``reshape``.

@@ -1,4 +1,4 @@
-"""Owns changes of protobuf messages in protobuf's own terms: fields moved, doubled, left out.
+"""Mutates protobuf messages field by field: moved, doubled, left out.
 
 Lengths are made to fit again, so that a parser takes what comes out, and the code behind it sees
 it.

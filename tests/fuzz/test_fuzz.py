@@ -1,4 +1,4 @@
-"""Runs of every target with a fixed seed, and every input that was once a finding."""
+"""Every target runs with a fixed seed, and every earlier finding runs again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def regressions() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("file", sorted(regressions()), ids=lambda file: f"{file.parent.name}/{file.stem}")
-def test_what_was_once_found_stays_mended(file: Path) -> None:
+def test_earlier_findings_stay_fixed(file: Path) -> None:
     TARGETS[file.parent.name].run(file.read_bytes())
 
 

@@ -1,4 +1,4 @@
-"""The harness finds what it is there to find: planted defects, each of a kind."""
+"""The harness finds planted defects of each kind."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_an_exception_is_found_once() -> None:
         run(finding.data)
 
 
-def test_nothing_is_found_where_nothing_is() -> None:
+def test_a_correct_target_has_no_finding() -> None:
     assert found(lambda _: None, inputs=2000) == []
 
 
@@ -51,7 +51,7 @@ def test_too_much_time_is_found() -> None:
     assert "more than 1 s of CPU" in finding.problem
 
 
-def test_an_endless_loop_is_ended_and_found() -> None:
+def test_an_endless_loop_is_stopped_and_found() -> None:
     def run(data: bytes) -> None:
         while b"magic" in data:
             pass

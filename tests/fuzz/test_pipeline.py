@@ -1,4 +1,4 @@
-"""The parts of the pipeline's fuzzing: grammar, collisions and ledger are what they claim to be."""
+"""The grammar, the collisions and the ledger of the pipeline's fuzzing are correct."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_bomb_has_absurd_counts() -> None:
     assert len(metric.histogram.data_points) > 8_000
 
 
-def test_the_ledger_has_what_innocent_pushes_say() -> None:
+def test_the_ledger_has_the_values_of_innocent_pushes() -> None:
     pushes = InnocentPushes(Random(1))
     sums = dict.fromkeys((CREATED, ORDERS, LATENCY), 0.0)
     values = 0

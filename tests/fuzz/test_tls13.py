@@ -1,4 +1,4 @@
-"""The record layer that fuzzes TLS is itself right: OpenSSL reads what it writes."""
+"""The record layer of the TLS fuzzer is correct: OpenSSL reads its records."""
 
 from __future__ import annotations
 

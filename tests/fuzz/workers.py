@@ -26,9 +26,9 @@ from tests.fuzz.target import Target
 
 #: Inputs of a slice, at most.
 SLICE: Final = 20_000
-#: A worker that goes through no input for so long hangs.
+#: A worker without a finished input for this long hangs.
 _HANGS_AFTER_S: Final = 300.0
-#: No worker gets more address space than this: to want more is a finding, not the machine's end.
+#: The address space of a worker. A larger need is a finding and does not exhaust the machine.
 _MAX_ADDRESS_SPACE: Final = 8 << 30
 _MAX_RESTARTS: Final = 5
 
@@ -58,7 +58,7 @@ class _Shared:
 def _work(
     targets: Sequence[Target], slices: Sequence[tuple[int, int]], seed: str, path: str, out: Connection
 ) -> None:
-    """Be a worker: run each slice, a target's number and how many inputs."""
+    """Run each slice in a worker: a target's number and a number of inputs."""
     resource.setrlimit(resource.RLIMIT_AS, (_MAX_ADDRESS_SPACE, _MAX_ADDRESS_SPACE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     shared = _Shared(path)

@@ -11,15 +11,15 @@ from typing import Any, Final
 from tests.testbed.helm import Manifest, of_kind, pod_templates
 
 _SECRET_PATH: Final = re.compile(r"/run/secrets/[\w./-]+")
-#: Of a sidecar whose pod is another chart's, where the downward API says it.
+#: The environment of a sidecar in another chart's pod, where the downward API sets it.
 _BROKER_ID: Final = {"KAFKA_TELEMETRY_BROKER__ID": "1"}
-#: What the file of a secret has; it is a PostgreSQL URL where that is asked for.
+#: The content of a secret's file, which is also a valid PostgreSQL URL.
 _SECRET: Final = "postgresql://telemetry@postgres.example.com/telemetry"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What one container reads.
+    """The configuration of one container.
 
     Attributes:
         name: The ConfigMap and its key.

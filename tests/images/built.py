@@ -52,7 +52,7 @@ named = pytest.mark.parametrize("name", NAMES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """What one image is run with.
+    """The settings that one image runs with.
 
     Attributes:
         image: It.
@@ -80,7 +80,7 @@ class Container:
 
     @contextmanager
     def started(self) -> Iterator[ChildProcess]:
-        """What the image runs by itself."""
+        """Start the image's own command."""
         command = self.argv([*self.image.entrypoint, *self.image.command], {})
         process = ChildProcess("container", command, log=self.folder / "log")
         try:
@@ -103,7 +103,7 @@ def container(name: str, folder: Path, *mounts: Mount) -> Container:
     return Container(image=engine.built(name), folder=folder, mounts=mounts)
 
 
-def test_buildkit_finds_nothing_to_say() -> None:
+def test_buildkit_reports_no_problem() -> None:
     source = Path(__file__).with_name("lint")
     folder = cache.cache_folder() / f"dockerfile-lint-{cache.recipe_hash([source])}"
     with cache.exclusive("dockerfile-lint", lambda: None):
@@ -113,14 +113,14 @@ def test_buildkit_finds_nothing_to_say() -> None:
     files = [IMAGES / name / "Dockerfile" for name in NAMES]
     done = subprocess.run([folder / "lint", *files], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    # It does find what there is.
+    # A planted mistake is found.
     assert subprocess.run(
         [folder / "lint", source / "bad.Dockerfile"], capture_output=True, check=False
     ).returncode
 
 
 @named
-def test_nothing_can_be_written_to_and_nothing_is_left_of_the_build(name: str) -> None:
+def test_the_image_is_read_only_and_has_no_build_leftovers(name: str) -> None:
     root = engine.built(name).root
     writable = f"-user {USER} -o -group {USER} -o -perm -o=w ! -type l".split()
     # Devices are the engine's.
@@ -153,7 +153,7 @@ def test_nothing_can_be_written_to_and_nothing_is_left_of_the_build(name: str) -
 
 
 @named
-def test_the_image_has_the_locked_packages_and_its_list_of_contents_is_true(name: str) -> None:
+def test_the_image_and_its_contents_list_have_the_locked_packages(name: str) -> None:
     root = engine.built(name).root
     text = (root / "opt/kafka-telemetry/sbom.cdx.json").read_text()
     bom = Bom.from_json(json.loads(text))  # type: ignore[attr-defined]  # added by its decorator
@@ -176,7 +176,7 @@ def test_the_image_has_the_locked_packages_and_its_list_of_contents_is_true(name
 
 
 @named
-def test_every_module_can_be_imported_and_the_version_is_told(name: str, tmp_path: Path) -> None:
+def test_every_module_imports_and_the_version_is_printed(name: str, tmp_path: Path) -> None:
     started = container(name, tmp_path)
     said = started.run("kafka-telemetry", "--version")
     assert (said.returncode, said.stdout) == (0, f"kafka-telemetry {version_of_the_project()}\n"), said.stderr
@@ -280,7 +280,7 @@ def _connections(database: str) -> float:
     return float(found[0])
 
 
-def test_the_rollup_takes_a_batch_and_is_healthy_then(rolled: Container, database: str) -> None:
+def test_the_rollup_is_healthy_after_a_batch(rolled: Container, database: str) -> None:
     health = rolled.image.health
     assert rolled.run(*health).returncode == 1
     done = rolled.run(*rolled.image.entrypoint, *rolled.image.command, "--once")
@@ -316,7 +316,7 @@ def test_spark_submit_runs_the_rollup_as_a_driver_on_kubernetes_does(
     assert _connections(database) == 3
 
 
-def test_an_executor_looks_for_its_driver(tmp_path: Path) -> None:
+def test_an_executor_connects_to_its_driver(tmp_path: Path) -> None:
     started = container("rollup", tmp_path)
     done = started.run(
         *(*started.image.entrypoint, "executor"),

@@ -1,4 +1,4 @@
-"""Owns the reading of a Dockerfile and of .dockerignore, as far as this project's go.
+"""Reads a Dockerfile and .dockerignore, as far as this project uses them.
 
 Not a checker: BuildKit's own is run over the same files (``tests/images/lint``). What is not known
 here is refused, so that no instruction is passed over in silence.

@@ -27,15 +27,14 @@ TREE: Final = Path(__file__).parents[2]
 RELEASE: Final = "bookworm"
 _UNSHARE: Final = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private")
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#: What this machine needs to reach package registries, and a build here too; none of it stays in an
-#: image.
+#: Settings that a build needs to reach package registries; none of them stays in an image.
 _CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 _JAVA_CERTIFICATES: Final = Path("/etc/ssl/certs/java/cacerts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """Something from outside.
+    """A mount from outside.
 
     Attributes:
         source: File or folder of this machine.
@@ -49,7 +48,7 @@ class Mount:
 
     @property
     def words(self) -> list[str]:
-        """As engine.sh takes it."""
+        """Its form in engine.sh."""
         return ["bind", str(self.source), self.target, "rw" if self.writable else "ro"]
 
 

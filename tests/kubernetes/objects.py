@@ -1,4 +1,4 @@
-"""Owns what is in a namespace, and the pods that controllers would make of what is there."""
+"""Reads a namespace's objects, and makes the pods that controllers would make of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.testbed.helm import Manifest, of_kind, pod_templates
 from tests.testbed.kubernetes import ApiServer
 
 _WORKLOADS: Final = frozenset({"Deployment", "StatefulSet", "Job", "CronJob", "SparkApplication"})
-#: Made by others than Helm: the server's reports, and what a controller would make in each
+#: Objects not made by Helm: the server's reports, and what a controller would make in each
 #: namespace.
 _OTHERS: Final = frozenset({"ServiceAccount/default"})
 
@@ -46,7 +46,7 @@ def objects(server: ApiServer, namespace: str) -> frozenset[str]:
 
 
 def workloads(server: ApiServer, namespace: str) -> frozenset[str]:
-    """What makes pods in a namespace."""
+    """Return the objects of a namespace that make pods."""
     return frozenset(one for one in objects(server, namespace) if one.partition("/")[0] in _WORKLOADS)
 
 
@@ -77,7 +77,7 @@ def _pod(labels: Mapping[str, str], spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _spark_pod(application: Mapping[str, Any], role: str) -> dict[str, Any]:
-    """What the operator and Spark make of what they are told."""
+    """Return the pods that the operator and Spark make."""
     told = application[role]
     container = {
         "name": f"spark-kubernetes-{role}",

@@ -21,8 +21,8 @@ from tests.testbed.kubernetes import ApiServer
 
 _SPARK = CHART / "ci" / "crds-spark-application.yaml"
 
-#: What Spark's driver does: starts executors and ends them, with a ConfigMap and a Service ("RBAC"
-#: in Spark's "Running on Kubernetes").
+#: The rights that Spark's driver needs to start and end executors, with a ConfigMap and a Service
+#: ("RBAC" in Spark's "Running on Kubernetes").
 _DRIVER_MAY = [
     *((verb, "pods") for verb in ("create", "get", "list", "watch", "patch", "delete", "deletecollection")),
     *((verb, kind) for kind in ("configmaps", "services") for verb in ("create", "get", "list", "delete")),
@@ -50,7 +50,7 @@ def test_pods_are_admitted_and_found(server: ApiServer, namespace: str, applied:
     for pod in pods(applied.manifests):
         answer = _make(server, namespace, pod)
         assert answer.status_code == httpx.codes.CREATED, answer.text
-        # What the server would rather not see: a deprecated field, a variable that is set twice.
+        # Warnings of the server: a deprecated field, a variable that is set twice.
         assert answer.headers.get_list("warning") == []
         made.append(answer.json())
     if made:
@@ -58,7 +58,7 @@ def test_pods_are_admitted_and_found(server: ApiServer, namespace: str, applied:
 
 
 def _unfound(server: ApiServer, namespace: str, applied: Rendered) -> list[str]:
-    """Selectors that find nothing, and ports that nothing has."""
+    """Return selectors that match no pod, and ports that no pod has."""
     problems = []
     for one in of_kind(applied.manifests, "Service", "PodDisruptionBudget", "NetworkPolicy", "PodMonitor"):
         spec = one["spec"]

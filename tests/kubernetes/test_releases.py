@@ -18,7 +18,7 @@ from tests.kubernetes.objects import names, objects, workloads
 from tests.testbed.helm import CHART, RELEASE, Helm, HelmError, Manifest, parse
 from tests.testbed.kubernetes import ApiServer
 
-#: What an upgrade changes: images, labels of everything, and new objects.
+#: The changes of an upgrade: images, labels of everything, and new objects.
 _CHANGES = (
     "image.tag=next",
     "rollup.image.tag=next",
@@ -30,7 +30,7 @@ _MIGRATES = CHART / "ci" / "rollup.yaml"
 
 
 def _differences(server: ApiServer, namespace: str, manifests: str) -> str:
-    """What applying manifests would change."""
+    """Return the changes that applying manifests would make."""
     options = ("--namespace", namespace, "--server-side", "--force-conflicts", "--field-manager=helm")
     return server.kubectl("diff", *options, "--filename=-", stdin=manifests, may_differ=True)
 

@@ -47,12 +47,12 @@ def test_there_is_a_gate_a_nightly_run_and_a_release() -> None:
 
 
 @pytest.mark.full  # actionlint is built with Go
-def test_actionlint_has_nothing_to_say() -> None:
+def test_actionlint_reports_no_problem() -> None:
     linted = actionlint(*WORKFLOWS)
     assert linted.returncode == 0, linted.stdout + linted.stderr
 
 
-def test_zizmor_has_nothing_to_say() -> None:
+def test_zizmor_reports_no_problem() -> None:
     linted = zizmor(*WORKFLOWS, GITHUB / "dependabot.yml")
     assert linted.returncode == 0, linted.stdout + linted.stderr
 

@@ -15,7 +15,7 @@ TREE = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distributions:
-    """What a release is made of.
+    """The distributions of a release.
 
     Attributes:
         sdist: The source distribution, from the tree.

@@ -17,7 +17,7 @@ from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import ChildProcess, wait_until
 
 IMAGES = TREE / "deploy" / "images"
-#: What a shell of this tree may have set must not reach what is installed elsewhere.
+#: Variables of this tree's shell, which must not reach the installed programs.
 CLEAN = {
     name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "KAFKA_TELEMETRY"))
 }
@@ -80,7 +80,7 @@ def run(bin_: Path, *arguments: str | Path, cwd: Path) -> str:
 
 
 @pytest.mark.parametrize("environment", ["receiver", "rollup"])
-def test_the_command_says_its_version(
+def test_the_command_prints_its_version(
     environment: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     bin_: Path = request.getfixturevalue(environment)
@@ -123,7 +123,7 @@ def test_the_sidecar_starts_answers_and_stops(receiver: Path, configuration: Pat
     try:
         wait_until(lambda: _answers(f"http://{rest}/livez"), timeout_s=120, what="/livez")
         ready = httpx.get(f"http://{rest}/readyz", timeout=5)
-        # There is no broker, and it says so.
+        # There is no broker, and the answer names this.
         assert ready.status_code == 503
         assert httpx.get(f"http://{rest}/metrics", timeout=5).is_success
     finally:
@@ -153,7 +153,7 @@ def test_the_rollup_reads_its_data_files(rollup: Path, tmp_path: Path) -> None:
     subprocess.run([rollup / "python", "-c", read], cwd=tmp_path, env=CLEAN, check=True, timeout=60)
 
 
-def test_an_environment_without_the_rollup_says_how_to_get_it(receiver: Path, tmp_path: Path) -> None:
+def test_without_the_rollup_the_error_names_the_extra(receiver: Path, tmp_path: Path) -> None:
     command = [
         str(receiver / "kafka-telemetry"),
         "rollup",

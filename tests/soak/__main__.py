@@ -1,4 +1,4 @@
-"""The command line of the soak: ``python -m tests.soak``; status 1 where a loss is unexplained."""
+"""``python -m tests.soak`` runs the soak; status 1 if a loss is unexplained."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _QUIET_S = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How long, how much, how often.
+    """Parameters of a soak.
 
     Attributes:
         seconds: How long there are faults.
@@ -57,7 +57,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of it.
+    """The result of a soak.
 
     Attributes:
         accepted: Pushes that were answered NONE.
@@ -120,7 +120,7 @@ class _Faulty:
         )
 
     def heal(self) -> None:
-        """Have it up for good."""
+        """Keep it running from now on."""
         if not self._up:
             self.collector.start()
             self._up = True

@@ -60,7 +60,7 @@ class NumberedClients:
         self.end()
 
     def end(self) -> None:
-        """Push no more; returns when the last answer is there or no longer waited for."""
+        """Stop pushing; return after the last answer or its timeout."""
         self._ended.set()
         self._thread.join(2 * _ANSWER_WITHIN_S)
 

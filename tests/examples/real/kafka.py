@@ -11,7 +11,7 @@ from tests.testbed import jvm, parts
 
 __all__ = ["class_of", "java", "set_up"]
 
-#: What the scripts of /opt/kafka/bin start.
+#: The classes that the scripts of /opt/kafka/bin start.
 _CLASSES: Final = {
     "/opt/kafka/bin/kafka-producer-perf-test.sh": "org.apache.kafka.tools.ProducerPerformance",
     "/opt/kafka/bin/kafka-consumer-perf-test.sh": "org.apache.kafka.tools.ConsumerPerformance",

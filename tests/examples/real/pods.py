@@ -44,7 +44,7 @@ class Pods:
     def __init__(self, manifests: list[Manifest], *, collector: str) -> None:
         (self._set,) = of_kind(manifests, "StatefulSet")
         self._config = {one["metadata"]["name"]: one["data"] for one in of_kind(manifests, "ConfigMap")}
-        # Nobody else is likely to have chosen this network.
+        # Other programs rarely use this network.
         network = f"127.{random.randint(1, 254)}.{random.randint(0, 255)}"
         self.addresses = [f"{network}.{number + 1}" for number in range(self._set["spec"]["replicas"])]
         self._collector = collector
@@ -145,7 +145,7 @@ class Pods:
         return {
             **{f"{name}-{other}.{domain}": address for other, address in enumerate(self.addresses)},
             domain: self.addresses[0],
-            # What is a pod's own: all of its addresses, and its loopback.
+            # The pod's own addresses: all of them, and its loopback.
             "0.0.0.0": own,
             "127.0.0.1": own,
             "://:": f"://{own}:",

@@ -24,9 +24,9 @@ from tests.testbed.sidecar import Sidecar
 
 EXAMPLE = EXAMPLES / "collector"
 TOPIC = "client-telemetry"
-#: What README.md says of names in Prometheus.
+#: The names in Prometheus by README.md.
 NAMES = re.compile(r"^\| `org\.apache[^`]+` \| `[^`]+` \| `(\w+)` \|$", re.MULTILINE)
-#: What Prometheus adds, and what tells a client's own series apart.
+#: Labels that Prometheus adds, and attributes that distinguish a client's series.
 OF_POINTS = {"__name__", "job", "instance", "node_id", "node_role", "topic", "partition"}
 
 pytestmark = pytest.mark.timeout(1200)
@@ -87,7 +87,7 @@ def running(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> It
     started.collector.terminate()
 
 
-def test_prometheus_has_clients_by_the_names_that_the_readme_tells(running: Running) -> None:
+def test_prometheus_has_clients_under_the_names_in_the_readme(running: Running) -> None:
     told = set(NAMES.findall((EXAMPLE / "README.md").read_text()))
     assert len(told) >= 5
     deadline = time.monotonic() + 60

@@ -18,7 +18,7 @@ from tests.testbed.dashboard_queries import DASHBOARDS, asked, chosen
 from tests.testbed.grafana_sql import TimeRange
 from tests.testbed.process import wait_until
 
-#: Nobody is silent and nothing is the matter in the first minutes.
+#: Panels of silent clients and findings are empty in the first minutes.
 MAY_BE_EMPTY = {"Findings", "Open findings by kind", "Silent clients"}
 
 pytestmark = pytest.mark.timeout(1200)
@@ -37,17 +37,17 @@ def value(stack: Stack, promql: str) -> float | None:
 
 
 @pytest.mark.parametrize("entrance", ["inside", "outside"])
-def test_clients_meet_the_sidecar_alone(stack: Stack, entrance: str) -> None:
+def test_clients_connect_to_the_sidecar_only(stack: Stack, entrance: str) -> None:
     where = getattr(stack, entrance)
     brokers = AdminClient({"bootstrap.servers": where}).list_topics(timeout=20).brokers
     assert [f"{broker.host}:{broker.port}" for broker in brokers.values()] == [where]
 
 
-def test_the_broker_says_on_its_console_what_it_does(stack: Stack) -> None:
+def test_the_broker_logs_to_its_console(stack: Stack) -> None:
     assert " INFO " in stack.processes["kafka"].log_text()
 
 
-def test_clients_of_this_machine_push_too(stack: Stack) -> None:
+def test_clients_on_the_host_push(stack: Stack) -> None:
     with LibrdkafkaClient(
         Mode.PRODUCER, bootstrap=stack.outside, topic="orders", client_id="outside"
     ) as client:

@@ -42,7 +42,7 @@ def test_kubernetes_knows_every_field(release: str, tmp_path: Path) -> None:
     assert helm.check(tmp_path / "manifests", release) == []
 
 
-def test_clients_meet_sidecars_alone(pods: Pods) -> None:
+def test_clients_connect_to_sidecars_only(pods: Pods) -> None:
     for address in pods.addresses:
         brokers = AdminClient({"bootstrap.servers": f"{address}:19092"}).list_topics(timeout=20).brokers
         assert {number: f"{one.host}:{one.port}" for number, one in brokers.items()} == {
@@ -50,7 +50,7 @@ def test_clients_meet_sidecars_alone(pods: Pods) -> None:
         }
 
 
-def test_what_clients_push_goes_where_the_values_say(pods: Pods, collector: Collector) -> None:
+def test_pushes_reach_the_destinations_of_the_values(pods: Pods, collector: Collector) -> None:
     for address in pods.addresses:
         put = pods.rest(address, "/v1/subscriptions/all", {"metrics": ["*"], "interval_ms": 1000})
         assert put.status_code == 201, put.text
@@ -83,7 +83,7 @@ def exported(pods: Pods, plugin: str) -> float:
     return found
 
 
-def test_the_roll_up_takes_its_configuration(manifests: list[Manifest], tmp_path: Path) -> None:
+def test_the_roll_up_accepts_its_configuration(manifests: list[Manifest], tmp_path: Path) -> None:
     (config,) = (
         one for one in of_kind(manifests, "ConfigMap") if one["metadata"]["name"].endswith("-rollup")
     )

@@ -34,7 +34,7 @@ def main() -> int:
         features=arguments.features,
         bombs=arguments.bombs,
     )
-    # All of it is in the past, because the roll-up does not believe times ahead of its own.
+    # All times are in the past, because the roll-up ignores times in the future.
     plan = dataclasses.replace(plan, starts_ns=time.time_ns() - rounds * plan.span_ns - _HOUR_NS)
     folder: Path = arguments.folder
     _say(f"==> [fuzz-pipeline] {arguments.pushes:,} pushes in {rounds} rounds, seed {plan.seed}, in {folder}")

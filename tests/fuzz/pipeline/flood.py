@@ -45,7 +45,7 @@ _INNOCENT_EVERY: Final = 10
 #: itself.
 _AT_ONCE: Final = 1_000
 _SKELETONS: Final = 40
-#: A skeleton that the core refused so often is used no more: the round is for the roll-up.
+#: A skeleton is dropped after this many refusals, because the round tests the roll-up.
 _REFUSED_ENOUGH: Final = 10
 _NS: Final = 1_000_000_000
 _GAP_NS: Final = INTERVAL_S * _NS // INSTANCES

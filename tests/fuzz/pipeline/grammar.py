@@ -22,7 +22,7 @@ from tests.fuzz.pipeline.identities import CLUSTER_ID, IDENTITIES, Identity
 from tests.fuzz.protobuf import varint
 from tests.unit.telemetry.parts import ALL_PAYLOADS, payload
 
-#: What stands in a skeleton for the push's time and for a value, eight bytes each.
+#: Placeholders in a skeleton for the push's time and for a value, eight bytes each.
 TIME_MARK: Final = b"\x8fTime\xa7\xb3\x01"
 VALUE_MARK: Final = b"\x8fValu\xa7\x33\x40"
 

@@ -221,7 +221,7 @@ class Run:
         log.unlink()
 
     def _keep(self) -> None:
-        """Write what a later run needs; only whole rounds count."""
+        """Write the state that a later run needs; only whole rounds count."""
         ledger = self._truth.ledger
         document = {
             "plan": dataclasses.asdict(self._plan),

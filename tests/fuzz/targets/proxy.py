@@ -1,4 +1,4 @@
-"""PROXY headers, versions 1 and 2: what a load balancer says of its client, and what follows it."""
+"""Fuzzes PROXY headers, versions 1 and 2, and the bytes after them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _run(data: bytes) -> None:
                 str(ipaddress.ip_address(address)) == address, f"{address!r} is no address as it is written"
             )
             require(0 <= port <= 65_535, f"{port} is no port")
-    # However it arrives in pieces: more is wanted up to a place, and then it is what was found.
+    # In any pieces: the parser asks for more up to one place, and then has the same result.
     at = len(data) // 2
     part = _parse(data[:at])
     require(part is None or part == found, "of a part something else was found")

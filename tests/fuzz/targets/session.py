@@ -65,7 +65,7 @@ _HEAD = struct.Struct(">BH")
 _CLIENT, _BROKER_ANSWERS, _BROKER_LIES, _BROKER_SAYS = range(4)
 _KINDS = (_CLIENT, _CLIENT, _CLIENT, _BROKER_ANSWERS, _BROKER_ANSWERS, _CLIENT, _BROKER_LIES, _BROKER_SAYS)
 
-#: What a session may keep of requests that are not whole or wait for an answer: two pushes, and as
+#: Bytes that a session may keep of incomplete or unanswered requests: two pushes, and as
 #: much as may arrive after that in one go, as it is asked between two readings only.
 _MAX_HELD = 2 * (MAX_PUSH_BYTES + 131_072) + 2 * _MAX_BYTES
 
@@ -94,7 +94,7 @@ class _Played:
     facts: tuple[Any, ...]
 
 
-#: A core to make others from: what it compiled of the settings does not change.
+#: A core to copy, because compiling the settings is slow.
 _LIMITS = LimitsSettings()
 _CORE = telemetry_core(Broker(id=NODE_ID), Limits(_LIMITS))
 
@@ -210,7 +210,7 @@ class _Conversation:
             return
         connection, events = self.connection, self.events
         known = self._login.principal
-        # Where the receiver does not know, it says so; whose a token is may have gone by unseen.
+        # The receiver may answer "unknown", because it may not have seen a token's owner.
         names = (known, UNKNOWN, *((f"DelegationToken:{TOKEN_ID}",) if known == OWNER else ()))
         if known is None:
             require(connection.principal in (ANONYMOUS, UNKNOWN_PRINCIPAL), "a principal without a login")
@@ -225,7 +225,7 @@ class _Conversation:
                 require(outcome.push.context.principal in names, "a push under another's name")
 
     def _answered(self) -> bool:
-        """Whether the session has got all of the broker's responses, as at the end of each step."""
+        """Whether the session has all of the broker's responses, as at the end of each step."""
         return not self._over
 
     def _facts(self) -> tuple[Any, ...]:

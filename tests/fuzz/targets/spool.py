@@ -1,4 +1,4 @@
-"""A spool's folder as a bad disk left it: the cursor, and a segment file."""
+"""Fuzzes a damaged spool folder: the cursor and a segment file."""
 
 from __future__ import annotations
 

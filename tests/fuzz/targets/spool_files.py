@@ -116,7 +116,7 @@ def _journal(messages: Sequence[bytes]) -> bytes:
 
 
 def _header() -> bytes:
-    """What a journal begins with, as the journal itself writes it."""
+    """Return the beginning of a journal, as the journal itself writes it."""
     with tempfile.TemporaryDirectory() as name:
         journal = Journal.create(Path(name), _STEM)
         header = journal.path.read_bytes()

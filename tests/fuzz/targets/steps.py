@@ -1,4 +1,4 @@
-"""The steps on a push's metrics: real pushes, changed in protobuf's terms and byte by byte.
+"""Fuzzes the steps on a push's metrics with real pushes, changed by field and by byte.
 
 An input's first byte says which steps are on, its second how many series there may be. What comes
 out is compared with the plainest way to do the same.

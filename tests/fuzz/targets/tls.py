@@ -92,7 +92,7 @@ class _Do(IntEnum):
 
 @dataclass(slots=True)
 class _Stream:
-    """What a script comes to.
+    """The result of a script.
 
     Attributes:
         segments: What is sent at once, one after the other.
@@ -216,7 +216,7 @@ class _Frames:
         self._number = 0
 
     def take(self, count: int) -> bytes:
-        """Return so many bytes."""
+        """Return this many bytes."""
         while len(self._left) < count:
             self._number += 1
             payload = self._number.to_bytes(4, "big") * (_FRAME_BYTES // 4)
