@@ -13,7 +13,7 @@ from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.compression import CODEC_NAMES, CODECS, inflate
 from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.control.backpressure import BackPressure
-from receiver.telemetry.control.limits import Exceeded, Limits
+from receiver.telemetry.control.limits import Exceeded, LimitName, Limits
 from receiver.telemetry.control.offenders import Offenders
 from receiver.telemetry.control.series import SeriesBudgets
 from receiver.telemetry.errors import PushError, TooLargeError, UnknownCodecError
@@ -24,7 +24,7 @@ from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
 from receiver.telemetry.push import build_push
 from receiver.telemetry.quirks import Quirks
-from receiver.telemetry.steps import Steps
+from receiver.telemetry.steps.steps import Steps
 from receiver.telemetry.subscription import ClientFacts, SubscriptionSet, client_facts, subscription_id
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k71_get_telemetry_subscriptions import (
@@ -189,7 +189,7 @@ class ClientTelemetry:
         metrics = request.metrics or _EMPTY
         size = len(metrics)
         if client_instance_id in RESERVED_UUIDS:
-            self._limits.count_rejected(connection, size, now)
+            self._limits.use(LimitName.REJECTED_BYTES, connection, size, now)
             return PushOutcome(
                 response=PushTelemetryResponse(error_code=ErrorCode.INVALID_REQUEST),
                 client_instance_id=client_instance_id,
@@ -208,15 +208,15 @@ class ClientTelemetry:
         error = instance.check_push(request.subscription_id, now, terminating=request.terminating)
         if error is not ErrorCode.NONE:
             return _refused(instance, error, _PROBLEMS[error], size)
-        exceeded = self._limits.over_rejected_bytes(connection, now) or self._limits.over_accepted_bytes(
-            connection, now
+        exceeded = self._limits.over(LimitName.REJECTED_BYTES, connection, now) or self._limits.over(
+            LimitName.ACCEPTED_BYTES, connection, now
         )
         if exceeded is not None:
             return _refused(
                 instance, ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(exceeded), size, exceeded=exceeded
             )
         inflated = _EMPTY
-        labelled = _NO_METRICS
+        labelled = LabelledMetrics()
         labels = self._labels(instance, connection)
         site = site_of(connection.source_address)
         try:
@@ -232,7 +232,7 @@ class ClientTelemetry:
         except PushError as problem:
             # A few bytes may have cost much work.
             inflated_bytes = max(len(inflated), problem.inflated_bytes)
-            self._limits.count_rejected(connection, max(size, inflated_bytes), now)
+            self._limits.use(LimitName.REJECTED_BYTES, connection, max(size, inflated_bytes), now)
             self.offenders.record_push(
                 client_instance_id, inflated_bytes, now, too_large=isinstance(problem, TooLargeError)
             )
@@ -250,7 +250,7 @@ class ClientTelemetry:
         )
         push = None
         if labelled.data:
-            self._limits.count_accepted(connection, len(labelled.data), now)
+            self._limits.use(LimitName.ACCEPTED_BYTES, connection, len(labelled.data), now)
             push = build_push(
                 labelled.data,
                 request,
@@ -266,10 +266,7 @@ class ClientTelemetry:
             push=push,
             wire_bytes=size,
             inflated_bytes=len(inflated),
-            dropped_points=labelled.dropped_points,
-            removed_labels=labelled.removed_labels,
-            overflowed_points=labelled.overflowed,
-            steps=labelled.steps,
+            metrics=labelled,
         )
 
     def _apply_settings(self, settings: TelemetrySettings, hash_key: bytes | None) -> None:
@@ -313,7 +310,7 @@ class ClientTelemetry:
         instance = self.instances.look_up(client_instance_id, now)
         created = instance is None
         if instance is None:
-            exceeded = self._limits.new_instance(connection, now)
+            exceeded = self._limits.take(LimitName.NEW_INSTANCES, connection, now)
             if exceeded is not None:
                 return exceeded, False
             if client_instance_id == ZERO_UUID:
@@ -348,7 +345,6 @@ class ClientTelemetry:
 
 
 _ACCEPTED: Final = PushTelemetryResponse(error_code=ErrorCode.NONE)
-_NO_METRICS: Final = LabelledMetrics(data=b"")
 
 _PROBLEMS: Final = {
     ErrorCode.INVALID_REQUEST: "the instance already sent a terminating push",

@@ -41,10 +41,10 @@ def test_known_bad_values_are_dropped_by_client_version() -> None:
     metrics = push(resource_metrics(gauge(RATE, 1.0), gauge("a", 1.0)))
     old = client(connected={"client_software_name": "kgo", "client_software_version": "v1.21.3"})
     outcome = old.push(1, metrics)
-    assert outcome.steps.bad_points == 1
+    assert outcome.metrics.steps.bad_points == 1
     new = client(connected={"client_software_name": "kgo", "client_software_version": "v1.22.2"})
     outcome = new.push(1, metrics)
-    assert outcome.steps.bad_points == 0
+    assert outcome.metrics.steps.bad_points == 0
 
 
 def test_the_context_shows_no_more_than_the_labels() -> None:

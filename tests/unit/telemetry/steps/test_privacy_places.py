@@ -13,8 +13,8 @@ from receiver.settings.metric_processing import NormalizationSettings, PrivacySe
 from receiver.telemetry.errors import TooLargeError
 from receiver.telemetry.labels import length_delimited
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
-from receiver.telemetry.steps import Steps
 from receiver.telemetry.steps.rewriting import MAX_KEYS
+from receiver.telemetry.steps.steps import Steps
 from tests.unit.telemetry.otlp_parts import LABELS, MAX_ENTRIES, attribute, gauge, push, resource_metrics
 
 PRIVATE = attribute("user", "alice")
