@@ -54,16 +54,8 @@ class ClientTelemetry:
         random_bytes: Returns that many random bytes, as ``os.urandom`` does.
         hash_key: The content of ``telemetry.privacy.key_file``; None when nothing is hashed.
 
-    Attributes:
-        subscriptions: The subscriptions in force.
-        instances: The known client instances.
-        series: The series of each client against its budgets.
-        backpressure: The factor on push intervals; each client learns of it with its next request.
-        offenders: The clients that push too much.
-
     Raises:
-        QuirkError: A rule in the settings is invalid.
-        PrivacyError: A setting asks for hashes, and the key is missing or too short.
+        InvalidValueError: A rule in the settings or the key for hashes is invalid.
     """
 
     def __init__(
@@ -97,8 +89,7 @@ class ClientTelemetry:
         ``max_bytes`` and ``max_instances`` keep their values from the start.
 
         Raises:
-            QuirkError: A rule in the settings is invalid; nothing has changed.
-            PrivacyError: The key is missing or too short; nothing has changed.
+            InvalidValueError: A rule or the key for hashes is invalid; nothing has changed.
         """
         self._apply_settings(settings, hash_key)
         self.series.replace_settings(settings.series)
@@ -113,11 +104,7 @@ class ClientTelemetry:
         """Answer which metrics a client is to push (KIP-714, "GetTelemetrySubscriptions").
 
         The throttle time of the answer is always 0, because clients mute their connection by it.
-
-        Args:
-            connection: The client's connection; this call sets its client instance id.
-            request: The request.
-            now: Monotonic seconds.
+        Sets the connection's client instance id. ``now`` is monotonic seconds.
         """
         client_instance_id = request.client_instance_id
         instance, created = self._find_or_create(client_instance_id, connection, now)
@@ -179,11 +166,8 @@ class ClientTelemetry:
     ) -> PushOutcome:
         """Accept or refuse a push (KIP-714, "PushTelemetry"). No client input raises.
 
-        Args:
-            connection: The client's connection; this call sets its client instance id.
-            request: The request; its metrics are not used after this call.
-            now: Monotonic seconds.
-            received_at_ns: Nanoseconds since the epoch.
+        Sets the connection's client instance id. The request's metrics are not used after this
+        call. ``now`` is monotonic seconds, ``received_at_ns`` nanoseconds since the epoch.
         """
         client_instance_id = request.client_instance_id
         metrics = request.metrics or _EMPTY
@@ -271,7 +255,7 @@ class ClientTelemetry:
 
     def _apply_settings(self, settings: TelemetrySettings, hash_key: bytes | None) -> None:
         """Compile the rules of the settings; an invalid one raises before anything changes."""
-        quirks = Quirks(settings.quirks, compression=tuple(CODECS[codec] for codec in settings.compression))
+        quirks = Quirks(settings.quirks, compression=settings.compression)
         steps = Steps(settings.normalization, settings.privacy, hash_key)
         self._folding = ClientIdFolding(settings.series.client_id_folding)
         self._quirks = quirks

@@ -32,39 +32,23 @@ _MAX_CEDING_SITES: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesUse(Generic[_Name]):
-    """The series of a client instance, client id or principal.
-
-    Attributes:
-        name: The client instance id, client id or principal.
-        instances: Client instances.
-        series: Data points of their last pushes that were within budgets.
-        overflowed: Data points that were over a budget.
-        over_for_s: Seconds since there are data points over a budget; None when there are none.
-    """
+    """The series of a client instance, client id or principal."""
 
     name: _Name
     instances: int
-    series: int
-    overflowed: int
-    over_for_s: float | None
+    series: int  # data points of the instances' last pushes that were within budgets
+    overflowed: int  # data points that were over a budget
+    over_for_s: float | None  # since when there are data points over a budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesReport:
-    """The largest users of series, sorted by points over budget, then by series.
-
-    Attributes:
-        budgets: The settings.
-        total: All client instances together.
-        clients: The largest client instances.
-        client_ids: The largest folded client ids.
-        principals: The largest principals.
-    """
+    """The largest users of series, sorted by points over budget, then by series."""
 
     budgets: SeriesSettings
     total: SeriesUse[None]
     clients: tuple[SeriesUse[Uuid], ...]
-    client_ids: tuple[SeriesUse[str], ...]
+    client_ids: tuple[SeriesUse[str], ...]  # folded
     principals: tuple[SeriesUse[str], ...]
 
 
@@ -83,17 +67,12 @@ class SeriesBudgets:
         self._sites: dict[str, _Site] = {}
         # The series of each site without those that it ceded. The total budget applies to these.
         self._held: Holdings[str] = Holdings()
-        self._overflowed_points = 0
+        self.overflowed_points = 0  # data points over a budget since the start
 
     @property
     def series(self) -> int:
         """The series of all instances, without those that sites ceded."""
         return self._held.total
-
-    @property
-    def overflowed_points(self) -> int:
-        """Data points over a budget since the start."""
-        return self._overflowed_points
 
     def replace_settings(self, settings: SeriesSettings) -> None:
         """Replace the budgets; they apply from each instance's next push."""
@@ -102,10 +81,7 @@ class SeriesBudgets:
     def allowed(self, client_instance_id: Uuid, principal: str, site: str) -> int | None:
         """Return how many series the next push of an instance may have; None for no limit.
 
-        Args:
-            client_instance_id: The instance; its present series do not count against it.
-            principal: Its principal.
-            site: Its site (:func:`receiver.plugin.sources.site_of`).
+        Its present series do not count against it.
         """
         settings = self._settings
         own = self._instances.get(client_instance_id)
@@ -137,8 +113,10 @@ class SeriesBudgets:
     ) -> None:
         """Replace the series of an instance's previous push by those of an accepted push.
 
+        Call :meth:`forget` when the core forgets the instance.
+
         Args:
-            client_instance_id: The instance; call :meth:`forget` when the core forgets it.
+            client_instance_id: The instance.
             principal: Its principal.
             client_id: Its folded client id.
             site: Its site (:func:`receiver.plugin.sources.site_of`).
@@ -146,7 +124,7 @@ class SeriesBudgets:
             overflowed: The data points over a budget.
             now: Monotonic seconds.
         """
-        self._overflowed_points += overflowed
+        self.overflowed_points += overflowed
         own = self._instances.get(client_instance_id)
         if own is not None and own.names != (principal, client_id, site):
             self.forget(client_instance_id)

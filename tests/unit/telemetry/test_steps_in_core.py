@@ -8,7 +8,7 @@ import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from receiver.settings.model import TelemetrySettings
-from receiver.telemetry.errors import PrivacyError
+from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.steps.privacy import Privacy
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.error_codes import ErrorCode
@@ -107,7 +107,7 @@ def test_replaced_settings_apply_to_the_next_push() -> None:
 def test_a_missing_key_changes_nothing() -> None:
     one = client()
     hashing = settings(privacy={"pseudonymize": ["principal"], "key_file": "key"})
-    with pytest.raises(PrivacyError):
+    with pytest.raises(InvalidValueError):
         one.telemetry.replace_settings(hashing)
     outcome = one.push(1, payload("ck-producer-star-02"))
     assert outcome.push is not None
@@ -116,7 +116,7 @@ def test_a_missing_key_changes_nothing() -> None:
 
 def test_it_does_not_start_without_the_key() -> None:
     made = client()
-    with pytest.raises(PrivacyError, match="key_file"):
+    with pytest.raises(InvalidValueError, match="key_file"):
         ClientTelemetry(
             settings=settings(privacy={"pseudonymize": ["principal"], "key_file": "key"}),
             broker=made.broker,
