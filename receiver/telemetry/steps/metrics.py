@@ -28,18 +28,14 @@ _Decision = Literal["keep", "bad", "private"]
 class Applied:
     """The result of the steps on a list of metrics.
 
-    Attributes:
-        metrics: The encoded metrics that remain; the same object as the input if nothing changed.
-        places: The index of each in the input; an overflow series has that of the first metric that
-            lost points.
-        series: Data points that remain, without an overflow series.
-        overflowed: Data points that the overflow series replaced.
+    ``places`` has the index of each remaining metric in the input; an overflow series has that of
+    the first metric that lost points.
     """
 
-    metrics: Sequence[bytes] = ()
+    metrics: Sequence[bytes] = ()  # that remain; the same object as the input if nothing changed
     places: Sequence[int] = ()
-    series: int = 0
-    overflowed: int = 0
+    series: int = 0  # data points that remain, without an overflow series
+    overflowed: int = 0  # data points that the overflow series replaced
 
 
 class MetricSteps:
@@ -164,8 +160,6 @@ class MetricSteps:
 
 class _Work:
     """A list of metrics during the steps, with the name and the original index of each."""
-
-    __slots__ = ("metrics", "names", "places")
 
     def __init__(self, metrics: list[bytes], names: Sequence[bytes]) -> None:
         self.metrics = metrics

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.store import SqliteSubscriptionStore, StoreError
-from receiver.store.sqlite import SCHEMA_VERSION
+from receiver.store.sqlite import SCHEMA_VERSION, SqliteSubscriptionStore, StoreError
 from receiver.telemetry.subscription import Subscription
 
 PRODUCERS = Subscription(
