@@ -88,7 +88,7 @@ class SeriesBudgets:
         allowed = settings.max_per_client
         if settings.max_total is not None:
             left = settings.max_total - self._held.total + (0 if own is None else own.held)
-            left = max(left, self._fair_share(site) - self._held_by_others_at(site, own))
+            left = max(left, self._fair_share(settings.max_total, site) - self._held_by_others_at(site, own))
             allowed = left if allowed is None else min(allowed, left)
         if settings.max_per_principal is not None and principal not in SHARED_PRINCIPALS:
             left = settings.max_per_principal
@@ -164,10 +164,8 @@ class SeriesBudgets:
         if not own.client_id.instances:
             del self._client_ids[own.client_id.name]
 
-    def _fair_share(self, site: str) -> int:
-        if self._settings.max_total is None:
-            return 0
-        return self._settings.max_total // (len(self._sites) + (site not in self._sites))
+    def _fair_share(self, max_total: int, site: str) -> int:
+        return max_total // (len(self._sites) + (site not in self._sites))
 
     def _held_by_others_at(self, site: str, own: _Instance | None) -> int:
         """Return the series of the site's other instances, without those that it ceded."""
@@ -181,16 +179,16 @@ class SeriesBudgets:
         self._held.add(site.name, series - held)
 
     def _take_from_largest(self) -> None:
-        if self._settings.max_total is None:
+        max_total = self._settings.max_total
+        if max_total is None:
             return
         for _ in range(_MAX_CEDING_SITES):
-            surplus = self._held.total - self._settings.max_total
+            surplus = self._held.total - max_total
             largest = self._held.largest() if surplus > 0 else None
             if largest is None:
                 return
-            ceded = min(surplus, self._held.held_by(largest) - self._fair_share(largest))
-            if ceded <= 0:
-                return
+            # More than 0: while there is a surplus, the largest site holds more than its share.
+            ceded = min(surplus, self._held.held_by(largest) - self._fair_share(max_total, largest))
             self._sites[largest].ceded += ceded
             self._held.add(largest, -ceded)
 

@@ -148,6 +148,20 @@ def test_a_file_that_another_process_has_locked(tmp_path: Path, monkeypatch: pyt
     store.close()
 
 
+def test_a_failed_migration_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "subscriptions.db"
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "receiver.store.sqlite._MIGRATIONS",
+            ("CREATE TABLE subscription (name)", "INSERT INTO absent VALUES (1)"),
+        )
+        assert refusal(path) == f"{path}: SQLite: no such table: absent"
+    store = SqliteSubscriptionStore(path)
+    store.put(PRODUCERS)
+    assert store.load_all() == (PRODUCERS,)
+    store.close()
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_read_only_file(tmp_path: Path) -> None:
     path = tmp_path / "subscriptions.db"
