@@ -70,7 +70,7 @@ def test_a_get_and_its_pushes() -> None:
     assert 'push_seconds_bucket{le="0.0025"} 0.0' in lines(metrics, "push_seconds_bucket")
 
 
-def test_what_the_steps_did_is_counted() -> None:
+def test_changes_by_the_steps_are_counted() -> None:
     metrics = ReceiverMetrics(version="9.9.9")
     steps = StepCounts(
         bad_points=1,

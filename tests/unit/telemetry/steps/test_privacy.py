@@ -108,10 +108,10 @@ def test_pseudonyms_are_hashes_that_keep_a_principals_type() -> None:
     assert rules.labels(labels(principal="User:CN=a:b")).principal == f"User:{hashed('CN=a:b')}"
 
 
-@pytest.mark.parametrize("nobody", ["User:ANONYMOUS", "User:unknown"])
-def test_shared_principals_are_not_hashed(nobody: str) -> None:
+@pytest.mark.parametrize("shared", ["User:ANONYMOUS", "User:unknown"])
+def test_shared_principals_are_not_hashed(shared: str) -> None:
     rules = privacy(pseudonymize=("principal", "client_id"))
-    assert rules.labels(labels(principal=nobody, client_id="")) == labels(principal=nobody, client_id="")
+    assert rules.labels(labels(principal=shared, client_id="")) == labels(principal=shared, client_id="")
 
 
 def test_a_rule_precedes_a_pseudonym() -> None:
