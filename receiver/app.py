@@ -47,7 +47,8 @@ from receiver.settings.key_file import hash_key
 from receiver.settings.listeners import ListenerSettings
 from receiver.settings.load import load
 from receiver.settings.model import ReceiverSettings
-from receiver.store import SqliteSubscriptionStore, StoreError, Subscriptions
+from receiver.store.sqlite import SqliteSubscriptionStore, StoreError
+from receiver.store.subscriptions import Subscriptions
 from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.control.plugin_time import PluginTime

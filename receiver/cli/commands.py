@@ -24,7 +24,8 @@ from receiver.settings.key_file import hash_key
 from receiver.settings.load import load, sourced
 from receiver.settings.model import ReceiverSettings
 from receiver.settings.reference import reference
-from receiver.telemetry.quirks import QuirkError, Quirks
+from receiver.telemetry.errors import InvalidValueError
+from receiver.telemetry.quirks import Quirks
 
 __all__ = ["app", "main"]
 
@@ -152,7 +153,7 @@ def _checked(file: Path) -> tuple[ReceiverSettings, list[HostedPlugin]]:
         # Building quirks and plugins does no I/O, so it only checks their settings.
         Quirks(settings.telemetry.quirks, compression=())
         return settings, load_plugins(settings.plugins)
-    except QuirkError as error:
+    except InvalidValueError as error:
         raise fail(f"{file.name}: {error}", EXIT_CONFIG) from None
     except SettingsError as error:
         raise fail(str(sourced(error, file, os.environ)), EXIT_CONFIG) from None

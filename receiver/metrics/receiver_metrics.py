@@ -20,7 +20,7 @@ from receiver.metrics.labels import SoftwareLabels, mechanism_label
 from receiver.metrics.sources import PulledMetrics, Sources
 from receiver.session.login import LoginOutcome
 from receiver.telemetry.control.limits import Exceeded
-from receiver.telemetry.steps import NOTHING_DONE, StepCounts
+from receiver.telemetry.steps.counts import StepCounts
 from receiver.telemetry.telemetry import PushOutcome, SubscriptionsOutcome
 from receiver.wire.error_codes import ErrorCode, error_name
 
@@ -220,14 +220,13 @@ class ReceiverMetrics:
         self._errors(code, _PUSH)
         self.push_bytes.inc(outcome.wire_bytes)
         self.push_inflated_bytes.inc(outcome.inflated_bytes)
-        if outcome.dropped_points:
-            self.dropped_points["not_finite",].inc(outcome.dropped_points)
-        if outcome.overflowed_points:
-            self.dropped_points["over_budget",].inc(outcome.overflowed_points)
-        if outcome.steps is not NOTHING_DONE:
-            self._steps_done(outcome.steps)
-        if outcome.removed_labels:
-            self.removed_labels.inc(outcome.removed_labels)
+        if outcome.metrics.dropped_points:
+            self.dropped_points["not_finite",].inc(outcome.metrics.dropped_points)
+        if outcome.metrics.overflowed:
+            self.dropped_points["over_budget",].inc(outcome.metrics.overflowed)
+        if outcome.metrics.removed_labels:
+            self.removed_labels.inc(outcome.metrics.removed_labels)
+        self._steps_done(outcome.metrics.steps)
         self.push_seconds.observe(seconds)
 
     def api_versions_answered(self, error_code: int) -> None:

@@ -41,7 +41,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
@@ -180,8 +180,18 @@ class ExportResult:
     message: str = ""
 
 
+@dataclass(eq=False)
 class ExportError(Exception):
-    """Base of export failures; the subclass says whether a retry can help."""
+    """Base of export failures; the subclass says whether a retry can help.
+
+    Attributes:
+        reason: For the log; must not contain a secret.
+    """
+
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 @dataclass(eq=False)
@@ -189,15 +199,10 @@ class RetryableError(ExportError):
     """The destination is slow or away: the host retries the same pushes after a back-off.
 
     Attributes:
-        reason: For the log; must not contain a secret.
         retry_after_s: The delay that the destination asks for, in seconds; None for no wish.
     """
 
-    reason: str
     retry_after_s: float | None = None
-
-    def __str__(self) -> str:
-        return self.reason
 
 
 @dataclass(eq=False)
@@ -205,15 +210,10 @@ class PermanentError(ExportError):
     """The same pushes will always fail: the host drops and counts them.
 
     Attributes:
-        reason: For the log; must not contain a secret.
         rejected_points: Data points that the destination rejected.
     """
 
-    reason: str
-    rejected_points: int = field(default=0)
-
-    def __str__(self) -> str:
-        return self.reason
+    rejected_points: int = 0
 
 
 class BatchRefusedError(PermanentError):
@@ -241,10 +241,7 @@ class ClientTelemetryReceiver(ABC):
 
     @abstractmethod
     def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> ExportResult | None:
-        """Send one push to the destination.
-
-        Returns:
-            None, or an :class:`ExportResult` when the destination accepted only a part.
+        """Send one push; return an :class:`ExportResult` if the destination accepted only a part.
 
         Raises:
             RetryableError: Try again later.

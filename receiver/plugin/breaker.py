@@ -23,11 +23,8 @@ class CircuitBreaker:
 
     The breaker opens after ``failures`` failures in a row, or when the destination names a time to
     retry. When that time is over it is half open: one success closes it, one failure opens it
-    again. Not thread-safe.
-
-    Args:
-        failures: Failures in a row that open it, at least 1.
-        open_s: Seconds for which it stays open; longer when the destination asks for more.
+    again. It stays open for ``open_s`` seconds, or longer when the destination asks for more. Not
+    thread-safe.
     """
 
     def __init__(self, failures: int, open_s: float) -> None:
@@ -58,9 +55,7 @@ class CircuitBreaker:
     def failed(self, now: float, retry_after_s: float | None = None) -> None:
         """Count a failed call, and open the breaker if it was one too many.
 
-        Args:
-            now: Monotonic seconds.
-            retry_after_s: The delay that the destination asks for; None or <= 0 for no wish.
+        ``retry_after_s`` is the delay that the destination asks for; None or <= 0 for no wish.
         """
         self._failures += 1
         requested_s = max(0.0, retry_after_s or 0.0)

@@ -20,19 +20,14 @@ class Holdings(Generic[_Peer]):
 
     Every call takes logarithmic time on average: the heap keeps stale entries until they reach its
     top, and is rebuilt when more than half of it is stale.
-
-    Attributes:
-        total: The sum over all peers.
     """
-
-    __slots__ = ("_heap", "_held", "_number", "total")
 
     def __init__(self) -> None:
         self._held: dict[_Peer, int] = {}
         # Entries are (-held, number, peer). The number keeps peers from being compared.
         self._heap: list[tuple[int, int, _Peer]] = []
         self._number = 0
-        self.total = 0
+        self.total = 0  # over all peers
 
     def __len__(self) -> int:
         """Return how many peers hold something."""
@@ -50,12 +45,11 @@ class Holdings(Generic[_Peer]):
             self._held.pop(peer, None)
             return
         self._held[peer] = held
-        self._push(peer, held)
+        self._number += 1
+        heapq.heappush(self._heap, (-held, self._number, peer))
         if len(self._heap) > 64 + 2 * len(self._held):
-            self._heap = []
-            for other, held_now in self._held.items():
-                self._heap.append((-held_now, self._number, other))
-                self._number += 1
+            self._heap = [(-size, number, other) for number, (other, size) in enumerate(self._held.items())]
+            self._number = len(self._heap)
             heapq.heapify(self._heap)
 
     def largest(self) -> _Peer | None:
@@ -67,10 +61,6 @@ class Holdings(Generic[_Peer]):
             heapq.heappop(self._heap)
         return None
 
-    def _push(self, peer: _Peer, held: int) -> None:
-        self._number += 1
-        heapq.heappush(self._heap, (-held, self._number, peer))
-
 
 # Weights are rescaled before they leave the range in which sums of floats are exact enough.
 _MAX_SCALE = 1e100
@@ -80,14 +70,9 @@ class RecentShares(Generic[_Peer]):
     """Each peer's share of recently written bytes; the weight of a byte decays.
 
     A byte weighs ``1/e`` after ``window`` more bytes, so that the weights follow the content of a
-    ring buffer of that size. Peers whose weight is less than a byte are forgotten.
-
-    Args:
-        window: Bytes.
-        max_peers: Maximum number of peers; those with the least weight are forgotten first.
+    ring buffer of that size. Peers whose weight is less than a byte are forgotten, and beyond
+    ``max_peers`` those with the least weight.
     """
-
-    __slots__ = ("_max_peers", "_scale", "_total", "_weights", "_window")
 
     def __init__(self, window: float, *, max_peers: int = 65_536) -> None:
         self._window = window

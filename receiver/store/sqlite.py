@@ -40,8 +40,6 @@ _MIGRATIONS = (
 #: The schema version that this program writes.
 SCHEMA_VERSION = len(_MIGRATIONS)
 
-_OTHER_PROGRAM = "is the database of another program: set another subscriptions.path"
-
 _PROBLEMS = {
     sqlite3.SQLITE_CANTOPEN: "cannot be opened: its folder must exist and be writable for the receiver",
     sqlite3.SQLITE_READONLY: "cannot be written: make the file and its folder writable for the receiver",
@@ -57,15 +55,10 @@ _PROBLEMS = {
 
 @dataclass(eq=False)
 class StoreError(Exception):
-    """The store failed, and the operator must act.
+    """The store failed, and the operator must act."""
 
-    Attributes:
-        place: The file.
-        problem: What is wrong and how to correct it, on one line.
-    """
-
-    place: str
-    problem: str
+    place: str  # the file
+    problem: str  # what is wrong and how to correct it, on one line
 
     def __str__(self) -> str:
         return f"{self.place}: {self.problem}"
@@ -84,9 +77,6 @@ class SqliteSubscriptionStore:
 
     The methods block. They may be called from any thread. Every method raises :class:`StoreError`
     if the file cannot be used; nothing has changed then.
-
-    Args:
-        path: The file; its folder must exist.
     """
 
     def __init__(self, path: Path) -> None:
@@ -145,25 +135,23 @@ class SqliteSubscriptionStore:
             # Begun even if no migration is due, so that a read-only file is found now, not at the
             # first PUT.
             self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                # Checked again under the lock, because another process may have changed the file.
-                version = self._check_version()
-                for step in _MIGRATIONS[version:]:
-                    self._connection.execute(step)
-                self._connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-                self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+            # Checked again under the lock, because another process may have changed the file. An
+            # error rolls back, because the constructor then closes the connection.
+            version = self._check_version()
+            for step in _MIGRATIONS[version:]:
+                self._connection.execute(step)
+            self._connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            self._connection.execute("COMMIT")
 
     def _check_version(self) -> int:
         (application,) = self._connection.execute("PRAGMA application_id").fetchone()
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         (tables,) = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if application != _APPLICATION_ID and (tables or application or version):
-            raise StoreError(self._place, _OTHER_PROGRAM)
+            raise StoreError(
+                self._place, "is the database of another program: set another subscriptions.path"
+            )
         if version > SCHEMA_VERSION:
             raise StoreError(
                 self._place,

@@ -22,15 +22,10 @@ Condition: TypeAlias = Callable[[Subscription | None], bool]
 
 @dataclass(eq=False)
 class ChangedMeanwhileError(Exception):
-    """The condition of a change does not hold for the existing subscription.
-
-    Attributes:
-        name: The subscription's name.
-        exists: Whether a subscription of that name exists now.
-    """
+    """The condition of a change does not hold for the existing subscription."""
 
     name: str
-    exists: bool
+    exists: bool  # whether a subscription of that name exists now
 
     def __str__(self) -> str:
         if not self.exists:
@@ -41,15 +36,13 @@ class ChangedMeanwhileError(Exception):
 class Subscriptions:
     """The subscriptions in force. Use it from the event loop's thread only.
 
-    Args:
-        store: Makes them durable, on a worker thread.
-        replace: Puts a new set in force.
+    The store makes them durable, on a worker thread. ``replace`` puts a new set in force.
     """
 
     def __init__(self, store: SqliteSubscriptionStore, replace: Callable[[SubscriptionSet], object]) -> None:
         self._store = store
         self._replace = replace
-        self._in_force = SubscriptionSet()
+        self.in_force = SubscriptionSet()
         self._changing = asyncio.Lock()
         self._changes: set[asyncio.Task[bool]] = set()
 
@@ -63,23 +56,10 @@ class Subscriptions:
         async with self._changing:
             self._put_in_force(SubscriptionSet(await asyncio.to_thread(self._store.load_all)))
 
-    def list(self) -> tuple[Subscription, ...]:
-        """Return all subscriptions by name."""
-        return self._in_force.subscriptions
-
-    def get(self, name: str) -> Subscription | None:
-        """Return the subscription of this name, or None."""
-        return self._in_force.get(name)
-
     async def put(self, subscription: Subscription, *, only_if: Condition | None = None) -> bool:
-        """Create or replace a subscription.
+        """Create or replace a subscription, and return whether it is new.
 
-        Args:
-            subscription: The new subscription.
-            only_if: Called while no other change can happen; False prevents the change.
-
-        Returns:
-            Whether the subscription is new.
+        ``only_if`` is called while no other change can happen; False prevents the change.
 
         Raises:
             ChangedMeanwhileError: ``only_if`` returned False.
@@ -109,13 +89,13 @@ class Subscriptions:
             return True
 
     def _existing(self, name: str, only_if: Condition | None) -> Subscription | None:
-        existing = self._in_force.get(name)
+        existing = self.in_force.get(name)
         if only_if is not None and not only_if(existing):
             raise ChangedMeanwhileError(name, existing is not None)
         return existing
 
     def _others(self, name: str) -> tuple[Subscription, ...]:
-        return tuple(other for other in self._in_force.subscriptions if other.name != name)
+        return tuple(other for other in self.in_force.subscriptions if other.name != name)
 
     async def _complete(self, change: Coroutine[Any, Any, bool]) -> bool:
         # A caller that is cancelled must not leave the store and the core with different
@@ -126,5 +106,5 @@ class Subscriptions:
         return await asyncio.shield(task)
 
     def _put_in_force(self, subscriptions: SubscriptionSet) -> None:
-        self._in_force = subscriptions
+        self.in_force = subscriptions
         self._replace(subscriptions)

@@ -54,17 +54,11 @@ _ZSTD_IDLE: deque[zstandard.ZstdDecompressor] = deque(maxlen=2)
 
 
 def inflate(codec: int, data: bytes | memoryview, limit: int) -> bytes:
-    """Inflate a push.
-
-    Args:
-        codec: KIP-714's compression type, 0 to 4.
-        data: The compressed bytes, not empty.
-        limit: The maximum size of the result.
+    """Inflate a push, which is not empty, to at most ``limit`` bytes.
 
     Raises:
         UnknownCodecError: The codec is none of the five.
-        TooLargeError: The result is larger than ``limit``, or zstd needs a window of more than 8
-            MiB.
+        TooLargeError: The result is larger, or zstd needs a window of more than 8 MiB.
         NotInflatableError: The bytes are truncated, damaged, or followed by others.
 
     Source: KIP-714, "Compression"; Kafka's ``CompressionType``; RFC 1952, RFC 8878, the lz4 frame

@@ -36,45 +36,25 @@ UNKNOWN = "unknown"
 
 @dataclass(slots=True, kw_only=True)
 class Broker:
-    """The broker behind the sidecar.
-
-    Attributes:
-        id: Its configured node id.
-        cluster_id: Its cluster's id; None until it is configured or learned from the broker.
-    """
+    """The broker behind the sidecar."""
 
     id: int
-    cluster_id: str | None = None
+    cluster_id: str | None = None  # None until it is configured or learned from the broker
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Connection:
-    """One client connection (KIP-511, "Connection registry").
+    """One client connection (KIP-511, "Connection registry")."""
 
-    Attributes:
-        id: Unique while the receiver runs.
-        listener: Name of the listener.
-        security_protocol: The listener's security protocol.
-        source_address: The client's address as text.
-        source_port: The client's port.
-        since: When it was accepted, in seconds since the epoch.
-        client_id: Client id of the latest request that had one; empty before.
-        client_software_name: From the last valid ApiVersions request of version 3 or later.
-        client_software_version: From the same request.
-        client_instance_id: From the latest telemetry request; None before.
-        principal: From the client certificate, or from the login that the broker accepted.
-        sasl_mechanism: The mechanism of the login; None without SASL.
-    """
-
-    id: str
+    id: str  # unique while the receiver runs
     listener: str
     security_protocol: str
     source_address: str
     source_port: int
-    since: float
-    client_id: str = ""
-    client_software_name: str = UNKNOWN
+    since: float  # when it was accepted, in seconds since the epoch
+    client_id: str = ""  # of the latest request that had one
+    client_software_name: str = UNKNOWN  # of the last valid ApiVersions request since version 3
     client_software_version: str = UNKNOWN
-    client_instance_id: Uuid | None = None
-    principal: str = ANONYMOUS
+    client_instance_id: Uuid | None = None  # of the latest telemetry request
+    principal: str = ANONYMOUS  # of the client certificate, or of the login that the broker accepted
     sasl_mechanism: str | None = None

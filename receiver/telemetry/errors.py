@@ -5,8 +5,6 @@ The subclass says who must act::
     ValueError
     +-- InvalidValueError        the operator: a configured value is invalid
     |   +-- SubscriptionError    ... in a subscription
-    |   +-- QuirkError           ... in a rule for certain clients
-    |   +-- PrivacyError         ... in a privacy setting
     +-- PushError                the client, or its author: a push is refused
         +-- UnknownCodecError    its compression type is none of KIP-714's
         +-- TooLargeError        it is over a limit of size, memory or work
@@ -24,9 +22,7 @@ __all__ = [
     "InvalidMetricsError",
     "InvalidValueError",
     "NotInflatableError",
-    "PrivacyError",
     "PushError",
-    "QuirkError",
     "SubscriptionError",
     "TooLargeError",
     "UnknownCodecError",
@@ -39,11 +35,7 @@ _SHOWN_CHARACTERS = 60
 class InvalidValueError(ValueError):
     """A configured value is invalid; the text is one line with the field, the value and the fix.
 
-    Attributes:
-        field: JSON path of the field, such as ``metrics[0]`` or ``match.client_id``.
-        value: The value's ``repr``, shortened.
-        problem: What is wrong with it.
-        fix: What to write instead.
+    ``field`` is a JSON path, such as ``metrics[0]``. ``value`` is the value's ``repr``, shortened.
     """
 
     def __init__(self, field: str, value: object, problem: str, fix: str) -> None:
@@ -61,23 +53,13 @@ class SubscriptionError(InvalidValueError):
     """A subscription is invalid (KIP-714, "Client metrics configuration")."""
 
 
-class QuirkError(InvalidValueError):
-    """A rule for certain clients is invalid."""
-
-
-class PrivacyError(InvalidValueError):
-    """The key for hashes is missing or too short."""
-
-
 class PushError(ValueError):
     """A push is refused; the text is a short reason for the operator, without bytes of the push.
 
-    Attributes:
-        error_code: The answer to the client.
-        inflated_bytes: Bytes that were inflated before the refusal.
+    ``inflated_bytes`` were inflated before the refusal.
     """
 
-    error_code: ClassVar[ErrorCode]
+    error_code: ClassVar[ErrorCode]  # the answer to the client
 
     def __init__(self, problem: str, *, inflated_bytes: int = 0) -> None:
         super().__init__(problem)

@@ -22,12 +22,10 @@ _CACHE_SIZE: Final = 4096
 class ClientIdFolding:
     """Applies the first rule whose pattern matches the whole client id."""
 
-    __slots__ = ("_rewrites", "fold")
-
     def __init__(self, rules: Sequence[ClientIdFoldingSettings]) -> None:
         self._rewrites = tuple(Rewrite(rule.pattern, rule.replacement) for rule in rules)
         #: Return the folded client id, at most 512 characters; the id itself when no rule matches.
-        self.fold = lru_cache(_CACHE_SIZE)(self._fold) if rules else _unchanged
+        self.fold = lru_cache(_CACHE_SIZE)(self._fold)
 
     def _fold(self, client_id: str) -> str:
         for rewrite in self._rewrites:
@@ -36,7 +34,3 @@ class ClientIdFolding:
                 # The replacement may repeat a group, so the result can be longer than the id.
                 return folded[:MAX_TEXT_CHARS]
         return client_id
-
-
-def _unchanged(client_id: str) -> str:
-    return client_id

@@ -88,54 +88,30 @@ class ClientInstance:
     """One client instance. Only its methods change the attributes, by the module's rules.
 
     Times are monotonic seconds unless the name says otherwise.
-
-    Attributes:
-        id: The client instance id.
-        text_id: The same in Kafka's text form.
-        connection: The connection of its last request.
-        subscriptions: The set of subscriptions that it was matched against.
-        facts: The client's values when it was last matched.
-        assignment: The union of the matching subscriptions.
-        treatment: The quirks of its software.
-        demand: Which part of its assignment is requested, because it may push too much.
-        interval_factor: The factor on its push interval (back-pressure).
-        requested_metrics: The prefixes that are requested.
-        push_interval_ms: The push interval that is requested.
-        subscription_id: The id of the prefixes and the interval.
-        terminating: Whether its last accepted push was terminating.
-        last_error: The error of its last answer.
-        pushes_accepted: Pushes answered NONE.
-        created_at: When it was created.
-        last_request_at: When its last request came.
-        last_get_at: When its last answered get came; None before.
-        last_push_at: When its last accepted push came; None before.
-        last_push_received_at_ns: The same in nanoseconds since the epoch; 0 before.
-        queued_for_s: The lifetime under which :class:`ClientInstances` keeps it; set there.
-        site: The site that it counts for; set there, empty before.
     """
 
     id: Uuid
-    connection: Connection
+    connection: Connection  # of its last request
     created_at: float
-    text_id: str = field(init=False)
-    subscriptions: SubscriptionSet = field(init=False)
-    facts: ClientFacts = field(init=False)
-    assignment: Assignment = field(init=False)
-    treatment: Treatment = field(init=False)
-    demand: Demand = Demand.EVERYTHING
-    interval_factor: int = 1
+    text_id: str = field(init=False)  # the id in Kafka's text form
+    subscriptions: SubscriptionSet = field(init=False)  # the set that it was matched against
+    facts: ClientFacts = field(init=False)  # the client's values when it was last matched
+    assignment: Assignment = field(init=False)  # the union of the matching subscriptions
+    treatment: Treatment = field(init=False)  # the quirks of its software
+    demand: Demand = Demand.EVERYTHING  # the part of its assignment that is requested
+    interval_factor: int = 1  # on its push interval (back-pressure)
     requested_metrics: tuple[str, ...] = ()
     push_interval_ms: int = 0
     subscription_id: int = 0
-    terminating: bool = False
-    last_error: ErrorCode = ErrorCode.NONE
+    terminating: bool = False  # whether its last accepted push was terminating
+    last_error: ErrorCode = ErrorCode.NONE  # of its last answer
     pushes_accepted: int = 0
     last_request_at: float = field(init=False)
-    last_get_at: float | None = None
-    last_push_at: float | None = None
-    last_push_received_at_ns: int = 0
-    queued_for_s: float = 0.0
-    site: str = ""
+    last_get_at: float | None = None  # of its last answered get
+    last_push_at: float | None = None  # of its last accepted push
+    last_push_received_at_ns: int = 0  # the same in nanoseconds since the epoch
+    queued_for_s: float = 0.0  # the lifetime under which ClientInstances keeps it
+    site: str = ""  # the site that it counts for in ClientInstances
     _counted_at: float = _NEVER
     _push_counted_at: float = _NEVER
     _first_push_due: bool = False
@@ -239,19 +215,12 @@ class ClientInstance:
 
 @dataclass(slots=True)
 class InstanceStatistics:
-    """Counts of client instances since the start.
-
-    Attributes:
-        created: Instances created.
-        expired: Instances forgotten because their lifetime was over.
-        evicted: Instances forgotten at a bound: of all instances, or of one connection.
-        disconnected: Instances forgotten because their connection ended.
-    """
+    """Counts of client instances since the start."""
 
     created: int = 0
-    expired: int = 0
-    evicted: int = 0
-    disconnected: int = 0
+    expired: int = 0  # forgotten because their lifetime was over
+    evicted: int = 0  # forgotten at a bound: of all instances, or of one connection
+    disconnected: int = 0  # forgotten because their connection ended
 
 
 class _Groups(OrderedDict[_Key, OrderedDict[Uuid, ClientInstance]], Generic[_Key]):
@@ -279,13 +248,7 @@ class ClientInstances:
 
     Ordered dicts by last request give the least recently used instance of all, of a site and of a
     connection, and the next to expire of each lifetime. So no request iterates over all instances.
-
-    Args:
-        max_instances: The maximum number of instances.
-        on_forget: Called with the id of each instance that is forgotten.
-
-    Attributes:
-        statistics: Counts since the start, for reading.
+    ``on_forget`` is called with the id of each instance that is forgotten.
     """
 
     def __init__(self, max_instances: int, on_forget: Callable[[Uuid], None]) -> None:

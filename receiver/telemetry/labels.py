@@ -60,10 +60,7 @@ def label_bytes(labels: Labels) -> bytes:
     """Encode the labels as string attributes that can be appended to any Resource's bytes.
 
     Protobuf appends later occurrences of a repeated field, so the client's bytes need no
-    re-encoding.
-
-    Source: opentelemetry-proto, ``resource.proto`` and ``common.proto``; the protobuf encoding
-        guide.
+    re-encoding (opentelemetry-proto, ``resource.proto`` and ``common.proto``).
     """
     parts = []
     for key, value in zip(OWNED_LABELS, labels, strict=True):

@@ -19,7 +19,7 @@ Unknown fields are kept. A ResourceMetrics with unknown fields is merged with no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -29,16 +29,10 @@ from receiver.telemetry.errors import InvalidMetricsError, TooLargeError
 from receiver.telemetry.labels import length_delimited
 from receiver.telemetry.otlp_views import Checked, Frames, MetricList, OneResource, OneScope, Outline
 from receiver.telemetry.scrub import Scrubber, may_need_scrubbing, refuse_too_many, refuse_too_many_hits
-from receiver.telemetry.steps import (
-    NO_STEPS,
-    NOTHING_APPLIED,
-    NOTHING_DONE,
-    Applied,
-    AttributeCounts,
-    MetricSteps,
-    StepCounts,
-    apply_to_scopes,
-)
+from receiver.telemetry.steps.counts import StepCounts
+from receiver.telemetry.steps.metrics import Applied, MetricSteps
+from receiver.telemetry.steps.scopes import apply_to_scopes
+from receiver.telemetry.steps.steps import NO_STEPS
 
 __all__ = ["MAX_RESOURCES", "LabelledMetrics", "label_metrics"]
 
@@ -58,23 +52,14 @@ _NO_FIELDS: Final = b"\x0a\x02\x12\x00"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledMetrics:
-    """The labelled metrics of a push.
+    """A MetricsData with the receiver's labels, empty when no metric remains, and its counts."""
 
-    Attributes:
-        data: The bytes of a MetricsData with the receiver's labels; empty when no metric remains.
-        dropped_points: Data points removed because their value is NaN or infinite.
-        removed_labels: Attributes removed because the receiver owns their keys.
-        series: Data points within the budget, without the overflow series.
-        overflowed: Data points over the budget, replaced by one overflow series.
-        steps: What the steps changed.
-    """
-
-    data: bytes
-    dropped_points: int = 0
-    removed_labels: int = 0
-    series: int = 0
-    overflowed: int = 0
-    steps: StepCounts = NOTHING_DONE
+    data: bytes = b""
+    dropped_points: int = 0  # their value is NaN or infinite
+    removed_labels: int = 0  # attributes with keys that the receiver owns
+    series: int = 0  # data points within the budget, without the overflow series
+    overflowed: int = 0  # data points over the budget, replaced by the overflow series
+    steps: StepCounts = field(default_factory=StepCounts)
 
 
 def label_metrics(
@@ -82,7 +67,7 @@ def label_metrics(
     labels: bytes,
     *,
     max_entries: int,
-    steps: MetricSteps | None = None,
+    steps: MetricSteps = NO_STEPS,
     max_series: int | None = None,
 ) -> LabelledMetrics:
     """Validate the metrics of a push, apply the steps, merge equal Resources and add the labels.
@@ -91,7 +76,7 @@ def label_metrics(
         data: Inflated bytes of a MetricsData, not empty.
         labels: Attributes for every Resource, from :func:`~receiver.telemetry.labels.label_bytes`.
         max_entries: The maximum number of nested messages.
-        steps: The steps for the client; None for none.
+        steps: The steps for the client.
         max_series: The client's maximum number of data points; None for no limit.
 
     Raises:
@@ -118,7 +103,7 @@ def label_metrics(
     if not scope_metrics.metrics:
         if not scope_metrics.scope:
             raise InvalidMetricsError("there is no metrics message in the bytes")
-        return LabelledMetrics(data=b"")
+        return LabelledMetrics()
     scrubber = Scrubber()
     plain = not _has_unknown_outer_fields(data)
     one_list = plain and _is_one_list(merged.resource_metrics, count)
@@ -133,17 +118,17 @@ def label_metrics(
             data = metrics.SerializeToString()
             count = len(metrics.resource_metrics)
             merged = OneScope.FromString(data)
-    steps = steps or NO_STEPS
     remaining = merged.resource_metrics.scope_metrics.metrics
+    counts = StepCounts()
     if not remaining:
         data = b""
-        applied = NOTHING_APPLIED
+        applied = Applied()
     elif one_list:
-        data, applied = _label_one_list(merged.resource_metrics, labels, steps, max_series)
+        data, applied = _label_one_list(merged.resource_metrics, labels, steps, max_series, counts)
     else:
         outline = Outline.FromString(data)
         together = merged.resource_metrics.scope_metrics.SerializeToString()
-        applied = apply_to_scopes(outline, remaining, together, steps, max_series)
+        applied = apply_to_scopes(outline, remaining, together, steps, max_series, counts)
         if applied.metrics is not remaining:
             data = outline.SerializeToString()
             count = len(outline.resource_metrics)
@@ -154,7 +139,7 @@ def label_metrics(
         removed_labels=scrubber.removed_labels,
         series=applied.series,
         overflowed=applied.overflowed,
-        steps=applied.counts,
+        steps=counts,
     )
 
 
@@ -192,17 +177,14 @@ def _scrub_one_list(resource_metrics: Any, scrubber: Scrubber) -> None:
 
 
 def _label_one_list(
-    one_resource: Any, labels: bytes, steps: MetricSteps, max_series: int | None
+    one_resource: Any, labels: bytes, steps: MetricSteps, max_series: int | None, counts: StepCounts
 ) -> tuple[bytes, Applied]:
-    attributes = AttributeCounts()
     resource = b""
     if one_resource.resource:
-        resource = steps.rewriter.resource(one_resource.resource[0], attributes)
-        attributes.dropped *= len(one_resource.resource)
-        attributes.hashed *= len(one_resource.resource)
+        resource = steps.rewriter.resource(one_resource.resource[0], counts, len(one_resource.resource))
     metrics = one_resource.scope_metrics.metrics
     together = one_resource.scope_metrics.SerializeToString()
-    applied = steps.apply(metrics, together, max_series, attributes)
+    applied = steps.apply(metrics, together, max_series, counts)
     if not applied.metrics:
         return b"", applied
     if applied.metrics is not metrics:
@@ -257,10 +239,10 @@ def _has_unknown_outer_fields(data: bytes) -> bool:
     merged = OneScope.FromString(data)
     resource_metrics = merged.resource_metrics
     scope_metrics = resource_metrics.scope_metrics
-    for field in ("scope", "metrics", "schema_url"):
-        scope_metrics.ClearField(field)
-    for field in ("resource", "schema_url"):
-        resource_metrics.ClearField(field)
+    for name in ("scope", "metrics", "schema_url"):
+        scope_metrics.ClearField(name)
+    for name in ("resource", "schema_url"):
+        resource_metrics.ClearField(name)
     return bool(merged.SerializeToString() != _NO_FIELDS)
 
 

@@ -23,19 +23,10 @@ def build_push(
     labels: Labels,
     received_at_ns: int,
 ) -> Push:
-    """Build the push for plugins.
+    """Build the push for plugins from a MetricsData and its labels.
 
-    The context has the labels after folding and privacy rules, so that plugins see nothing more
-    than destinations do.
-
-    Args:
-        data: The labelled bytes of the MetricsData.
-        request: The client's request.
-        instance: The client instance, which has counted the push already.
-        connection: The client's connection.
-        broker: The broker behind the sidecar.
-        labels: The labels of ``data``.
-        received_at_ns: Nanoseconds since the epoch.
+    The labels are those after folding and privacy rules, so that plugins see nothing more than
+    destinations do. The instance has counted the push already.
     """
     port = labels.client_source_port
     context = ClientTelemetryContext(

@@ -21,13 +21,12 @@ from typing import Any, Final
 from receiver.patterns import compile_pattern
 from receiver.settings.model import QuirkSettings
 from receiver.telemetry.compression import CODECS
-from receiver.telemetry.errors import QuirkError
+from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.versions import VersionRange, parse_version
 
 __all__ = [
     "BUILT_IN_QUIRKS",
     "Quirk",
-    "QuirkError",
     "Quirks",
     "Treatment",
     "common_prefixes",
@@ -36,7 +35,7 @@ __all__ = [
 
 _JAVA = "apache-kafka-java"
 _FRANZ_GO = "kgo"
-_GZIP_FIRST = (CODECS["gzip"], CODECS["lz4"], CODECS["snappy"], CODECS["zstd"])
+_GZIP_FIRST: Final = ("gzip", "lz4", "snappy", "zstd")
 
 # The metrics of librdkafka 2.5, the first version with telemetry (src/rdkafka_telemetry_encode.h).
 _LIBRDKAFKA_2_5_PRODUCER = tuple(
@@ -73,35 +72,17 @@ _CONFLUENT_BINDING = "confluent-kafka-"
 _CACHE_SIZE = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quirk:
-    """One rule.
+class Quirk(QuirkSettings):
+    """A built-in rule: what an operator can set, and two more properties.
 
     Attributes:
-        client_software_name: Regular expression (RE2) for the whole software name.
-        client_software_version: Regular expression for the whole version, or a range such as
-            ``>=2.5.0,<3``.
-        reason: Why the rule is there.
-        compression: The codecs to offer, by number, in order of preference; None for the default.
-        metrics: The only prefixes to request, because the client has no others; None for no limit.
         one_prefix: Whether to request the longest common beginning instead of several prefixes.
         kinds: Metric names by kind of client. When the prefixes match no metric of one kind,
             nothing is requested.
-        max_interval_ms: The longest push interval that the client supports, in milliseconds; None
-            for any.
-        bad_metrics: Regular expressions (RE2) for whole names of metrics that the client gets
-            wrong. ``telemetry.normalization.known_bad_values`` drops, marks or keeps them.
     """
 
-    client_software_name: str
-    client_software_version: str = ".*"
-    reason: str
-    compression: tuple[int, ...] | None = None
-    metrics: tuple[str, ...] | None = None
     one_prefix: bool = False
     kinds: tuple[tuple[str, ...], ...] = ()
-    max_interval_ms: int | None = None
-    bad_metrics: tuple[str, ...] = ()
 
 
 #: The rules for known clients.
@@ -157,22 +138,15 @@ BUILT_IN_QUIRKS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Treatment:
-    """The combined rules for one software name and version.
+    """The combined rules for one software name and version; attributes as of :class:`Quirk`."""
 
-    The attributes are those of :class:`Quirk`, and:
-
-    Attributes:
-        compression: The codecs to offer, by number, in order of preference.
-        reasons: The reasons of the matching rules, for the REST API.
-    """
-
-    compression: tuple[int, ...]
+    compression: tuple[int, ...]  # the codecs to offer, by number, in order of preference
     metrics: tuple[str, ...] | None = None
     one_prefix: bool = False
     kinds: tuple[tuple[str, ...], ...] = ()
     max_interval_ms: int | None = None
     bad_metrics: tuple[str, ...] = ()
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()  # of the matching rules, for the REST API
 
     def interval_ms(self, wanted: int) -> int:
         """Return the push interval to request instead of the wanted one, in milliseconds."""
@@ -195,30 +169,16 @@ class Quirks:
 
     Args:
         settings: The operator's rules, ``telemetry.quirks``.
-        compression: The codecs to offer when no rule sets any, by number.
-        built_in: The rules to try last.
+        compression: The codecs to offer when no rule sets any.
 
     Raises:
-        QuirkError: A pattern or version range is invalid; the error names its field.
+        InvalidValueError: A pattern or version range is invalid; the error names its field.
     """
 
-    __slots__ = ("_compression", "_known", "_rules")
-
-    def __init__(
-        self,
-        settings: Sequence[QuirkSettings] = (),
-        *,
-        compression: tuple[int, ...],
-        built_in: Sequence[Quirk] = BUILT_IN_QUIRKS,
-    ) -> None:
+    def __init__(self, settings: Sequence[QuirkSettings] = (), *, compression: Sequence[str]) -> None:
         self._compression = compression
-        self._rules = [
-            *(
-                _Rule(_from_settings(rule), f"telemetry.quirks[{index}]")
-                for index, rule in enumerate(settings)
-            ),
-            *(_Rule(quirk, f"built-in rule {index}") for index, quirk in enumerate(built_in)),
-        ]
+        self._rules = [_Rule(quirk, f"telemetry.quirks[{index}]") for index, quirk in enumerate(settings)]
+        self._rules += [_Rule(quirk, f"built-in rule {i}") for i, quirk in enumerate(BUILT_IN_QUIRKS)]
         self._known: OrderedDict[tuple[str, str], Treatment] = OrderedDict()
 
     def treatment(self, name: str, version: str) -> Treatment:
@@ -233,23 +193,23 @@ class Quirks:
     def _decide(self, name: str, version: str) -> Treatment:
         identities = software_identities(name, version)
         quirks = [rule.quirk for rule in self._rules if rule.applies(identities)]
+        built_in = [quirk for quirk in quirks if isinstance(quirk, Quirk)]
+        codecs = next((q.compression for q in quirks if q.compression is not None), self._compression)
         return Treatment(
-            compression=next((q.compression for q in quirks if q.compression is not None), self._compression),
+            compression=tuple(CODECS[codec] for codec in codecs),
             metrics=next((q.metrics for q in quirks if q.metrics is not None), None),
-            one_prefix=any(q.one_prefix for q in quirks),
-            kinds=next((q.kinds for q in quirks if q.kinds), ()),
+            one_prefix=any(q.one_prefix for q in built_in),
+            kinds=next((q.kinds for q in built_in if q.kinds), ()),
             max_interval_ms=next((q.max_interval_ms for q in quirks if q.max_interval_ms is not None), None),
             bad_metrics=tuple(dict.fromkeys(pattern for q in quirks for pattern in q.bad_metrics)),
-            reasons=tuple(q.reason for q in quirks),
+            reasons=tuple(q.reason or "an operator's rule" for q in quirks),
         )
 
 
 class _Rule:
     """A quirk with its patterns compiled."""
 
-    __slots__ = ("_name", "_range", "_version", "quirk")
-
-    def __init__(self, quirk: Quirk, field: str) -> None:
+    def __init__(self, quirk: QuirkSettings, field: str) -> None:
         self.quirk = quirk
         self._name = _compiled(f"{field}.client_software_name", quirk.client_software_name)
         self._range: VersionRange | None = None
@@ -259,7 +219,7 @@ class _Rule:
             try:
                 self._range = VersionRange(version)
             except ValueError as error:
-                raise QuirkError(
+                raise InvalidValueError(
                     f"{field}.client_software_version",
                     version,
                     f"is not a version range: {error}",
@@ -291,23 +251,12 @@ def software_identities(name: str, version: str) -> tuple[tuple[str, str], ...]:
     return ((name, version),)
 
 
-def _from_settings(rule: QuirkSettings) -> Quirk:
-    return Quirk(
-        client_software_name=rule.client_software_name,
-        client_software_version=rule.client_software_version,
-        reason=rule.reason or "an operator's rule",
-        compression=None if rule.compression is None else tuple(CODECS[codec] for codec in rule.compression),
-        metrics=rule.metrics,
-        max_interval_ms=rule.max_interval_ms,
-        bad_metrics=rule.bad_metrics,
-    )
-
-
 def _compiled(field: str, pattern: str) -> Any:
     try:
         return compile_pattern(pattern)
     except ValueError as error:
-        raise QuirkError(field, pattern, f"is no regular expression: {error}", "write it for RE2") from None
+        problem = f"is no regular expression: {error}"
+        raise InvalidValueError(field, pattern, problem, "write it for RE2") from None
 
 
 def common_prefixes(wanted: Iterable[str], has: Iterable[str]) -> set[str]:

@@ -150,37 +150,23 @@ def _has_no_other_value(metric: bytes, place: int) -> bool:
 class Scrubber:
     """Drops NaN and infinite values of gauges and sums, and owned attributes, from one push.
 
-    A metric, ScopeMetrics or ResourceMetrics that becomes empty is dropped too.
-
-    Attributes:
-        dropped_points: Data points dropped so far.
-        removed_labels: Attributes removed so far.
+    A metric, ScopeMetrics or ResourceMetrics that becomes empty is dropped too. All methods raise
+    TooLargeError when more than :data:`MAX_SCRUBBED` messages or :data:`MAX_ATTRIBUTES` attributes
+    would have to be parsed.
     """
-
-    __slots__ = ("_attributes", "_messages", "dropped_points", "removed_labels")
 
     def __init__(self) -> None:
         self.dropped_points = 0
-        self.removed_labels = 0
+        self.removed_labels = 0  # attributes
         self._messages = 0
         self._attributes = 0
 
     def scrub(self, metrics: MetricsData) -> None:
-        """Scrub a whole push in place.
-
-        Raises:
-            TooLargeError: It has more than :data:`MAX_SCRUBBED` messages or :data:`MAX_ATTRIBUTES`
-                attributes.
-        """
+        """Scrub a whole push in place."""
         keep(metrics.resource_metrics, [self._keeps_resource(item) for item in metrics.resource_metrics])
 
     def scrub_metrics(self, metrics: MutableSequence[bytes]) -> None:
-        """Scrub encoded Metric messages in place; only suspicious ones are parsed.
-
-        Raises:
-            TooLargeError: More than :data:`MAX_SCRUBBED` messages are suspicious, or have more than
-                :data:`MAX_ATTRIBUTES` attributes.
-        """
+        """Scrub encoded Metric messages in place; only suspicious ones are parsed."""
         messages = list(metrics)
         together = b"".join(messages)
         ends = list(itertools.accumulate(map(len, messages)))
@@ -211,11 +197,7 @@ class Scrubber:
                 del metrics[index]
 
     def scrub_resource(self, resource: bytes, occurrences: int) -> bytes:
-        """Scrub an encoded Resource that a push has ``occurrences`` times.
-
-        Raises:
-            TooLargeError: It has more than :data:`MAX_ATTRIBUTES` attributes.
-        """
+        """Scrub an encoded Resource that a push has ``occurrences`` times."""
         if not may_need_scrubbing(resource):
             return resource
         parsed = Resource.FromString(resource)

@@ -89,18 +89,11 @@ def client_facts(client_instance_id: Uuid, connection: Connection) -> ClientFact
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """The metrics and the interval of a client: the union of the subscriptions that match it.
+    """The metrics and the interval of a client: the union of the subscriptions that match it."""
 
-    Attributes:
-        prefixes: Metric name prefixes, sorted by code point, without duplicates; ``("",)`` is every
-            metric.
-        interval_ms: The smallest interval of the matching subscriptions, in milliseconds.
-        matched: Names of the matching subscriptions, sorted.
-    """
-
-    prefixes: tuple[str, ...]
-    interval_ms: int
-    matched: tuple[str, ...]
+    prefixes: tuple[str, ...]  # of metric names, sorted by code point; ``("",)`` is every metric
+    interval_ms: int  # the smallest of the matching subscriptions
+    matched: tuple[str, ...]  # names of the matching subscriptions, sorted
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +130,11 @@ class Subscription:
 
     def matches(self, client: ClientFacts) -> bool:
         """Return whether every selector's pattern matches the client's whole value."""
-        for index, pattern in self._patterns:
-            # A client id may be any bytes, and text that UTF-8 cannot encode must not raise here.
-            if pattern.fullmatch(client[index].encode("utf-8", "replace")) is None:
-                return False
-        return True
+        # A client id may be any bytes, and text that UTF-8 cannot encode must not raise here.
+        return all(
+            pattern.fullmatch(client[index].encode("utf-8", "replace")) is not None
+            for index, pattern in self._patterns
+        )
 
     @property
     def wants_all(self) -> bool:
@@ -159,8 +152,6 @@ class SubscriptionSet:
     Raises:
         SubscriptionError: Two subscriptions have the same name, or a bound is exceeded.
     """
-
-    __slots__ = ("subscriptions", "version")
 
     def __init__(self, subscriptions: Iterable[Subscription] = ()) -> None:
         self.subscriptions: Final = tuple(sorted(subscriptions, key=lambda subscription: subscription.name))
@@ -181,9 +172,7 @@ class SubscriptionSet:
     ) -> Assignment:
         """Return the prefixes and the smallest interval of the matching subscriptions."""
         matching = [subscription for subscription in self.subscriptions if subscription.matches(client)]
-        prefixes: set[str] = set()
-        for subscription in matching:
-            prefixes.update(subscription.metrics)
+        prefixes = {prefix for subscription in matching for prefix in subscription.metrics}
         everything = any(subscription.wants_all for subscription in matching)
         return Assignment(
             prefixes=("",) if everything else tuple(sorted(prefixes)),
@@ -198,12 +187,7 @@ def subscription_id(client_instance_id: Uuid, prefixes: tuple[str, ...], interva
     It is CRC32C over the prefixes and the interval, XOR a hash of the instance id (KIP-714,
     "Subscription ID"). The text is the same as in Kafka's broker, so for none, one or all metrics a
     broker computes the same id. With several prefixes, the broker's id depends on the order of a
-    hash set.
-
-    Args:
-        client_instance_id: The client instance.
-        prefixes: The requested prefixes, sorted; ``("",)`` for every metric.
-        interval_ms: The push interval in milliseconds.
+    hash set. The requested ``prefixes`` are sorted, and ``("",)`` for every metric.
     """
     shown = ALL_METRICS if prefixes == ("",) else ", ".join(prefixes)
     crc = int(google_crc32c.value(f"[{shown}]{interval_ms}".encode()))

@@ -13,7 +13,7 @@ from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.compression import CODEC_NAMES, CODECS, inflate
 from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.control.backpressure import BackPressure
-from receiver.telemetry.control.limits import Exceeded, Limits
+from receiver.telemetry.control.limits import Exceeded, LimitName, Limits
 from receiver.telemetry.control.offenders import Offenders
 from receiver.telemetry.control.series import SeriesBudgets
 from receiver.telemetry.errors import PushError, TooLargeError, UnknownCodecError
@@ -24,7 +24,7 @@ from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
 from receiver.telemetry.push import build_push
 from receiver.telemetry.quirks import Quirks
-from receiver.telemetry.steps import Steps
+from receiver.telemetry.steps.steps import Steps
 from receiver.telemetry.subscription import ClientFacts, SubscriptionSet, client_facts, subscription_id
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k71_get_telemetry_subscriptions import (
@@ -54,16 +54,8 @@ class ClientTelemetry:
         random_bytes: Returns that many random bytes, as ``os.urandom`` does.
         hash_key: The content of ``telemetry.privacy.key_file``; None when nothing is hashed.
 
-    Attributes:
-        subscriptions: The subscriptions in force.
-        instances: The known client instances.
-        series: The series of each client against its budgets.
-        backpressure: The factor on push intervals; each client learns of it with its next request.
-        offenders: The clients that push too much.
-
     Raises:
-        QuirkError: A rule in the settings is invalid.
-        PrivacyError: A setting asks for hashes, and the key is missing or too short.
+        InvalidValueError: A rule in the settings or the key for hashes is invalid.
     """
 
     def __init__(
@@ -97,8 +89,7 @@ class ClientTelemetry:
         ``max_bytes`` and ``max_instances`` keep their values from the start.
 
         Raises:
-            QuirkError: A rule in the settings is invalid; nothing has changed.
-            PrivacyError: The key is missing or too short; nothing has changed.
+            InvalidValueError: A rule or the key for hashes is invalid; nothing has changed.
         """
         self._apply_settings(settings, hash_key)
         self.series.replace_settings(settings.series)
@@ -113,11 +104,7 @@ class ClientTelemetry:
         """Answer which metrics a client is to push (KIP-714, "GetTelemetrySubscriptions").
 
         The throttle time of the answer is always 0, because clients mute their connection by it.
-
-        Args:
-            connection: The client's connection; this call sets its client instance id.
-            request: The request.
-            now: Monotonic seconds.
+        Sets the connection's client instance id. ``now`` is monotonic seconds.
         """
         client_instance_id = request.client_instance_id
         instance, created = self._find_or_create(client_instance_id, connection, now)
@@ -179,17 +166,14 @@ class ClientTelemetry:
     ) -> PushOutcome:
         """Accept or refuse a push (KIP-714, "PushTelemetry"). No client input raises.
 
-        Args:
-            connection: The client's connection; this call sets its client instance id.
-            request: The request; its metrics are not used after this call.
-            now: Monotonic seconds.
-            received_at_ns: Nanoseconds since the epoch.
+        Sets the connection's client instance id. The request's metrics are not used after this
+        call. ``now`` is monotonic seconds, ``received_at_ns`` nanoseconds since the epoch.
         """
         client_instance_id = request.client_instance_id
         metrics = request.metrics or _EMPTY
         size = len(metrics)
         if client_instance_id in RESERVED_UUIDS:
-            self._limits.count_rejected(connection, size, now)
+            self._limits.use(LimitName.REJECTED_BYTES, connection, size, now)
             return PushOutcome(
                 response=PushTelemetryResponse(error_code=ErrorCode.INVALID_REQUEST),
                 client_instance_id=client_instance_id,
@@ -208,15 +192,15 @@ class ClientTelemetry:
         error = instance.check_push(request.subscription_id, now, terminating=request.terminating)
         if error is not ErrorCode.NONE:
             return _refused(instance, error, _PROBLEMS[error], size)
-        exceeded = self._limits.over_rejected_bytes(connection, now) or self._limits.over_accepted_bytes(
-            connection, now
+        exceeded = self._limits.over(LimitName.REJECTED_BYTES, connection, now) or self._limits.over(
+            LimitName.ACCEPTED_BYTES, connection, now
         )
         if exceeded is not None:
             return _refused(
                 instance, ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(exceeded), size, exceeded=exceeded
             )
         inflated = _EMPTY
-        labelled = _NO_METRICS
+        labelled = LabelledMetrics()
         labels = self._labels(instance, connection)
         site = site_of(connection.source_address)
         try:
@@ -232,7 +216,7 @@ class ClientTelemetry:
         except PushError as problem:
             # A few bytes may have cost much work.
             inflated_bytes = max(len(inflated), problem.inflated_bytes)
-            self._limits.count_rejected(connection, max(size, inflated_bytes), now)
+            self._limits.use(LimitName.REJECTED_BYTES, connection, max(size, inflated_bytes), now)
             self.offenders.record_push(
                 client_instance_id, inflated_bytes, now, too_large=isinstance(problem, TooLargeError)
             )
@@ -250,7 +234,7 @@ class ClientTelemetry:
         )
         push = None
         if labelled.data:
-            self._limits.count_accepted(connection, len(labelled.data), now)
+            self._limits.use(LimitName.ACCEPTED_BYTES, connection, len(labelled.data), now)
             push = build_push(
                 labelled.data,
                 request,
@@ -266,15 +250,12 @@ class ClientTelemetry:
             push=push,
             wire_bytes=size,
             inflated_bytes=len(inflated),
-            dropped_points=labelled.dropped_points,
-            removed_labels=labelled.removed_labels,
-            overflowed_points=labelled.overflowed,
-            steps=labelled.steps,
+            metrics=labelled,
         )
 
     def _apply_settings(self, settings: TelemetrySettings, hash_key: bytes | None) -> None:
         """Compile the rules of the settings; an invalid one raises before anything changes."""
-        quirks = Quirks(settings.quirks, compression=tuple(CODECS[codec] for codec in settings.compression))
+        quirks = Quirks(settings.quirks, compression=settings.compression)
         steps = Steps(settings.normalization, settings.privacy, hash_key)
         self._folding = ClientIdFolding(settings.series.client_id_folding)
         self._quirks = quirks
@@ -313,7 +294,7 @@ class ClientTelemetry:
         instance = self.instances.look_up(client_instance_id, now)
         created = instance is None
         if instance is None:
-            exceeded = self._limits.new_instance(connection, now)
+            exceeded = self._limits.take(LimitName.NEW_INSTANCES, connection, now)
             if exceeded is not None:
                 return exceeded, False
             if client_instance_id == ZERO_UUID:
@@ -348,7 +329,6 @@ class ClientTelemetry:
 
 
 _ACCEPTED: Final = PushTelemetryResponse(error_code=ErrorCode.NONE)
-_NO_METRICS: Final = LabelledMetrics(data=b"")
 
 _PROBLEMS: Final = {
     ErrorCode.INVALID_REQUEST: "the instance already sent a terminating push",

@@ -80,7 +80,7 @@ async def list_subscriptions(
     dependencies: Dependencies, limit: Limit = 100, after: After = None
 ) -> Page[SubscriptionView]:
     """List the subscriptions by name."""
-    found = (s for s in dependencies.subscriptions.list() if after is None or s.name > after)
+    found = (s for s in dependencies.subscriptions.in_force.subscriptions if after is None or s.name > after)
     items, following = first_page(found, limit, attrgetter("name"), attrgetter("name"))
     return Page(
         items=[SubscriptionView.model_validate(subscription) for subscription in items], next=following
@@ -90,7 +90,7 @@ async def list_subscriptions(
 @router.get("/{name:path}", summary="Show a subscription", responses={404: {"model": Problem}})
 async def show_subscription(dependencies: Dependencies, response: Response, name: _Name) -> SubscriptionView:
     """Show a subscription. The response's ETag can be sent as If-Match."""
-    subscription = dependencies.subscriptions.get(name)
+    subscription = dependencies.subscriptions.in_force.get(name)
     if subscription is None:
         raise _not_found(name)
     response.headers["etag"] = _entity_tag(subscription)

@@ -6,36 +6,5 @@ lifecycle.
 
 from __future__ import annotations
 
-from receiver.plugin import (
-    OTLP_CONTENT_TYPE,
-    BatchRefusedError,
-    ClientTelemetryContext,
-    ClientTelemetryPayload,
-    ClientTelemetryReceiver,
-    ExportError,
-    ExportResult,
-    PermanentError,
-    PluginConfig,
-    Push,
-    PushIdentity,
-    RetryableError,
-    Secret,
-    TlsConfig,
-)
-
-__all__ = [
-    "OTLP_CONTENT_TYPE",
-    "BatchRefusedError",
-    "ClientTelemetryContext",
-    "ClientTelemetryPayload",
-    "ClientTelemetryReceiver",
-    "ExportError",
-    "ExportResult",
-    "PermanentError",
-    "PluginConfig",
-    "Push",
-    "PushIdentity",
-    "RetryableError",
-    "Secret",
-    "TlsConfig",
-]
+from receiver.plugin import *  # noqa: F403
+from receiver.plugin import __all__ as __all__

@@ -19,23 +19,17 @@ __all__ = ["BackPressure"]
 
 
 class BackPressure:
-    """The factor on push intervals, 1 while ``telemetry.backpressure`` is disabled.
-
-    Attributes:
-        plugin: The plugin that was furthest behind at the last doubling; None while the factor is
-            1.
-        lengthened: How many times the factor doubled.
-        shortened: How many times it halved.
-    """
+    """The factor on push intervals, 1 while ``telemetry.backpressure`` is disabled."""
 
     def __init__(self, settings: BackPressureSettings) -> None:
         self._settings = settings
         self._doublings = 0
         self._behind_since: float | None = None
         self._calm_since: float | None = None
+        #: The plugin furthest behind at the last doubling; None while the factor is 1.
         self.plugin: str | None = None
-        self.lengthened = 0
-        self.shortened = 0
+        self.lengthened = 0  # how many times the factor doubled
+        self.shortened = 0  # how many times it halved
 
     @property
     def factor(self) -> int:
@@ -52,9 +46,7 @@ class BackPressure:
     def observe(self, lags: Mapping[str, float], now: float) -> int:
         """Update the factor, every few seconds, and return it.
 
-        Args:
-            lags: The age of the oldest waiting push in seconds, by plugin.
-            now: Monotonic seconds.
+        ``lags`` has the age of the oldest waiting push in seconds, by plugin.
         """
         settings = self._settings
         if not settings.enabled:

@@ -34,7 +34,7 @@ first. A forgotten bucket is empty. The number of open connections is never forg
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple
@@ -43,7 +43,7 @@ from receiver.plugin.sources import site_of, source_of
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
 from receiver.telemetry.connection import SHARED_PRINCIPALS, Connection
 
-__all__ = ["Exceeded", "LimitName", "Limits", "Scope", "source_of"]
+__all__ = ["Exceeded", "LimitName", "Limits", "Scope"]
 
 #: The kinds of peers.
 Scope = Literal["source_address", "source_site", "principal"]
@@ -65,19 +65,14 @@ class LimitName(StrEnum):
 class Exceeded:
     """A limit that a peer is over.
 
-    Attributes:
-        limit: The limit.
-        scope: The kind of peer.
-        peer: The IPv4 address, the IPv6 network of 64 or of 48 bits, or the principal.
-        allowed: The configured limit; for a site, times ``limits.ipv6_site_factor``.
-        retry_after_s: Seconds until one more is admitted; 0 for open connections, because only the
-            end of another connection makes room.
+    ``retry_after_s`` is the time until one more is admitted; 0 for open connections, because only
+    the end of another connection makes room.
     """
 
     limit: LimitName
     scope: Scope
-    peer: str
-    allowed: int
+    peer: str  # the IPv4 address, the IPv6 network of 64 or of 48 bits, or the principal
+    allowed: int  # the configured limit; for a site, times ``limits.ipv6_site_factor``
     retry_after_s: float
 
     @property
@@ -121,8 +116,7 @@ class Limits:
     def connection_opened(self, source_address: str, now: float) -> Exceeded | None:
         """Count a new connection for its source address, unless the source is over a limit.
 
-        Returns:
-            None when it is counted; then :meth:`connection_closed` must be called once.
+        When it is counted, :meth:`connection_closed` must be called once.
         """
         source = source_of(source_address)
         exceeded = self._sources.open(source, now)
@@ -133,15 +127,7 @@ class Limits:
         return exceeded
 
     def authenticated(self, connection: Connection, now: float) -> Exceeded | None:
-        """Count a connection for its latest principal, unless the principal is over a limit.
-
-        Args:
-            connection: A counted connection that has authenticated.
-            now: Monotonic seconds.
-
-        Returns:
-            None when it is counted, or when its principal has no limits.
-        """
+        """Count a connection for its latest principal, unless the principal is over a limit."""
         principal = _principal(connection)
         counted = self._principal_of.get(connection)
         if principal == counted:
@@ -158,10 +144,8 @@ class Limits:
 
     def connection_closed(self, connection: Connection) -> None:
         """Remove a counted connection from its source address and its principal."""
-        source = source_of(connection.source_address)
-        self._sources.close(source)
-        if ":" in source:
-            self._sites.close(site_of(connection.source_address))
+        for peers, peer in self._addresses(connection):
+            peers.close(peer)
         principal = self._principal_of.pop(connection, None)
         if principal is not None:
             self._principals.close(principal)
@@ -169,72 +153,58 @@ class Limits:
     def telemetry_request(self, connection: Connection, now: float) -> Exceeded | None:
         """Count a telemetry request, unless the peer is over its requests or its CPU time.
 
-        Returns:
-            None when the request may be handled; then :meth:`spent` should be called.
+        When it may be handled, :meth:`spent` should be called afterwards.
         """
-        exceeded = self._count(_TELEMETRY_REQUESTS, connection, now)
-        return exceeded or self._full(_CORE_TIME, connection, now)
+        exceeded = self.take(LimitName.TELEMETRY_REQUESTS, connection, now)
+        return exceeded or self.overspent(connection, now)
 
     def flooded(self, connection: Connection, now: float) -> None:
         """Count a connection that is closed for a flood as many, because its client reconnects."""
-        source = source_of(connection.source_address)
-        self._sources.fill(_NEW_CONNECTIONS, source, _FLOOD_UNITS, now)
-        if ":" in source:
-            self._sites.fill(_NEW_CONNECTIONS, site_of(connection.source_address), _FLOOD_UNITS, now)
+        for peers, peer in self._addresses(connection):
+            peers.fill(LimitName.NEW_CONNECTIONS, peer, _FLOOD_UNITS, now)
 
     def spent(self, connection: Connection, seconds: float, now: float) -> None:
         """Count CPU seconds of a peer's requests, or of its pushes in plugins.
 
         CPU time, because elapsed time would charge a peer for the work of other processes.
         """
-        self._fill(_CORE_TIME, connection, seconds * 1000, now)
+        self.use(LimitName.CORE_TIME, connection, seconds * 1000, now)
 
     def overspent(self, connection: Connection, now: float) -> Exceeded | None:
         """Return the limit if the peer is over its CPU time."""
-        return self._full(_CORE_TIME, connection, now)
+        return self.over(LimitName.CORE_TIME, connection, now)
 
-    def new_instance(self, connection: Connection, now: float) -> Exceeded | None:
-        """Count a new client instance for all peers of a connection, or for none if one is over."""
-        return self._count(_NEW_INSTANCES, connection, now)
-
-    def count_rejected(self, connection: Connection, size: int, now: float) -> None:
-        """Count the bytes of a push that was refused for its content, inflated if that is more."""
-        self._fill(_REJECTED_BYTES, connection, size, now)
-
-    def over_rejected_bytes(self, connection: Connection, now: float) -> Exceeded | None:
-        """Return the limit if too many bytes of a peer were refused to read another push."""
-        return self._full(_REJECTED_BYTES, connection, now)
-
-    def count_accepted(self, connection: Connection, size: int, now: float) -> None:
-        """Count the bytes of an accepted push, inflated and labelled."""
-        self._fill(_ACCEPTED_BYTES, connection, size, now)
-
-    def over_accepted_bytes(self, connection: Connection, now: float) -> Exceeded | None:
-        """Return the limit if too many bytes of a peer were accepted to accept another push."""
-        return self._full(_ACCEPTED_BYTES, connection, now)
-
-    def _count(self, bucket: int, connection: Connection, now: float) -> Exceeded | None:
-        exceeded = self._full(bucket, connection, now)
+    def take(self, limit: LimitName, connection: Connection, now: float) -> Exceeded | None:
+        """Count one unit for all peers of a connection, or for none if one of them is over."""
+        exceeded = self.over(limit, connection, now)
         if exceeded is None:
-            self._fill(bucket, connection, 1, now)
+            self.use(limit, connection, 1, now)
         return exceeded
 
-    def _full(self, bucket: int, connection: Connection, now: float) -> Exceeded | None:
-        source = source_of(connection.source_address)
-        exceeded = self._sources.full(bucket, source, now)
-        if exceeded is None and ":" in source:
-            exceeded = self._sites.full(bucket, site_of(connection.source_address), now)
-        if exceeded is None and (principal := _principal(connection)) is not None:
-            exceeded = self._principals.full(bucket, principal, now)
-        return exceeded
+    def over(self, limit: LimitName, connection: Connection, now: float) -> Exceeded | None:
+        """Return the limit over time if a peer of the connection is over it."""
+        for peers, peer in self._peers_of(connection):
+            exceeded = peers.full(limit, peer, now)
+            if exceeded is not None:
+                return exceeded
+        return None
 
-    def _fill(self, bucket: int, connection: Connection, units: float, now: float) -> None:
+    def use(self, limit: LimitName, connection: Connection, units: float, now: float) -> None:
+        """Count what all peers of the connection used, even beyond their limit over time."""
+        for peers, peer in self._peers_of(connection):
+            peers.fill(limit, peer, units, now)
+
+    def _peers_of(self, connection: Connection) -> Iterator[tuple[_Peers, str]]:
+        yield from self._addresses(connection)
+        principal = _principal(connection)
+        if principal is not None:
+            yield self._principals, principal
+
+    def _addresses(self, connection: Connection) -> Iterator[tuple[_Peers, str]]:
         source = source_of(connection.source_address)
-        self._sources.fill(bucket, source, units, now)
+        yield self._sources, source
         if ":" in source:
-            self._sites.fill(bucket, site_of(connection.source_address), units, now)
-        if (principal := _principal(connection)) is not None:
-            self._principals.fill(bucket, principal, units, now)
+            yield self._sites, site_of(connection.source_address)
 
 
 class _Bucket(NamedTuple):
@@ -247,7 +217,6 @@ class _Bucket(NamedTuple):
     debt_s: float = 0.0
 
 
-# A peer's buckets, by index.
 _BUCKETS: Final = (
     _Bucket(LimitName.NEW_CONNECTIONS, "new_connections_per_second", 1.0, 10.0),
     _Bucket(LimitName.NEW_INSTANCES, "new_instances_per_minute", 60.0, 60.0),
@@ -256,15 +225,6 @@ _BUCKETS: Final = (
     _Bucket(LimitName.REJECTED_BYTES, "rejected_bytes_per_minute", 60.0, 60.0, 60.0),
     _Bucket(LimitName.ACCEPTED_BYTES, "accepted_bytes_per_minute", 60.0, 60.0, 60.0),
 )
-(
-    _NEW_CONNECTIONS,
-    _NEW_INSTANCES,
-    _TELEMETRY_REQUESTS,
-    _CORE_TIME,
-    _REJECTED_BYTES,
-    _ACCEPTED_BYTES,
-) = range(len(_BUCKETS))
-_EMPTY: Final = (float("-inf"),) * len(_BUCKETS)
 _SETTINGS: Final = {bucket.limit: bucket.setting for bucket in _BUCKETS} | {
     LimitName.CONNECTIONS: "connections"
 }
@@ -274,30 +234,29 @@ _FLOOD_UNITS: Final = 20
 
 # Times are floats: a bucket may be full this much early.
 _TOLERANCE_S: Final = 1e-9
+_NEVER: Final = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
 class _Rate:
-    """A configured limit over time; one unit fills its bucket for ``unit_s``."""
+    """A configured limit over time."""
 
     bucket: _Bucket
     allowed: int
-    unit_s: float
+    unit_s: float  # for which one unit fills the bucket
 
 
 class _Peers:
     """Counters of all peers of one kind."""
 
-    __slots__ = ("_connections", "_empty_at", "_max_connections", "_max_peers", "_rates", "scope")
-
     _max_connections: int | None
     _max_peers: int
-    _rates: tuple[_Rate | None, ...]
+    _rates: dict[LimitName, _Rate]
 
     def __init__(self, scope: Scope) -> None:
         self.scope: Final = scope
         self._connections: dict[str, int] = {}
-        self._empty_at: OrderedDict[str, list[float]] = OrderedDict()
+        self._empty_at: OrderedDict[str, dict[LimitName, float]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._empty_at)
@@ -305,15 +264,20 @@ class _Peers:
     def replace(self, settings: PeerLimitsSettings, max_peers: int, factor: int = 1) -> None:
         self._max_connections = None if settings.connections is None else settings.connections * factor
         self._max_peers = max_peers
-        self._rates = tuple(_rate(bucket, getattr(settings, bucket.setting), factor) for bucket in _BUCKETS)
+        self._rates = {}
+        for bucket in _BUCKETS:
+            setting = getattr(settings, bucket.setting)
+            if setting is not None:
+                allowed = setting * factor
+                self._rates[bucket.limit] = _Rate(bucket, allowed, bucket.period_s / allowed)
         while len(self._empty_at) > max_peers:
             self._empty_at.popitem(last=False)
 
     def open(self, peer: str, now: float) -> Exceeded | None:
-        exceeded = self.full(_NEW_CONNECTIONS, peer, now)
+        exceeded = self.full(LimitName.NEW_CONNECTIONS, peer, now)
         if exceeded is not None:
             return exceeded
-        self.fill(_NEW_CONNECTIONS, peer, 1, now)
+        self.fill(LimitName.NEW_CONNECTIONS, peer, 1, now)
         count = self._connections.get(peer, 0)
         if self._max_connections is not None and count >= self._max_connections:
             return Exceeded(
@@ -331,43 +295,32 @@ class _Peers:
         if not self._connections[peer]:
             del self._connections[peer]
 
-    def full(self, bucket: int, peer: str, now: float) -> Exceeded | None:
-        rate = self._rates[bucket]
+    def full(self, limit: LimitName, peer: str, now: float) -> Exceeded | None:
+        rate = self._rates.get(limit)
         empty_at = self._empty_at.get(peer)
         if rate is None or empty_at is None:
             return None
         self._empty_at.move_to_end(peer)
-        room_at = empty_at[bucket] + rate.unit_s - rate.bucket.burst_s
+        room_at = empty_at.get(limit, _NEVER) + rate.unit_s - rate.bucket.burst_s
         if room_at - now <= _TOLERANCE_S:
             return None
         return Exceeded(
-            limit=rate.bucket.limit,
-            scope=self.scope,
-            peer=peer,
-            allowed=rate.allowed,
-            retry_after_s=room_at - now,
+            limit=limit, scope=self.scope, peer=peer, allowed=rate.allowed, retry_after_s=room_at - now
         )
 
-    def fill(self, bucket: int, peer: str, units: float, now: float) -> None:
-        rate = self._rates[bucket]
+    def fill(self, limit: LimitName, peer: str, units: float, now: float) -> None:
+        rate = self._rates.get(limit)
         if rate is None:
             return
         empty_at = self._empty_at.get(peer)
         if empty_at is None:
-            empty_at = self._empty_at[peer] = list(_EMPTY)
+            empty_at = self._empty_at[peer] = {}
             if len(self._empty_at) > self._max_peers:
                 self._empty_at.popitem(last=False)
         else:
             self._empty_at.move_to_end(peer)
-        filled = max(empty_at[bucket], now) + units * rate.unit_s
-        empty_at[bucket] = min(filled, now + rate.bucket.burst_s + rate.bucket.debt_s)
-
-
-def _rate(bucket: _Bucket, setting: int | None, factor: int) -> _Rate | None:
-    if setting is None:
-        return None
-    allowed = setting * factor
-    return _Rate(bucket, allowed, bucket.period_s / allowed)
+        filled = max(empty_at.get(limit, _NEVER), now) + units * rate.unit_s
+        empty_at[limit] = min(filled, now + rate.bucket.burst_s + rate.bucket.debt_s)
 
 
 def _principal(connection: Connection) -> str | None:

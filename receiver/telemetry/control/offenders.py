@@ -59,17 +59,11 @@ class Offence(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Narrowed:
-    """The state of a narrowed instance.
-
-    Attributes:
-        demand: The part of its subscriptions that it is asked for.
-        offence: Its last offence.
-        relaxes_in_s: Seconds until one step is taken back, if there is no other offence.
-    """
+    """The state of a narrowed instance."""
 
     demand: Demand
-    offence: Offence
-    relaxes_in_s: float
+    offence: Offence  # the last one
+    relaxes_in_s: float  # until one step is taken back, if there is no other offence
 
 
 class Offenders:
@@ -77,31 +71,23 @@ class Offenders:
 
     No instance is narrowed while ``telemetry.backpressure`` is disabled. In all methods, ``now`` is
     monotonic seconds.
-    """
 
-    __slots__ = ("_narrowings", "_offenders", "_relaxations", "_settings")
+    Attributes:
+        narrowings: How many offences there were since the start, by kind.
+        relaxations: How many steps were taken back since the start.
+    """
 
     def __init__(self, settings: BackPressureSettings) -> None:
         self._settings = settings
         self._offenders: dict[Uuid, _Offender] = {}
-        self._narrowings = Counter[Offence]()
-        self._relaxations = 0
+        self.narrowings = dict.fromkeys(Offence, 0)
+        self.relaxations = 0
 
     @property
     def narrowed(self) -> Mapping[Demand, int]:
         """How many instances are narrowed now, by demand."""
         narrowed = Counter(offender.demand for offender in self._offenders.values())
         return {demand: narrowed[demand] for demand in Demand if demand}
-
-    @property
-    def narrowings(self) -> Mapping[Offence, int]:
-        """How many offences there were since the start, by kind."""
-        return {offence: self._narrowings[offence] for offence in Offence}
-
-    @property
-    def relaxations(self) -> int:
-        """How many steps were taken back since the start."""
-        return self._relaxations
 
     def replace_settings(self, settings: BackPressureSettings) -> None:
         """Replace the settings; disabling back-pressure forgets every offence."""
@@ -116,21 +102,14 @@ class Offenders:
             return Demand.EVERYTHING
         while offender.demand and now >= offender.relaxes_at:
             offender.demand = Demand(offender.demand - 1)
-            self._relaxations += 1
+            self.relaxations += 1
             offender.relaxes_at += offender.relax_after_s
         return offender.demand
 
     def record_push(
         self, client_instance_id: Uuid, inflated_bytes: int, now: float, *, too_large: bool
     ) -> None:
-        """Count a push that was inflated.
-
-        Args:
-            client_instance_id: The instance; call :meth:`forget` when the core forgets it.
-            inflated_bytes: The bytes that were inflated.
-            now: Monotonic seconds.
-            too_large: Whether the push was refused as too large.
-        """
+        """Count an inflated push. Call :meth:`forget` when the core forgets the instance."""
         settings = self._settings.offenders
         offender = self._offenders.get(client_instance_id)
         if not self._settings.enabled or (
@@ -178,7 +157,7 @@ class Offenders:
         offender.offence = offence
         offender.too_large = offender.bytes_in_minute = 0
         offender.minute_began_at = now
-        self._narrowings[offence] += 1
+        self.narrowings[offence] += 1
         offender.demand = Demand(min(offender.demand + 1, Demand.NOTHING))
 
 

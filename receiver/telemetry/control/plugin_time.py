@@ -39,12 +39,7 @@ class PluginTime:
             self._closed.popitem(last=False)
 
     def charge(self, seconds: Mapping[str, float], now: float) -> None:
-        """Charge CPU seconds by connection id; unknown ids are ignored.
-
-        Args:
-            seconds: CPU seconds by connection id.
-            now: Monotonic seconds.
-        """
+        """Charge CPU seconds by connection id; unknown ids are ignored."""
         for connection_id, cpu_s in seconds.items():
             connection = self._open.get(connection_id) or self._closed.get(connection_id)
             if connection is not None:

@@ -32,39 +32,23 @@ _MAX_CEDING_SITES: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesUse(Generic[_Name]):
-    """The series of a client instance, client id or principal.
-
-    Attributes:
-        name: The client instance id, client id or principal.
-        instances: Client instances.
-        series: Data points of their last pushes that were within budgets.
-        overflowed: Data points that were over a budget.
-        over_for_s: Seconds since there are data points over a budget; None when there are none.
-    """
+    """The series of a client instance, client id or principal."""
 
     name: _Name
     instances: int
-    series: int
-    overflowed: int
-    over_for_s: float | None
+    series: int  # data points of the instances' last pushes that were within budgets
+    overflowed: int  # data points that were over a budget
+    over_for_s: float | None  # since when there are data points over a budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesReport:
-    """The largest users of series, sorted by points over budget, then by series.
-
-    Attributes:
-        budgets: The settings.
-        total: All client instances together.
-        clients: The largest client instances.
-        client_ids: The largest folded client ids.
-        principals: The largest principals.
-    """
+    """The largest users of series, sorted by points over budget, then by series."""
 
     budgets: SeriesSettings
     total: SeriesUse[None]
     clients: tuple[SeriesUse[Uuid], ...]
-    client_ids: tuple[SeriesUse[str], ...]
+    client_ids: tuple[SeriesUse[str], ...]  # folded
     principals: tuple[SeriesUse[str], ...]
 
 
@@ -83,17 +67,12 @@ class SeriesBudgets:
         self._sites: dict[str, _Site] = {}
         # The series of each site without those that it ceded. The total budget applies to these.
         self._held: Holdings[str] = Holdings()
-        self._overflowed_points = 0
+        self.overflowed_points = 0  # data points over a budget since the start
 
     @property
     def series(self) -> int:
         """The series of all instances, without those that sites ceded."""
         return self._held.total
-
-    @property
-    def overflowed_points(self) -> int:
-        """Data points over a budget since the start."""
-        return self._overflowed_points
 
     def replace_settings(self, settings: SeriesSettings) -> None:
         """Replace the budgets; they apply from each instance's next push."""
@@ -102,17 +81,14 @@ class SeriesBudgets:
     def allowed(self, client_instance_id: Uuid, principal: str, site: str) -> int | None:
         """Return how many series the next push of an instance may have; None for no limit.
 
-        Args:
-            client_instance_id: The instance; its present series do not count against it.
-            principal: Its principal.
-            site: Its site (:func:`receiver.plugin.sources.site_of`).
+        Its present series do not count against it.
         """
         settings = self._settings
         own = self._instances.get(client_instance_id)
         allowed = settings.max_per_client
         if settings.max_total is not None:
             left = settings.max_total - self._held.total + (0 if own is None else own.held)
-            left = max(left, self._fair_share(site) - self._held_by_others_at(site, own))
+            left = max(left, self._fair_share(settings.max_total, site) - self._held_by_others_at(site, own))
             allowed = left if allowed is None else min(allowed, left)
         if settings.max_per_principal is not None and principal not in SHARED_PRINCIPALS:
             left = settings.max_per_principal
@@ -137,8 +113,10 @@ class SeriesBudgets:
     ) -> None:
         """Replace the series of an instance's previous push by those of an accepted push.
 
+        Call :meth:`forget` when the core forgets the instance.
+
         Args:
-            client_instance_id: The instance; call :meth:`forget` when the core forgets it.
+            client_instance_id: The instance.
             principal: Its principal.
             client_id: Its folded client id.
             site: Its site (:func:`receiver.plugin.sources.site_of`).
@@ -146,7 +124,7 @@ class SeriesBudgets:
             overflowed: The data points over a budget.
             now: Monotonic seconds.
         """
-        self._overflowed_points += overflowed
+        self.overflowed_points += overflowed
         own = self._instances.get(client_instance_id)
         if own is not None and own.names != (principal, client_id, site):
             self.forget(client_instance_id)
@@ -186,10 +164,8 @@ class SeriesBudgets:
         if not own.client_id.instances:
             del self._client_ids[own.client_id.name]
 
-    def _fair_share(self, site: str) -> int:
-        if self._settings.max_total is None:
-            return 0
-        return self._settings.max_total // (len(self._sites) + (site not in self._sites))
+    def _fair_share(self, max_total: int, site: str) -> int:
+        return max_total // (len(self._sites) + (site not in self._sites))
 
     def _held_by_others_at(self, site: str, own: _Instance | None) -> int:
         """Return the series of the site's other instances, without those that it ceded."""
@@ -203,16 +179,16 @@ class SeriesBudgets:
         self._held.add(site.name, series - held)
 
     def _take_from_largest(self) -> None:
-        if self._settings.max_total is None:
+        max_total = self._settings.max_total
+        if max_total is None:
             return
         for _ in range(_MAX_CEDING_SITES):
-            surplus = self._held.total - self._settings.max_total
+            surplus = self._held.total - max_total
             largest = self._held.largest() if surplus > 0 else None
             if largest is None:
                 return
-            ceded = min(surplus, self._held.held_by(largest) - self._fair_share(largest))
-            if ceded <= 0:
-                return
+            # More than 0: while there is a surplus, the largest site holds more than its share.
+            ceded = min(surplus, self._held.held_by(largest) - self._fair_share(max_total, largest))
             self._sites[largest].ceded += ceded
             self._held.add(largest, -ceded)
 

@@ -14,22 +14,3 @@ Steps 1 to 3 choose metrics. Steps 4 and 5 change attributes of data points and 
 go through 4 and 5, scopes through 5. :mod:`~.metrics` works on encoded metrics, mostly without
 parsing each of them.
 """
-
-from __future__ import annotations
-
-from receiver.telemetry.steps.attributes import AttributeCounts
-from receiver.telemetry.steps.metrics import NOTHING_APPLIED, NOTHING_DONE, Applied, MetricSteps, StepCounts
-from receiver.telemetry.steps.scopes import apply_to_scopes
-from receiver.telemetry.steps.steps import NO_STEPS, Steps
-
-__all__ = [
-    "NOTHING_APPLIED",
-    "NOTHING_DONE",
-    "NO_STEPS",
-    "Applied",
-    "AttributeCounts",
-    "MetricSteps",
-    "StepCounts",
-    "Steps",
-    "apply_to_scopes",
-]

@@ -24,14 +24,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
+from receiver.telemetry.steps.counts import StepCounts
 from receiver.telemetry.steps.privacy import Privacy
 
-__all__ = ["AttributeCounts", "attributes_of", "node", "rewrite"]
+__all__ = ["attributes_of", "node", "rewrite"]
 
 _NODE_ID: Final = "node_id"
 _NODE_ROLE: Final = "node_role"
@@ -44,21 +44,6 @@ _NODE = re.compile(r"(?:node-)?([+-]?)([0-9]{1,10})")
 # Kafka's own test for a coordinator's connection: a node id is an int32, and no broker has one in
 # the upper half.
 _MAX_ID = 2_147_483_647
-
-
-@dataclass(slots=True)
-class AttributeCounts:
-    """Counts of changed attributes.
-
-    Attributes:
-        dropped: Attributes dropped by a privacy rule.
-        hashed: Attributes hashed by a privacy rule.
-        skipped: Whether normalisation was skipped because there were too many.
-    """
-
-    dropped: int = 0
-    hashed: int = 0
-    skipped: bool = False
 
 
 def node(value: AnyValue) -> tuple[str, str] | None:
@@ -85,14 +70,10 @@ def node(value: AnyValue) -> tuple[str, str] | None:
     return str(number), "broker"
 
 
-def rewrite(attributes: Any, *, normalize: bool, privacy: Privacy | None, counts: AttributeCounts) -> bool:
-    """Normalise attributes and apply privacy rules, in place; return whether anything changed.
+def rewrite(attributes: Any, *, normalize: bool, privacy: Privacy | None, counts: StepCounts) -> bool:
+    """Normalise a repeated field of KeyValue and apply privacy rules to it, in place.
 
-    Args:
-        attributes: A repeated field of KeyValue.
-        normalize: Whether to normalise them.
-        privacy: The rules, which apply to the old and the new key; None for no rules.
-        counts: Counts dropped and hashed attributes.
+    The rules apply to the old and the new key. Returns whether anything changed.
     """
     before = list(attributes)
     renamed = list(_normalized(before) if normalize else ((item.key, item) for item in before))
@@ -102,10 +83,10 @@ def rewrite(attributes: Any, *, normalize: bool, privacy: Privacy | None, counts
         for old_key, item in renamed:
             action = privacy.attribute(old_key, item.key)
             if action == "drop":
-                counts.dropped += 1
+                counts.dropped_attributes += 1
                 continue
             if action == "hash":
-                counts.hashed += 1
+                counts.hashed_attributes += 1
                 item = KeyValue(key=item.key, value=AnyValue(string_value=privacy.hashed(item.value)))
             else:
                 changed |= _rewrite_nested(item.value, privacy, counts)
@@ -123,7 +104,7 @@ def rewrite(attributes: Any, *, normalize: bool, privacy: Privacy | None, counts
     return True
 
 
-def _rewrite_nested(value: Any, privacy: Privacy, counts: AttributeCounts) -> bool:
+def _rewrite_nested(value: Any, privacy: Privacy, counts: StepCounts) -> bool:
     """Apply privacy rules to the attributes nested in a value; return whether anything changed."""
     kind = value.WhichOneof("value")
     if kind == "kvlist_value":

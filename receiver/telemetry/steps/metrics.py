@@ -5,91 +5,48 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from receiver.catalogue import Catalogue
 from receiver.patterns import compile_pattern
 from receiver.settings.metric_processing import NormalizationSettings
 from receiver.telemetry.errors import TooLargeError
 from receiver.telemetry.otlp_views import Counted, points_in, points_of
-from receiver.telemetry.steps.attributes import AttributeCounts
+from receiver.telemetry.steps.counts import StepCounts
 from receiver.telemetry.steps.names import ByName, Names, Units
 from receiver.telemetry.steps.overflow import leave_out
 from receiver.telemetry.steps.privacy import Privacy
 from receiver.telemetry.steps.rewriting import AttributeRewriter
 
-__all__ = ["NOTHING_APPLIED", "NOTHING_DONE", "Applied", "MetricSteps", "StepCounts"]
+__all__ = ["Applied", "MetricSteps"]
 
 # The decision on a metric by its name.
 _Decision = Literal["keep", "bad", "private"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepCounts:
-    """Counts of what the steps changed in a push.
-
-    Attributes:
-        bad_points: Data points dropped as known to be wrong.
-        marked_points: Data points marked as known to be wrong.
-        private_points: Data points dropped by a privacy rule.
-        dropped_attributes: Attributes dropped by a privacy rule.
-        hashed_attributes: Attributes hashed by a privacy rule.
-        unnormalized: Whether normalisation was skipped because the push was over a bound of work.
-    """
-
-    bad_points: int = 0
-    marked_points: int = 0
-    private_points: int = 0
-    dropped_attributes: int = 0
-    hashed_attributes: int = 0
-    unnormalized: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
     """The result of the steps on a list of metrics.
 
-    Attributes:
-        metrics: The encoded metrics that remain; the same object as the input if nothing changed.
-        places: The index of each in the input; an overflow series has that of the first metric that
-            lost points.
-        series: Data points that remain, without an overflow series.
-        overflowed: Data points that the overflow series replaced.
-        counts: What else the steps changed.
+    ``places`` has the index of each remaining metric in the input; an overflow series has that of
+    the first metric that lost points.
     """
 
-    metrics: Sequence[bytes]
-    places: Sequence[int]
-    series: int
-    overflowed: int
-    counts: StepCounts
-
-
-#: The counts when no step changed anything.
-NOTHING_DONE: Final = StepCounts()
-#: The result for no metrics.
-NOTHING_APPLIED: Final = Applied(metrics=[], places=(), series=0, overflowed=0, counts=NOTHING_DONE)
+    metrics: Sequence[bytes] = ()  # that remain; the same object as the input if nothing changed
+    places: Sequence[int] = ()
+    series: int = 0  # data points that remain, without an overflow series
+    overflowed: int = 0  # data points that the overflow series replaced
 
 
 class MetricSteps:
-    """The steps for clients with the same known-bad metrics.
-
-    Args:
-        normalization: ``telemetry.normalization``.
-        privacy: The operator's rules.
-        catalogue: The standard metrics.
-        bad_metrics: Patterns (RE2) for whole names of metrics that these clients get wrong.
-
-    Attributes:
-        rewriter: Rewrites attributes, also those of Resources and scopes.
-    """
+    """The steps for clients with the same known-bad metrics (RE2, whole names)."""
 
     def __init__(
         self,
         normalization: NormalizationSettings,
         privacy: Privacy,
         catalogue: Catalogue,
-        bad_metrics: Sequence[str] = (),
+        bad_metrics: Sequence[str],
     ) -> None:
         self._privacy = privacy
         self._may_not_skip = privacy.on
@@ -111,15 +68,15 @@ class MetricSteps:
         self.rewriter = AttributeRewriter(privacy, normalize=normalization.attributes)
 
     def apply(
-        self, metrics: Sequence[bytes], together: bytes, max_series: int | None, attributes: AttributeCounts
+        self, metrics: Sequence[bytes], together: bytes, max_series: int | None, counts: StepCounts
     ) -> Applied:
-        """Apply the steps to metrics.
+        """Apply the steps to scrubbed metrics, and add to the counts.
 
         Args:
-            metrics: Encoded Metric messages, already scrubbed.
+            metrics: Encoded Metric messages.
             together: The same metrics as an encoded ScopeMetrics.
             max_series: The maximum number of data points; None for no limit.
-            attributes: The counts of the push's attributes so far; this call adds to them.
+            counts: The counts of the push so far.
 
         Raises:
             TooLargeError: Privacy or the budget applies, and the metrics are over a bound of work.
@@ -128,15 +85,18 @@ class MetricSteps:
         series = points_in(counted)
         over = max_series is not None and series > max_series
         if not (self._on or over):
-            return Applied(metrics=metrics, places=(), series=series, overflowed=0, counts=NOTHING_DONE)
+            return Applied(metrics=metrics, series=series)
         try:
-            return self._apply(list(metrics), counted, series, max_series, attributes)
+            return self._apply(list(metrics), counted, series, max_series, counts)
         except TooLargeError:
             if self._may_not_skip or over:
                 raise
-            return _unnormalized(metrics, series)
+            counts.unnormalized = True
+            return Applied(metrics=metrics, series=series)
 
-    def skip(self, metrics: Sequence[bytes], together: bytes, max_series: int | None) -> Applied:
+    def skip(
+        self, metrics: Sequence[bytes], together: bytes, max_series: int | None, counts: StepCounts
+    ) -> Applied:
         """Return metrics unchanged, because they are over a bound of work.
 
         Raises:
@@ -145,7 +105,8 @@ class MetricSteps:
         series = points_in(Counted.FromString(together))
         if self._may_not_skip or (max_series is not None and series > max_series):
             raise TooLargeError("has too many messages for privacy rules or a series budget")
-        return _unnormalized(metrics, series)
+        counts.unnormalized = True
+        return Applied(metrics=metrics, series=series)
 
     def _decide(self, name: str) -> _Decision:
         if self._privacy.metrics and self._privacy.metric(name):
@@ -154,12 +115,7 @@ class MetricSteps:
         return "bad" if any(pattern.fullmatch(text) is not None for pattern in self._bad) else "keep"
 
     def _apply(
-        self,
-        given: list[bytes],
-        counted: Any,
-        series: int,
-        max_series: int | None,
-        attributes: AttributeCounts,
+        self, given: list[bytes], counted: Any, series: int, max_series: int | None, counts: StepCounts
     ) -> Applied:
         work = _Work(given, self._names.read(given, counted))
         bad_points = marked_points = private_points = overflowed = 0
@@ -182,43 +138,28 @@ class MetricSteps:
         if self._attributes or marked:
             unchanged = list(work.metrics)
             try:
-                self.rewriter.rewrite(work.metrics, work.names, marked, attributes)
+                self.rewriter.rewrite(work.metrics, work.names, marked, counts)
             except TooLargeError:
                 if self._may_not_skip:
                     raise
                 work.metrics = unchanged
                 marked = frozenset()
-                attributes.skipped = True
+                counts.unnormalized = True
         if marked:
             marked_points = points_of([work.metrics[index] for index in sorted(marked)])
         if self._units is not None:
             work.metrics = self._units.added(work.metrics, work.names, counted)
         if overflow is not None:
             work.append(*overflow)
-        counts = NOTHING_DONE
-        if self._decisions is not None or attributes != AttributeCounts():
-            counts = StepCounts(
-                bad_points=bad_points,
-                marked_points=marked_points,
-                private_points=private_points,
-                dropped_attributes=attributes.dropped,
-                hashed_attributes=attributes.hashed,
-                unnormalized=attributes.skipped,
-            )
-        return Applied(
-            metrics=work.metrics, places=work.places, series=series, overflowed=overflowed, counts=counts
-        )
-
-
-def _unnormalized(metrics: Sequence[bytes], series: int) -> Applied:
-    counts = StepCounts(unnormalized=True)
-    return Applied(metrics=metrics, places=(), series=series, overflowed=0, counts=counts)
+        # Only now, because a push that turns out to be too large is forwarded unchanged.
+        counts.bad_points += bad_points
+        counts.marked_points += marked_points
+        counts.private_points += private_points
+        return Applied(metrics=work.metrics, places=work.places, series=series, overflowed=overflowed)
 
 
 class _Work:
     """A list of metrics during the steps, with the name and the original index of each."""
-
-    __slots__ = ("metrics", "names", "places")
 
     def __init__(self, metrics: list[bytes], names: Sequence[bytes]) -> None:
         self.metrics = metrics
@@ -246,7 +187,6 @@ class _Work:
         return overflow.metric, place
 
     def append(self, metric: bytes, place: int) -> None:
-        """Append a metric."""
         self.metrics.append(metric)
         self.places = [*self.places, place]
 

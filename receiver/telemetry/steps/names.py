@@ -32,17 +32,13 @@ _Answer = TypeVar("_Answer")
 class Names:
     """Reads the names of metrics from their first bytes."""
 
-    __slots__ = ("_known",)
-
     def __init__(self) -> None:
         self._known: set[bytes] = set()
 
     def read(self, metrics: Sequence[bytes], counted: Any) -> list[bytes]:
         """Return the encoded name of each metric, empty for a metric without a name.
 
-        Args:
-            metrics: Encoded Metric messages.
-            counted: The same metrics as a ``Counted``.
+        ``counted`` are the same metrics as a ``Counted``.
 
         Raises:
             TooLargeError: The encoding is unusual and there are too many metrics to parse.
@@ -89,8 +85,6 @@ class ByName(dict[bytes, _Answer], Generic[_Answer]):
 class Units:
     """Appends the units and descriptions of standard metrics to metrics that have none."""
 
-    __slots__ = ("_catalogue", "_descriptions", "_missing", "_units")
-
     def __init__(self, catalogue: Catalogue, *, units: bool, descriptions: bool) -> None:
         self._catalogue = catalogue
         self._units = units
@@ -100,10 +94,7 @@ class Units:
     def added(self, metrics: Iterable[bytes], names: Sequence[bytes], counted: Any) -> list[bytes]:
         """Return the metrics with units and descriptions.
 
-        Args:
-            metrics: Encoded metrics.
-            names: Their encoded names.
-            counted: The same metrics as a ``Counted``, before any change.
+        ``counted`` are the same metrics as a ``Counted``, before any change.
 
         Raises:
             TooLargeError: Some metrics have units or descriptions, and there are too many to parse.

@@ -26,32 +26,20 @@ _OVERFLOW_ATTRIBUTE: Final = "otel.metric.overflow"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overflow:
-    """The result of fitting a list of metrics into a budget.
+    """The result of fitting a list of metrics into a budget."""
 
-    Attributes:
-        kept: Which metrics stay, at least in part.
-        cut: The index of the metric that lost some points, and its new bytes; None when none did.
-        first: The index of the first metric that lost points.
-        metric: The encoded overflow metric.
-    """
-
-    kept: list[bool]
-    cut: tuple[int, bytes] | None
-    first: int
-    metric: bytes
+    kept: list[bool]  # which metrics stay, at least in part
+    cut: tuple[int, bytes] | None  # the index of the metric that lost some points, and its new bytes
+    first: int  # the index of the first metric that lost points
+    metric: bytes  # the encoded overflow metric
 
 
 def leave_out(metrics: Sequence[bytes], required: Sequence[bool], series: int, max_series: int) -> Overflow:
-    """Choose the data points that stay.
+    """Choose ``max_series`` of the ``series`` data points of metrics, which are more.
 
-    Args:
-        metrics: Encoded Metric messages.
-        required: Whether KIP-714 requires each metric.
-        series: The number of their data points.
-        max_series: The maximum number of data points, less than ``series``.
+    ``required`` says whether KIP-714 requires each metric.
     """
-    order = [index for index, is_required in enumerate(required) if is_required]
-    order += [index for index, is_required in enumerate(required) if not is_required]
+    order = sorted(range(len(metrics)), key=lambda index: not required[index])
     stay, before = _fitting([metrics[index] for index in order], max_series)
     kept = [False] * len(metrics)
     for index in order[:stay]:

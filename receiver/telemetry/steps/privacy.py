@@ -18,7 +18,7 @@ from receiver.patterns import compile_pattern
 from receiver.settings.key_file import MIN_KEY_BYTES
 from receiver.settings.metric_processing import PrivacySettings
 from receiver.telemetry.connection import SHARED_PRINCIPALS
-from receiver.telemetry.errors import PrivacyError
+from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.labels import Labels
 
 __all__ = ["Privacy"]
@@ -46,36 +46,31 @@ _NOT_HASHED: Final = ("", *SHARED_PRINCIPALS)
 class Privacy:
     """The operator's rules; the first that matches applies.
 
-    Args:
-        settings: The rules.
-        key: The key of the hashes; None when nothing is hashed.
-
     Attributes:
         on: Whether there are any rules.
         attributes: Whether a rule may apply to attributes.
         metrics: Whether a rule may drop metrics.
-        hides_client_ids: Whether client ids must be hashed everywhere.
 
     Raises:
-        PrivacyError: A setting asks for hashes, and the key is missing or too short.
+        InvalidValueError: A setting asks for hashes, and the key is missing or too short.
     """
 
     def __init__(self, settings: PrivacySettings, key: bytes | None) -> None:
         if settings.hashes and (key is None or len(key) < MIN_KEY_BYTES):
-            raise PrivacyError(
+            raise InvalidValueError(
                 "privacy.key_file",
                 f"{len(key or b'')} bytes",
                 "are too few for the key of the hashes",
                 f"write {MIN_KEY_BYTES} random bytes or more",
             )
         self._pseudonymized = frozenset(settings.pseudonymize)
-        self.hides_client_ids: Final = "client_id" in self._pseudonymized
+        self._hides_client_ids = "client_id" in self._pseudonymized
         rules: list[tuple[Any, Action]] = [
             (compile_pattern(_DOT_MATCHES_ALL + rule.attribute), rule.action)
             for rule in settings.rules
             if rule.attribute is not None
         ]
-        if self.hides_client_ids:
+        if self._hides_client_ids:
             rules.append((compile_pattern(_CONTAINS_CLIENT_ID), "hash"))
         self._rules = tuple(pattern for pattern, _ in rules)
         # The last entry is for keys without a rule.
@@ -93,7 +88,7 @@ class Privacy:
         self.metric = _cached(self._drops)
         self.hash_of = _cached(_hasher(key or b""))
         #: Return the labels that may be forwarded; None in place of a dropped one.
-        self.labels = lru_cache(_CACHE_SIZE // 4)(self._apply_to_labels) if self.on else _unchanged
+        self.labels = lru_cache(_CACHE_SIZE // 4)(self._apply_to_labels)
 
     def hashed(self, value: AnyValue) -> str:
         """Hash an attribute's value of any type: 1 and "1" are the same."""
@@ -109,7 +104,7 @@ class Privacy:
     def scope_name(self, name: str) -> str:
         """Hash the client id in librdkafka's scope names, which are ``ID#producer-1``."""
         client_id, mark, rest = name.rpartition("#")
-        return self.hash_of(client_id) + mark + rest if self.hides_client_ids and mark else name
+        return self.hash_of(client_id) + mark + rest if self._hides_client_ids and mark else name
 
     def attribute(self, old_key: str, key: str) -> Action | None:
         """Return the action for an attribute that was renamed from ``old_key``; None to keep it."""
@@ -153,10 +148,6 @@ def _cached(answer: Callable[[_Text], _Answer]) -> Callable[[_Text], _Answer]:
         return cached(text) if len(text) <= _CACHED_CHARS else answer(text)
 
     return call
-
-
-def _unchanged(labels: Labels) -> Labels:
-    return labels
 
 
 def _hasher(key: bytes) -> Callable[[str | bytes], str]:

@@ -24,7 +24,8 @@ from receiver.telemetry.errors import TooLargeError
 from receiver.telemetry.labels import length_delimited
 from receiver.telemetry.otlp_views import AttributeKeys, MetricList, attribute_keys
 from receiver.telemetry.scrub import MAX_ATTRIBUTES, refuse_too_many
-from receiver.telemetry.steps.attributes import AttributeCounts, attributes_of, rewrite
+from receiver.telemetry.steps.attributes import attributes_of, rewrite
+from receiver.telemetry.steps.counts import StepCounts
 from receiver.telemetry.steps.privacy import Privacy
 
 __all__ = ["MAX_KEYS", "AttributeRewriter"]
@@ -70,12 +71,9 @@ _MEMBER_ID: Final = re.compile(rb"member_id(?<=[\x00\x09]member_id)")
 class AttributeRewriter:
     """Rewrites attributes of encoded messages, and marks metrics that are known to be wrong."""
 
-    __slots__ = ("_entries", "_marked_entries", "_normalize", "_privacy", "_resources", "_scope_names")
-
     def __init__(self, privacy: Privacy, *, normalize: bool) -> None:
         self._normalize = normalize
         self._privacy = privacy if privacy.attributes else None
-        self._scope_names = privacy.scope_name if privacy.hides_client_ids else None
         self._entries: dict[tuple[bytes, bytes], _Entry] = {}
         self._marked_entries: dict[tuple[bytes, bytes], _Entry] = {}
         self._resources: dict[bytes, tuple[bytes, int, int]] = {}
@@ -86,15 +84,11 @@ class AttributeRewriter:
         return self._privacy is not None
 
     def rewrite(
-        self, metrics: list[bytes], names: Sequence[bytes], marked: frozenset[int], counts: AttributeCounts
+        self, metrics: list[bytes], names: Sequence[bytes], marked: frozenset[int], counts: StepCounts
     ) -> None:
-        """Rewrite the attributes of data points and exemplars, in place.
+        """Rewrite the attributes of data points and exemplars of encoded metrics, in place.
 
-        Args:
-            metrics: Encoded metrics.
-            names: Their encoded names.
-            marked: The indexes of the metrics to mark as known to be wrong.
-            counts: Counts dropped and hashed attributes.
+        ``marked`` has the indexes of the metrics to mark as known to be wrong.
 
         Raises:
             TooLargeError: Too many messages have to be parsed.
@@ -119,9 +113,8 @@ class AttributeRewriter:
             if entry is not None:
                 before, after, dropped, hashed = entry
                 metrics[index] = before + metric[begin:end] + after
-                if dropped or hashed:
-                    counts.dropped += dropped
-                    counts.hashed += hashed
+                counts.dropped_attributes += dropped
+                counts.hashed_attributes += hashed
                 continue
             parsed = Metric.FromString(metric)
             kind = parsed.WhichOneof("data")
@@ -132,21 +125,21 @@ class AttributeRewriter:
             parsed_messages += len(lists) + sum(map(len, lists))
             refuse_too_many(parsed_messages, max_parsed)
             is_usual = _span(parsed, kind, metric) == (begin, end)
-            added = AttributeCounts()
+            added = StepCounts()
             changed = self._rewrite(parsed.metadata, added, normalize=False)
             if self._rewrite_points(points, added, mark=index in marked) or changed:
                 metrics[index] = parsed.SerializeToString()
-            counts.dropped += added.dropped
-            counts.hashed += added.hashed
+            counts.dropped_attributes += added.dropped_attributes
+            counts.hashed_attributes += added.hashed_attributes
             span = _span(parsed, kind, metrics[index])
             if is_usual and span is not None and len(metric) <= _CACHED_BYTES:
                 if len(entries) >= _CACHE_SIZE:
                     entries.clear()
                 before, after = metrics[index][: span[0]], metrics[index][span[1] :]
-                entries[around] = (before, after, added.dropped, added.hashed)
+                entries[around] = (before, after, added.dropped_attributes, added.hashed_attributes)
 
-    def resource(self, resource: bytes, counts: AttributeCounts) -> bytes:
-        """Rewrite the attributes of an encoded Resource.
+    def resource(self, resource: bytes, counts: StepCounts, occurrences: int = 1) -> bytes:
+        """Rewrite the attributes of an encoded Resource that a push has ``occurrences`` times.
 
         Raises:
             TooLargeError: Privacy rules apply, and it has too many.
@@ -160,21 +153,21 @@ class AttributeRewriter:
         if known is None:
             parsed = Resource.FromString(resource)
             if self._privacy is None and len(parsed.attributes) > MAX_KEYS:
-                counts.skipped = True
+                counts.unnormalized = True
                 return resource
-            added = AttributeCounts()
+            added = StepCounts()
             self._rewrite(parsed.attributes, added, normalize=self._normalize)
-            known = parsed.SerializeToString(), added.dropped, added.hashed
+            known = parsed.SerializeToString(), added.dropped_attributes, added.hashed_attributes
             if len(resource) <= _CACHED_BYTES:
                 if len(self._resources) >= _CACHE_SIZE:
                     self._resources.clear()
                 self._resources[resource] = known
         rewritten, dropped, hashed = known
-        counts.dropped += dropped
-        counts.hashed += hashed
+        counts.dropped_attributes += dropped * occurrences
+        counts.hashed_attributes += hashed * occurrences
         return rewritten
 
-    def scope(self, scope: bytes, counts: AttributeCounts) -> bytes:
+    def scope(self, scope: bytes, counts: StepCounts) -> bytes:
         """Apply the privacy rules to an encoded InstrumentationScope.
 
         Raises:
@@ -182,18 +175,14 @@ class AttributeRewriter:
         """
         parsed = InstrumentationScope.FromString(scope)
         changed = self._rewrite(parsed.attributes, counts, normalize=False)
-        if self._scope_names is not None:
-            name = self._scope_names(parsed.name)
+        if self._privacy is not None:
+            name = self._privacy.scope_name(parsed.name)
             changed |= name != parsed.name
             parsed.name = name
         return bytes(parsed.SerializeToString()) if changed else scope
 
     def _suspicious(self, metrics: Sequence[bytes]) -> dict[int, int]:
-        """Find the metrics that may need a rewrite: their indexes, with the place of a key's text.
-
-        Raises:
-            TooLargeError: Too many places are suspicious.
-        """
+        """Return the indexes of metrics that may need a rewrite, each with the place of a key."""
         texts = set(_NORMALIZED) if self._normalize else set()
         max_places = MAX_ATTRIBUTES
         if self._privacy is not None:
@@ -231,7 +220,7 @@ class AttributeRewriter:
     def _has_rule(self, key: str) -> bool:
         return self._privacy is not None and self._privacy.attribute(key, key) is not None
 
-    def _rewrite_points(self, points: Any, counts: AttributeCounts, *, mark: bool) -> bool:
+    def _rewrite_points(self, points: Any, counts: StepCounts, *, mark: bool) -> bool:
         changed = False
         for attributes in attributes_of(points):
             changed |= self._rewrite(attributes, counts, normalize=self._normalize)
@@ -242,7 +231,7 @@ class AttributeRewriter:
                     changed = True
         return changed
 
-    def _rewrite(self, attributes: Any, counts: AttributeCounts, *, normalize: bool) -> bool:
+    def _rewrite(self, attributes: Any, counts: StepCounts, *, normalize: bool) -> bool:
         if len(attributes) > MAX_KEYS:
             raise TooLargeError(f"has more than {MAX_KEYS} attributes in one place")
         return rewrite(attributes, normalize=normalize, privacy=self._privacy, counts=counts)
@@ -251,13 +240,8 @@ class AttributeRewriter:
 def _times_and_value(metric: bytes, guess: int, start: int) -> tuple[int, int]:
     """Guess where the times and the value of a metric's only data point begin and end.
 
-    Args:
-        metric: The encoded metric.
-        guess: Where they probably end.
-        start: The end of the metric's name, which is before them.
-
-    Returns:
-        The span; 0 and 0 when nothing looks like it.
+    They probably end at ``guess``, and come after the metric's name, which ends at ``start``. The
+    result is 0 and 0 when nothing looks like them.
     """
     begin = guess - _WITHOUT_START
     if begin >= start and metric[begin:guess:9] in _TAGS:

@@ -6,41 +6,37 @@ from collections.abc import Sequence
 from typing import Any
 
 from receiver.telemetry.scrub import MAX_SCRUBBED, keep
-from receiver.telemetry.steps.attributes import AttributeCounts
+from receiver.telemetry.steps.counts import StepCounts
 from receiver.telemetry.steps.metrics import Applied, MetricSteps
 
 __all__ = ["apply_to_scopes"]
 
 
 def apply_to_scopes(
-    outline: Any, metrics: Sequence[bytes], together: bytes, steps: MetricSteps, max_series: int | None
+    outline: Any,
+    metrics: Sequence[bytes],
+    together: bytes,
+    steps: MetricSteps,
+    max_series: int | None,
+    counts: StepCounts,
 ) -> Applied:
-    """Apply the steps to a push in place, and remove scopes and Resources that become empty.
+    """Apply the steps to an ``Outline`` in place; remove scopes and Resources that become empty.
 
-    Args:
-        outline: The push as an ``Outline``.
-        metrics: All its metrics, in order.
-        together: The same metrics as an encoded ScopeMetrics.
-        steps: The steps for its client.
-        max_series: The maximum number of data points; None for no limit.
-
-    Raises:
-        TooLargeError: Privacy or the budget applies, and the push is over a bound of work.
+    The other arguments and the errors are those of :meth:`MetricSteps.apply`.
     """
     resources = outline.resource_metrics
     scopes: list[Any] = []
     for resource_metrics in resources:
         scopes.extend(resource_metrics.scope_metrics)
         if len(resources) + len(scopes) > MAX_SCRUBBED:
-            return steps.skip(metrics, together, max_series)
-    attributes = AttributeCounts()
+            return steps.skip(metrics, together, max_series, counts)
     for resource_metrics in resources:
         if resource_metrics.HasField("resource"):
-            resource_metrics.resource = steps.rewriter.resource(resource_metrics.resource, attributes)
+            resource_metrics.resource = steps.rewriter.resource(resource_metrics.resource, counts)
     for scope in scopes if steps.rewriter.for_scopes else ():
         if scope.HasField("scope"):
-            scope.scope = steps.rewriter.scope(scope.scope, attributes)
-    applied = steps.apply(metrics, together, max_series, attributes)
+            scope.scope = steps.rewriter.scope(scope.scope, counts)
+    applied = steps.apply(metrics, together, max_series, counts)
     if applied.metrics is metrics:
         return applied
     remaining = [list(applied.metrics)] if len(scopes) == 1 else _by_scope(scopes, applied)

@@ -13,16 +13,7 @@ __all__ = ["NO_STEPS", "Steps"]
 
 
 class Steps:
-    """The configured steps.
-
-    Attributes:
-        privacy: The privacy rules, which apply to the receiver's labels too.
-
-    Raises:
-        PrivacyError: A setting asks for hashes, and the key is missing or too short.
-    """
-
-    __slots__ = ("_by_bad_metrics", "_normalization", "privacy")
+    """The configured steps, and the privacy rules, which apply to the receiver's labels too."""
 
     def __init__(
         self, normalization: NormalizationSettings, privacy: PrivacySettings, key: bytes | None

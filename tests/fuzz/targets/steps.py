@@ -17,7 +17,8 @@ from receiver.telemetry.errors import PushError
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from receiver.telemetry.otlp_views import DATA_KINDS, Counted, MetricList, OneScope
 from receiver.telemetry.scrub import Scrubber
-from receiver.telemetry.steps import MetricSteps, Steps
+from receiver.telemetry.steps.metrics import MetricSteps
+from receiver.telemetry.steps.steps import Steps
 from tests.fuzz import protobuf
 from tests.fuzz.target import Target, require
 from tests.fuzz.targets import otlp

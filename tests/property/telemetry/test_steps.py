@@ -29,7 +29,8 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from receiver.settings.metric_processing import NormalizationSettings, PrivacyRuleSettings, PrivacySettings
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from receiver.telemetry.scrub import Scrubber
-from receiver.telemetry.steps import MetricSteps, Steps
+from receiver.telemetry.steps.metrics import MetricSteps
+from receiver.telemetry.steps.steps import Steps
 from tests.property.telemetry.steps_oracle import KEY, Oracle
 from tests.property.telemetry.strategies import OddWriter
 from tests.property.telemetry.test_otlp import LABELS, received, taken_apart

@@ -19,7 +19,8 @@ from receiver.metrics import ReceiverMetrics
 from receiver.settings.limits import LimitsSettings, PrincipalLimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.settings.rest import RestSettings
-from receiver.store import SqliteSubscriptionStore, Subscriptions
+from receiver.store.sqlite import SqliteSubscriptionStore
+from receiver.store.subscriptions import Subscriptions
 from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.subscription import SubscriptionSet

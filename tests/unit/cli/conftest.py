@@ -19,7 +19,8 @@ from receiver.metrics import ReceiverMetrics
 from receiver.settings.hostport import HostPort
 from receiver.settings.model import LogSettings
 from receiver.settings.rest import RestSettings
-from receiver.store import SqliteSubscriptionStore, Subscriptions
+from receiver.store.sqlite import SqliteSubscriptionStore
+from receiver.store.subscriptions import Subscriptions
 from tests.unit.api.conftest import Clock, telemetry_core
 
 Run = Callable[..., Result]

@@ -9,7 +9,8 @@ from receiver.metrics import OTHER, ReceiverMetrics, SoftwareLabels
 from receiver.session.login import LoginOutcome
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
 from receiver.telemetry.control.limits import Limits
-from receiver.telemetry.steps import NOTHING_DONE, StepCounts
+from receiver.telemetry.otlp import LabelledMetrics
+from receiver.telemetry.steps.counts import StepCounts
 from receiver.telemetry.telemetry import PushOutcome
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest, PushTelemetryResponse
@@ -69,7 +70,7 @@ def test_a_get_and_its_pushes() -> None:
     assert 'push_seconds_bucket{le="0.0025"} 0.0' in lines(metrics, "push_seconds_bucket")
 
 
-def test_what_the_steps_did_is_counted() -> None:
+def test_changes_by_the_steps_are_counted() -> None:
     metrics = ReceiverMetrics(version="9.9.9")
     steps = StepCounts(
         bad_points=1,
@@ -79,12 +80,11 @@ def test_what_the_steps_did_is_counted() -> None:
         hashed_attributes=5,
         unnormalized=True,
     )
-    for done in (steps, NOTHING_DONE):
+    for done in (steps, StepCounts()):
         outcome = PushOutcome(
             response=PushTelemetryResponse(),
             client_instance_id=instance_id(5),
-            overflowed_points=6,
-            steps=done,
+            metrics=LabelledMetrics(overflowed=6, steps=done),
         )
         metrics.push_answered(outcome, JAVA, 0.001)
     assert lines(metrics, "dropped_points_total") == {

@@ -1,3 +1,5 @@
+"""The circuit breaker: closed, open and half open, by failures and time."""
+
 from __future__ import annotations
 
 import pytest

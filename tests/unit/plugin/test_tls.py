@@ -36,5 +36,5 @@ def test_every_plugin_checks_the_pair(config: dict[str, Any], key: str) -> None:
         given = {**config, "remote_write": {**config["remote_write"], "tls": tls}}
     with pytest.raises(PluginConfigError) as caught:
         load_plugins([given])
-    said = f"plugins[0].{key}: cert_file and key_file go together: key_file is missing"
-    assert str(caught.value).startswith(said)
+    problem = f"plugins[0].{key}: cert_file and key_file go together: key_file is missing"
+    assert str(caught.value).startswith(problem)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.store import SqliteSubscriptionStore, StoreError
-from receiver.store.sqlite import SCHEMA_VERSION
+from receiver.store.sqlite import SCHEMA_VERSION, SqliteSubscriptionStore, StoreError
 from receiver.telemetry.subscription import Subscription
 
 PRODUCERS = Subscription(
@@ -145,6 +144,20 @@ def test_a_file_that_another_process_has_locked(tmp_path: Path, monkeypatch: pyt
         store.delete("producers")
     holder.execute("ROLLBACK")
     holder.close()
+    assert store.load_all() == (PRODUCERS,)
+    store.close()
+
+
+def test_a_failed_migration_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "subscriptions.db"
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "receiver.store.sqlite._MIGRATIONS",
+            ("CREATE TABLE subscription (name)", "INSERT INTO absent VALUES (1)"),
+        )
+        assert refusal(path) == f"{path}: SQLite: no such table: absent"
+    store = SqliteSubscriptionStore(path)
+    store.put(PRODUCERS)
     assert store.load_all() == (PRODUCERS,)
     store.close()
 

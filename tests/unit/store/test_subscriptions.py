@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from receiver.store import ChangedMeanwhileError, SqliteSubscriptionStore, StoreError, Subscriptions
+from receiver.store.sqlite import SqliteSubscriptionStore, StoreError
+from receiver.store.subscriptions import ChangedMeanwhileError, Subscriptions
 from receiver.telemetry.subscription import (
     MAX_SUBSCRIPTIONS,
     Subscription,
@@ -47,17 +48,17 @@ def test_each_change_is_durable_and_in_force(tmp_path: Path) -> None:
         assert await subscriptions.put(named("c")) is True
         assert await subscriptions.delete("c") is True
         assert await subscriptions.delete("c") is False
-        assert subscriptions.list() == (named("a"), named("b", 2000))
-        assert subscriptions.get("b") == named("b", 2000)
-        assert subscriptions.get("c") is None
+        assert subscriptions.in_force.subscriptions == (named("a"), named("b", 2000))
+        assert subscriptions.in_force.get("b") == named("b", 2000)
+        assert subscriptions.in_force.get("c") is None
         names = [[one.name for one in each.subscriptions] for each in in_force]
         assert names == [[], ["b"], ["a", "b"], ["a", "b"], ["a", "b", "c"], ["a", "b"]]
 
     run(path, scenario)
 
     async def after_a_restart(subscriptions: Subscriptions, in_force: list[SubscriptionSet]) -> None:
-        assert subscriptions.list() == (named("a"), named("b", 2000))
-        assert in_force[-1].subscriptions == subscriptions.list()
+        assert subscriptions.in_force.subscriptions == (named("a"), named("b", 2000))
+        assert in_force[-1].subscriptions == subscriptions.in_force.subscriptions
 
     run(path, after_a_restart)
 
@@ -76,7 +77,7 @@ def test_a_change_that_cannot_be_written_is_not_in_force(tmp_path: Path) -> None
             await subscriptions.put(named("b"))
         with pytest.raises(StoreError):
             await subscriptions.delete("a")
-        assert subscriptions.list() == (named("a"),)
+        assert subscriptions.in_force.subscriptions == (named("a"),)
         assert len(in_force) == 2
 
     asyncio.run(scenario())
@@ -92,7 +93,7 @@ def test_too_many_subscriptions_are_refused_before_they_are_written(tmp_path: Pa
         with pytest.raises(SubscriptionError, match=f"keep at most {MAX_SUBSCRIPTIONS}"):
             await subscriptions.put(named("another"))
         assert await subscriptions.put(named("s0", 2000)) is False
-        assert len(subscriptions.list()) == MAX_SUBSCRIPTIONS
+        assert len(subscriptions.in_force.subscriptions) == MAX_SUBSCRIPTIONS
 
     run(tmp_path / "s.db", scenario)
 
@@ -111,7 +112,7 @@ def test_a_condition_is_checked_under_the_lock(tmp_path: Path) -> None:
         )
         with pytest.raises(ChangedMeanwhileError, match="'a' has changed"):
             await subscriptions.delete("a", only_if=only_new)
-        assert len(subscriptions.list()) == 1
+        assert len(subscriptions.in_force.subscriptions) == 1
 
     run(tmp_path / "s.db", scenario)
 
@@ -128,7 +129,7 @@ def test_a_cancelled_caller_leaves_store_and_core_consistent(tmp_path: Path) -> 
             await change
         # The next change waits for the cancelled caller's change.
         await subscriptions.put(named("b"))
-        assert [one.name for one in subscriptions.list()] == ["a", "b"]
+        assert [one.name for one in subscriptions.in_force.subscriptions] == ["a", "b"]
 
     run(path, scenario)
     store = SqliteSubscriptionStore(path)

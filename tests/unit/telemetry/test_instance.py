@@ -330,6 +330,14 @@ def test_each_request_forgets_a_few_expired_instances_of_any_lifetime() -> None:
     assert instances.statistics.expired == 20
 
 
+def test_an_expired_instance_is_unknown_though_others_expired_before_it() -> None:
+    instances = remembering(100)
+    latest = [keep(instances, number, number / 100) for number in range(1, 11)][-1]
+    assert instances.look_up(latest.id, 1000) is None
+    assert instances.find(latest.id) is None
+    assert (len(instances), instances.statistics.expired) == (5, 5)
+
+
 def test_expired_instances_can_be_forgotten_without_a_request() -> None:
     instances = remembering(1000)
     for number in range(100):

@@ -128,8 +128,8 @@ def data_points(data: bytes) -> int:
 )
 def test_the_documented_number_of_java_data_points_is_accepted(name: str, points: int) -> None:
     one = payload(name)
-    of_one = data_points(one)
-    data = one * (points // of_one)
+    points_in_one = data_points(one)
+    data = one * (points // points_in_one)
     assert label_metrics(data, LABELS, max_entries=TelemetrySettings().max_entries).data
     assert label_metrics(2 * data, LABELS, max_entries=2 * TelemetrySettings().max_entries).data
     with pytest.raises(TooLargeError, match=r"nested messages \(telemetry.max_entries\)"):

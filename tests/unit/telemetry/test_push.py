@@ -106,13 +106,13 @@ def test_labels_follow_changes_of_connection_and_broker() -> None:
 
 def test_dropped_points_and_removed_labels_are_counted() -> None:
     outcome = ready().push(1, payload("java44-consumer-star-01"))
-    assert (outcome.dropped_points, outcome.removed_labels) == (15, 0)
+    assert (outcome.metrics.dropped_points, outcome.metrics.removed_labels) == (15, 0)
     data = MetricsData()
     part = data.resource_metrics.add()
     part.resource.attributes.add(key="principal").value.string_value = "forged"
     part.scope_metrics.add().metrics.add(name="a").gauge.data_points.add(as_int=1)
     outcome = ready().push(1, data.SerializeToString())
-    assert (outcome.dropped_points, outcome.removed_labels) == (0, 1)
+    assert (outcome.metrics.dropped_points, outcome.metrics.removed_labels) == (0, 1)
 
 
 PUSHES = [frame for frame in load() if frame.key == 72 and frame.is_request]

@@ -11,7 +11,7 @@ from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import QuirkSettings, TelemetrySettings
 from receiver.telemetry.connection import Broker
 from receiver.telemetry.control.limits import Limits
-from receiver.telemetry.errors import QuirkError
+from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.subscription import SubscriptionSet, subscription_id
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire import k71_get_telemetry_subscriptions
@@ -132,7 +132,7 @@ def test_an_invalid_quirk_stops_the_start() -> None:
     rule = QuirkSettings.model_construct(
         client_software_name="(", client_software_version=".*", compression=None, metrics=None, reason=""
     )
-    with pytest.raises(QuirkError, match=r"telemetry\.quirks\[0\]\.client_software_name"):
+    with pytest.raises(InvalidValueError, match=r"telemetry\.quirks\[0\]\.client_software_name"):
         Client(settings=TelemetrySettings.model_construct(**dict(TelemetrySettings()) | {"quirks": (rule,)}))
 
 

@@ -174,7 +174,7 @@ class LimitsRules(RuleBasedStateMachine):
         one = connection(source_address=source, principal=principal)
         for _ in range(times):
             expected = self.expect(NEW_INSTANCES, one)
-            assert self.limits.new_instance(one, float(self.now)) == expected
+            assert self.limits.take(LimitName.NEW_INSTANCES, one, float(self.now)) == expected
             if expected is None:
                 self.fill(NEW_INSTANCES, one, Fraction(1))
 
@@ -195,9 +195,9 @@ class LimitsRules(RuleBasedStateMachine):
     def push(self, source: str, principal: str, size: int) -> None:
         one = connection(source_address=source, principal=principal)
         expected = self.expect(REJECTED_BYTES, one)
-        assert self.limits.over_rejected_bytes(one, float(self.now)) == expected
+        assert self.limits.over(LimitName.REJECTED_BYTES, one, float(self.now)) == expected
         if expected is None:
-            self.limits.count_rejected(one, size, float(self.now))
+            self.limits.use(LimitName.REJECTED_BYTES, one, size, float(self.now))
             self.fill(REJECTED_BYTES, one, Fraction(size))
 
     def peers(self, one: Connection) -> list[tuple[Scope, str]]:

@@ -77,8 +77,8 @@ def _check(
     total = report.total
     assert (total.instances, total.series, total.overflowed) == _sums(known.values())
     assert budgets.series == total.series
-    everybody: tuple[SeriesUse[Any], ...] = (total, *report.clients, *report.client_ids, *report.principals)
-    for use in everybody:
+    all_uses: tuple[SeriesUse[Any], ...] = (total, *report.clients, *report.client_ids, *report.principals)
+    for use in all_uses:
         assert (use.over_for_s is None) == (use.overflowed == 0)
     if settings.max_total is not None:
         assert total.series <= settings.max_total

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from receiver.host.spool import Spool
-from receiver.store import SqliteSubscriptionStore
+from receiver.store.sqlite import SqliteSubscriptionStore
 from tests.unit.plugins.spool_files.support import pushes, started
 
 #: The user alone, and the group as a reader.

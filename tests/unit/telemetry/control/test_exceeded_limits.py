@@ -51,7 +51,7 @@ def over(limit: LimitName, allowed: int, retry_after_s: float) -> Exceeded:
 
 
 @pytest.mark.parametrize("given", [ZERO_UUID, INSTANCE])
-def test_a_get_over_the_instance_limit_is_told_to_retry(given: Uuid) -> None:
+def test_a_get_over_the_instance_limit_is_answered_with_a_time_to_retry(given: Uuid) -> None:
     client = limited(new_instances=2)
     known = [client.get(0, client_instance_id=ZERO_UUID).client_instance_id for _ in range(2)]
     assert len(client.telemetry.instances) == 2

@@ -70,8 +70,8 @@ def test_addresses_of_one_network_share_limits() -> None:
     limits.connection_closed(connection(source_address="2001:db8::3"))
     assert limits.connection_opened("2001:db8::2", 0) is None
     one, other = connection(source_address="2001:db8::1"), connection(source_address="2001:db8::2")
-    assert limits.new_instance(one, 0) is None
-    assert limits.new_instance(other, 0) is not None
+    assert limits.take(LimitName.NEW_INSTANCES, one, 0) is None
+    assert limits.take(LimitName.NEW_INSTANCES, other, 0) is not None
 
 
 @pytest.mark.parametrize("principal", [ANONYMOUS, UNKNOWN_PRINCIPAL])
@@ -87,11 +87,11 @@ def test_shared_principals_have_no_limits(principal: str) -> None:
     for _ in range(20):
         one = connection(principal=principal)
         assert limits.authenticated(one, 0) is None
-        assert limits.new_instance(one, 0) is None
+        assert limits.take(LimitName.NEW_INSTANCES, one, 0) is None
         assert limits.telemetry_request(one, 0) is None
-        limits.count_rejected(one, 1000, 0)
+        limits.use(LimitName.REJECTED_BYTES, one, 1000, 0)
         limits.spent(one, 1.0, 0)
-        assert limits.over_rejected_bytes(one, 0) is None
+        assert limits.over(LimitName.REJECTED_BYTES, one, 0) is None
         limits.connection_opened(one.source_address, 0)
         limits.connection_closed(one)
 
@@ -255,34 +255,34 @@ def test_a_refusal_counts_for_no_peer() -> None:
         )
     )
     alice, bob = connection(principal="User:alice"), connection(principal="User:bob")
-    assert limits.new_instance(alice, 0) is None
+    assert limits.take(LimitName.NEW_INSTANCES, alice, 0) is None
     for _ in range(5):
-        exceeded = limits.new_instance(alice, 0)
+        exceeded = limits.take(LimitName.NEW_INSTANCES, alice, 0)
         assert exceeded is not None
         assert (exceeded.scope, exceeded.peer, exceeded.allowed) == ("principal", "User:alice", 1)
-    assert limits.new_instance(bob, 0) is None
+    assert limits.take(LimitName.NEW_INSTANCES, bob, 0) is None
     carol = connection(principal="User:carol")
-    assert limits.new_instance(carol, 0) is None
+    assert limits.take(LimitName.NEW_INSTANCES, carol, 0) is None
     dave = connection(principal="User:dave")
-    exceeded = limits.new_instance(dave, 0)
+    exceeded = limits.take(LimitName.NEW_INSTANCES, dave, 0)
     assert exceeded is not None
     assert exceeded.scope == "source_address"
     dave.source_address = "10.0.0.8"
-    assert limits.new_instance(dave, 0) is None
+    assert limits.take(LimitName.NEW_INSTANCES, dave, 0) is None
 
 
 def test_one_refused_push_blocks_for_at_most_two_minutes() -> None:
     limits = by_source(rejected_bytes_per_minute=1000)
     one = connection()
-    limits.count_rejected(one, 999, 0)
-    assert limits.over_rejected_bytes(one, 0) is None
-    limits.count_rejected(one, 10**9, 0)
-    exceeded = limits.over_rejected_bytes(one, 0)
+    limits.use(LimitName.REJECTED_BYTES, one, 999, 0)
+    assert limits.over(LimitName.REJECTED_BYTES, one, 0) is None
+    limits.use(LimitName.REJECTED_BYTES, one, 10**9, 0)
+    exceeded = limits.over(LimitName.REJECTED_BYTES, one, 0)
     assert exceeded is not None
     assert exceeded.limit is LimitName.REJECTED_BYTES
     assert exceeded.retry_after_s == pytest.approx(60.06)
-    assert limits.over_rejected_bytes(one, 60.0) is not None
-    assert limits.over_rejected_bytes(one, 60.06) is None
+    assert limits.over(LimitName.REJECTED_BYTES, one, 60.0) is not None
+    assert limits.over(LimitName.REJECTED_BYTES, one, 60.06) is None
     assert limits.telemetry_request(one, 0) is None
 
 
@@ -295,10 +295,10 @@ def test_a_refused_peer_is_not_forgotten_first() -> None:
         )
     )
     rogue = connection(source_address="10.9.9.9")
-    assert limits.new_instance(rogue, 0) is None
+    assert limits.take(LimitName.NEW_INSTANCES, rogue, 0) is None
     for number in range(100):
-        assert limits.new_instance(rogue, 0) is not None
-        assert limits.new_instance(connection(source_address=f"10.0.0.{number}"), 0) is None
+        assert limits.take(LimitName.NEW_INSTANCES, rogue, 0) is not None
+        assert limits.take(LimitName.NEW_INSTANCES, connection(source_address=f"10.0.0.{number}"), 0) is None
     assert limits.peers == {"source_address": 16, "source_site": 0, "principal": 0}
 
 
@@ -318,7 +318,7 @@ def test_replaced_settings_keep_the_counters() -> None:
     for _ in range(3):
         assert limits.connection_opened(one.source_address, 0) is None
     for _ in range(60):
-        assert limits.new_instance(one, 0) is None
+        assert limits.take(LimitName.NEW_INSTANCES, one, 0) is None
     limits.replace_settings(
         LimitsSettings(
             source_address=UNLIMITED.model_copy(update={"connections": 3, "new_instances_per_minute": 120}),
@@ -326,7 +326,7 @@ def test_replaced_settings_keep_the_counters() -> None:
         )
     )
     assert limits.connection_opened(one.source_address, 0) is not None
-    exceeded = limits.new_instance(one, 0)
+    exceeded = limits.take(LimitName.NEW_INSTANCES, one, 0)
     assert exceeded is not None
     assert (exceeded.allowed, exceeded.retry_after_s) == (120, 0.5)
     limits.connection_closed(one)
@@ -384,6 +384,6 @@ def test_an_ipv6_site_has_a_multiple_of_the_limits() -> None:
     assert limits.connection_opened("2001:db8:6:ffff::2", 0) is not None
     networks = [connection(source_address=f"2001:db8:6:{network:x}::1") for network in range(100)]
     for one in networks:
-        limits.count_accepted(one, 999, 0)
-    assert all(limits.over_accepted_bytes(one, 0) is not None for one in networks)
-    assert limits.over_accepted_bytes(connection(source_address="2001:db8:7::1"), 0) is None
+        limits.use(LimitName.ACCEPTED_BYTES, one, 999, 0)
+    assert all(limits.over(LimitName.ACCEPTED_BYTES, one, 0) is not None for one in networks)
+    assert limits.over(LimitName.ACCEPTED_BYTES, connection(source_address="2001:db8:7::1"), 0) is None

@@ -93,12 +93,12 @@ def test_a_principal_has_a_budget_over_all_its_instances() -> None:
     assert push(series, 1, 12, ALICE) == 10
 
 
-@pytest.mark.parametrize("nobody", [ANONYMOUS, UNKNOWN_PRINCIPAL])
-def test_shared_principals_have_no_budget(nobody: str) -> None:
+@pytest.mark.parametrize("shared", [ANONYMOUS, UNKNOWN_PRINCIPAL])
+def test_shared_principals_have_no_budget(shared: str) -> None:
     series = budgets(per_principal=5)
-    assert series.allowed(instance(1), nobody, "10.0.0.1") is None
-    assert push(series, 1, 10, nobody) == 10
-    assert push(series, 2, 10, nobody) == 10
+    assert series.allowed(instance(1), shared, "10.0.0.1") is None
+    assert push(series, 1, 10, shared) == 10
+    assert push(series, 2, 10, shared) == 10
 
 
 def test_an_instance_counts_for_its_present_principal() -> None:

@@ -42,7 +42,7 @@ def use(client: Client, over: Connection, instance: Uuid, now: float) -> int:
     client.connection, client.id = over, instance
     client.get(now)
     outcome = client.push(now, SMALL)
-    return outcome.overflowed_points
+    return outcome.metrics.overflowed
 
 
 def test_a_closed_connection_forgets_all_its_instances() -> None:

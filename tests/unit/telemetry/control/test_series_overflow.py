@@ -30,14 +30,14 @@ def push(
 ) -> PushOutcome:
     """Get and push as a new client."""
     connected = connection(principal=principal, client_id="orders-5d9c7b4f6d-x2k8p")
-    told = telemetry.get_telemetry_subscriptions(
+    answer = telemetry.get_telemetry_subscriptions(
         connected, GetTelemetrySubscriptionsRequest(client_instance_id=instance), now=now
     ).response
-    assert told.error_code == ErrorCode.NONE
+    assert answer.error_code == ErrorCode.NONE
     outcome = telemetry.push_telemetry(
         connected,
         PushTelemetryRequest(
-            client_instance_id=instance, subscription_id=told.subscription_id, metrics=metrics
+            client_instance_id=instance, subscription_id=answer.subscription_id, metrics=metrics
         ),
         now=now,
         received_at_ns=RECEIVED_AT_NS,

@@ -8,7 +8,8 @@ import pytest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import NumberDataPoint
 
-from receiver.telemetry.steps.attributes import AttributeCounts, node, rewrite
+from receiver.telemetry.steps.attributes import node, rewrite
+from receiver.telemetry.steps.counts import StepCounts
 
 
 def value(of: Any) -> AnyValue:
@@ -59,7 +60,7 @@ def normalized(**sent: int | str) -> list[tuple[str, str]]:
     point = NumberDataPoint(
         attributes=[KeyValue(key=key.replace("__", "."), value=value(of)) for key, of in sent.items()]
     )
-    rewrite(point.attributes, normalize=True, privacy=None, counts=AttributeCounts())
+    rewrite(point.attributes, normalize=True, privacy=None, counts=StepCounts())
     return [
         (attribute.key, attribute.value.string_value or str(attribute.value.int_value))
         for attribute in point.attributes
@@ -91,4 +92,4 @@ def test_attributes_get_one_name_and_form(
 
 def test_normal_attributes_are_unchanged() -> None:
     point = NumberDataPoint(attributes=[KeyValue(key="topic", value=value("t"))])
-    assert not rewrite(point.attributes, normalize=True, privacy=None, counts=AttributeCounts())
+    assert not rewrite(point.attributes, normalize=True, privacy=None, counts=StepCounts())

@@ -11,7 +11,8 @@ from receiver.settings.metric_processing import NormalizationSettings, PrivacySe
 from receiver.telemetry import scrub
 from receiver.telemetry.errors import TooLargeError
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
-from receiver.telemetry.steps import MetricSteps, Steps
+from receiver.telemetry.steps.metrics import MetricSteps
+from receiver.telemetry.steps.steps import Steps
 from tests.unit.telemetry.otlp_parts import LABELS, MAX_ENTRIES, gauge, push, resource_metrics
 from tests.unit.telemetry.parts import ALL_PAYLOADS, all_metrics, payload
 

@@ -11,7 +11,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue
 
 from receiver.settings.metric_processing import PrivacySettings
 from receiver.telemetry.connection import Broker
-from receiver.telemetry.errors import PrivacyError
+from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.labels import Labels, connection_labels
 from receiver.telemetry.steps.privacy import Privacy
 from tests.unit.telemetry.parts import connection
@@ -108,10 +108,10 @@ def test_pseudonyms_are_hashes_that_keep_a_principals_type() -> None:
     assert rules.labels(labels(principal="User:CN=a:b")).principal == f"User:{hashed('CN=a:b')}"
 
 
-@pytest.mark.parametrize("nobody", ["User:ANONYMOUS", "User:unknown"])
-def test_shared_principals_are_not_hashed(nobody: str) -> None:
+@pytest.mark.parametrize("shared", ["User:ANONYMOUS", "User:unknown"])
+def test_shared_principals_are_not_hashed(shared: str) -> None:
     rules = privacy(pseudonymize=("principal", "client_id"))
-    assert rules.labels(labels(principal=nobody, client_id="")) == labels(principal=nobody, client_id="")
+    assert rules.labels(labels(principal=shared, client_id="")) == labels(principal=shared, client_id="")
 
 
 def test_a_rule_precedes_a_pseudonym() -> None:
@@ -142,7 +142,7 @@ def test_the_client_id_in_a_librdkafka_scope_is_hashed() -> None:
 @pytest.mark.parametrize("key", [None, b"", b"0123456789abcde"])
 def test_a_short_key_is_refused_and_not_shown(key: bytes | None) -> None:
     settings = PrivacySettings.model_validate({"pseudonymize": ["principal"], "key_file": "key"})
-    with pytest.raises(PrivacyError) as raised:
+    with pytest.raises(InvalidValueError) as raised:
         Privacy(settings, key)
     assert str(raised.value) == (
         f"privacy.key_file: '{len(key or b'')} bytes' are too few for the key of the hashes; "

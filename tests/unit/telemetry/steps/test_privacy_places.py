@@ -13,8 +13,8 @@ from receiver.settings.metric_processing import NormalizationSettings, PrivacySe
 from receiver.telemetry.errors import TooLargeError
 from receiver.telemetry.labels import length_delimited
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
-from receiver.telemetry.steps import Steps
 from receiver.telemetry.steps.rewriting import MAX_KEYS
+from receiver.telemetry.steps.steps import Steps
 from tests.unit.telemetry.otlp_parts import LABELS, MAX_ENTRIES, attribute, gauge, push, resource_metrics
 
 PRIVATE = attribute("user", "alice")
@@ -26,35 +26,35 @@ def with_rule(data: bytes, action: str, key: str = "user.*") -> LabelledMetrics:
     return label_metrics(data, LABELS, max_entries=MAX_ENTRIES, steps=steps.for_client(()))
 
 
-def of_point(item: KeyValue) -> ResourceMetrics:
+def on_point(item: KeyValue) -> ResourceMetrics:
     metric = gauge("m", 1.0)
     metric.gauge.data_points[0].attributes.append(item)
     return resource_metrics(metric)
 
 
-def of_exemplar(item: KeyValue) -> ResourceMetrics:
+def on_exemplar(item: KeyValue) -> ResourceMetrics:
     metric = gauge("m", 1.0)
     metric.gauge.data_points[0].exemplars.add(as_double=1.0).filtered_attributes.append(item)
     return resource_metrics(metric)
 
 
-def of_metadata(item: KeyValue) -> ResourceMetrics:
+def on_metadata(item: KeyValue) -> ResourceMetrics:
     metric = gauge("m", 1.0)
     metric.metadata.append(item)
     return resource_metrics(metric)
 
 
-def of_metadata_without_data(item: KeyValue) -> ResourceMetrics:
+def on_metadata_without_data(item: KeyValue) -> ResourceMetrics:
     return resource_metrics(Metric(name="m", metadata=[item]))
 
 
-def of_resource(item: KeyValue) -> ResourceMetrics:
+def on_resource(item: KeyValue) -> ResourceMetrics:
     made = resource_metrics(gauge("m", 1.0))
     made.resource.attributes.append(item)
     return made
 
 
-def of_scope(item: KeyValue) -> ResourceMetrics:
+def on_scope(item: KeyValue) -> ResourceMetrics:
     made = resource_metrics(gauge("m", 1.0), scope="s")
     made.scope_metrics[0].scope.attributes.append(item)
     return made
@@ -76,7 +76,7 @@ def itself(item: KeyValue) -> KeyValue:
 
 @pytest.mark.parametrize("action", ["drop", "hash"])
 @pytest.mark.parametrize(
-    "place", [of_point, of_exemplar, of_metadata, of_metadata_without_data, of_resource, of_scope]
+    "place", [on_point, on_exemplar, on_metadata, on_metadata_without_data, on_resource, on_scope]
 )
 @pytest.mark.parametrize("wrapped", [itself, in_a_list, in_an_array])
 def test_a_rule_applies_in_every_place(
@@ -121,7 +121,7 @@ def test_a_rule_for_a_member_id_applies_to_both_keys() -> None:
 
 @pytest.mark.parametrize("keys", [MAX_KEYS, MAX_KEYS + 1])
 def test_a_push_with_too_many_keys_is_refused(keys: int) -> None:
-    item: Any = push(of_exemplar(PRIVATE))
+    item: Any = push(on_exemplar(PRIVATE))
     metric = gauge("m", 1.0, attributes=tuple(f"key{number}" for number in range(keys)))
     data = push(resource_metrics(metric))
     if keys > MAX_KEYS:
