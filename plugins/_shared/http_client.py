@@ -26,10 +26,7 @@ _SECONDS = re.compile(r"[0-9]{1,9}")
 class HttpClient:
     """POSTs to one URL over HTTP/1.1. Not thread-safe.
 
-    Args:
-        config: The operator's settings of the destination.
-        url: The destination's URL.
-        headers: The protocol's headers, in lower case. The operator's headers override them.
+    ``headers`` are the protocol's, in lower case. The operator's headers override them.
     """
 
     def __init__(self, config: Destination, url: str, headers: Mapping[str, str]) -> None:
@@ -63,10 +60,7 @@ class HttpClient:
         )
 
     def post(self, content: bytes) -> tuple[httpx.Response, bytes]:
-        """POST a body.
-
-        Returns:
-            The answer with any status, and its body, cut to 64 KiB.
+        """POST a body; return the answer of any status, and its body cut to 64 KiB.
 
         Raises:
             RetryableError: No valid answer arrived in time.
@@ -107,14 +101,9 @@ def _read(response: httpx.Response, deadline: float) -> bytes:
 
 
 def parse_retry_after(value: str | None, now: datetime) -> float | None:
-    """Parse ``Retry-After`` (RFC 9110, section 10.2.3).
+    """Return the seconds of a ``Retry-After`` value; None if past or malformed.
 
-    Args:
-        value: The header's value: seconds or a date.
-        now: The present time, with its time zone.
-
-    Returns:
-        Seconds from now. None if the value is missing, past or malformed.
+    Its value is a number or a date (RFC 9110, section 10.2.3). ``now`` has a time zone.
     """
     if value is None:
         return None

@@ -23,12 +23,7 @@ _INT_AT: Final = struct.Struct("<BQBq")
 
 
 class Shape:
-    """The constant bytes of a metric with one number.
-
-    Attributes:
-        series: The series of its point.
-        delta: Whether the number is a delta.
-    """
+    """The constant bytes of a metric with one number, which is a delta or cumulative."""
 
     __slots__ = (
         "_at",
@@ -92,16 +87,10 @@ class Shape:
 def learn(
     series: Series, metric: bytes, output: Any, *, delta: bool, start_ns: int, time_ns: int, number: float
 ) -> Shape | None:
-    """Learn the shape of a metric with one number.
+    """Learn the shape of a metric with one number, whose point its series has.
 
-    Args:
-        series: The point's series, after the point was added.
-        metric: The metric as received.
-        output: The same metric as output, a :data:`~plugins._shared.cumulative.view.MetricView`.
-        delta: Whether the number is a delta.
-        start_ns: The point's start as received; 0: none.
-        time_ns: The point's time as received.
-        number: The point's number as received.
+    ``metric`` is the metric as received, with its point's start (0: none), time and number.
+    ``output`` is the same metric cumulative, a :data:`~plugins._shared.cumulative.view.MetricView`.
 
     Returns:
         The shape. None if times and number are not adjacent or occur twice in the encoding, or if

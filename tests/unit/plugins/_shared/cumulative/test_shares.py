@@ -8,7 +8,7 @@ import pytest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
-from plugins._shared.cumulative import Cumulative, Heaviest, peer_of
+from plugins._shared.cumulative import Cumulative, peer_of
 from tests.unit.plugins._shared.cumulative.support import counter, gauge, metrics_data, number, push
 from tests.unit.plugins._shared.cumulative.test_histograms import exponential, histogram
 
@@ -167,27 +167,3 @@ def test_what_cannot_be_read_is_refused_alone(broken: bytes) -> None:
 )
 def test_a_peer_is_a_principal_or_else_an_address(principal: str, address: str, peer: str) -> None:
     assert peer_of(push(at=1, principal=principal, address=address).context) == peer
-
-
-class Item:
-    def __init__(self, weight: int) -> None:
-        self.weight = weight
-
-
-def test_the_heaviest_is_found_whatever_changes() -> None:
-    items = [Item(1) for _ in range(100)]
-    heaviest: Heaviest[Item] = Heaviest()
-    for item in items:
-        heaviest.changed(item)
-    for step in range(3_000):
-        item = items[step * 37 % 100]
-        item.weight = step * 7919 % 1_009
-        heaviest.changed(item)
-        if step % 3 == 0:
-            top = heaviest.top()
-            assert top is not None
-            assert top.weight == max(one.weight for one in items)
-    assert len(heaviest._heap) < 1_000
-    for item in items:
-        item.weight = 0
-    assert heaviest.top() is None
