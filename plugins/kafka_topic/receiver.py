@@ -33,9 +33,6 @@ _MAX_CONFIRMED = 100_000
 class KafkaTopicReceiver(ClientTelemetryReceiver):
     """Writes each push as a record to a Kafka topic.
 
-    Args:
-        config: The operator's settings.
-
     Raises:
         RuntimeError: confluent-kafka is not installed.
     """

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from plugins.otlp.balance import BalancedTransport
+from plugins.otlp.balance import BalancedTransport, Transport
 from plugins.otlp.config import Endpoint, OtlpConfig
 from plugins.otlp.cumulative_exports import CumulativeExports
 from plugins.otlp.grpc_transport import GrpcTransport
 from plugins.otlp.http_transport import HttpTransport
-from plugins.otlp.transport import Transport
 from receiver.plugin import (
     ClientTelemetryContext,
     ClientTelemetryPayload,
@@ -23,11 +22,7 @@ __all__ = ["OtlpReceiver"]
 
 
 class OtlpReceiver(ClientTelemetryReceiver):
-    """Exports pushes over OTLP (opentelemetry.io/docs/specs/otlp).
-
-    Args:
-        config: The operator's settings.
-    """
+    """Exports pushes over OTLP (opentelemetry.io/docs/specs/otlp)."""
 
     Config: ClassVar[type[OtlpConfig]] = OtlpConfig
     #: Protobuf has no limit. The operator's ``batch`` settings apply.

@@ -22,7 +22,7 @@ _CHUNK_BYTES: Final = 65_536
 
 
 def exposition(table: SeriesTable, *, openmetrics: bool) -> Iterator[bytes]:
-    """Write every series with its last values as Prometheus text or OpenMetrics, in chunks.
+    """Write every series with its last values in one of the two formats, in chunks.
 
     A chunk has about 64 KiB. Between two chunks a scrape holds only metric names and a few series,
     so a slow scraper costs no memory and blocks no push.

@@ -26,13 +26,13 @@ class Lingering:
         return self._held.total
 
     def add(self, peer: str, exposed: Exposed, *, size: int, until_ms: int) -> None:
-        """Add a series of a peer, which expires at a time in milliseconds since the epoch."""
+        """Add a series of a peer, until a time in milliseconds since the epoch."""
         self._ended.setdefault(peer, deque()).append((until_ms, size, exposed))
         self._held.add(peer, size)
         self.count += 1
 
     def pop_heaviest(self) -> Exposed | None:
-        """Remove and return the oldest series of the heaviest peer; None if there is none."""
+        """Remove and return the heaviest peer's oldest series; None if there is none."""
         peer = self._held.largest()
         return None if peer is None else self._pop(peer)
 

@@ -48,11 +48,7 @@ _MAX_REQUESTS = 50
 
 
 class PrometheusReceiver(ClientTelemetryReceiver):
-    """Serves series to scrapes, and sends them by remote write.
-
-    Args:
-        config: The operator's settings.
-    """
+    """Serves series to scrapes, and sends them by remote write."""
 
     Config: ClassVar[type[PrometheusConfig]] = PrometheusConfig
     #: Gives requests of some thousand samples, like Prometheus's own.

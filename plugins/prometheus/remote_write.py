@@ -31,11 +31,7 @@ _WRITTEN: Final = (
 
 
 class RemoteWriter:
-    """Writes samples to one destination. Not thread-safe.
-
-    Args:
-        config: The operator's settings.
-    """
+    """Writes samples to one destination. Not thread-safe."""
 
     def __init__(self, config: RemoteWriteConfig) -> None:
         self._config = config
@@ -47,10 +43,7 @@ class RemoteWriter:
         self._client.open()
 
     def write(self, samples: Sequence[Sample]) -> ExportResult | None:
-        """Write samples in one request.
-
-        Returns:
-            None, or the number of samples that the destination rejected.
+        """Write samples in one request; return how many the destination rejected, if any.
 
         Raises:
             RetryableError: The destination is slow or unavailable: 5xx, 429, no answer.
@@ -93,7 +86,7 @@ class RemoteWriter:
 
 
 def _written(headers: httpx.Headers) -> int | None:
-    """Return the number of written samples from the answer's headers; None if they are missing."""
+    """Return the number of written samples; None if the answer does not have it."""
     counts = [headers[name] for name in _WRITTEN if name in headers]
     if not counts or not all(count.isascii() and count.isdigit() for count in counts):
         return None

@@ -47,7 +47,6 @@ class TargetState:
     """The table's state of a target.
 
     Attributes:
-        labels: The labels of its series.
         info: Its ``target_info``.
         resource: The Resource of these labels.
         time_ms: Time of its last samples.
@@ -68,7 +67,6 @@ class PushSamples:
     """The remote write samples of a push.
 
     Attributes:
-        samples: The samples; empty without remote write.
         ends: Staleness markers to write after the samples.
         left_out: Number of dropped points.
         reason: Why they were dropped, for the log.
@@ -81,11 +79,7 @@ class PushSamples:
 
 
 class SeriesTable:
-    """The table of all live series. Thread-safe.
-
-    Args:
-        config: The plugin's settings.
-    """
+    """The table of all live series. Thread-safe."""
 
     def __init__(self, config: PrometheusConfig) -> None:
         self._version: Version | None = None if config.remote_write is None else config.remote_write.version
@@ -254,7 +248,7 @@ class SeriesTable:
         point: Any,
         samples: list[Sample],
     ) -> bool:
-        """Add a point to a series and the samples; False if Prometheus can't represent it."""
+        """Add a point to a series and the samples; False if Prometheus has no such type."""
         value, time_ms = series.number, target.time_ms
         lines, _, start_ms = exposed.last
         layout = ONE_SAMPLE if value is not None else layout_of(exposed.kind, point)

@@ -30,12 +30,7 @@ MAX_LABEL_NAME: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetLabels:
-    """The labels of a target.
-
-    Attributes:
-        series: Labels of each of its series.
-        info: Labels of its ``target_info``.
-    """
+    """The labels of each of a target's series, and of its ``target_info``."""
 
     series: Labels
     info: Labels
@@ -57,7 +52,7 @@ def target_labels(
     Args:
         resource: A ``Resource`` of ``resource.proto``.
         names: Attributes that are labels of each series.
-        job: The label ``job``.
+        job: The operator's label ``job``.
         reserved: From :func:`~plugins.prometheus.trust.reserved_labels`.
 
     Raises:

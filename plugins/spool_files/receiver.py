@@ -21,10 +21,7 @@ __all__ = ["SpoolFilesReceiver"]
 
 
 class SpoolFilesReceiver(ClientTelemetryReceiver):
-    """Writes pushes into a folder of Parquet files; docs/spool-files.md is its format.
-
-    Args:
-        config: The operator's settings.
+    """Writes pushes into a folder of Parquet files (docs/spool-files.md).
 
     Raises:
         RuntimeError: pyarrow is not installed.

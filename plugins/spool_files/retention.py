@@ -31,9 +31,7 @@ _HEAVY_SHARE = 4
 class ExpiryClock:
     """The system clock, except that a forward leap counts only after an hour.
 
-    Args:
-        wall: Returns the system's nanoseconds since the epoch.
-        steady: Returns monotonic nanoseconds.
+    ``wall`` returns nanoseconds since the epoch, ``steady`` monotonic nanoseconds.
     """
 
     def __init__(

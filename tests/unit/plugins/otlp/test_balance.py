@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 import grpc
 import pytest
 
-from plugins.otlp.balance import BalancedTransport
+from plugins.otlp.balance import BalancedTransport, Transport
 from plugins.otlp.config import Endpoint
-from plugins.otlp.transport import Transport
 from receiver.plugin import BatchRefusedError, ExportResult, PermanentError, RetryableError
 from tests.unit.plugins.destinations import (
     GrpcDestination,
@@ -106,7 +105,7 @@ def test_one_that_refuses_for_reasons_of_its_own_costs_no_push(three: list[HttpD
     with started(endpoints=urls(three), protocol="http") as one:
         said = one.export_batch([PUSH])
         assert said is not None
-        assert said.message == f"{urls(three)[0]} refuses what another took: HTTP 401: no"
+        assert said.message == f"{urls(three)[0]} refuses what another accepted: HTTP 401: no"
         assert one.export_batch([PUSH]) is None
         assert counts(three) == [1, 2, 0]
         three[1].answer = lambda body: Reply(503)

@@ -113,4 +113,4 @@ def test_attributes_that_get_one_name_are_joined_in_the_order_of_their_keys() ->
         KeyValue(key=key, value=AnyValue(string_value=value))
         for key, value in (("a_b", "3"), ("a.b", "2"), ("a-b", "1"), ("empty", ""))
     ]
-    assert labels_of(attributes) == {"a_b": "1;2;3"}
+    assert labels_of(attributes, rename=str.upper) == {"A_B": "1;2;3"}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ HOUR = 3_600_000_000_000
 
 
 def plugin(path: Path, **settings: Any) -> SpoolFilesReceiver:
-    """The plugin, not started; it keeps everything, as a test's pushes may be of any time."""
+    """Return the plugin, not started. It keeps pushes of any age."""
     (hosted,) = load_plugins([{"type": "spool_files", "path": str(path), "retain_hours": None, **settings}])
     assert isinstance(hosted.plugin, SpoolFilesReceiver)
     return hosted.plugin
@@ -50,7 +52,9 @@ def pushes(count: int, start: int = 0) -> list[Push]:
 
 
 def published(path: Path) -> list[Path]:
-    return sorted(path.glob("date=*/hour=*/*.parquet"))
+    """Return the published files. Unlike ``glob``, it allows folders to be deleted meanwhile."""
+    files = [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
+    return sorted(file for file in files if fnmatch(str(file.relative_to(path)), "date=*/hour=??/*.parquet"))
 
 
 def journals(path: Path) -> list[Path]:

@@ -31,6 +31,12 @@ from tests.unit.plugins.spool_files.support import (
 )
 
 
+def claim(path: Path) -> Journal | None:
+    stem = Stem.parse(path.stem)
+    assert stem is not None
+    return Journal.claim(path, stem)
+
+
 def left_behind(path: Path, batches: int = 3, *, host: str | None = None, number: int = 1) -> Path:
     """Write the journal of a killed process: pushes 0, 1, ..., each in its own frame."""
     folder = path / "_journal"
@@ -140,7 +146,7 @@ def test_pushes_that_come_again_after_a_restart_are_left_out(tmp_path: Path) -> 
 
 def test_journals_in_use_and_of_other_hosts_are_left_alone(tmp_path: Path) -> None:
     in_use = left_behind(tmp_path, number=1)
-    held = Journal.claim(in_use)
+    held = claim(in_use)
     assert held is not None
     elsewhere = left_behind(tmp_path, host="elsewhere", number=2)
     orphaned = left_behind(tmp_path, host="gone", number=3)
@@ -220,7 +226,7 @@ def test_a_journal_that_is_taken_over_and_deleted_before_it_is_locked_is_not_wri
     def another_is_faster(descriptor: int, how: int) -> None:
         monkeypatch.setattr(fcntl, "flock", lock)
         for path in folder.glob("*.journal"):
-            claimed = Journal.claim(path)
+            claimed = claim(path)
             assert claimed is not None
             claimed.delete()
         lock(descriptor, how)
@@ -275,7 +281,7 @@ def test_a_start_that_fails_lets_go_of_what_it_took_over(tmp_path: Path) -> None
     (manifests / f"{day}.{host_name()}.jsonl").mkdir(parents=True)
     with pytest.raises(IsADirectoryError):
         spool.start()
-    claimed = Journal.claim(journal)
+    claimed = claim(journal)
     assert claimed is not None
     claimed.close()
 
