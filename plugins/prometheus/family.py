@@ -53,11 +53,13 @@ class Cursor:
 
     Attributes:
         number: Number of the last series read.
-        read: Number of members up to it.
+        end: Number of the last series to read; None before the first block.
+        read: Number of members up to ``number``.
         removed: The metric's ``removed`` at that time.
     """
 
     number: int = -1
+    end: int | None = None
     read: int = 0
     removed: int = 0
 
@@ -81,8 +83,11 @@ class Family:
         """Return the next series, and move the cursor behind them; none at the end.
 
         Each series that lives from the first block to the last is read once, although series are
-        added and removed between blocks.
+        added and removed between blocks. Series that start after the first block are not read,
+        because they may have the labels of one that was read and has ended.
         """
+        if cursor.end is None:
+            cursor.end = next((member.number for member in reversed(self.members.values())), -1)
         block: list[Exposed] = []
         size = 0
         # Members keep their order. Members removed since may have been before or after the cursor.
@@ -90,6 +95,8 @@ class Family:
         for position, member in enumerate(islice(self.members.values(), skip, None), skip + 1):  # noqa: B007
             if member.number <= cursor.number:
                 continue
+            if member.number > cursor.end:
+                break
             block.append(member)
             size += len(member.last[0]) * len(member.labels.text)
             if len(block) >= _BLOCK_SERIES or size >= _BLOCK_BYTES:

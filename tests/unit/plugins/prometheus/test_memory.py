@@ -106,15 +106,17 @@ def test_a_scrape_reads_each_series_that_lives_throughout_once() -> None:
         series.add(push(gauge("g", number(n, at=10)), at=10, instance=str(n), resource=resource))
     chunks = exposition(series, openmetrics=False)
     found = [next(chunks)]
-    # Between two chunks, clients before and behind the place go, and others come.
+    # Between two chunks, clients before and after the cursor end, and some of them return.
     for n in (*range(0, 1_000, 3), 5_000):
         resource = {"client_instance_id": str(n)}
         series.add(push(gauge("g", number(n, at=20)), at=20, instance=str(n), resource=resource))
         if n < 1_000:
             series.add(push(at=21, instance=str(n), terminating=True))
+        if n % 2:
+            series.add(push(gauge("g", number(n, at=30)), at=30, instance=str(n), resource=resource))
     text = b"".join([*found, *chunks]).decode()
     lines = [line for line in text.splitlines() if line.startswith("g{")]
     assert len(lines) == len(set(lines))
-    told = {line.split('instance="')[1].split('"')[0] for line in lines}
-    assert told >= {str(n) for n in range(1_000) if n % 3}
+    instances = {line.split('instance="')[1].split('"')[0] for line in lines}
+    assert instances >= {str(n) for n in range(1_000) if n % 3}
     assert len(found[0]) < len(text)
