@@ -16,7 +16,7 @@ import httpx
 from plugins._shared.destination import USER_AGENT, Destination, redact, tls_context
 from receiver.plugin import PermanentError, RetryableError
 
-__all__ = ["HttpClient", "parse_retry_after"]
+__all__ = ["HttpClient", "parse_retry_after", "retry_after_s"]
 
 #: Longer answers are cut. A usual one is a few bytes or a line of text.
 _MAX_ANSWER_BYTES = 65_536
@@ -42,11 +42,7 @@ class HttpClient:
         self._client: httpx.Client | None = None
 
     def open(self) -> None:
-        """Create the client if there is none. The first POST connects it.
-
-        Raises:
-            OSError: A TLS file is missing or invalid.
-        """
+        """Create the client if there is none. The first POST connects it."""
         if self._client is not None:
             return
         self._client = httpx.Client(
@@ -98,6 +94,11 @@ def _read(response: httpx.Response, deadline: float) -> bytes:
         if time.monotonic() > deadline:
             raise httpx.ReadTimeout("the answer took too long")
     return answer[:_MAX_ANSWER_BYTES]
+
+
+def retry_after_s(response: httpx.Response) -> float | None:
+    """Return the delay in seconds that an answer asks for; None if it has none."""
+    return parse_retry_after(response.headers.get("retry-after"), datetime.now(UTC))
 
 
 def parse_retry_after(value: str | None, now: datetime) -> float | None:

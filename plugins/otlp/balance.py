@@ -83,10 +83,7 @@ class BalancedTransport:
             route.transport.open()
 
     def export(self, body: bytes) -> ExportResult | None:
-        """Send to the first endpoint that accepts. Each is tried at most once.
-
-        Returns:
-            The answer of the endpoint that accepted it, with the refusals of others before it.
+        """Send to the first endpoint that accepts; each is tried at most once.
 
         Raises:
             RetryableError: No endpoint accepts it now. The delay is the shortest that one asks for.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gzip
-from datetime import UTC, datetime
 
 import httpx
 
 from plugins._shared.destination import redact
-from plugins._shared.http_client import HttpClient, parse_retry_after
+from plugins._shared.http_client import HttpClient, retry_after_s
 from plugins.otlp import status
 from plugins.otlp.config import Endpoint, OtlpConfig
 from receiver.plugin import ExportError, ExportResult
@@ -50,8 +49,7 @@ class HttpTransport:
         else:
             text = answer[:200].decode(errors="replace")
         reason = redact(f"HTTP {response.status_code}: {text}", self._config)
-        after = parse_retry_after(response.headers.get("retry-after"), datetime.now(UTC))
-        return status.http_error(response.status_code, reason, after)
+        return status.http_error(response.status_code, reason, retry_after_s(response))
 
 
 def _is_protobuf(response: httpx.Response) -> bool:

@@ -43,11 +43,7 @@ class OtlpReceiver(ClientTelemetryReceiver):
         self._cumulative = CumulativeExports(config) if config.temporality == "cumulative" else None
 
     def start(self) -> None:
-        """Open the transport without waiting for the destination.
-
-        Raises:
-            OSError: A TLS file is missing or invalid.
-        """
+        """Open the transport without waiting for the destination."""
         self._transport.open()
 
     def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> ExportResult | None:
@@ -60,11 +56,6 @@ class OtlpReceiver(ClientTelemetryReceiver):
         Returns:
             None, or the points that the destination rejected (OTLP's partial success) or that
             cannot be made cumulative.
-
-        Raises:
-            RetryableError: The specification allows a retry.
-            BatchRefusedError: The request is too large, or one push is malformed.
-            PermanentError: The destination refuses all of it.
         """
         if self._cumulative is None:
             return self._transport.export(b"".join([push.payload.data for push in pushes]))

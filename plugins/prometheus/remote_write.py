@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 import cramjam
 import httpx
 
 from plugins._shared.destination import redact
-from plugins._shared.http_client import HttpClient, parse_retry_after
+from plugins._shared.http_client import HttpClient, retry_after_s
 from plugins.prometheus.config import RemoteWriteConfig
 from plugins.prometheus.messages import Sample, encode_request
 from receiver.plugin import BatchRefusedError, ExportResult, PermanentError, RetryableError
@@ -75,8 +74,7 @@ class RemoteWriter:
             missing = 0 if written is None else max(0, sent - written)
             return ExportResult(rejected_points=missing, message=reason) if missing else None
         if status == httpx.codes.TOO_MANY_REQUESTS or status >= httpx.codes.INTERNAL_SERVER_ERROR:
-            after = parse_retry_after(response.headers.get("retry-after"), datetime.now(UTC))
-            raise RetryableError(reason, retry_after_s=after)
+            raise RetryableError(reason, retry_after_s=retry_after_s(response))
         if status == httpx.codes.BAD_REQUEST and written:
             # It wrote a part. The others would always fail.
             return ExportResult(rejected_points=max(0, sent - written), message=reason)

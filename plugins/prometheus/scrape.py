@@ -162,11 +162,9 @@ def _is_allowed(headers: list[str], hosts: frozenset[str]) -> bool:
 
     Any IP address is allowed, because DNS rebinding needs a host name.
     """
-    if not headers:
-        return True
+    if len(headers) != 1:
+        return not headers
     name = re.sub(r":[0-9]*$", "", headers[0].strip()).lower()
-    if len(headers) > 1:
-        return False
     if name in hosts:
         return True
     with contextlib.suppress(ValueError):

@@ -39,7 +39,7 @@ _TARGET_INFO: Final = MetricName(name="target_info", type=MetricType.INFO, unit=
 #: Kinds that count since a start.
 _COUNTING: Final = frozenset({Kind.COUNTER, Kind.HISTOGRAM, Kind.EXPONENTIAL, Kind.SUMMARY})
 #: Older start times of clients are ignored, because Prometheus would insert a zero there.
-_MAX_ELAPSED_MS: Final = 366 * 24 * 3600 * 1000
+_MAX_ELAPSED_NS: Final = 366 * 24 * 3600 * 1_000_000_000
 
 
 @dataclass(slots=True)
@@ -140,8 +140,7 @@ class SeriesTable:
     def _add(self, push: Push) -> PushSamples:
         result = self._cumulative.accumulate(push)
         now_ms = push.context.received_at_ns // 1_000_000
-        ended_by_push = Ended()
-        ended_before = Ended()
+        ended_by_push, ended_before = Ended(), Ended()
         present = {target for target, *_ in result.points.values()}
         for series in result.ended.series:
             (ended_by_push if series in result.points else ended_before).series.append(series)
@@ -335,17 +334,10 @@ class SeriesTable:
 def _start_ms(series: Series, time_ms: int, last_ms: int) -> int:
     """Return the start of a series on the receiver's clock, or 0 if it is unknown.
 
-    It is as long before the sample as the client's start is before its point.
-
-    Args:
-        series: The series. Without a start before its point, the start is unknown.
-        time_ms: Time of its sample.
-        last_ms: Time of its previous sample, 0 for the first. A series that starts anew starts
-            after it.
+    It is as long before the sample as the client's start is before its point. A series that starts
+    anew starts after its previous sample, at ``last_ms`` (0: none).
     """
     elapsed_ns = series.time_ns - series.start_ns
-    if not series.start_ns or elapsed_ns <= 0:
-        return 0
-    if elapsed_ns // 1_000_000 > _MAX_ELAPSED_MS:
+    if not series.start_ns or not 0 < elapsed_ns <= _MAX_ELAPSED_NS:
         return 0
     return max(min(time_ms - elapsed_ns // 1_000_000, time_ms - 1), last_ms)

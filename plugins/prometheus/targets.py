@@ -49,11 +49,8 @@ def target_labels(
     If attributes get the same name, the last by key wins. Values and the number of labels are
     bounded, because a scraper with limits refuses the whole scrape.
 
-    Args:
-        resource: A ``Resource`` of ``resource.proto``.
-        names: Attributes that are labels of each series.
-        job: The operator's label ``job``.
-        reserved: From :func:`~plugins.prometheus.trust.reserved_labels`.
+    ``names`` are the attributes that are labels of each series. ``reserved`` is the result of
+    :func:`~plugins.prometheus.trust.reserved_labels`.
 
     Raises:
         google.protobuf.message.DecodeError: The Resource is malformed.

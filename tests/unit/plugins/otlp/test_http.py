@@ -10,7 +10,8 @@ from email.utils import format_datetime
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 
-from plugins._shared.http_client import parse_retry_after
+from plugins._shared.http_client import HttpClient, parse_retry_after
+from plugins.otlp import OtlpConfig
 from receiver.host import PluginHost, load_plugins
 from receiver.plugin import BatchRefusedError, ExportResult, PermanentError, RetryableError
 from tests.unit.host.support import wait_for
@@ -28,6 +29,19 @@ RETRYABLE = {429, 502, 503, 504}
 
 def endpoint(server: HttpDestination, scheme: str = "http") -> str:
     return f"{scheme}://127.0.0.1:{server.port}"
+
+
+def test_a_request_that_is_no_http_is_a_permanent_error(http_server: HttpDestination) -> None:
+    url = endpoint(http_server)
+    client = HttpClient(OtlpConfig(endpoint=url, protocol="http"), url, {"x-broken": "a\nb"})
+    with pytest.raises(RuntimeError, match="post before open"):
+        client.post(b"")
+    client.open()
+    client.open()
+    with pytest.raises(PermanentError, match="LocalProtocolError"):
+        client.post(b"")
+    client.close()
+    assert http_server.bodies == []
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
