@@ -1,4 +1,4 @@
-"""What the producer does without a broker: timeouts, a full queue, records that are too large."""
+"""The producer without a broker: timeouts, a full queue, too large records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.host.support import push
 
 @pytest.fixture
 def unconnected() -> Iterator[TopicProducer]:
-    """A producer whose broker is away, and which has seen its topic before."""
+    """A producer that has found its topic and lost its broker."""
     made = new_producer()
     made._topic_seen = True
     yield made

@@ -62,17 +62,17 @@ def journals(path: Path) -> list[Path]:
 
 
 def rows(path: Path) -> pa.Table:
-    """Everything that a reader finds, which reads all the folder, as Spark does."""
+    """Read the whole folder as one table, like Spark."""
     return ds.dataset(path, format="parquet", partitioning="hive").to_table()
 
 
 def numbers(path: Path) -> list[int]:
-    """Which pushes are in published files, sorted."""
+    """Return the numbers of the pushes in published files, sorted."""
     return numbers_in(published(path))
 
 
 def numbers_in(files: Iterable[Path]) -> list[int]:
-    """Which pushes are in the files that are still there, sorted."""
+    """Return the numbers of the pushes in those files that still exist, sorted."""
     found: list[int] = []
     for file in files:
         with suppress(FileNotFoundError):
@@ -86,6 +86,6 @@ def manifest(path: Path) -> list[dict[str, Any]]:
 
 
 def message(spool: SpoolFilesReceiver, number: int = 100) -> str:
-    """What the plugin has to tell at its next export."""
+    """Return the plugin's message at its next export."""
     result = spool.export_batch([push_at(number)])
     return "" if result is None else result.message
