@@ -52,15 +52,7 @@ class Destination(Protocol):
 
 
 def check_headers(headers: Mapping[str, Secret], reserved: AbstractSet[str]) -> None:
-    """Check the headers that an operator sets.
-
-    Args:
-        headers: Names and values.
-        reserved: Names that the operator must not set.
-
-    Raises:
-        ValueError: A header is invalid. The message names it and never shows its value.
-    """
+    """Check an operator's headers. Errors name the header and never show its value."""
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no header name; use lower-case letters, digits and -")
@@ -72,15 +64,7 @@ def check_headers(headers: Mapping[str, Secret], reserved: AbstractSet[str]) -> 
 
 
 def check_endpoint(endpoint: str, *, grpc: bool) -> None:
-    """Check the URL of a destination.
-
-    Args:
-        endpoint: The URL as the operator wrote it.
-        grpc: Whether the destination speaks gRPC: then it needs a port and has no path.
-
-    Raises:
-        ValueError: The URL is invalid. The message says why.
-    """
+    """Check the URL of a destination. With gRPC it needs a port and has no path."""
     if not endpoint.isascii() or not endpoint.isprintable() or " " in endpoint:
         raise ValueError("must be plain ASCII without spaces")
     try:
@@ -125,7 +109,7 @@ def tls_context(config: Destination) -> ssl.SSLContext:
 
 
 def redact(text: str, config: Destination) -> str:
-    """Mask the values of our headers in a destination's answer, which may repeat them."""
+    """Mask the values of the operator's headers in an answer, which may repeat them."""
     for value in config.headers.values():
         if secret := value.get_secret_value():
             text = text.replace(secret, "**********")

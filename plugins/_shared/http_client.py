@@ -16,7 +16,7 @@ import httpx
 from plugins._shared.destination import USER_AGENT, Destination, redact, tls_context
 from receiver.plugin import PermanentError, RetryableError
 
-__all__ = ["HttpClient", "parse_retry_after"]
+__all__ = ["HttpClient", "parse_retry_after", "retry_after_s"]
 
 #: Longer answers are cut. A usual one is a few bytes or a line of text.
 _MAX_ANSWER_BYTES = 65_536
@@ -26,10 +26,7 @@ _SECONDS = re.compile(r"[0-9]{1,9}")
 class HttpClient:
     """POSTs to one URL over HTTP/1.1. Not thread-safe.
 
-    Args:
-        config: The operator's settings of the destination.
-        url: The destination's URL.
-        headers: The protocol's headers, in lower case. The operator's headers override them.
+    ``headers`` are the protocol's, in lower case. The operator's headers override them.
     """
 
     def __init__(self, config: Destination, url: str, headers: Mapping[str, str]) -> None:
@@ -45,11 +42,7 @@ class HttpClient:
         self._client: httpx.Client | None = None
 
     def open(self) -> None:
-        """Create the client if there is none. The first POST connects it.
-
-        Raises:
-            OSError: A TLS file is missing or invalid.
-        """
+        """Create the client if there is none. The first POST connects it."""
         if self._client is not None:
             return
         self._client = httpx.Client(
@@ -63,10 +56,7 @@ class HttpClient:
         )
 
     def post(self, content: bytes) -> tuple[httpx.Response, bytes]:
-        """POST a body.
-
-        Returns:
-            The answer with any status, and its body, cut to 64 KiB.
+        """POST a body; return the answer of any status, and its body cut to 64 KiB.
 
         Raises:
             RetryableError: No valid answer arrived in time.
@@ -106,15 +96,15 @@ def _read(response: httpx.Response, deadline: float) -> bytes:
     return answer[:_MAX_ANSWER_BYTES]
 
 
+def retry_after_s(response: httpx.Response) -> float | None:
+    """Return the delay in seconds that an answer asks for; None if it has none."""
+    return parse_retry_after(response.headers.get("retry-after"), datetime.now(UTC))
+
+
 def parse_retry_after(value: str | None, now: datetime) -> float | None:
-    """Parse ``Retry-After`` (RFC 9110, section 10.2.3).
+    """Return the seconds of a ``Retry-After`` value; None if past or malformed.
 
-    Args:
-        value: The header's value: seconds or a date.
-        now: The present time, with its time zone.
-
-    Returns:
-        Seconds from now. None if the value is missing, past or malformed.
+    Its value is a number or a date (RFC 9110, section 10.2.3). ``now`` has a time zone.
     """
     if value is None:
         return None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
 __all__ = ["FlatPoint", "flat_points"]
@@ -18,8 +18,6 @@ class FlatPoint:
     """One data point.
 
     Attributes:
-        name: The metric's name.
-        attributes: The point's own attributes.
         value: Its value; the sum of a histogram or summary.
         count: Number of observations of a histogram or summary; None for other kinds.
     """
@@ -27,7 +25,7 @@ class FlatPoint:
     name: str
     attributes: Mapping[str, AttributeValue]
     value: int | float
-    count: int | None = None
+    count: int | None
 
 
 def flat_points(data: MetricsData) -> Iterator[FlatPoint]:
@@ -40,33 +38,21 @@ def flat_points(data: MetricsData) -> Iterator[FlatPoint]:
 
 def _points(metric: Metric) -> Iterator[FlatPoint]:
     kind = metric.WhichOneof("data")
-    if kind == "gauge" or kind == "sum":
-        for number in (metric.gauge if kind == "gauge" else metric.sum).data_points:
-            value = number.as_int if number.WhichOneof("value") == "as_int" else number.as_double
-            yield FlatPoint(name=metric.name, attributes=_attributes(number.attributes), value=value)
-    elif kind is not None:
-        for counted in getattr(metric, kind).data_points:
-            yield FlatPoint(
-                name=metric.name,
-                attributes=_attributes(counted.attributes),
-                value=counted.sum,
-                count=counted.count,
-            )
-
-
-def _attributes(attributes: Iterable[KeyValue]) -> dict[str, AttributeValue]:
-    return {attribute.key: _value(attribute.value) for attribute in attributes}
+    if kind is None:
+        return
+    for point in getattr(metric, kind).data_points:
+        count = None
+        if kind not in {"gauge", "sum"}:
+            value, count = point.sum, point.count
+        else:
+            value = point.as_int if point.HasField("as_int") else point.as_double
+        attributes = {attribute.key: _value(attribute.value) for attribute in point.attributes}
+        yield FlatPoint(name=metric.name, attributes=attributes, value=value, count=count)
 
 
 def _value(value: AnyValue) -> AttributeValue:
-    match value.WhichOneof("value"):
-        case "string_value":
-            return value.string_value
-        case "int_value":
-            return value.int_value
-        case "double_value":
-            return value.double_value
-        case "bool_value":
-            return value.bool_value
-        case _:
-            return str(value).strip()
+    form = value.WhichOneof("value")
+    if form in {"string_value", "int_value", "double_value", "bool_value"}:
+        scalar: AttributeValue = getattr(value, form)
+        return scalar
+    return str(value).strip()

@@ -26,11 +26,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.:/@+-]+")
 
 
 class ConsoleReceiver(ClientTelemetryReceiver):
-    """Prints pushes on stdout.
-
-    Args:
-        config: The operator's settings.
-    """
+    """Prints pushes on stdout."""
 
     Config: ClassVar[type[ConsoleConfig]] = ConsoleConfig
 
@@ -40,11 +36,7 @@ class ConsoleReceiver(ClientTelemetryReceiver):
         self._with_points = config.metrics
 
     def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> None:
-        """Print one push.
-
-        Raises:
-            PermanentError: stdout is closed.
-        """
+        """Print one push."""
         points = list(flat_points(payload.metrics))
         text = self._text(_summary(context, payload, points), points if self._with_points else None)
         try:

@@ -149,27 +149,24 @@ class KafkaTopicConfig(PluginConfig):
             "reconnect.backoff.max.ms": 2_000,
             "socket.keepalive.enable": True,
         }
-        if self.sasl_mechanism is not None:
-            properties["sasl.mechanism"] = self.sasl_mechanism
-        if self.sasl_username is not None and self.sasl_password is not None:
-            properties["sasl.username"] = self.sasl_username
-            properties["sasl.password"] = self.sasl_password.get_secret_value()
+        optional: dict[str, object] = {
+            "sasl.mechanism": self.sasl_mechanism,
+            "sasl.username": self.sasl_username,
+            "sasl.password": self.sasl_password and self.sasl_password.get_secret_value(),
+        }
         if self.oauth is not None:
-            properties |= {
+            optional |= {
                 "sasl.oauthbearer.method": "oidc",
                 "sasl.oauthbearer.token.endpoint.url": self.oauth.token_endpoint_url,
                 "sasl.oauthbearer.client.id": self.oauth.client_id,
                 "sasl.oauthbearer.client.secret": self.oauth.client_secret.get_secret_value(),
+                "sasl.oauthbearer.scope": self.oauth.scope,
+                "https.ca.location": self.oauth.ca_file,
             }
-            if self.oauth.scope is not None:
-                properties["sasl.oauthbearer.scope"] = self.oauth.scope
-            if self.oauth.ca_file is not None:
-                properties["https.ca.location"] = str(self.oauth.ca_file)
         if self.tls is not None:
-            named = {
+            optional |= {
                 "ssl.ca.location": self.tls.ca_file,
                 "ssl.certificate.location": self.tls.cert_file,
                 "ssl.key.location": self.tls.key_file,
             }
-            properties |= {name: str(file) for name, file in named.items() if file is not None}
-        return properties
+        return properties | {name: str(value) for name, value in optional.items() if value is not None}

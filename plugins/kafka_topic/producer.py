@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import threading
 import time
 from collections.abc import Sequence
@@ -35,20 +36,13 @@ _NO_REASON = frozenset({KafkaError._ALL_BROKERS_DOWN})  # noqa: SLF001
 #: Seconds between polls of an idle producer, because its errors would pile up.
 _IDLE_POLL_S = 1.0
 _STEP_S = 0.2
-
-
-class _Silent:
-    """Discards librdkafka's log lines. Fatal ones would go to stderr at any level."""
-
-    def log(self, *_: object) -> None:
-        """Discard the line, because errors arrive by callback."""
+#: Discards librdkafka's log lines, because its errors arrive by callback. Without a logger, fatal
+#: ones go to stderr at any level.
+_SILENT = logging.Logger("kafka-topic", logging.CRITICAL + 1)
 
 
 class TopicProducer:
     """Produces to one topic. Not thread-safe.
-
-    Args:
-        config: The plugin's settings.
 
     Raises:
         OSError: librdkafka refuses the settings: a TLS file is missing or invalid.
@@ -77,7 +71,7 @@ class TopicProducer:
                     "message.timeout.ms": 0,
                     "error_cb": self._failed,
                 },
-                logger=_Silent(),
+                logger=_SILENT,
             )
         except KafkaException as error:
             raise OSError(_cause(error).str()) from None
@@ -85,10 +79,7 @@ class TopicProducer:
         self._idle.start()
 
     def send(self, pushes: Sequence[Push]) -> list[KafkaError | None]:
-        """Produce pushes and wait for acknowledgement or the timeout.
-
-        Returns:
-            For each push None, or why it is not acknowledged.
+        """Produce pushes; return for each None, or why it is not acknowledged in time.
 
         Raises:
             RetryableError: The cluster is unreachable or the topic is missing. Nothing was
@@ -159,7 +150,7 @@ class TopicProducer:
                 return
 
     def _find_topic(self, deadline: float) -> None:
-        """Check the topic, because produce reports a missing topic or right only as a timeout."""
+        """Check the topic, because produce reports a missing one only as a timeout."""
         if self._topic_seen:
             return
         topic, created = self._config.topic, False
@@ -191,24 +182,16 @@ class TopicProducer:
         topic, create = self._config.topic, self._config.create_topic
         if create is None:
             raise RetryableError(f"topic {topic} does not exist: create it, or set create_topic")
-        settings = (
-            {}
-            if create.retention_hours is None
-            else {"retention.ms": str(create.retention_hours * 3_600_000)}
+        hours = create.retention_hours
+        new = NewTopic(
+            topic,
+            num_partitions=create.partitions or -1,
+            replication_factor=create.replication_factor or -1,
+            config={} if hours is None else {"retention.ms": str(hours * 3_600_000)},
         )
         remaining_s = max(1.0, deadline - time.monotonic())
         admin = AdminClient(self._config.client_properties())
-        futures = admin.create_topics(
-            [
-                NewTopic(
-                    topic,
-                    num_partitions=create.partitions or -1,
-                    replication_factor=create.replication_factor or -1,
-                    config=settings,
-                )
-            ],
-            request_timeout=remaining_s,
-        )
+        futures = admin.create_topics([new], request_timeout=remaining_s)
         try:
             # Not raised: its traceback would be a reference cycle that keeps the client's threads
             # alive.

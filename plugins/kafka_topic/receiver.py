@@ -31,14 +31,7 @@ _MAX_CONFIRMED = 100_000
 
 
 class KafkaTopicReceiver(ClientTelemetryReceiver):
-    """Writes each push as a record to a Kafka topic.
-
-    Args:
-        config: The operator's settings.
-
-    Raises:
-        RuntimeError: confluent-kafka is not installed.
-    """
+    """Writes each push as a record to a Kafka topic."""
 
     Config: ClassVar[type[KafkaTopicConfig]] = KafkaTopicConfig
     max_batch_items = 10_000
@@ -58,11 +51,7 @@ class KafkaTopicReceiver(ClientTelemetryReceiver):
         self._confirmed: dict[PushIdentity, None] = {}
 
     def start(self) -> None:
-        """Create the producer without waiting for the cluster.
-
-        Raises:
-            OSError: A TLS file is missing or invalid.
-        """
+        """Create the producer without waiting for the cluster."""
         self._producer = self._new_producer(self.config)
 
     def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> None:

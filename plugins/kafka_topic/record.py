@@ -8,12 +8,13 @@ bytes do not contain.
 
 from __future__ import annotations
 
+from plugins._shared.push_fields import push_fields
 from receiver.plugin import Push
 
-__all__ = ["FORMAT_VERSION", "headers", "key"]
+__all__ = ["headers", "key"]
 
-#: The ``format_version`` header. Headers may be added, but never renamed or redefined.
-FORMAT_VERSION = b"1"
+#: The ``format_version`` header.
+_FORMAT_VERSION = 1
 
 
 def key(push: Push) -> bytes:
@@ -23,27 +24,10 @@ def key(push: Push) -> bytes:
 
 def headers(push: Push) -> list[tuple[str, str | bytes | None]]:
     """Return the headers, with numbers as decimal text and without nulls."""
-    context, payload = push.context, push.payload
-    pairs: list[tuple[str, str | bytes | None]] = [
-        ("format_version", FORMAT_VERSION),
-        ("push_id", payload.push_id.encode()),
-        ("received_at_ns", b"%d" % context.received_at_ns),
-        ("sequence", b"%d" % payload.sequence),
-        ("terminating", b"true" if payload.terminating else b"false"),
-        ("client_id", context.client_id.encode()),
-        ("client_software_name", context.client_software_name.encode()),
-        ("client_software_version", context.client_software_version.encode()),
-        ("principal", context.principal.encode()),
-        ("client_source_address", context.source_address.encode()),
-        ("client_source_port", b"%d" % context.source_port),
-        ("broker_id", b"%d" % context.broker_id),
-        ("listener", context.listener.encode()),
-        ("security_protocol", context.security_protocol.encode()),
-        ("subscription_id", b"%d" % context.subscription_id),
-        ("push_interval_ms", b"%d" % context.push_interval_ms),
-    ]
-    if context.cluster_id is not None:
-        pairs.append(("cluster_id", context.cluster_id.encode()))
-    if context.sasl_mechanism is not None:
-        pairs.append(("sasl_mechanism", context.sasl_mechanism.encode()))
-    return pairs
+    fields = {"format_version": _FORMAT_VERSION, **push_fields(push)}
+    del fields["client_instance_id"]  # the key
+    return [(name, _text(value).encode()) for name, value in fields.items() if value is not None]
+
+
+def _text(value: str | int) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

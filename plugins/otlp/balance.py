@@ -1,18 +1,20 @@
-"""Spreads exports over several endpoints, and skips an endpoint that fails."""
+"""Spreads exports over several endpoints, and skips an endpoint that fails.
+
+:class:`Transport` is the interface of one endpoint.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 from plugins.otlp.config import Endpoint
-from plugins.otlp.transport import Transport
 from receiver.plugin import BatchRefusedError, ExportResult, PermanentError, RetryableError
 from receiver.plugin.breaker import CircuitBreaker
 
-__all__ = ["BalancedTransport"]
+__all__ = ["BalancedTransport", "Transport"]
 
 #: After this many consecutive failures an endpoint is skipped, because each may cost a whole
 #: timeout.
@@ -22,6 +24,29 @@ _MAX_FAILURES: Final = 2
 #: trial may cost another timeout.
 _OPEN_S: Final = 10.0
 _OPEN_TIMEOUTS: Final = 5
+
+
+class Transport(Protocol):
+    """A connection to a destination. Not thread-safe."""
+
+    def open(self) -> None:
+        """Create the client or channel. The first export connects it.
+
+        Raises:
+            OSError: A TLS file is missing or invalid.
+        """
+
+    def export(self, body: bytes) -> ExportResult | None:
+        """Send an ``ExportMetricsServiceRequest``; return what the destination rejected.
+
+        Raises:
+            RetryableError: The same request may succeed later.
+            BatchRefusedError: The same request will always fail. A part of it may succeed.
+            PermanentError: The same request will always fail.
+        """
+
+    def close(self) -> None:
+        """Close what :meth:`open` opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +59,7 @@ class _Route:
 class BalancedTransport:
     """Exports to the next working endpoint, and to another one if that fails.
 
-    Args:
-        transports: A transport for each endpoint.
-        timeout_s: Timeout of one attempt, in seconds.
-        clock: Monotonic seconds.
+    ``timeout_s`` is the timeout of one attempt. ``clock`` returns monotonic seconds.
     """
 
     def __init__(
@@ -61,10 +83,7 @@ class BalancedTransport:
             route.transport.open()
 
     def export(self, body: bytes) -> ExportResult | None:
-        """Send to the first endpoint that accepts. Each is tried at most once.
-
-        Returns:
-            The answer of the endpoint that accepted it, with the refusals of others before it.
+        """Send to the first endpoint that accepts; each is tried at most once.
 
         Raises:
             RetryableError: No endpoint accepts it now. The delay is the shortest that one asks for.
@@ -114,7 +133,7 @@ def _with_refusals(
 ) -> ExportResult | None:
     if not refused:
         return result
-    messages = [f"{endpoint.text} refuses what another took: {error}" for endpoint, error in refused]
+    messages = [f"{endpoint.text} refuses what another accepted: {error}" for endpoint, error in refused]
     if result is None:
         return ExportResult(message="; ".join(messages))
     return replace(result, message="; ".join([*filter(None, [result.message]), *messages]))

@@ -28,11 +28,7 @@ MAX_ENDPOINTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One OTLP destination.
-
-    Attributes:
-        text: The URL as the operator wrote it, already checked.
-    """
+    """One OTLP destination: its URL as the operator wrote it, already checked."""
 
     text: str
 
@@ -62,51 +58,49 @@ class OtlpConfig(PluginConfig):
         default=None,
         description="Where to export: `http://host:port` in plaintext, `https://host:port` with TLS. "
         "gRPC needs the port (4317 is usual); HTTP posts to `/v1/metrics` unless the endpoint has a path. "
-        "This or `endpoints` is needed.",
+        "Set this or `endpoints`.",
     )
     endpoints: list[str] | None = Field(
         default=None,
         min_length=1,
         max_length=MAX_ENDPOINTS,
-        description="Several such, which take exports in turn; one that fails is left out for a while, and "
-        "its exports go to the others. In place of `endpoint`.",
+        description="Several endpoints, which take turns. An endpoint that fails is skipped for a while, and "
+        "the others get its exports. Replaces `endpoint`.",
     )
     headers: dict[str, Secret] = Field(
         default={},
         description="Headers (gRPC: metadata) of every export. "
         "Each value is a secret: text, or `{file: PATH}`.",
     )
-    compression: Literal["none", "gzip"] = Field(
-        default="none", description="How the bytes of an export are compressed."
-    )
+    compression: Literal["none", "gzip"] = Field(default="none", description="Compression of an export.")
     timeout_ms: int = Field(
         default=10_000,
         ge=1,
         le=600_000,
-        description="How long one export to one endpoint may take before it is tried again.",
+        description="Timeout of one export to one endpoint, after which it is retried.",
     )
     temporality: Literal["as_received", "cumulative"] = Field(
         default="as_received",
-        description="`as_received`: the bytes as they were checked and labelled. `cumulative`: what clients "
-        "counted since their last push becomes what they counted since this receiver first saw them.",
+        description="`as_received`: export pushes with the temporality that clients sent. `cumulative`: "
+        "convert deltas to totals since the receiver first saw the client.",
     )
     max_series: int = Field(
         default=40_000,
         ge=1,
         le=100_000_000,
-        description="With `cumulative`: bound on series. When `max_series` or `max_bytes` is reached, room "
-        "is taken from the peer that holds most: a principal, or a source address of clients that have not "
-        "logged in.",
+        description="With `cumulative`: bound on series. When `max_series` or `max_bytes` is reached, series "
+        "of the peer with the most end. A peer is a principal, or a source address of clients without a "
+        "login.",
     )
     max_bytes: int = Field(
         default=DEFAULT_MAX_BYTES,
         ge=1_000_000,
         le=1 << 40,
-        description="With `cumulative`: bound on the memory of all series in bytes, as the plugin estimates "
-        "it. Keep it well below the memory limit of the container.",
+        description="With `cumulative`: bound on the estimated memory of all series in bytes. Keep it well "
+        "below the memory limit of the container.",
     )
     tls: TlsConfig | None = Field(
-        default=None, description="Certificates; null: the default authorities, no certificate of our own."
+        default=None, description="Certificates; null: the default authorities and no client certificate."
     )
 
     @field_validator("endpoint", "endpoints")
@@ -153,9 +147,7 @@ class OtlpConfig(PluginConfig):
         if self.endpoint is None and self.endpoints is None:
             raise ValueError("needs endpoint, for example http://127.0.0.1:4317, or endpoints, a list")
         if self.endpoint is not None and self.endpoints is not None:
-            raise ValueError(
-                "has endpoint and endpoints: write every one into endpoints, and leave endpoint out"
-            )
+            raise ValueError("has endpoint and endpoints: write all into endpoints, and leave endpoint out")
         return self
 
     @property

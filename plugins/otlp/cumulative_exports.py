@@ -12,11 +12,7 @@ __all__ = ["CumulativeExports"]
 
 
 class CumulativeExports:
-    """Converts pushes to cumulative metrics and exports them.
-
-    Args:
-        config: The plugin's settings, with ``temporality: cumulative``.
-    """
+    """Converts pushes to cumulative metrics and exports them."""
 
     def __init__(self, config: OtlpConfig) -> None:
         self._state = Cumulative(max_series=config.max_series, max_bytes=config.max_bytes)
@@ -25,11 +21,7 @@ class CumulativeExports:
     def export(
         self, pushes: Sequence[Push], send: Callable[[bytes], ExportResult | None]
     ) -> ExportResult | None:
-        """Export pushes in one request.
-
-        Args:
-            pushes: The pushes. Those of a failed attempt are sent again unchanged.
-            send: Sends the bytes of an ``ExportMetricsServiceRequest``. Its exceptions propagate.
+        """Export pushes in one request; a retry sends the same bytes.
 
         Returns:
             None, or the points that the destination rejected or that cannot be made cumulative.

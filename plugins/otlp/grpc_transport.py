@@ -18,12 +18,7 @@ _DETAILS = "grpc-status-details-bin"
 
 
 class GrpcTransport:
-    """Exports over a gRPC channel, which connects and reconnects by itself.
-
-    Args:
-        config: The plugin's settings, with ``protocol: grpc``.
-        endpoint: The destination.
-    """
+    """Exports over a gRPC channel, which connects and reconnects by itself."""
 
     def __init__(self, config: OtlpConfig, endpoint: Endpoint) -> None:
         self._config = config
@@ -35,7 +30,7 @@ class GrpcTransport:
         self._export: Any = None
 
     def open(self) -> None:
-        """Create the channel; see :meth:`plugins.otlp.transport.Transport.open`."""
+        """Create the channel; see :class:`plugins.otlp.balance.Transport`."""
         options = [
             ("grpc.primary_user_agent", USER_AGENT),
             # No proxy: only the configuration decides where telemetry goes.
@@ -52,7 +47,7 @@ class GrpcTransport:
         self._export = self._channel.unary_unary(_METHOD)
 
     def export(self, body: bytes) -> ExportResult | None:
-        """Send a request; see :meth:`plugins.otlp.transport.Transport.export`."""
+        """Send a request; see :class:`plugins.otlp.balance.Transport`."""
         try:
             answer = self._export(
                 body, timeout=self._timeout_s, metadata=self._metadata, compression=self._compression

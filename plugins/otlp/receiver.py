@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from plugins.otlp.balance import BalancedTransport
+from plugins.otlp.balance import BalancedTransport, Transport
 from plugins.otlp.config import Endpoint, OtlpConfig
 from plugins.otlp.cumulative_exports import CumulativeExports
 from plugins.otlp.grpc_transport import GrpcTransport
 from plugins.otlp.http_transport import HttpTransport
-from plugins.otlp.transport import Transport
 from receiver.plugin import (
     ClientTelemetryContext,
     ClientTelemetryPayload,
@@ -23,11 +22,7 @@ __all__ = ["OtlpReceiver"]
 
 
 class OtlpReceiver(ClientTelemetryReceiver):
-    """Exports pushes over OTLP (opentelemetry.io/docs/specs/otlp).
-
-    Args:
-        config: The operator's settings.
-    """
+    """Exports pushes over OTLP (opentelemetry.io/docs/specs/otlp)."""
 
     Config: ClassVar[type[OtlpConfig]] = OtlpConfig
     #: Protobuf has no limit. The operator's ``batch`` settings apply.
@@ -48,11 +43,7 @@ class OtlpReceiver(ClientTelemetryReceiver):
         self._cumulative = CumulativeExports(config) if config.temporality == "cumulative" else None
 
     def start(self) -> None:
-        """Open the transport without waiting for the destination.
-
-        Raises:
-            OSError: A TLS file is missing or invalid.
-        """
+        """Open the transport without waiting for the destination."""
         self._transport.open()
 
     def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> ExportResult | None:
@@ -65,11 +56,6 @@ class OtlpReceiver(ClientTelemetryReceiver):
         Returns:
             None, or the points that the destination rejected (OTLP's partial success) or that
             cannot be made cumulative.
-
-        Raises:
-            RetryableError: The specification allows a retry.
-            BatchRefusedError: The request is too large, or one push is malformed.
-            PermanentError: The destination refuses all of it.
         """
         if self._cumulative is None:
             return self._transport.export(b"".join([push.payload.data for push in pushes]))

@@ -48,10 +48,7 @@ _RETRY_INFO = "/google.rpc.RetryInfo"
 
 
 def result(answer: bytes) -> ExportResult | None:
-    """Read the answer to a successful export.
-
-    Args:
-        answer: An ``ExportMetricsServiceResponse``.
+    """Read the ``ExportMetricsServiceResponse`` of a successful export.
 
     Returns:
         None for a full success or an unreadable answer, because its status says success. Else what
@@ -69,10 +66,7 @@ def result(answer: bytes) -> ExportResult | None:
 def grpc_error(code: grpc.StatusCode, reason: str, details: bytes | None) -> ExportError:
     """Map a failed gRPC export to an error.
 
-    Args:
-        code: The status code.
-        reason: The error's message.
-        details: The ``google.rpc.Status`` of ``grpc-status-details-bin``; None if there is none.
+    ``details`` is the ``google.rpc.Status`` of ``grpc-status-details-bin``.
     """
     present, delay_s = _retry_info(details or b"")
     if code in _GRPC_RETRYABLE or (code is grpc.StatusCode.RESOURCE_EXHAUSTED and present):
@@ -81,13 +75,7 @@ def grpc_error(code: grpc.StatusCode, reason: str, details: bytes | None) -> Exp
 
 
 def http_error(status: int, reason: str, retry_after_s: float | None) -> ExportError:
-    """Map a failed HTTP export to an error.
-
-    Args:
-        status: The HTTP status code.
-        reason: The error's message.
-        retry_after_s: The delay of ``Retry-After`` in seconds.
-    """
+    """Map a failed HTTP export to an error."""
     if status in _HTTP_RETRYABLE:
         return RetryableError(reason, retry_after_s=retry_after_s)
     return BatchRefusedError(reason) if status in _HTTP_BATCH_REFUSED else PermanentError(reason)

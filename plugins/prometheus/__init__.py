@@ -1,8 +1,7 @@
 """Exposes clients' metrics to Prometheus: a scrape endpoint and remote write.
 
 It translates OTLP to Prometheus: names, labels, samples, both text formats and both versions of
-remote write.
-``plugins._shared.cumulative`` converts deltas to cumulative values.
+remote write. ``plugins._shared.cumulative`` converts deltas to cumulative values.
 """
 
 from plugins.prometheus.config import PrometheusConfig

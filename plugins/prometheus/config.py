@@ -13,7 +13,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from plugins._shared.cumulative import DEFAULT_MAX_BYTES
 from plugins._shared.destination import PROTOCOL_HEADERS, check_endpoint, check_headers
-from plugins.prometheus.trust import ATTRIBUTE_PREFIX
+from plugins.prometheus.trust import ATTRIBUTE_PREFIX, PROMETHEUS_LABELS
 from receiver.plugin import PluginConfig
 from receiver.plugin.secret import Secret
 from receiver.plugin.tls import TlsConfig
@@ -35,8 +35,6 @@ DEFAULT_RESOURCE_LABELS = (
 _RESERVED_HEADERS = PROTOCOL_HEADERS | {"x-prometheus-remote-write-version"}
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})")
-#: Labels of the plugin, and labels with a meaning in Prometheus.
-_OWN_LABELS = frozenset({"job", "instance", "le", "quantile"})
 
 
 class RemoteWriteConfig(PluginConfig):
@@ -156,7 +154,7 @@ class PrometheusConfig(PluginConfig):
         for name in names:
             if not _LABEL_NAME.fullmatch(name) or name.startswith("__"):
                 raise ValueError(f"{name!r} is no label name; use letters, digits and _")
-            if name in _OWN_LABELS:
+            if name in PROMETHEUS_LABELS:
                 raise ValueError(f"{name} is set by the plugin: leave it out")
             if name.startswith(("exported_", ATTRIBUTE_PREFIX)):
                 raise ValueError(f"{name} has a prefix that clients' own labels get: leave it out")

@@ -10,84 +10,87 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from plugins.prometheus.family import Cursor, Exposed, Family
 from plugins.prometheus.lines import Line
 from plugins.prometheus.names import MetricName, MetricType
-from plugins.prometheus.table import Cursor, Exposed, Family, SeriesTable
+from plugins.prometheus.table import SeriesTable
 
 __all__ = ["exposition"]
 
-#: Minimum bytes of a chunk, except the last. A chunk exceeds it by one series at most.
+#: Minimum bytes of a chunk, except the last. A chunk exceeds it by one line at most.
 _CHUNK_BYTES: Final = 65_536
 
 
 def exposition(table: SeriesTable, *, openmetrics: bool) -> Iterator[bytes]:
-    """Write every series with its last values, in chunks.
+    """Write every series with its last values in one of the two formats, in chunks.
 
     A chunk has about 64 KiB. Between two chunks a scrape holds only metric names and a few series,
     so a slow scraper costs no memory and blocks no push.
 
-    Lines have no timestamps, so that Prometheus marks missing series as stale. Exponential
-    histograms are left out, because neither format has them.
+    Lines have no timestamps, so that Prometheus marks missing series as stale. Only OpenMetrics has
+    start times. Exponential histograms are left out, because neither format has them.
 
     A format allows each name once, with one type. If two metrics need the same name, their samples
     are written untyped. So no series is lost because another client uses its name.
 
-    Args:
-        table: The series.
-        openmetrics: Whether to write OpenMetrics. Only this format has start times.
-
     Source: Prometheus, "Text-based format"; OpenMetrics 1.0, "Text format".
     """
+    chunk: list[bytes] = []
+    size = 0
+    for text in _texts(table, openmetrics=openmetrics):
+        chunk.append(text)
+        size += len(text)
+        if size >= _CHUNK_BYTES:
+            content = b"".join(chunk)
+            chunk.clear()
+            size = 0
+            yield content
+    yield b"".join(chunk)
+
+
+def _texts(table: SeriesTable, *, openmetrics: bool) -> Iterator[bytes]:
+    """Write the lines one by one, each metric's first one with the metric's head."""
     families = table.families()
     names = [family.name.openmetrics if openmetrics else family.name.samples for family in families]
     uses = Counter(name for family_names in names for name in family_names)
     untyped: dict[str, list[MetricName]] = {}
-    chunk = _Chunk()
     for family, family_names in zip(families, names, strict=True):
         if any(uses[name] > 1 for name in family_names):
             for sample in family.name.samples:
                 untyped.setdefault(sample, []).append(family.name)
-            continue
-        yield from _typed(table, family, chunk, openmetrics=openmetrics)
+        else:
+            yield from _typed(table, family, openmetrics=openmetrics)
     for sample, metrics in untyped.items():
-        head: bytes | None = f"# TYPE {sample} {'unknown' if openmetrics else 'untyped'}\n".encode()
+        head = f"# TYPE {sample} {'unknown' if openmetrics else 'untyped'}\n".encode()
         for name in metrics:
             for exposed in _series(table, name):
                 lines, values, _ = exposed.last
-                for (line, labels, *_), value in zip(lines, values, strict=False):
-                    if line == sample:
-                        if head is not None:
-                            chunk.add(head)
-                            head = None
-                        chunk.add(b"%b%b %b\n" % (line.encode(), labels.text, _text(value)))
-                if chunk.full:
-                    yield chunk.pop()
+                pairs = zip(lines, values, strict=False)
+                for line, value in pairs:
+                    if line[0] == sample:
+                        yield head + _line(line, value)
+                        head = b""
     if openmetrics:
-        chunk.add(b"# EOF\n")
-    yield chunk.pop()
+        yield b"# EOF\n"
 
 
-def _typed(table: SeriesTable, family: Family, chunk: _Chunk, *, openmetrics: bool) -> Iterator[bytes]:
+def _typed(table: SeriesTable, family: Family, *, openmetrics: bool) -> Iterator[bytes]:
     """Write a metric whose names no other metric uses."""
     name = family.name
     created = f"{name.family}_created".encode()
     # A metric without values gets no head.
-    head: bytes | None = _head(family, openmetrics=openmetrics)
+    head = _head(family, openmetrics=openmetrics)
     for exposed in _series(table, name):
         lines, values, start_ms = exposed.last
         if not values:
             continue
-        if head is not None:
-            chunk.add(head)
-            head = None
         shown_lines = lines[:-1] if openmetrics and _lacks_sum(name, lines) else lines
-        for (line, labels, *_), value in zip(shown_lines, values, strict=False):
-            chunk.add(b"%b%b %b\n" % (line.encode(), labels.text, _text(value)))
+        for line, value in zip(shown_lines, values, strict=False):
+            yield head + _line(line, value)
+            head = b""
         if openmetrics and start_ms:
             # The last line is the count, or the only line; it has the series' own labels.
-            chunk.add(b"%b%b %b\n" % (created, lines[-1][1].text, repr(start_ms / 1000).encode()))
-        if chunk.full:
-            yield chunk.pop()
+            yield b"%b%b %b\n" % (created, lines[-1][1].text, repr(start_ms / 1000).encode())
 
 
 def _series(table: SeriesTable, name: MetricName) -> Iterator[Exposed]:
@@ -96,25 +99,8 @@ def _series(table: SeriesTable, name: MetricName) -> Iterator[Exposed]:
         yield from block
 
 
-class _Chunk:
-    """Lines that are not yet yielded."""
-
-    def __init__(self) -> None:
-        self._lines: list[bytes] = []
-        self._size = 0
-
-    @property
-    def full(self) -> bool:
-        return self._size >= _CHUNK_BYTES
-
-    def add(self, line: bytes) -> None:
-        self._lines.append(line)
-        self._size += len(line)
-
-    def pop(self) -> bytes:
-        content = b"".join(self._lines)
-        self._lines, self._size = [], 0
-        return content
+def _line(line: Line, value: float) -> bytes:
+    return b"%b%b %b\n" % (line[0].encode(), line[1].text, _text(value))
 
 
 def _head(family: Family, *, openmetrics: bool) -> bytes:

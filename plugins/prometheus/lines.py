@@ -45,7 +45,6 @@ class LabelSet:
     """Labels without ``__name__``, shared by the series that have them.
 
     Attributes:
-        pairs: The labels.
         text: The labels in both text formats, with braces, in UTF-8.
         encoded: The labels in remote write 1.0; empty until the first use.
     """
@@ -66,12 +65,7 @@ def series_labels(target: Labels, attributes: Sequence[bytes], reserved: frozens
     """Return the labels of a series: its target's and its own.
 
     A reserved attribute name gets a prefix, so it neither replaces nor becomes a label of the
-    receiver or of Prometheus.
-
-    Args:
-        target: The labels of its target.
-        attributes: The attributes, each an encoded ``KeyValue``.
-        reserved: From :func:`~plugins.prometheus.trust.reserved_labels`.
+    receiver or of Prometheus. Each attribute is an encoded ``KeyValue``.
 
     Raises:
         ValueError: There are too many attributes, or a name is too long.

@@ -3,76 +3,52 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
-from plugins._shared.cumulative import Heaviest
+from plugins.prometheus.family import Exposed
+from receiver.plugin.shares import Holdings
 
 __all__ = ["Lingering"]
 
-Item = TypeVar("Item")
 
-
-@dataclass(slots=True, eq=False)
-class _Peer(Generic[Item]):
-    name: str
-    weight: int = 0
-    #: Expiry time, bytes and item, oldest first.
-    items: deque[tuple[int, int, Item]] = field(default_factory=deque)
-
-
-class Lingering(Generic[Item]):
-    """Items by peer, each with an expiry time.
-
-    Attributes:
-        count: Number of items.
-        size: Bytes of the items.
-    """
+class Lingering:
+    """Ended series by peer, each with an expiry time."""
 
     def __init__(self) -> None:
+        #: Number of series.
         self.count = 0
-        self.size = 0
-        self._peers: dict[str, _Peer[Item]] = {}
-        self._heaviest: Heaviest[_Peer[Item]] = Heaviest()
+        # Expiry time (milliseconds since the epoch), bytes and series, oldest first.
+        self._ended: dict[str, deque[tuple[int, int, Exposed]]] = {}
+        self._held: Holdings[str] = Holdings()
 
-    def add(self, peer: str, item: Item, *, size: int, until_ms: int) -> None:
-        """Add an item.
+    @property
+    def size(self) -> int:
+        """Estimated bytes of the series."""
+        return self._held.total
 
-        Args:
-            peer: Its peer.
-            item: The item.
-            size: Its bytes.
-            until_ms: Expiry time, milliseconds since the epoch.
-        """
-        holder = self._peers.get(peer)
-        if holder is None:
-            holder = self._peers[peer] = _Peer(peer)
-        holder.items.append((until_ms, size, item))
-        self._changed(holder, size, 1)
+    def add(self, peer: str, exposed: Exposed, *, size: int, until_ms: int) -> None:
+        """Add a series of a peer, until a time in milliseconds since the epoch."""
+        self._ended.setdefault(peer, deque()).append((until_ms, size, exposed))
+        self._held.add(peer, size)
+        self.count += 1
 
-    def pop_heaviest(self) -> Item | None:
-        """Remove and return the oldest item of the heaviest peer; None if there is none."""
-        peer = self._heaviest.top()
+    def pop_heaviest(self) -> Exposed | None:
+        """Remove and return the heaviest peer's oldest series; None if there is none."""
+        peer = self._held.largest()
         return None if peer is None else self._pop(peer)
 
-    def pop_expired(self, now_ms: int) -> list[Item]:
-        """Remove and return the expired items."""
+    def pop_expired(self, now_ms: int) -> list[Exposed]:
+        """Remove and return the expired series."""
         expired = []
-        for peer in list(self._peers.values()):
-            while peer.items and peer.items[0][0] <= now_ms:
+        for peer, ended in list(self._ended.items()):
+            while ended and ended[0][0] <= now_ms:
                 expired.append(self._pop(peer))
         return expired
 
-    def _pop(self, peer: _Peer[Item]) -> Item:
-        _, size, item = peer.items.popleft()
-        self._changed(peer, -size, -1)
-        if not peer.items:
-            self._heaviest.discard(peer)
-            del self._peers[peer.name]
-        return item
-
-    def _changed(self, peer: _Peer[Item], size: int, count: int) -> None:
-        peer.weight += size
-        self.size += size
-        self.count += count
-        self._heaviest.changed(peer)
+    def _pop(self, peer: str) -> Exposed:
+        ended = self._ended[peer]
+        _, size, exposed = ended.popleft()
+        self._held.add(peer, -size)
+        self.count -= 1
+        if not ended:
+            del self._ended[peer]
+        return exposed

@@ -77,12 +77,7 @@ def native_sample(histogram: bytes, version: Version, *, time_ms: int, start_ms:
 
 
 def encode_request(samples: Iterable[Sample], version: Version) -> bytes:
-    """Encode a request, in the order of the samples.
-
-    Args:
-        samples: The samples. Older samples of a series come first.
-        version: The version of remote write.
-    """
+    """Encode a request. Older samples of a series come first."""
     return _request_1(samples) if version == "1.0" else _request_2(samples)
 
 
@@ -141,10 +136,7 @@ def _request_2(samples: Iterable[Sample]) -> bytes:
 
 
 def _name_is_first(labels: LabelSet) -> bool:
-    """Return whether ``__name__`` sorts first.
-
-    It does unless a label begins with a capital or ``_``.
-    """
+    """Return whether ``__name__`` sorts before the labels, which capitals precede."""
     return not labels.pairs or labels.pairs[0][0] > _NAME
 
 

@@ -92,7 +92,6 @@ class MetricName:
 
     Attributes:
         name: The name with all suffixes except those of histogram and summary parts.
-        type: The type.
         unit: The unit in words; empty if it has none. Not compared, because some clients omit it.
     """
 
@@ -103,8 +102,7 @@ class MetricName:
     @property
     def family(self) -> str:
         """The name in OpenMetrics, where a counter's suffix belongs to its sample."""
-        suffix = _FAMILY_SUFFIX.get(self.type, "")
-        return self.name.removesuffix(suffix)
+        return self.name.removesuffix(_FAMILY_SUFFIX.get(self.type, ""))
 
     @property
     def samples(self) -> tuple[str, ...]:
@@ -125,11 +123,6 @@ def metric_name(name: str, unit: str, kind: Kind) -> MetricName:
     Characters that Prometheus does not allow become ``_``; repeated ``_`` become one. The unit in
     words is appended unless the name has that word. ``_total`` of a counter and ``_ratio`` of a
     gauge of unit 1 come last, and are moved there if the name has them already.
-
-    Args:
-        name: The OTLP metric's name.
-        unit: Its unit (UCUM); may be empty.
-        kind: Its kind.
     """
     words = [word for word in _NOT_IN_METRICS.split(name) if word]
     unit_words = _unit_words(unit)
@@ -145,10 +138,7 @@ def metric_name(name: str, unit: str, kind: Kind) -> MetricName:
 
 
 def _unit_words(unit: str) -> list[str]:
-    """Return a unit in words, for example bytes and per_second.
-
-    Annotations in braces are no unit.
-    """
+    """Return a unit in words, such as bytes and per_second, without {annotations}."""
     main, _, per = (part.strip() for part in unit.partition("/"))
     words = []
     if main and not re.search("[{}]", main):
@@ -175,18 +165,12 @@ def label_value(value: AnyValue) -> str:
 
     Source: OpenTelemetry specification, "Attribute", "AnyValue representation".
     """
-    form = value.WhichOneof("value")
-    match form:
-        case "string_value":
-            return value.string_value
-        case "int_value":
-            return str(value.int_value)
-        case None:
-            return ""
-        case "bytes_value":
-            return base64.b64encode(value.bytes_value).decode("ascii")
-        case _:
-            return json.dumps(_plain(value), separators=(",", ":"), ensure_ascii=False)
+    plain = _plain(value)
+    if plain is None:
+        return ""
+    if isinstance(plain, str):
+        return plain
+    return json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
 
 
 def _plain(value: AnyValue) -> Any:
@@ -203,17 +187,11 @@ def _plain(value: AnyValue) -> Any:
             return getattr(value, form)
 
 
-def labels_of(
-    attributes: Iterable[KeyValue], rename: Callable[[str], str] = lambda name: name
-) -> dict[str, str]:
+def labels_of(attributes: Iterable[KeyValue], rename: Callable[[str], str]) -> dict[str, str]:
     """Return the labels of attributes.
 
     Values of attributes with the same label name are joined by ``;`` in the order of their keys.
-    Empty values are left out.
-
-    Args:
-        attributes: The attributes.
-        rename: Returns the label name for an attribute's name in Prometheus.
+    Empty values are left out. ``rename`` changes the names that Prometheus would give them.
     """
     labels: dict[str, str] = {}
     for attribute in sorted(attributes, key=lambda attribute: attribute.key):

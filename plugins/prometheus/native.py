@@ -25,13 +25,9 @@ _MIN_INDEX, _MAX_INDEX = -(1 << 31), (1 << 31) - 1
 
 
 def native_histogram(point: Any) -> bytes | None:
-    """Encode a point as a ``Histogram`` without times.
+    """Encode a cumulative exponential histogram as a ``Histogram`` without times.
 
-    Args:
-        point: An ``ExponentialHistogramDataPoint``, cumulative.
-
-    Returns:
-        The fields. None if Prometheus has no buckets that wide, or the counts do not fit.
+    None if Prometheus has no buckets that wide, or the counts do not fit.
 
     Source: OpenTelemetry, "Prometheus and OpenMetrics Compatibility", "Exponential Histograms".
     """

@@ -48,11 +48,7 @@ _MAX_REQUESTS = 50
 
 
 class PrometheusReceiver(ClientTelemetryReceiver):
-    """Serves series to scrapes, and sends them by remote write.
-
-    Args:
-        config: The operator's settings.
-    """
+    """Serves series to scrapes, and sends them by remote write."""
 
     Config: ClassVar[type[PrometheusConfig]] = PrometheusConfig
     #: Gives requests of some thousand samples, like Prometheus's own.
@@ -81,11 +77,7 @@ class PrometheusReceiver(ClientTelemetryReceiver):
         self._idle: tuple[int, float] | None = None
 
     def start(self) -> None:
-        """Listen for scrapes. Remote write connects with its first request.
-
-        Raises:
-            OSError: The address is in use, or a TLS file is missing or invalid.
-        """
+        """Listen for scrapes. Remote write connects with its first request."""
         if self._writer is not None:
             self._writer.open()
         if self._address is not None and self._server is None:
@@ -108,11 +100,6 @@ class PrometheusReceiver(ClientTelemetryReceiver):
 
         Returns:
             None, or the number of points dropped here and of samples that the destination rejected.
-
-        Raises:
-            RetryableError: The destination is slow or unavailable.
-            BatchRefusedError: The destination refuses these samples.
-            PermanentError: The destination refuses all requests.
         """
         with self._writing:
             # From here on, no marker may be sent before the samples of these pushes.

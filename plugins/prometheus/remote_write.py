@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 import cramjam
 import httpx
 
 from plugins._shared.destination import redact
-from plugins._shared.http_client import HttpClient, parse_retry_after
+from plugins._shared.http_client import HttpClient, retry_after_s
 from plugins.prometheus.config import RemoteWriteConfig
 from plugins.prometheus.messages import Sample, encode_request
 from receiver.plugin import BatchRefusedError, ExportResult, PermanentError, RetryableError
@@ -31,11 +30,7 @@ _WRITTEN: Final = (
 
 
 class RemoteWriter:
-    """Writes samples to one destination. Not thread-safe.
-
-    Args:
-        config: The operator's settings.
-    """
+    """Writes samples to one destination. Not thread-safe."""
 
     def __init__(self, config: RemoteWriteConfig) -> None:
         self._config = config
@@ -47,10 +42,7 @@ class RemoteWriter:
         self._client.open()
 
     def write(self, samples: Sequence[Sample]) -> ExportResult | None:
-        """Write samples in one request.
-
-        Returns:
-            None, or the number of samples that the destination rejected.
+        """Write samples in one request; return how many the destination rejected, if any.
 
         Raises:
             RetryableError: The destination is slow or unavailable: 5xx, 429, no answer.
@@ -82,8 +74,7 @@ class RemoteWriter:
             missing = 0 if written is None else max(0, sent - written)
             return ExportResult(rejected_points=missing, message=reason) if missing else None
         if status == httpx.codes.TOO_MANY_REQUESTS or status >= httpx.codes.INTERNAL_SERVER_ERROR:
-            after = parse_retry_after(response.headers.get("retry-after"), datetime.now(UTC))
-            raise RetryableError(reason, retry_after_s=after)
+            raise RetryableError(reason, retry_after_s=retry_after_s(response))
         if status == httpx.codes.BAD_REQUEST and written:
             # It wrote a part. The others would always fail.
             return ExportResult(rejected_points=max(0, sent - written), message=reason)
@@ -93,7 +84,7 @@ class RemoteWriter:
 
 
 def _written(headers: httpx.Headers) -> int | None:
-    """Return the number of written samples from the answer's headers; None if they are missing."""
+    """Return the number of written samples; None if the answer does not have it."""
     counts = [headers[name] for name in _WRITTEN if name in headers]
     if not counts or not all(count.isascii() and count.isdigit() for count in counts):
         return None

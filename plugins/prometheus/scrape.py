@@ -32,19 +32,16 @@ _OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 class ScrapeServer:
     """Serves scrapes until it is closed.
 
-    Args:
-        address: The listen address.
-        exposition: Writes all series in chunks, as OpenMetrics if the argument is true. Called on
-            any thread.
-        hosts: Allowed host names, in addition to IP addresses, ``localhost`` and the host of
-            ``address``.
+    ``exposition`` writes all series in chunks, as OpenMetrics if its argument is true. It is called
+    on any thread. ``hosts`` are allowed host names, in addition to IP addresses, ``localhost`` and
+    the host of ``address``.
     """
 
     def __init__(
         self,
         address: tuple[str, int],
         exposition: Callable[[bool], Iterator[bytes]],
-        hosts: Collection[str] = (),
+        hosts: Collection[str],
     ) -> None:
         self._server = _Server(address, exposition, frozenset({"localhost", address[0].lower(), *hosts}))
         self._thread = threading.Thread(
@@ -165,11 +162,9 @@ def _is_allowed(headers: list[str], hosts: frozenset[str]) -> bool:
 
     Any IP address is allowed, because DNS rebinding needs a host name.
     """
-    if not headers:
-        return True
+    if len(headers) != 1:
+        return not headers
     name = re.sub(r":[0-9]*$", "", headers[0].strip()).lower()
-    if len(headers) > 1:
-        return False
     if name in hosts:
         return True
     with contextlib.suppress(ValueError):

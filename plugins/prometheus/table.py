@@ -6,27 +6,17 @@ have the same name and labels. No I/O.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, Final, cast
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from plugins._shared.cumulative import Cumulative, Ended, Kind, Series, Target, peer_of
 from plugins.prometheus.config import PrometheusConfig
-from plugins.prometheus.lines import (
-    ONE_SAMPLE,
-    LabelSet,
-    Layout,
-    Line,
-    layout_of,
-    lines_of,
-    number,
-    series_labels,
-    values_of,
-)
+from plugins.prometheus.family import Cursor, Exposed, Family
+from plugins.prometheus.labelling import Labelling
+from plugins.prometheus.lines import ONE_SAMPLE, LabelSet, Line, layout_of, lines_of, number, values_of
 from plugins.prometheus.lingering import Lingering
 from plugins.prometheus.messages import (
     Sample,
@@ -39,89 +29,17 @@ from plugins.prometheus.messages import (
 )
 from plugins.prometheus.names import MetricName, MetricType
 from plugins.prometheus.native import native_histogram
-from plugins.prometheus.targets import Labels, TargetLabels, target_labels
-from plugins.prometheus.trust import MetricNames, reserved_labels
+from plugins.prometheus.targets import Labels
+from plugins.prometheus.trust import MetricNames
 from receiver.plugin import Push
 
-__all__ = ["Cursor", "Exposed", "Family", "PushSamples", "SeriesTable"]
+__all__ = ["PushSamples", "SeriesTable"]
 
 _TARGET_INFO: Final = MetricName(name="target_info", type=MetricType.INFO, unit="")
 #: Kinds that count since a start.
 _COUNTING: Final = frozenset({Kind.COUNTER, Kind.HISTOGRAM, Kind.EXPONENTIAL, Kind.SUMMARY})
-#: Bytes of a series, and of a target, with dictionary entries and without texts.
-_SERIES_BYTES: Final = 1_800
-_TARGET_BYTES: Final = 3_000
-#: Bytes of a histogram line, and of a label set, without texts.
-_LINE_BYTES: Final = 500
-_LABEL_SET_BYTES: Final = 500
-_PAIR_BYTES: Final = 64
 #: Older start times of clients are ignored, because Prometheus would insert a zero there.
-_MAX_ELAPSED_MS: Final = 366 * 24 * 3600 * 1000
-#: Bounds on the series, and the bytes of their texts, that a scrape reads at once.
-_BLOCK_SERIES: Final = 128
-_BLOCK_BYTES: Final = 65_536
-
-
-@dataclass(slots=True, eq=False)
-class Family:
-    """A Prometheus metric with its series.
-
-    Attributes:
-        name: The metric's name.
-        description: The first description that a client sent; may be empty.
-        members: Its series by labels, in the order of their numbers.
-        removed: Number of members removed so far.
-    """
-
-    name: MetricName
-    description: str
-    members: dict[Labels, Exposed] = field(default_factory=dict)
-    removed: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class Exposed:
-    """A series in Prometheus, with one line or several.
-
-    Attributes:
-        kind: Its kind.
-        family: Its metric. None: it is hidden, because another series has its name and labels.
-        labels: Its labels, without those of single lines.
-        number: Increases with each new series.
-        ended: Whether the series ended and is only shown until the last scrape.
-        last: Its lines, their values, and their start time (milliseconds since the epoch; 0: none).
-            Replaced as one object, so that a reader on another thread sees one point.
-        layout: The layout of ``last``.
-        start_field: The start time of ``last``, encoded.
-        start_ns: The series' start when ``last`` got its start time.
-        time_ms: Time of the last samples.
-    """
-
-    kind: Kind
-    family: Family | None
-    labels: LabelSet
-    number: int = 0
-    ended: bool = False
-    last: tuple[tuple[Line, ...], tuple[float, ...], int] = ((), (), 0)
-    layout: Layout = ()
-    start_field: bytes = b""
-    start_ns: int = 0
-    time_ms: int = 0
-
-
-@dataclass(slots=True)
-class Cursor:
-    """Position of a scrape within a metric.
-
-    Attributes:
-        number: Number of the last series read.
-        read: Number of members up to it.
-        removed: The metric's ``removed`` at that time.
-    """
-
-    number: int = -1
-    read: int = 0
-    removed: int = 0
+_MAX_ELAPSED_NS: Final = 366 * 24 * 3600 * 1_000_000_000
 
 
 @dataclass(slots=True)
@@ -129,7 +47,6 @@ class TargetState:
     """The table's state of a target.
 
     Attributes:
-        labels: The labels of its series.
         info: Its ``target_info``.
         resource: The Resource of these labels.
         time_ms: Time of its last samples.
@@ -150,7 +67,6 @@ class PushSamples:
     """The remote write samples of a push.
 
     Attributes:
-        samples: The samples; empty without remote write.
         ends: Staleness markers to write after the samples.
         left_out: Number of dropped points.
         reason: Why they were dropped, for the log.
@@ -163,25 +79,18 @@ class PushSamples:
 
 
 class SeriesTable:
-    """The table of all live series. Thread-safe.
-
-    Args:
-        config: The plugin's settings.
-    """
+    """The table of all live series. Thread-safe."""
 
     def __init__(self, config: PrometheusConfig) -> None:
         self._version: Version | None = None if config.remote_write is None else config.remote_write.version
-        # Number of copies of each label text: for scrapes, and for remote write 1.0.
-        self._copies = 2 if self._version == "1.0" else 1
-        self._names, self._job = config.resource_labels, config.job
-        self._reserved = reserved_labels(config.resource_labels)
+        self._labelling = Labelling(config)
         self._metric_names = MetricNames(config.metric_prefixes)
         self._cumulative = Cumulative(
             max_series=config.max_series,
             max_bytes=config.max_bytes,
-            identify=lambda resource: self._labels(resource).series,
-            series_bytes=lambda target, *rest: self._series_bytes(cast("Labels", target), *rest),
-            target_bytes=self._target_bytes,
+            identify=lambda resource: self._labelling.target(resource).series,
+            series_bytes=self._labelling.series_bytes,
+            target_bytes=self._labelling.target_bytes,
         )
         self._targets = Family(_TARGET_INFO, "")
         self._families: dict[MetricName, Family] = {_TARGET_INFO: self._targets}
@@ -190,7 +99,7 @@ class SeriesTable:
         # Staleness markers of the current call.
         self._ends: list[Sample] = []
         # Ended series that stay visible until the last scrape.
-        self._lingering: Lingering[Exposed] = Lingering()
+        self._lingering = Lingering()
         self._linger_ms = 0 if config.bind is None else config.linger_s * 1000
         self._max_series, self._max_bytes = config.max_series, config.max_bytes
         self._evicted = 0
@@ -223,44 +132,15 @@ class SeriesTable:
             return list(self._families.values())
 
     def read_block(self, name: MetricName, cursor: Cursor) -> list[Exposed]:
-        """Read the next series of a metric while other threads add and remove some.
-
-        Each series that lives from the first block to the last is read once. A slow reader holds
-        one block.
-
-        Args:
-            name: The metric.
-            cursor: The end of the last block. It is moved to the end of this one.
-
-        Returns:
-            The series; empty at the end.
-        """
+        """Read the next series of a metric; see :meth:`Family.read_block`."""
         with self._lock:
             family = self._families.get(name)
-            if family is None:
-                return []
-            block: list[Exposed] = []
-            size = 0
-            # Members keep their order. Members removed since may have been before or after the
-            # cursor.
-            skip = max(0, cursor.read - (family.removed - cursor.removed))
-            position = skip
-            for position, member in enumerate(islice(family.members.values(), skip, None), skip + 1):  # noqa: B007
-                if member.number <= cursor.number:
-                    continue
-                block.append(member)
-                size += len(member.last[0]) * len(member.labels.text)
-                if len(block) >= _BLOCK_SERIES or size >= _BLOCK_BYTES:
-                    break
-            if block:
-                cursor.number, cursor.read, cursor.removed = block[-1].number, position, family.removed
-            return block
+            return [] if family is None else family.read_block(cursor)
 
     def _add(self, push: Push) -> PushSamples:
         result = self._cumulative.accumulate(push)
         now_ms = push.context.received_at_ns // 1_000_000
-        ended_by_push = Ended()
-        ended_before = Ended()
+        ended_by_push, ended_before = Ended(), Ended()
         present = {target for target, *_ in result.points.values()}
         for series in result.ended.series:
             (ended_by_push if series in result.points else ended_before).series.append(series)
@@ -303,40 +183,10 @@ class SeriesTable:
         ends, self._ends = self._ends, []
         return ends
 
-    def _labels(self, resource: bytes) -> TargetLabels:
-        return target_labels(resource, names=self._names, job=self._job, reserved=self._reserved)
-
-    def _target_bytes(self, resource: bytes) -> int:
-        labels = self._labels(resource)
-        texts = sum(self._label_bytes(LabelSet(pairs), ()) for pairs in (labels.series, labels.info))
-        return _TARGET_BYTES + len(resource) + texts
-
-    def _series_bytes(self, target: Labels, attributes: tuple[bytes, ...], samples: int) -> int:
-        """Estimate the bytes of a series; see :class:`plugins._shared.cumulative.Cumulative`."""
-        size = _SERIES_BYTES + sum(map(sys.getsizeof, attributes))
-        if not attributes and samples == 1:
-            # Its labels are its target's, which are counted already.
-            return size
-        labels = LabelSet(series_labels(target, attributes, self._reserved))
-        if attributes:
-            size += self._label_bytes(labels, target)
-        if samples > 1:
-            line = _LINE_BYTES + self._copies * len(labels.text) + _PAIR_BYTES * len(labels.pairs)
-            # A histogram has a sum and a count in addition to its buckets.
-            size += (samples + 1) * line
-        return size
-
-    def _label_bytes(self, labels: LabelSet, known: Labels) -> int:
-        """Estimate the bytes of labels that share the texts of ``known``."""
-        own = set(labels.pairs).difference(known)
-        texts = sum(sys.getsizeof(name) + sys.getsizeof(value) for name, value in own)
-        pairs = _PAIR_BYTES * len(labels.pairs)
-        return _LABEL_SET_BYTES + texts + pairs + self._copies * len(labels.text)
-
     def _update_target(self, target: Target, now_ms: int, samples: list[Sample]) -> TargetState:
         state: TargetState | None = target.state
         if state is None or state.resource != target.resource:
-            labels = self._labels(target.resource)
+            labels = self._labelling.target(target.resource)
             if state is None:
                 state = target.state = TargetState(labels.series, self._info(labels.info))
             elif state.info.labels.pairs != labels.info:
@@ -358,7 +208,10 @@ class SeriesTable:
         return exposed
 
     def _expose(self, series: Series, target: TargetState) -> Exposed:
-        labels = self._label_set(series, target)
+        labels = target.label_sets.get(series.attributes)
+        if labels is None:
+            labels = self._labelling.series(target.labels, series.attributes)
+            target.label_sets[series.attributes] = labels
         name = self._metric_names.of(series.name, series.unit, series.kind)
         same = [
             member
@@ -385,13 +238,6 @@ class SeriesTable:
         exposed = family.members[labels.pairs] = Exposed(kind, family, labels, self._next_number)
         return exposed
 
-    def _label_set(self, series: Series, target: TargetState) -> LabelSet:
-        labels = target.label_sets.get(series.attributes)
-        if labels is None:
-            labels = LabelSet(series_labels(target.labels, series.attributes, self._reserved))
-            target.label_sets[series.attributes] = labels
-        return labels
-
     def _update_point(
         self,
         series: Series,
@@ -401,7 +247,7 @@ class SeriesTable:
         point: Any,
         samples: list[Sample],
     ) -> bool:
-        """Add a point to a series and to the samples; False if Prometheus cannot represent it."""
+        """Add a point to a series and the samples; False if Prometheus has no such type."""
         value, time_ms = series.number, target.time_ms
         lines, _, start_ms = exposed.last
         layout = ONE_SAMPLE if value is not None else layout_of(exposed.kind, point)
@@ -418,29 +264,23 @@ class SeriesTable:
             exposed.start_ns = series.start_ns
             exposed.start_field = start_field(start_ms, self._version) if self._version else b""
         exposed.time_ms = time_ms
+        native = None
         if value is not None:
-            sample_value = number(value)
-            exposed.last = (lines, (sample_value,), start_ms)
-            if self._version:
-                samples.append(
-                    (lines[0], number_sample(sample_value, target.time_field + exposed.start_field))
-                )
-            return True
-        if exposed.kind is Kind.EXPONENTIAL:
+            values: tuple[float, ...] = (number(value),)
+        elif exposed.kind is Kind.EXPONENTIAL:
             # The text formats have no native histograms.
-            exposed.last = (lines, (), start_ms)
-            histogram = native_histogram(point)
-            if histogram is None:
-                return False
-            if self._version:
-                encoded = native_sample(histogram, self._version, time_ms=time_ms, start_ms=start_ms)
-                samples.append((lines[0], encoded))
-            return True
-        values = values_of(exposed.kind, point, layout)
+            values, native = (), native_histogram(point)
+        else:
+            values = values_of(exposed.kind, point, layout)
         exposed.last = (lines, values, start_ms)
+        if native is None and not values:
+            return False
         if self._version:
             fields = target.time_field + exposed.start_field
-            samples += [(line, number_sample(one, fields)) for line, one in zip(lines, values, strict=True)]
+            samples += [(line, number_sample(one, fields)) for line, one in zip(lines, values, strict=False)]
+            if native is not None:
+                encoded = native_sample(native, self._version, time_ms=time_ms, start_ms=start_ms)
+                samples.append((lines[0], encoded))
         return True
 
     def _end(self, ended: Ended, now_ms: int, linger_ms: int = 0, peer: str = "") -> None:
@@ -494,17 +334,10 @@ class SeriesTable:
 def _start_ms(series: Series, time_ms: int, last_ms: int) -> int:
     """Return the start of a series on the receiver's clock, or 0 if it is unknown.
 
-    It is as long before the sample as the client's start is before its point.
-
-    Args:
-        series: The series. Without a start before its point, the start is unknown.
-        time_ms: Time of its sample.
-        last_ms: Time of its previous sample, 0 for the first. A series that starts anew starts
-            after it.
+    It is as long before the sample as the client's start is before its point. A series that starts
+    anew starts after its previous sample, at ``last_ms`` (0: none).
     """
     elapsed_ns = series.time_ns - series.start_ns
-    if not series.start_ns or elapsed_ns <= 0:
-        return 0
-    if elapsed_ns // 1_000_000 > _MAX_ELAPSED_MS:
+    if not series.start_ns or not 0 < elapsed_ns <= _MAX_ELAPSED_NS:
         return 0
     return max(min(time_ms - elapsed_ns // 1_000_000, time_ms - 1), last_ms)

@@ -30,12 +30,7 @@ MAX_LABEL_NAME: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetLabels:
-    """The labels of a target.
-
-    Attributes:
-        series: Labels of each of its series.
-        info: Labels of its ``target_info``.
-    """
+    """The labels of each of a target's series, and of its ``target_info``."""
 
     series: Labels
     info: Labels
@@ -54,11 +49,8 @@ def target_labels(
     If attributes get the same name, the last by key wins. Values and the number of labels are
     bounded, because a scraper with limits refuses the whole scrape.
 
-    Args:
-        resource: A ``Resource`` of ``resource.proto``.
-        names: Attributes that are labels of each series.
-        job: The label ``job``.
-        reserved: From :func:`~plugins.prometheus.trust.reserved_labels`.
+    ``names`` are the attributes that are labels of each series. ``reserved`` is the result of
+    :func:`~plugins.prometheus.trust.reserved_labels`.
 
     Raises:
         google.protobuf.message.DecodeError: The Resource is malformed.

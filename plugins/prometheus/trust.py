@@ -16,6 +16,7 @@ from receiver.catalogue import CATALOGUE, MetricKind
 __all__ = [
     "ATTRIBUTE_PREFIX",
     "METRIC_PREFIX",
+    "PROMETHEUS_LABELS",
     "RECEIVER_LABELS",
     "MetricNames",
     "client_label",
@@ -45,7 +46,7 @@ RECEIVER_LABELS: Final = frozenset(
     }
 )
 #: Labels with a meaning in Prometheus.
-_PROMETHEUS_LABELS: Final = frozenset({"job", "instance", "le", "quantile"})
+PROMETHEUS_LABELS: Final = frozenset({"job", "instance", "le", "quantile"})
 
 _KINDS: Final = {
     MetricKind.GAUGE: Kind.GAUGE,
@@ -57,10 +58,9 @@ _KINDS: Final = {
 def reserved_labels(names: Iterable[str]) -> frozenset[str]:
     """Return the label names that no attribute of a client may have.
 
-    Args:
-        names: Resource attributes that are labels of each series.
+    ``names`` are the Resource attributes that are labels of each series.
     """
-    return RECEIVER_LABELS | _PROMETHEUS_LABELS | frozenset(names)
+    return RECEIVER_LABELS | PROMETHEUS_LABELS | frozenset(names)
 
 
 def client_label(name: str, reserved: frozenset[str]) -> str:
@@ -80,22 +80,13 @@ class MetricNames:
     A metric with an allowed prefix keeps its name. A standard metric keeps it only with the
     catalogue's type, so that no client can change that type. All others get :data:`METRIC_PREFIX`,
     so that no client can write ``up``, ``ALERTS`` or another exporter's metric.
-
-    Args:
-        prefixes: Prefixes of OTLP metric names that the operator allows.
     """
 
     def __init__(self, prefixes: Sequence[str]) -> None:
         self._prefixes = tuple(prefixes)
 
     def of(self, name: str, unit: str, kind: Kind) -> MetricName:
-        """Name a metric.
-
-        Args:
-            name: The OTLP metric's name.
-            unit: Its unit (UCUM); may be empty.
-            kind: Its kind.
-        """
+        """Name an OTLP metric in Prometheus."""
         translated = metric_name(name, unit, kind)
         allowed = name in _MADE_BY_RECEIVER or name.startswith(self._prefixes)
         if allowed and not _RESERVED.fullmatch(translated.name):

@@ -22,12 +22,10 @@ __all__ = ["newest_accepted"]
 
 
 def newest_accepted(journals: Sequence[Journal], files: Iterable[Path], most: int) -> set[PushIdentity]:
-    """Return the identities of the newest accepted pushes.
+    """Return the identities of the newest accepted pushes, at most ``most``.
 
-    Args:
-        journals: The journals that wait to be published, newest last.
-        files: The published files, newest first. Unreadable files are skipped.
-        most: Bound on the number of pushes.
+    ``journals`` wait to be published, newest last. ``files`` are published, newest first.
+    Unreadable files are skipped.
 
     Raises:
         OSError: A journal cannot be read.

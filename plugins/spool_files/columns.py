@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from plugins._shared.push_fields import push_fields
 from receiver.plugin import Push, PushIdentity
 
 __all__ = ["FORMAT_VERSION", "IDENTITY", "SCHEMA", "identities", "record_batch"]
@@ -51,33 +52,11 @@ IDENTITY = ("client_instance_id", "received_at_ns", "sequence")
 
 def record_batch(pushes: Sequence[Push]) -> pa.RecordBatch:
     """Convert pushes to rows, in their order."""
-    contexts = [push.context for push in pushes]
-    payloads = [push.payload for push in pushes]
-    received = [context.received_at_ns for context in contexts]
-    columns: list[list[object]] = [
-        [payload.push_id for payload in payloads],
-        [payload.client_instance_id for payload in payloads],
-        [at // 1000 for at in received],
-        list(received),
-        [payload.sequence for payload in payloads],
-        [payload.terminating for payload in payloads],
-        [context.client_id for context in contexts],
-        [context.client_software_name for context in contexts],
-        [context.client_software_version for context in contexts],
-        [context.principal for context in contexts],
-        [context.source_address for context in contexts],
-        [context.source_port for context in contexts],
-        [context.broker_id for context in contexts],
-        [context.cluster_id for context in contexts],
-        [context.listener for context in contexts],
-        [context.security_protocol for context in contexts],
-        [context.sasl_mechanism for context in contexts],
-        [context.subscription_id for context in contexts],
-        [context.push_interval_ms for context in contexts],
-        [payload.data for payload in payloads],
+    rows = [
+        {**push_fields(push), "received_at": push.context.received_at_ns // 1000, "otlp": push.payload.data}
+        for push in pushes
     ]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
 
 def identities(rows: pa.RecordBatch | pa.Table) -> Iterator[PushIdentity]:

@@ -17,12 +17,7 @@ __all__ = ["OWNER", "OWNER_AND_GROUP", "Access", "make_folder", "sync_folder"]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Modes of new files and folders.
-
-    Attributes:
-        file: Mode of files.
-        folder: Mode of folders.
-    """
+    """Modes of new files and folders."""
 
     file: int
     folder: int
@@ -51,12 +46,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path, access: Access = OWNER) -> None:
-    """Create a folder and its missing parents durably; keep existing ones.
-
-    Args:
-        folder: The folder.
-        access: Mode of the new folders.
-    """
+    """Create a folder and its missing parents durably; keep existing ones."""
     if folder.is_dir():
         return
     make_folder(folder.parent, access)

@@ -45,8 +45,6 @@ class Journal:
     """An open and locked journal, from :meth:`create` or :meth:`claim`.
 
     Attributes:
-        path: Its path.
-        stem: Its name.
         size: Bytes of the header and whole frames; for a claimed journal, its file size.
         torn_bytes: Bytes after the last whole frame, from an unacknowledged write or damage. Known
             after :meth:`frames` has ended.
@@ -87,18 +85,12 @@ class Journal:
         return cls(path, stem, descriptor, len(_HEADER))
 
     @classmethod
-    def claim(cls, path: Path) -> Self | None:
-        """Claim a journal whose process has ended.
-
-        Returns:
-            The journal; None if its name is not a journal's, it is in use, or it was deleted.
+    def claim(cls, path: Path, stem: Stem) -> Self | None:
+        """Claim a journal whose process has ended; None if it is in use or was deleted.
 
         Raises:
             OSError: It cannot be opened or locked.
         """
-        stem = Stem.parse(path.name.removesuffix(ENDING)) if path.name.endswith(ENDING) else None
-        if stem is None:
-            return None
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -147,10 +139,9 @@ class Journal:
         return os.fstat(self._descriptor).st_nlink == 0
 
     def frames(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield all frames, one in memory at a time.
+        """Yield each frame's position and pushes, in the order of acceptance.
 
-        Yields:
-            The position of a frame, for :meth:`batch`, and its pushes, in the order of acceptance.
+        One frame is in memory at a time.
 
         Raises:
             OSError: The disk refuses.
@@ -169,10 +160,7 @@ class Journal:
         self.torn_bytes = max(0, self.size - position)
 
     def batch(self, position: int) -> pa.RecordBatch:
-        """Read a frame again.
-
-        Args:
-            position: Its position from :meth:`frames`.
+        """Read a frame again, at a position from :meth:`frames`.
 
         Raises:
             OSError: The disk refuses, or the frame changed.
@@ -184,7 +172,7 @@ class Journal:
         return self._decoded(position, length)
 
     def _whole(self, position: int) -> int:
-        """Return the message length of the frame at a position; 0 if there is no whole frame."""
+        """Return the message length of the frame at a position; 0 if it is not whole."""
         frame = os.pread(self._descriptor, _FRAME.size, position)
         if len(frame) < _FRAME.size:
             return 0

@@ -20,6 +20,7 @@ from pathlib import Path
 
 __all__ = [
     "HEAVY",
+    "HOUR_NS",
     "JOURNALS",
     "MANIFESTS",
     "Hour",
@@ -40,8 +41,7 @@ _DATE = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
 _HOUR = re.compile(r"hour=(\d{2})")
 _STEM = re.compile(r"(\d{8}T\d{12}Z)-([A-Za-z0-9.-]{1,63})-([0-9a-f]{8})-(\d{8,})")
 _MANIFEST = re.compile(r"(\d{4}-\d{2}-\d{2})\.[A-Za-z0-9.-]{1,63}\.jsonl")
-_HOUR_NS = 3_600_000_000_000
-
+HOUR_NS = 3_600_000_000_000
 
 #: First digit of the run of a file that is deleted first when the folder reaches its bound.
 HEAVY = "f"
@@ -72,10 +72,9 @@ class Stem:
     @classmethod
     def parse(cls, name: str) -> Stem | None:
         """Parse a file name without its suffix; None if it is not one of the plugin's."""
-        found = _STEM.fullmatch(name)
-        return (
-            None if found is None else cls(opened=found[1], host=found[2], run=found[3], number=int(found[4]))
-        )
+        if (found := _STEM.fullmatch(name)) is None:
+            return None
+        return cls(opened=found[1], host=found[2], run=found[3], number=int(found[4]))
 
     def __str__(self) -> str:
         return f"{self.opened}-{self.host}-{self.run}-{self.number:08d}"
@@ -83,18 +82,14 @@ class Stem:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Hour:
-    """An hour of receive times, with its own folder.
-
-    Attributes:
-        number: Hours since the epoch (UTC).
-    """
+    """An hour of receive times, with its own folder; counted from the epoch (UTC)."""
 
     number: int
 
     @classmethod
     def of(cls, received_at_ns: int) -> Hour:
         """Return the hour of a time in nanoseconds since the epoch."""
-        return cls(received_at_ns // _HOUR_NS)
+        return cls(received_at_ns // HOUR_NS)
 
     @classmethod
     def parse(cls, date_folder: str, hour_folder: str) -> Hour | None:
@@ -109,20 +104,15 @@ class Hour:
         return cls(int(start.timestamp()) // 3600)
 
     @property
-    def start_ns(self) -> int:
-        """Its first nanosecond since the epoch."""
-        return self.number * _HOUR_NS
-
-    @property
     def end_ns(self) -> int:
-        """The first nanosecond after it."""
-        return self.start_ns + _HOUR_NS
+        """The first nanosecond after it, since the epoch."""
+        return (self.number + 1) * HOUR_NS
 
     @property
     def folder(self) -> Path:
         """Its folder relative to the plugin's, partitioned like Hive's."""
-        start = datetime.fromtimestamp(self.number * 3600, UTC)
-        return Path(f"date={start:%Y-%m-%d}", f"hour={start:%H}")
+        day, hour = str(self).split("T")
+        return Path(f"date={day}", f"hour={hour}")
 
     def __str__(self) -> str:
         return f"{datetime.fromtimestamp(self.number * 3600, UTC):%Y-%m-%dT%H}"
@@ -135,7 +125,7 @@ def host_name() -> str:
 
 def is_published_name(name: str) -> bool:
     """Return whether a name is that of a published file, of any host."""
-    return name.endswith(".parquet") and _STEM.fullmatch(name.removesuffix(".parquet")) is not None
+    return name.endswith(".parquet") and Stem.parse(name.removesuffix(".parquet")) is not None
 
 
 def is_heavy_name(name: str) -> bool:

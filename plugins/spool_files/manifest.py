@@ -10,11 +10,11 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
-from plugins.spool_files.disk import OWNER, Access, make_folder
+from plugins.spool_files.disk import Access, make_folder
 from plugins.spool_files.layout import MANIFESTS, manifest_day, manifest_name
 
 __all__ = ["Manifest", "Published", "Removed"]
@@ -29,12 +29,8 @@ class Published:
 
     Attributes:
         file: Its path below the folder.
-        rows: Number of pushes.
-        bytes: Its size.
         otlp_bytes: Uncompressed OTLP bytes.
         min_received_at_ns: Earliest receive time, nanoseconds since the epoch.
-        max_received_at_ns: Latest receive time.
-        host: The host that published it.
         run: The start of the plugin, as in the file's name.
         sequence: Number of the journal within the run. Missing numbers had no push.
     """
@@ -52,13 +48,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """A removed file.
-
-    Attributes:
-        file: Its path below the folder.
-        bytes: Its size.
-        reason: The setting: ``age`` for ``retain_hours``, or ``max_bytes``.
-    """
+    """A file removed because of ``retain_hours`` (``age``) or ``max_bytes``."""
 
     file: str
     bytes: int
@@ -66,25 +56,15 @@ class Removed:
 
 
 class Manifest:
-    """The manifest of one host.
+    """The manifest of one host in the plugin's folder."""
 
-    Args:
-        root: The plugin's folder.
-        host: This host, from :func:`plugins.spool_files.layout.host_name`.
-        access: Modes of the manifests.
-    """
-
-    def __init__(self, root: Path, host: str, access: Access = OWNER) -> None:
+    def __init__(self, root: Path, host: str, access: Access) -> None:
         self._folder = root / MANIFESTS
         self._host = host
         self._access = access
 
     def append(self, entries: Sequence[Published | Removed], now: datetime) -> None:
-        """Append entries durably.
-
-        Args:
-            entries: The entries.
-            now: The time (UTC).
+        """Append entries durably to the manifest of the day.
 
         Raises:
             OSError: The disk refuses. A line may be written in part; a retry writes the entries
@@ -132,8 +112,5 @@ class Manifest:
             return
         for path in self._folder.iterdir():
             day = manifest_day(path.name)
-            if (
-                day is not None
-                and datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1) <= before
-            ):
+            if day is not None and day < before.date():
                 path.unlink(missing_ok=True)

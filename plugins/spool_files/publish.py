@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from plugins.spool_files.columns import SCHEMA
-from plugins.spool_files.disk import OWNER, Access, make_folder, sync_folder
+from plugins.spool_files.disk import Access, make_folder, sync_folder
 from plugins.spool_files.journal import Journal
-from plugins.spool_files.layout import JOURNALS, Hour
+from plugins.spool_files.layout import HOUR_NS, JOURNALS, Hour
 from plugins.spool_files.manifest import Published
 
 __all__ = ["publish"]
@@ -36,13 +36,10 @@ _UNIQUE = frozenset({"push_id", "received_at", "received_at_ns", "sequence", "ot
 _NO_STATISTICS = frozenset({"push_id", "otlp"})
 
 
-def publish(root: Path, journal: Journal, access: Access = OWNER) -> list[Published]:
+def publish(root: Path, journal: Journal, access: Access) -> list[Published]:
     """Publish a journal's pushes, one file for each hour of receive times.
 
-    Args:
-        root: The plugin's folder.
-        journal: The journal; it is not deleted.
-        access: Modes of the files.
+    The journal is not deleted.
 
     Returns:
         All files of the journal, including those published before.
@@ -106,7 +103,7 @@ class _HourOfJournal:
 
 def _by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the rows of each hour with its number."""
-    hours = pc.divide(batch.column("received_at_ns"), Hour(1).start_ns)
+    hours = pc.divide(batch.column("received_at_ns"), HOUR_NS)
     numbers = pc.unique(hours).to_pylist()
     for number in numbers:
         yield number, batch if len(numbers) == 1 else batch.filter(pc.equal(hours, number))

@@ -21,14 +21,7 @@ __all__ = ["SpoolFilesReceiver"]
 
 
 class SpoolFilesReceiver(ClientTelemetryReceiver):
-    """Writes pushes into a folder of Parquet files; docs/spool-files.md is its format.
-
-    Args:
-        config: The operator's settings.
-
-    Raises:
-        RuntimeError: pyarrow is not installed.
-    """
+    """Writes pushes into a folder of Parquet files (docs/spool-files.md)."""
 
     Config: ClassVar[type[SpoolFilesConfig]] = SpoolFilesConfig
     #: A batch is one write and one fsync.
@@ -47,11 +40,7 @@ class SpoolFilesReceiver(ClientTelemetryReceiver):
         self._writer: FolderWriter | None = None
 
     def start(self) -> None:
-        """Open the folder, and claim journals that an earlier run did not publish.
-
-        Raises:
-            OSError: The folder cannot be written to.
-        """
+        """Open the folder, and claim journals that an earlier run did not publish."""
         writer = self._new_writer(self.config)
         try:
             writer.open()

@@ -23,7 +23,6 @@ __all__ = ["ExpiryClock", "folder_bytes", "remove_expired", "remove_surplus"]
 _LEAP_NS = 60_000_000_000
 _LEAP_ACCEPTED_AFTER_NS = 3_600_000_000_000
 
-
 #: Files of sites over their share may hold the bound divided by this, if the others need the rest.
 _HEAVY_SHARE = 4
 
@@ -31,9 +30,7 @@ _HEAVY_SHARE = 4
 class ExpiryClock:
     """The system clock, except that a forward leap counts only after an hour.
 
-    Args:
-        wall: Returns the system's nanoseconds since the epoch.
-        steady: Returns monotonic nanoseconds.
+    ``wall`` returns nanoseconds since the epoch, ``steady`` monotonic nanoseconds.
     """
 
     def __init__(
@@ -60,12 +57,12 @@ class ExpiryClock:
 
 def remove_expired(root: Path, before_ns: int) -> list[Removed]:
     """Delete the files of hours that ended before a time."""
-    return [
-        _remove(root, path, "age")
-        for hour, folder in sorted(_hours(root))
-        if hour.end_ns <= before_ns
-        for path in _emptying(folder)
-    ]
+    removed: list[Removed] = []
+    for hour, folder in sorted(_hours(root)):
+        if hour.end_ns <= before_ns:
+            removed += [_remove(root, path, "age") for path in _files(folder)]
+            _remove_empty(folder)
+    return removed
 
 
 def folder_bytes(root: Path) -> int:
@@ -119,12 +116,6 @@ def _files(folder: Path) -> list[Path]:
     with os.scandir(folder) as entries:
         names = sorted(e.name for e in entries if is_published_name(e.name) and not e.is_symlink())
     return [folder / name for name in names]
-
-
-def _emptying(folder: Path) -> Iterator[Path]:
-    """Yield the folder's files, then delete the folder if it is empty."""
-    yield from _files(folder)
-    _remove_empty(folder)
 
 
 def _remove(root: Path, path: Path, reason: Literal["age", "max_bytes"]) -> Removed:

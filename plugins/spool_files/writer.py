@@ -42,10 +42,9 @@ _SWEEP_S = 60.0
 #: Another host's journal is claimed after this many seconds without a write, because not every
 #: network file system supports locks.
 _ORPHANED_AFTER_S = 3600.0
-#: The newest pushes from before a restart that are recognised if they come again, and the number of
-#: pushes after which they are forgotten. Repeated pushes are about a second old and come first.
+#: This many of the newest pushes from before a restart are recognised if they come again. They are
+#: forgotten after as many pushes. Repeated pushes are about a second old and come first.
 _REMEMBERED = 100_000
-_REMEMBERED_FOR = 100_000
 
 #: The shares of sites are measured over this many OTLP bytes: a good minute of a busy folder.
 _SHARES_WINDOW = 64 << 20
@@ -54,11 +53,7 @@ _LIGHT = "0123456789abcde"
 
 
 class FolderWriter:
-    """Writes to one folder. It is opened and closed once.
-
-    Args:
-        config: The operator's settings.
-    """
+    """Writes to one folder. It is opened and closed once."""
 
     def __init__(self, config: SpoolFilesConfig) -> None:
         self._root = config.path
@@ -197,7 +192,7 @@ class FolderWriter:
     def _without_known(self, pushes: Sequence[Push]) -> Sequence[Push]:
         new = [push for push in pushes if push.identity not in self._known]
         self._accepted += len(pushes)
-        if self._accepted >= _REMEMBERED_FOR:
+        if self._accepted >= _REMEMBERED:
             self._known = set()
         if len(new) < len(pushes):
             with self._changed:
@@ -206,11 +201,11 @@ class FolderWriter:
 
     def _claim_journals(self) -> None:
         for path in sorted(self._journals.glob(f"*{ENDING}")):
-            stem = Stem.parse(path.name.removesuffix(ENDING))
+            stem = Stem.parse(path.stem)
             if stem is None or not (stem.host == self._host or self._orphaned(path)):
                 continue
             try:
-                journal = Journal.claim(path)
+                journal = Journal.claim(path, stem)
             except OSError as error:
                 # It may belong to another user. It must not stop new pushes.
                 with self._changed:

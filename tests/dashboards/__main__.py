@@ -14,7 +14,7 @@ from tests.testbed.postgres import Postgres
 from tests.testbed.process import ScratchFolder
 
 _ROLLUP_TIMEOUT_S = 900.0
-#: Of the dashboard of one client: one that tells much.
+#: The client of the dashboard of one client: one with many metrics.
 _CHOSEN = (
     *("--set", "client=warehouse-4"),
     *("--set", "metric=org.apache.kafka.consumer.fetch.manager.records.consumed.total"),

@@ -36,14 +36,14 @@ _FILLED = re.compile(r"\$__timeGroup(?:Alias)?\([^)]*,\s*NULL\)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What panels ask.
+    """Where panels send queries, and for which time range.
 
     Attributes:
         postgres: With the roll-up's tables.
         prometheus: What scrapes sidecars; None: panels that ask it say so.
         chosen: Values by variable, where the first option isn't what is wanted.
         now: The end of ``now-6h`` to ``now``.
-        span: Chosen instead of a dashboard's own, such as ``30m``.
+        span: The time range, for example ``30m``; by default the dashboard's.
     """
 
     postgres: psycopg.Connection[tuple[Any, ...]]
@@ -100,7 +100,7 @@ def scene(dashboard: dict[str, Any], sources: Sources, *, theme: str) -> dict[st
 
 
 def _in_order_of_need(models: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The variables, each after those that its query names: so Grafana asks for their values."""
+    """Return the variables, each after those that its query uses, like Grafana."""
     waiting = {model["name"]: model for model in models}
     needs: dict[str, set[str]] = {name: set() for name in waiting}
     for name, model in waiting.items():
@@ -140,7 +140,7 @@ def _choose(
 def _options(
     model: Mapping[str, Any], before: Sequence[Variable], window: TimeRange, sources: Sources
 ) -> list[tuple[str, str]]:
-    """The texts and values to choose from."""
+    """Return the texts and values of a variable's options."""
     query = model.get("query", "")
     match model["type"]:
         case "datasource":
@@ -192,7 +192,7 @@ def _replaced(text: str, variables: Sequence[Variable], window: TimeRange, inter
                     return variable.all_value
                 if not variable.several:
                     return "".join(variable.values)
-                # As Grafana writes several values for =~.
+                # Grafana's format of several values for =~.
                 return "(" + "|".join(re.escape(one).replace("\\", "\\\\") for one in variable.values) + ")"
         return own.get(name)
 
@@ -294,8 +294,7 @@ def main(words: Sequence[str]) -> int:
             file
             for file in sorted(DASHBOARDS.glob("*.json"))
             if file.stem in (arguments.only or [file.stem])
-            # Without a Prometheus the receiver's dashboard has nothing to show: its old picture
-            # says more.
+            # Without a Prometheus the receiver's dashboard is empty, so its old picture stays.
             and (prometheus is not None or file.stem != "receiver" or arguments.only)
         ]
         scenes = {

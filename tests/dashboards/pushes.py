@@ -27,7 +27,7 @@ _PAYLOADS = Path(__file__).parents[1] / "data" / "payloads"
 _PREFIX = "org.apache.kafka."
 #: Kafka's default.
 _INTERVAL_S = 300
-#: Between the captured pushes: what their sums are of.
+#: Seconds between the captured pushes, which their sums cover.
 _CAPTURED_S = 10
 _MINUTES = 400
 _NEVER = _MINUTES + 1
@@ -41,7 +41,7 @@ _JAVA, _LIBRDKAFKA, _FRANZ = "apache-kafka-java", "librdkafka", "kgo"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Client:
-    """A client instance that never was; its times are minutes from the begin.
+    """A made-up client instance. Its times are minutes after the start.
 
     Attributes:
         template: The captured push that its own are made of.
@@ -56,7 +56,7 @@ class _Client:
         idle: Which share of its time a consumer waits in poll.
         first: Its first push.
         last: Its last one.
-        terminates: Whether the last one says so.
+        terminates: Whether its last push is terminating.
         throttled_from: From when on brokers throttle it.
         churns_from: From when on it opens connections all the time.
         storm: When its group rebalances all the time.
@@ -106,7 +106,7 @@ def _fleet() -> list[_Client]:
     )
     clients = [replace(java_producer, client_id=f"orders-{n}", records_s=60 + 9 * n) for n in range(1, 7)]
     for n in range(1, 5):
-        # A rolling upgrade: the old instance says goodbye, the new one comes a minute later.
+        # A rolling upgrade: the old instance terminates, the new one starts a minute later.
         payments = replace(
             java_producer, client_id=f"payments-{n}", principal="User:payments", topics=("payments",)
         )
@@ -185,7 +185,7 @@ def _fleet() -> list[_Client]:
 
 
 class _Instance:
-    """One client at work.
+    """Generates the pushes of one client.
 
     Args:
         client: What it is.
@@ -207,7 +207,7 @@ class _Instance:
         ]
 
     def pushes(self, begin: datetime) -> Iterator[dict[str, object]]:
-        """Its rows of the spool, in order of time."""
+        """Return its rows of the spool, by time."""
         client = self._client
         jitter = timedelta(seconds=self._chance.uniform(0, _INTERVAL_S))
         for sequence, minute in enumerate(self._minutes(), start=1):
@@ -353,7 +353,7 @@ def _place(point: NumberDataPoint, topic: str) -> None:
     for attribute in point.attributes:
         if attribute.key == "topic":
             attribute.value.string_value = topic
-        # As the receiver's quirks have it.
+        # The receiver corrects these values too.
         if attribute.key == "node.id":
             attribute.key = "node_id"
 
@@ -367,7 +367,7 @@ def _ns(at: datetime) -> int:
 
 
 def write_spool(folder: Path, *, end: datetime) -> int:
-    """Write some seven hours of pushes, as the plugin ``spool_files`` does.
+    """Write some seven hours of pushes in the format of the plugin ``spool_files``.
 
     Args:
         folder: Where.

@@ -57,7 +57,7 @@ def postgres_frame(
     time_series: bool,
     fill: tuple[TimeRange, int] | None = None,
 ) -> Frame:
-    """Run a query and make the frame of it that Grafana's PostgreSQL data source makes.
+    """Run a query and build the frame that Grafana's PostgreSQL data source builds.
 
     Args:
         connection: See :func:`connect`.
@@ -159,7 +159,7 @@ def _label(value: str | bool | None) -> str:
 def prometheus_frames(
     client: httpx.Client, target: Mapping[str, Any], expression: str, *, window: TimeRange, step_s: int
 ) -> list[Frame]:
-    """Run a query and make the frames of it that Grafana's Prometheus data source makes.
+    """Run a query and build the frames that Grafana's Prometheus data source builds.
 
     Args:
         client: With Prometheus as its base URL.
@@ -243,7 +243,7 @@ def _frame(
         },
         "data": {
             "values": [[_finite(value) for value in values] for _, _, values, _ in fields],
-            # JSON has no such numbers: Grafana sends where they are.
+            # JSON has no NaN and infinity, so Grafana sends their positions.
             "entities": [
                 {
                     key: [

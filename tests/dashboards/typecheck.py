@@ -11,7 +11,7 @@ from tests.testbed import parts
 
 _TYPES = Path(__file__).parent / "types" / "dashboard.ts"
 _TIMEOUT_S = 120.0
-#: All on the first line of the JSON, so that the compiler's line numbers are the file's.
+#: Joined to the JSON's first line, so that the compiler's line numbers are those of the file.
 _DECLARATION = "import type { DashboardJson } from './dashboard'; export const dashboard: DashboardJson = "
 
 

@@ -1,4 +1,4 @@
-"""The kafka_topic plugin against real brokers: what is in the topic is what clients pushed."""
+"""The kafka_topic plugin with real brokers: the topic has what clients pushed."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from tests.unit.plugins.support import client_push
 
 OPEN_AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    # Whoever doesn't log in (the testbed itself) may do everything; who logs in, what he is let do.
+    # Connections without a login (the testbed's) may do everything. Others need ACLs.
     "super.users": "User:ANONYMOUS",
 }
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
-    """The broker's, and beside it one of the same authority for the sidecar."""
+    """The broker's certificate, beside one of the same authority for the sidecar."""
     folder = tmp_path_factory.mktemp("certificate")
     authority = CertificateAuthority()
     authority.issue(common_name="sidecar", client=True).write(folder, "client")
@@ -110,7 +110,7 @@ def of_instance(one: Push, instance: int) -> Push:
 
 
 def records(broker: KafkaBroker, topic: str) -> list[Message]:
-    """All records of a topic, by partition and offset."""
+    """Return all records of a topic, by partition and offset."""
     consumer = Consumer(
         {"bootstrap.servers": broker.internal_bootstrap, "group.id": "none", "enable.metrics.push": False}
     )
@@ -135,9 +135,9 @@ def found_end(found: Sequence[Message], partition: int) -> int:
 
 
 def header(message: Message, name: str) -> str:
-    said = dict(message.headers() or [])[name]
-    assert isinstance(said, bytes)
-    return said.decode()
+    value = dict(message.headers() or [])[name]
+    assert isinstance(value, bytes)
+    return value.decode()
 
 
 def connection_numbers(messages: Sequence[Message]) -> list[int]:
@@ -150,7 +150,7 @@ def librdkafka_threads() -> list[str]:
     return [name for name in names if name.startswith("rdk:")]
 
 
-def test_a_push_is_a_record_with_all_that_is_known_of_it(broker: KafkaBroker, topic: str) -> None:
+def test_a_push_is_a_record_with_all_its_fields(broker: KafkaBroker, topic: str) -> None:
     one = client_push()
     one = dataclasses.replace(one, context=dataclasses.replace(one.context, sasl_mechanism="PLAIN"))
     with started(broker, topic, bootstrap_servers=broker.internal_bootstrap) as kafka:
@@ -182,7 +182,7 @@ def test_a_push_is_a_record_with_all_that_is_known_of_it(broker: KafkaBroker, to
     }
 
 
-def test_what_is_not_known_has_no_header(cluster: KafkaBroker, topic: str) -> None:
+def test_unknown_fields_have_no_header(cluster: KafkaBroker, topic: str) -> None:
     one = push()
     one = dataclasses.replace(one, context=dataclasses.replace(one.context, cluster_id=None))
     with started(cluster, topic) as kafka:
@@ -207,7 +207,7 @@ def test_a_client_keeps_its_order_in_its_partition(
         assert connection_numbers(of_one) == [n for n in range(400) if f"{n % 20:022d}".encode() == key]
 
 
-def test_the_topic_is_made_as_it_is_set(cluster: KafkaBroker, topic: str) -> None:
+def test_the_topic_is_created_with_its_settings(cluster: KafkaBroker, topic: str) -> None:
     create = {"partitions": 4, "replication_factor": 1, "retention_hours": 5}
     with started(cluster, topic, create_topic=create) as kafka:
         kafka.export_batch(pushes(1))
@@ -218,7 +218,7 @@ def test_the_topic_is_made_as_it_is_set(cluster: KafkaBroker, topic: str) -> Non
     assert settings["retention.ms"].value == "18000000"
 
 
-def test_a_topic_that_may_not_be_made_is_told(cluster: KafkaBroker, topic: str) -> None:
+def test_a_topic_that_must_not_be_created_is_reported(cluster: KafkaBroker, topic: str) -> None:
     with (
         started(cluster, topic, create_topic=None) as kafka,
         pytest.raises(
@@ -235,13 +235,13 @@ def test_a_topic_that_may_not_be_made_is_told(cluster: KafkaBroker, topic: str) 
         kafka.export_batch(pushes(1))
 
 
-def test_a_right_that_is_missing_is_told_and_tried_again(
+def test_a_missing_right_is_reported_and_retried(
     cluster: KafkaBroker, certificate: CertificateFiles, topic: str
 ) -> None:
     cluster.create_topic(topic)
     with started(cluster, topic, **secure(cluster, certificate)) as kafka:
-        # Often, as at some of them the cluster has refused the producer its id by then, which is
-        # fatal to it.
+        # Often, because the cluster sometimes refuses the producer id first, which is fatal for the
+        # producer.
         for _ in range(20):
             with pytest.raises(
                 RetryableError, match=rf"^topic {topic}: .*authorization failed: DESCRIBE and WRITE"
@@ -267,7 +267,9 @@ def allow(broker: KafkaBroker, topic: str, operation: AclOperation) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_it_logs_in(cluster: KafkaBroker, certificate: CertificateFiles, topic: str, mechanism: str) -> None:
+def test_the_producer_logs_in(
+    cluster: KafkaBroker, certificate: CertificateFiles, topic: str, mechanism: str
+) -> None:
     for operation in (AclOperation.CREATE, AclOperation.DESCRIBE, AclOperation.WRITE):
         allow(cluster, topic, operation)
     settings = {**secure(cluster, certificate), "sasl_mechanism": mechanism}
@@ -276,7 +278,7 @@ def test_it_logs_in(cluster: KafkaBroker, certificate: CertificateFiles, topic: 
     assert connection_numbers(records(cluster, topic)) == [0, 1]
 
 
-def test_it_logs_in_with_a_token(
+def test_the_producer_logs_in_with_a_token(
     cluster: KafkaBroker, certificate: CertificateFiles, topic: str, tokens: str
 ) -> None:
     for operation in (AclOperation.CREATE, AclOperation.DESCRIBE, AclOperation.WRITE):
@@ -300,7 +302,7 @@ def test_it_logs_in_with_a_token(
 
 @pytest.fixture
 def tokens() -> Iterator[str]:
-    """A token endpoint (RFC 6749, section 4.4): who shows the right secret is alice."""
+    """A token endpoint (RFC 6749, section 4.4), whose token for the right secret is alice's."""
 
     class Endpoint(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -332,7 +334,7 @@ def tokens() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_wrong_password_is_told_and_shown_nowhere(
+def test_a_wrong_password_is_reported_and_not_shown(
     cluster: KafkaBroker,
     certificate: CertificateFiles,
     topic: str,
@@ -345,7 +347,7 @@ def test_a_wrong_password_is_told_and_shown_nowhere(
     with capture_logs() as logs:
         host.start()
         host.offer(push())
-        # At once, not after the time-out: each further try is one more failed login.
+        # At once, not after the timeout, because each further try is another failed login.
         wait_for(lambda: host.statistics()[0].failures > 0, timeout_s=120)
         statistics = host.statistics()[0]
         host.stop(1)
@@ -353,7 +355,7 @@ def test_a_wrong_password_is_told_and_shown_nowhere(
     assert "hunter2" not in repr(logs) + repr(statistics) + "".join(capfd.readouterr())
 
 
-def test_a_wrong_security_protocol_is_told(cluster: KafkaBroker, topic: str) -> None:
+def test_a_wrong_security_protocol_is_reported(cluster: KafkaBroker, topic: str) -> None:
     port = cluster.port("SECURE")
     with (
         started(cluster, topic, bootstrap_servers=f"127.0.0.1:{port}", timeout_ms=1000) as kafka,
@@ -362,7 +364,9 @@ def test_a_wrong_security_protocol_is_told(cluster: KafkaBroker, topic: str) -> 
         kafka.export_batch(pushes(1))
 
 
-def test_a_broker_that_cannot_be_verified_is_told(cluster: KafkaBroker, topic: str, tmp_path: Path) -> None:
+def test_a_broker_that_cannot_be_verified_is_reported(
+    cluster: KafkaBroker, topic: str, tmp_path: Path
+) -> None:
     other = CertificateAuthority().issue().write(tmp_path)
     settings = {**secure(cluster, other), "tls": {"ca_file": str(other.ca)}}
     with (
@@ -385,12 +389,12 @@ def test_a_record_that_is_too_large_costs_no_other(cluster: KafkaBroker, topic: 
     assert host.stop(20)
     (statistics,) = host.statistics()
     assert (statistics.exported_pushes, sum(statistics.dropped.values())) == (8, 1)
-    # The others were confirmed at the first attempt and not sent again with the halves.
+    # The others were confirmed at the first attempt, so the halves did not send them again.
     assert sorted(connection_numbers(records(cluster, topic + "-host"))) == [0, 1, 2, 3, 5, 6, 7, 8]
 
 
 def until_taken(kafka: KafkaTopicReceiver, batch: Sequence[Push]) -> None:
-    """Export as the host does: again, while the broker isn't ready."""
+    """Export like the host: retry while the broker is not ready."""
 
     def taken() -> bool:
         with suppress(RetryableError):
@@ -402,7 +406,7 @@ def until_taken(kafka: KafkaTopicReceiver, batch: Sequence[Push]) -> None:
 
 
 @pytest.mark.full
-def test_a_broker_that_goes_and_comes_back_gets_everything_in_order(topic: str) -> None:
+def test_a_broker_that_restarts_gets_every_push_in_order(topic: str) -> None:
     with KafkaBroker() as broker, started(broker, topic, timeout_ms=10_000) as kafka:
         kafka.export_batch(pushes(20, instances=4))
         broker.kill()
@@ -456,9 +460,7 @@ def test_under_load_through_restarts_nothing_is_lost(topic: str) -> None:
         assert set(connection_numbers(records(broker, topic))) == set(range(offered))
 
 
-def test_a_topic_that_cannot_be_made_leaves_no_thread_to_the_garbage_collector(
-    cluster: KafkaBroker, topic: str
-) -> None:
+def test_a_topic_that_cannot_be_created_leaves_no_thread_behind(cluster: KafkaBroker, topic: str) -> None:
     before = librdkafka_threads()
     gc.disable()
     try:

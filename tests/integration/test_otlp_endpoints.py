@@ -1,4 +1,4 @@
-"""Several real OpenTelemetry Collectors as one destination, of which one goes and comes back."""
+"""Several real OpenTelemetry Collectors as one destination, one of which restarts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def size(collector: Collector) -> int:
     return collector.file.stat().st_size
 
 
-def test_every_export_arrives_while_one_collector_is_away() -> None:
+def test_every_export_arrives_while_one_collector_is_down() -> None:
     with Collector() as one, Collector() as other:
         with started(endpoints=[one.grpc_endpoint, other.grpc_endpoint], timeout_ms=2000) as plugin:
             for _ in range(4):

@@ -36,16 +36,16 @@ from tests.unit.plugins.prometheus.support import push
 
 TOPIC = "prometheus"
 INTERVAL_MS = 1000
-#: Longer than a scrape interval of the testbed's Prometheus, and no test waits for long.
+#: Longer than a scrape interval of the testbed's Prometheus, but short for the tests.
 LINGER_S = 5
 TIMEOUT_S = 30.0
 RATE = 40.0
 RECORDS = 800
 
-#: Short names, which are not Kafka's.
+#: Allows short names, which are not Kafka's.
 ANY_NAME: dict[str, object] = {"type": "prometheus", "metric_prefixes": [""]}
 
-#: How each way to Prometheus is told from the others.
+#: Labels that distinguish the paths to Prometheus.
 JOBS = ("scraped", "written_1", "written_2")
 SENT = "org_apache_kafka_producer_topic_record_send_total"
 
@@ -85,7 +85,7 @@ def setup(broker: KafkaBroker) -> Iterator[Setup]:
 
 @dataclass(frozen=True)
 class Finished:
-    """A producer that has come and gone.
+    """A producer that connected, pushed and closed.
 
     Attributes:
         instance: Its client instance id.
@@ -116,24 +116,24 @@ def finished(setup: Setup) -> Finished:
             rate = f'rate({SENT}{{instance="{instance}", job="{job}"}}[5s])'
             setup.wait_for(f"{0.9 * RATE} < {rate} < {1.1 * RATE}")
         producer.wait_for_records(RECORDS)
-        # A Java producer that is idle at its close sends no terminating push: the one before tells
-        # all.
+        # A Java producer that is idle at its close sends no terminating push. So wait until all
+        # counts were pushed.
         time.sleep(3 * INTERVAL_MS / 1000)
         producer.stop()
         return Finished(instance, producer.records)
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_a_counter_is_what_the_client_did(setup: Setup, finished: Finished, job: str) -> None:
+def test_a_counter_equals_what_the_client_did(setup: Setup, finished: Finished, job: str) -> None:
     series = f'{SENT}{{instance="{finished.instance}", job="{job}"}}'
-    # What the last push told is scraped within a scrape interval.
+    # The last push is scraped within a scrape interval.
     setup.wait_for(f"last_over_time({series}[5m]) == {finished.records}")
 
 
 @pytest.mark.parametrize("job", ["scraped", "written_2"])
-def test_a_counter_is_told_since_its_start(setup: Setup, finished: Finished, job: str) -> None:
+def test_a_counter_includes_its_first_push(setup: Setup, finished: Finished, job: str) -> None:
     series = f'{SENT}{{instance="{finished.instance}", job="{job}"}}'
-    # Prometheus puts a zero where it starts, so that what the first push told is an increase too.
+    # Prometheus inserts a zero at the start, so that the first push is an increase too.
     assert setup.prometheus.value(f"min_over_time({series}[5m])") == 0
     # PromQL extrapolates to the ends of the window, by half a push interval or so at each.
     increase = setup.prometheus.value(f"increase({series}[5m])")
@@ -151,7 +151,7 @@ def test_a_series_ends_with_its_client(setup: Setup, finished: Finished, job: st
     assert setup.prometheus.value(f"count(last_over_time({everything}[5m]))") is not None
 
 
-def test_what_is_scraped_has_a_type_and_a_unit(setup: Setup, finished: Finished) -> None:
+def test_scraped_metrics_have_a_type_and_a_unit(setup: Setup, finished: Finished) -> None:
     assert finished.records
     with JavaClient(Mode.CONSUMER, bootstrap=setup.sidecar.bootstrap(), topic=TOPIC, client_id="typed"):
         latency = "org_apache_kafka_consumer_fetch_manager_fetch_latency_avg_milliseconds"
@@ -164,7 +164,7 @@ def test_what_is_scraped_has_a_type_and_a_unit(setup: Setup, finished: Finished)
         assert info.labels["client_source_address"] == LOOPBACK
 
 
-def test_every_client_is_there(setup: Setup) -> None:
+def test_the_metrics_of_every_client_arrive(setup: Setup) -> None:
     with contextlib.ExitStack() as running:
         for kind in (LibrdkafkaClient, FranzClient):
             running.enter_context(
@@ -174,7 +174,7 @@ def test_every_client_is_there(setup: Setup) -> None:
             for job in JOBS:
                 connections = "org_apache_kafka_producer_connection_creation_total"
                 series = f'{connections}{{client_id="{kind.language}", job="{job}"}}'
-                # librdkafka doesn't count the connections that it had before its first push.
+                # librdkafka does not count connections from before its first push.
                 setup.wait_for(f"sum(last_over_time({series}[1m])) >= 0")
 
 
@@ -187,7 +187,7 @@ def test_a_client_that_dies_ends_after_three_intervals(setup: Setup) -> None:
             setup.wait_for(f'{SENT}{{client_id="killed", job="{job}"}}')
         producer.kill()
         for job in JOBS:
-            # Three intervals, and the few seconds in which the plugin looks.
+            # Three intervals, and the interval of the plugin's check.
             wait_until(
                 lambda job=job: setup.prometheus.query(f'{SENT}{{client_id="killed", job="{job}"}}') == [],  # type: ignore[misc]
                 timeout_s=120,
@@ -231,14 +231,14 @@ def test_nothing_counts_twice_while_prometheus_is_away(version: str) -> None:
 
 
 def recent(n: int, *metrics: Metric) -> Push:
-    """The nth push of a client that began 40 s ago and pushes every second."""
+    """Return the nth push of a client that started 40 s ago and pushes every second."""
     one = push(*(metrics or (counter("c", number(7, since=n, at=n + 1)),)), at=n + 1)
     received_at_ns = time.time_ns() // SECOND * SECOND - (40 - n) * SECOND
     return replace(one, context=replace(one.context, received_at_ns=received_at_ns))
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_histograms_are_prometheus_own(version: str) -> None:
+def test_histograms_are_native_in_prometheus(version: str) -> None:
     with Prometheus() as prometheus:
         way = {"url": prometheus.write_url, "version": version}
         host = PluginHost(load_plugins([{**ANY_NAME, "remote_write": way, "delivery": "memory"}]))
@@ -264,7 +264,7 @@ def test_histograms_are_prometheus_own(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_two_clients_may_have_two_types_of_one_name(version: str) -> None:
+def test_two_clients_may_use_one_name_with_two_types(version: str) -> None:
     bind = f"{LOOPBACK}:{free_port()}"
     with Prometheus(scrape=[bind]) as prometheus:
         way = {"url": prometheus.write_url, "version": version}
@@ -299,7 +299,7 @@ def test_two_clients_may_have_two_types_of_one_name(version: str) -> None:
         assert [one.rejected_points for one in host.statistics()] == [0, 0]
 
 
-def test_names_are_those_that_prometheus_makes_of_the_same_metrics() -> None:
+def test_names_are_those_of_prometheus_own_otlp_endpoint() -> None:
     """Every metric has the name that Prometheus's own OTLP endpoint gives it."""
     odd = [
         ("a..b__c", "", Kind.GAUGE),

@@ -14,7 +14,7 @@ from tests.unit.plugins.spool_files.support import journals, manifest, numbers, 
 
 ROUNDS = 12
 
-#: Exports pushes from a number on, in batches, and tells which number was accepted last.
+#: Exports pushes from a number on, in batches, and prints the last accepted number.
 PROGRAM = """
 import random, sys
 from pathlib import Path
@@ -33,7 +33,7 @@ while True:
 
 
 def killed_run(folder: Path, start: int, lives_s: float) -> int:
-    """Run the program for a while from its first accepted batch on; how many were accepted."""
+    """Run the program until a while after its first batch; return the accepted number."""
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(folder), str(start)], stdout=subprocess.PIPE, text=True
     ) as process:
@@ -45,8 +45,7 @@ def killed_run(folder: Path, start: int, lives_s: float) -> int:
         finally:
             process.kill()
         rest = process.stdout.read().splitlines(keepends=True)
-        # A line may be cut by the kill, just as its batch may be accepted and its line never
-        # written.
+        # The kill may cut a line, or happen between the acceptance of a batch and its line.
         return int([first, *(line for line in rest if line.endswith("\n"))][-1])
 
 
@@ -59,8 +58,7 @@ def test_killed_at_random_every_accepted_push_is_published_exactly_once(tmp_path
     rng = random.Random(714)
     accepted = recovered = 0
     for _ in range(ROUNDS):
-        # What comes again is what a spool whose last commits were not yet on disk would bring
-        # again.
+        # A spool whose last commits were not on disk repeats these pushes.
         accepted = killed_run(tmp_path, max(0, accepted - rng.randrange(0, 200)), rng.uniform(0, 0.3))
         readable(tmp_path)
         recovered += len(journals(tmp_path))
@@ -68,7 +66,7 @@ def test_killed_at_random_every_accepted_push_is_published_exactly_once(tmp_path
         pass
     assert recovered, "no run was killed with a journal that had to be recovered"
     found = numbers(tmp_path)
-    # Whatever the last run was writing when it was killed may be there too.
+    # Pushes that the last run wrote when it was killed may be there too.
     assert found == list(range(len(found)))
     assert len(found) >= accepted > 1000
     assert sum(line["rows"] for line in {line["file"]: line for line in manifest(tmp_path)}.values()) == len(

@@ -19,13 +19,11 @@ time is not after that of its series' last one. A retried export must not accumu
 """
 
 from plugins._shared.cumulative.export_cache import ExportCache
-from plugins._shared.cumulative.heaviest import Heaviest
 from plugins._shared.cumulative.histograms import ExponentialTotal
-from plugins._shared.cumulative.peer import peer_of
+from plugins._shared.cumulative.instances import Target, peer_of
 from plugins._shared.cumulative.result import Ended, Result
 from plugins._shared.cumulative.series import Kind, Series
 from plugins._shared.cumulative.state import DEFAULT_MAX_BYTES, Cumulative
-from plugins._shared.cumulative.target import Target
 
 __all__ = [
     "DEFAULT_MAX_BYTES",
@@ -33,7 +31,6 @@ __all__ = [
     "Ended",
     "ExponentialTotal",
     "ExportCache",
-    "Heaviest",
     "Kind",
     "Result",
     "Series",

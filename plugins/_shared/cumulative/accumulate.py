@@ -12,14 +12,14 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError
 
 from plugins._shared.cumulative.histograms import MAX_BUCKETS
+from plugins._shared.cumulative.instances import Target
 from plugins._shared.cumulative.result import OutputMetric, Result
 from plugins._shared.cumulative.series import Kind, Series
 from plugins._shared.cumulative.shape import Shape, learn
-from plugins._shared.cumulative.sizes import described_bytes, series_bytes
-from plugins._shared.cumulative.target import Target
+from plugins._shared.cumulative.sizes import described_bytes
 from plugins._shared.cumulative.view import MetricView
 
-__all__ = ["Accumulator"]
+__all__ = ["Accumulator", "refuse_scope"]
 
 #: This many consecutive late points mean that the client's clock was set back.
 _CLOCK_SET_BACK: Final = 3
@@ -59,12 +59,9 @@ class Accumulator:
 
     Args:
         result: Receives the accepted points and output metrics.
-        now_ns: Receive time of the push.
+        now_ns: Receive time of the push, nanoseconds since the epoch.
         make_room: Makes room for a number of series and bytes; False if there is none.
         series_bytes: See :class:`~plugins._shared.cumulative.state.Cumulative`.
-
-    Attributes:
-        shapes: The encodings of the push's metrics, by target, in their order.
     """
 
     def __init__(
@@ -73,8 +70,9 @@ class Accumulator:
         *,
         now_ns: int,
         make_room: Callable[[int, int], bool],
-        series_bytes: Callable[[Hashable, tuple[bytes, ...], int], int] = series_bytes,
+        series_bytes: Callable[[Hashable, tuple[bytes, ...], int], int],
     ) -> None:
+        #: The encodings of the push's metrics, in their order.
         self.shapes: dict[Target, list[Shape | None]] = {}
         self._result = result
         self._now_ns = now_ns
@@ -130,18 +128,6 @@ class Accumulator:
             points[series] = (target, None, outputs, len(outputs))
             outputs.append(output)
 
-    def refuse_scope(self, scope_metrics: Any) -> None:
-        """Refuse every point of a ``ScopeMetrics`` (of ``PushView``)."""
-        self._result.scopes.append((scope_metrics, []))
-        for encoded in scope_metrics.metrics:
-            try:
-                metric = MetricView.FromString(encoded)
-            except DecodeError:
-                self._result.refused += 1
-                continue
-            if form := metric.WhichOneof("data"):
-                self._result.refused += len(getattr(metric, form).data_points)
-
     def finish(self) -> None:
         """Remove dropped points, and keep the shapes for the next push."""
         # From the back, so that earlier indexes stay valid.
@@ -153,11 +139,7 @@ class Accumulator:
             target.shapes = shapes
 
     def _add_metric(self, target: Target, encoded: bytes, outputs: list[OutputMetric]) -> Shape | None:
-        """Add a metric of any kind and number of points.
-
-        Returns:
-            Its shape; None if it has none.
-        """
+        """Add a metric of any kind and number of points; return its shape if it has one."""
         try:
             metric = MetricView.FromString(encoded)
         except DecodeError:
@@ -267,7 +249,7 @@ class Accumulator:
         return False
 
     def _is_late(self, series: Series, time_ns: int, *, delta: bool) -> bool:
-        """Return whether a point that is not newer than its series' last one is dropped as late."""
+        """Return whether to drop a point that is not newer than its series' last one."""
         if time_ns == series.time_ns and not delta:
             return False
         series.late += 1
@@ -282,6 +264,19 @@ class Accumulator:
             where[index] = None
         else:
             self._dropped.append((where, index))
+
+
+def refuse_scope(result: Result, scope_metrics: Any) -> None:
+    """Refuse every point of a ``ScopeMetrics`` (of ``PushView``)."""
+    result.scopes.append((scope_metrics, []))
+    for encoded in scope_metrics.metrics:
+        try:
+            metric = MetricView.FromString(encoded)
+        except DecodeError:
+            result.refused += 1
+            continue
+        if form := metric.WhichOneof("data"):
+            result.refused += len(getattr(metric, form).data_points)
 
 
 def _add_number(

@@ -26,12 +26,9 @@ class ExportCache(Generic[Item]):
         self._results: dict[PushIdentity, Item] = {}
 
     def results(self, pushes: Sequence[Push], compute: Callable[[Push], Item]) -> list[Item]:
-        """Return the results of these pushes, in their order.
+        """Return the results of one attempt's pushes, in their order.
 
-        Args:
-            pushes: The pushes of one attempt.
-            compute: Computes the result of a push that no earlier attempt had. Its exceptions
-                propagate; results computed before stay in the cache.
+        If ``compute`` raises, the results computed before stay in the cache.
         """
         keys = [push.identity for push in pushes]
         results = self._results

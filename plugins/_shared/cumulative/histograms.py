@@ -28,7 +28,6 @@ class HistogramTotal:
     """A histogram with explicit boundaries.
 
     Attributes:
-        count: Number of observations.
         sum: Sum of the observations; None if some had none.
         bounds: Upper boundaries of the buckets, ascending.
         buckets: Observations by bucket, one more than boundaries; or empty.
@@ -77,11 +76,9 @@ class ExponentialTotal:
     """An exponential histogram.
 
     Attributes:
-        count: Number of observations.
         sum: Sum of the observations; None if some had none.
         scale: The base of the buckets is 2 ** 2 ** -scale.
         zero_threshold: Absolute values up to this count as zero.
-        zero_count: Number of observations that count as zero.
         positive: Observations above zero by bucket index.
         negative: Observations below zero by bucket index.
     """
@@ -96,12 +93,7 @@ class ExponentialTotal:
 
     @classmethod
     def of(cls, point: Any) -> Self | None:
-        """Read a data point and scale it down to :data:`MAX_BUCKETS`.
-
-        Returns:
-            The histogram; None if its zero threshold is negative or not finite, or if no data point
-            can hold it at that scale.
-        """
+        """Read a data point, scaled to :data:`MAX_BUCKETS`; None if it is invalid."""
         if not math.isfinite(point.zero_threshold) or point.zero_threshold < 0:
             return None
         return cls(
@@ -115,11 +107,7 @@ class ExponentialTotal:
         ).fitted()
 
     def plus(self, delta: object) -> Self | None:
-        """Add a delta at the coarser scale.
-
-        Returns:
-            The sum; None if the zero thresholds differ or no data point can hold it.
-        """
+        """Add a delta at the coarser scale; None if thresholds differ or it cannot fit."""
         if not isinstance(delta, type(self)) or self.zero_threshold != delta.zero_threshold:
             return None
         scale = min(self.scale, delta.scale)

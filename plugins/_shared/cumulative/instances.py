@@ -1,31 +1,38 @@
-"""Client instances and their peers, with the number of series and bytes of each."""
+"""Client instances, their targets, and the peers that share the memory bounds."""
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from plugins._shared.cumulative.heaviest import Heaviest
-from plugins._shared.cumulative.target import Target
+from plugins._shared.cumulative.series import Kind, Series
+from plugins._shared.cumulative.shape import Shape
+from receiver.plugin import ClientTelemetryContext
+from receiver.plugin.shares import Holdings
+from receiver.plugin.sources import site_of
 
-__all__ = ["INSTANCE_BYTES", "Budget", "Instance", "Peer"]
+__all__ = ["INSTANCE_BYTES", "Budget", "Instance", "Peer", "Target", "peer_of"]
 
 #: Pushes that an instance remembers, so that a repeated push adds nothing.
 _REMEMBERED_PUSHES: Final = 8
 #: Bytes of an instance without series, with the identities of its last pushes.
 INSTANCE_BYTES: Final = 3_072
+#: Principals without an account. Their clients are grouped by source address.
+_NO_ACCOUNT: Final = frozenset({"", "User:ANONYMOUS", "User:unknown"})
+
+
+def peer_of(context: ClientTelemetryContext) -> str:
+    """Name the peer of a push: its principal, or without one its source's site."""
+    if context.principal not in _NO_ACCOUNT:
+        return f"principal {context.principal}"
+    return f"address {site_of(context.source_address)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The bounds that all series share.
-
-    Attributes:
-        max_series: Bound on the number of series.
-        max_bytes: Bound on the estimated bytes.
-    """
+    """The bounds on series and estimated bytes that all peers share."""
 
     max_series: int
     max_bytes: int
@@ -40,24 +47,40 @@ class Budget:
 
 
 @dataclass(slots=True, eq=False)
-class Peer:
-    """A principal or a source address, between which the budget is shared.
+class Target:
+    """One Resource of one client instance: a source of series for a destination.
 
     Attributes:
-        name: From :func:`plugins._shared.cumulative.peer.peer_of`.
-        series: Number of series of its instances.
-        size: Bytes of its instances.
-        weight: :meth:`Budget.weight` of both.
+        key: The result of the caller's ``identify``, unique within the instance.
+        resource: The Resource's bytes in the last push.
+        series: Series by metric name, unit and kind, then by attributes.
+        shapes: The encodings of the last push's metrics, in their order.
+        size: Estimated bytes without the series.
+        state: The caller's own state; None until the caller sets it.
+    """
+
+    key: Hashable
+    resource: bytes = b""
+    series: dict[tuple[str, str, Kind], dict[tuple[bytes, ...], Series]] = field(default_factory=dict)
+    shapes: list[Shape | None] = field(default_factory=list)
+    size: int = 0
+    state: Any = None
+
+
+@dataclass(slots=True, eq=False)
+class Peer:
+    """A principal or a source address, from :func:`peer_of`.
+
+    Attributes:
         instances: Its instances, the first to end first.
-        heaviest: The same instances by weight.
+        weights: :meth:`Budget.weight` of each instance.
     """
 
     name: str
     series: int = 0
     size: int = 0
-    weight: int = 0
     instances: OrderedDict[str, Instance] = field(default_factory=OrderedDict)
-    heaviest: Heaviest[Instance] = field(default_factory=Heaviest)
+    weights: Holdings[Instance] = field(default_factory=Holdings)
 
 
 @dataclass(slots=True, eq=False)
@@ -66,13 +89,10 @@ class Instance:
 
     Attributes:
         name: The client instance id.
-        peer: Its peer.
         seen_ns: Receive time of its last push, nanoseconds since the epoch.
         silence_ns: Its series end after this long without a push.
         swept_ns: Time of the last check for series that it no longer pushes.
-        series: Number of its series.
         size: Bytes of its series, targets and itself.
-        weight: :meth:`Budget.weight` of both.
         targets: Its targets by key.
         by_resource: The target of its last Resource, by the Resource's bytes.
         pushes: Identities of its last pushes, two for each.
@@ -85,7 +105,6 @@ class Instance:
     swept_ns: int
     series: int = 0
     size: int = 0
-    weight: int = 0
     targets: dict[Hashable, Target] = field(default_factory=dict)
     by_resource: dict[bytes, Target] = field(default_factory=dict)
     pushes: deque[Hashable] = field(default_factory=lambda: deque(maxlen=2 * _REMEMBERED_PUSHES))
@@ -93,14 +112,3 @@ class Instance:
     def overdue(self, now_ns: int) -> bool:
         """Return whether it has no series, or missed two of three push intervals."""
         return not self.targets or 3 * (now_ns - self.seen_ns) > 2 * self.silence_ns
-
-    def account(self, budget: Budget, series: int, size: int) -> None:
-        """Add series and bytes to the instance and its peer."""
-        self.series += series
-        self.size += size
-        self.weight = budget.weight(self.series, self.size)
-        self.peer.heaviest.changed(self)
-        peer = self.peer
-        peer.series += series
-        peer.size += size
-        peer.weight = budget.weight(peer.series, peer.size)

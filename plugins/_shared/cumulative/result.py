@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from plugins._shared.cumulative.instances import Target
 from plugins._shared.cumulative.series import Series
 from plugins._shared.cumulative.shape import Shape
-from plugins._shared.cumulative.target import Target
 
 __all__ = ["Ended", "OutputMetric", "Point", "Result"]
 
@@ -22,12 +22,7 @@ OutputMetric = bytes | tuple[Shape, int, int, int | float] | Any | None
 
 @dataclass(slots=True)
 class Ended:
-    """Series and targets that ended.
-
-    Attributes:
-        series: The series, each once.
-        targets: The targets that have no series left.
-    """
+    """Series that ended, each once, and targets that have no series left."""
 
     series: list[Series] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
@@ -38,13 +33,12 @@ class Result:
     """The result of accumulating one push.
 
     Attributes:
-        points: The accepted points, one for each series.
         ended: What ended before this push or by it. The series of a terminating push end after
             their points.
         late: Points dropped because they are not after the last one of their series.
         refused: Points dropped because they are invalid, too long, or have no room.
         push: The ``PushView``; empty for a repeated push.
-        scopes: Its ``ScopeMetrics`` with their output metrics.
+        scopes: The push's ``ScopeMetrics`` with their output metrics.
     """
 
     points: dict[Series, Point]

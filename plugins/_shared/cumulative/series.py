@@ -32,10 +32,6 @@ class Series:
     """One series of one target, with its total.
 
     Attributes:
-        name: The metric's name.
-        unit: The metric's unit; may be empty.
-        description: The metric's description, cut if it is long; may be empty.
-        kind: The metric's kind.
         attributes: The attributes, each an encoded ``KeyValue``, sorted.
         number: The last cumulative value. None before the first one, and for histograms and
             summaries.
@@ -43,7 +39,6 @@ class Series:
         time_ns: Time of the last point, on the client's clock.
         seen_ns: Receive time of the push with the last point.
         late: Number of consecutive late points.
-        alive: Whether the series has not ended.
         size: Estimated bytes.
         samples: Number of samples that ``size`` includes.
         shape_bytes: Length of the encoded metric that ``size`` includes, for its shape.
@@ -81,11 +76,6 @@ class Series:
         Integers are exact. Doubles carry the rounding error (Neumaier's summation), so that a
         million deltas are as exact as one and a counter never shrinks by rounding. On overflow the
         series starts anew.
-
-        Args:
-            delta: The delta.
-            start_ns: Start of the delta; 0 if unknown.
-            time_ns: Time of the delta.
 
         Returns:
             False, without a change, if the delta is not finite, or is negative for a counter.

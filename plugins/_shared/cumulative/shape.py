@@ -7,6 +7,7 @@ Java clients have this form, and it takes a quarter of protobuf's time.
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import Any, Final
 
 from plugins._shared.cumulative.series import Kind, Series
@@ -22,47 +23,26 @@ _DOUBLE_AT: Final = struct.Struct("<BQBd")
 _INT_AT: Final = struct.Struct("<BQBq")
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Shape:
-    """The constant bytes of a metric with one number.
+    """The constant bytes of a metric with one number, which is a delta or cumulative.
 
     Attributes:
-        series: The series of its point.
-        delta: Whether the number is a delta.
+        size: Length of the encoded metric.
+        fields: Layout of start, time and number, between the head and the tail.
+        tag: Tag of the number.
     """
 
-    __slots__ = (
-        "_at",
-        "_fields",
-        "_has_start",
-        "_head",
-        "_out_head",
-        "_out_tail",
-        "_size",
-        "_tag",
-        "_tail",
-        "delta",
-        "series",
-    )
-
-    def __init__(
-        self,
-        series: Series,
-        *,
-        delta: bool,
-        fields: struct.Struct,
-        tag: int,
-        around: list[bytes],
-        out_around: list[bytes],
-    ) -> None:
-        self.series = series
-        self.delta = delta
-        self._fields = fields
-        self._tag = tag
-        self._has_start = fields is _DOUBLE_SINCE or fields is _INT_SINCE
-        self._head, self._tail = around
-        self._out_head, self._out_tail = out_around
-        self._at = len(self._head)
-        self._size = self._at + fields.size + len(self._tail)
+    series: Series
+    delta: bool
+    size: int
+    fields: struct.Struct
+    has_start: bool
+    tag: int
+    head: bytes
+    tail: bytes
+    out_head: bytes
+    out_tail: bytes
 
     def read(self, metric: bytes) -> tuple[int, int, int | float] | None:
         """Read an encoded ``Metric``.
@@ -70,15 +50,15 @@ class Shape:
         Returns:
             Its start (0: none), time and number. None if it does not have this shape.
         """
-        if len(metric) != self._size or not metric.startswith(self._head) or not metric.endswith(self._tail):
+        if len(metric) != self.size or not metric.startswith(self.head) or not metric.endswith(self.tail):
             return None
-        if self._has_start:
-            start_tag, start_ns, time_tag, time_ns, tag, number = self._fields.unpack_from(metric, self._at)
-            if start_tag != _START or time_tag != _TIME or tag != self._tag:
-                return None
-            return start_ns, time_ns, number
-        time_tag, time_ns, tag, number = self._fields.unpack_from(metric, self._at)
-        return (0, time_ns, number) if time_tag == _TIME and tag == self._tag else None
+        values = self.fields.unpack_from(metric, len(self.head))
+        if not self.has_start:
+            values = (_START, 0, *values)
+        start_tag, start_ns, time_tag, time_ns, tag, number = values
+        if start_tag != _START or time_tag != _TIME or tag != self.tag:
+            return None
+        return start_ns, time_ns, number
 
     def write(self, start_ns: int, time_ns: int, number: float) -> bytes:
         """Encode the cumulative metric."""
@@ -86,22 +66,16 @@ class Shape:
             fields = _INT_SINCE.pack(_START, start_ns, _TIME, time_ns, _INT, number)
         else:
             fields = _DOUBLE_SINCE.pack(_START, start_ns, _TIME, time_ns, _DOUBLE, number)
-        return self._out_head + fields + self._out_tail
+        return self.out_head + fields + self.out_tail
 
 
 def learn(
     series: Series, metric: bytes, output: Any, *, delta: bool, start_ns: int, time_ns: int, number: float
 ) -> Shape | None:
-    """Learn the shape of a metric with one number.
+    """Learn the shape of a metric with one number, whose point its series has.
 
-    Args:
-        series: The point's series, after the point was added.
-        metric: The metric as received.
-        output: The same metric as output, a :data:`~plugins._shared.cumulative.view.MetricView`.
-        delta: Whether the number is a delta.
-        start_ns: The point's start as received; 0: none.
-        time_ns: The point's time as received.
-        number: The point's number as received.
+    ``metric`` is the metric as received, with its point's start (0: none), time and number.
+    ``output`` is the same metric cumulative, a :data:`~plugins._shared.cumulative.view.MetricView`.
 
     Returns:
         The shape. None if times and number are not adjacent or occur twice in the encoding, or if
@@ -132,4 +106,15 @@ def learn(
         out_around = output.SerializeToString().split(written)
         if len(out_around) != 2:
             return None
-    return Shape(series, delta=delta, fields=fields, tag=tag, around=around, out_around=out_around)
+    return Shape(
+        series=series,
+        delta=delta,
+        size=len(metric),
+        fields=fields,
+        has_start=bool(start_ns),
+        tag=tag,
+        head=around[0],
+        tail=around[1],
+        out_head=out_around[0],
+        out_tail=out_around[1],
+    )

@@ -20,13 +20,7 @@ _TARGET: Final = 1_024
 
 
 def series_bytes(target: Hashable, attributes: tuple[bytes, ...], samples: int) -> int:
-    """Estimate the bytes of a series without its metric's texts.
-
-    Args:
-        target: The key of its target; not used here.
-        attributes: The attributes, each an encoded ``KeyValue``.
-        samples: Number of samples of its data point.
-    """
+    """Estimate the bytes of a series of any target, without its metric's texts."""
     del target
     return _SERIES + sum(map(sys.getsizeof, attributes)) + _SAMPLE * samples
 

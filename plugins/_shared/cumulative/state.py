@@ -5,22 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from plugins._shared.cumulative.accumulate import Accumulator
-from plugins._shared.cumulative.heaviest import Heaviest
-from plugins._shared.cumulative.instances import INSTANCE_BYTES, Budget, Instance, Peer
-from plugins._shared.cumulative.peer import peer_of
+from plugins._shared.cumulative.accumulate import Accumulator, refuse_scope
+from plugins._shared.cumulative.instances import INSTANCE_BYTES, Budget, Instance, Peer, Target, peer_of
 from plugins._shared.cumulative.result import Ended, Result
 from plugins._shared.cumulative.series import Series
 from plugins._shared.cumulative.sizes import series_bytes, target_bytes
-from plugins._shared.cumulative.target import Target
 from plugins._shared.cumulative.view import PushView
 from receiver.plugin import Push
+from receiver.plugin.shares import Holdings
 
 __all__ = ["DEFAULT_MAX_BYTES", "Cumulative", "Statistics"]
 
@@ -37,14 +35,7 @@ _CHECK_EVERY_NS: Final = 1_000_000_000
 
 @dataclass(slots=True)
 class Statistics:
-    """Counters of the state.
-
-    Attributes:
-        series: Live series.
-        size: Estimated bytes of all series, targets and instances.
-        evicted_instances: Instances whose series were ended to make room.
-        evicted_series: Series that were ended to make room.
-    """
+    """Live series and their estimated bytes, and what was ended to make room."""
 
     series: int = 0
     size: int = 0
@@ -57,14 +48,12 @@ class Cumulative:
 
     The series share a budget of series and bytes. A peer is a principal, or the source address of
     clients without a login. When the budget is spent, the heaviest instance of the heaviest peer
-    makes room for a new
-    series: its newest series ends. If the push itself comes from the heaviest peer and instance,
-        its new
-    series are refused. So a peer can exhaust only its own share, and an instance only its share of
-    its peer's.
+    makes room for a new series: its newest series ends. If the push itself comes from the heaviest
+    peer and instance, its new series are refused. So a peer can exhaust only its own share, and an
+    instance only its share of its peer's.
 
     Args:
-        max_series: Bound on the number of living series.
+        max_series: Bound on the number of live series.
         max_bytes: Bound on the estimated bytes of all series, targets and instances.
         identify: Returns the part of a Resource (``resource.proto`` bytes) that identifies a target
             within an instance. By default all of it, so that a client whose Resource changes starts
@@ -90,7 +79,7 @@ class Cumulative:
         self._target_bytes = target_bytes
         self._instances: dict[str, Instance] = {}
         self._peers: dict[str, Peer] = {}
-        self._heaviest: Heaviest[Peer] = Heaviest()
+        self._weights: Holdings[Peer] = Holdings()
         self._checked_ns = 0
 
     def accumulate(self, push: Push) -> Result:
@@ -102,7 +91,9 @@ class Cumulative:
         instance = self._instance(push, ended)
         if instance is None:
             result.push = PushView.FromString(payload.data)
-            self._refuse(result, now)
+            for resource_metrics in result.push.resource_metrics:
+                for scope_metrics in resource_metrics.scope_metrics:
+                    refuse_scope(result, scope_metrics)
             return result
         keys = (payload.push_id, (now, payload.sequence))
         if any(key in instance.pushes for key in keys):
@@ -138,7 +129,7 @@ class Cumulative:
         return ended
 
     def _instance(self, push: Push, ended: Ended) -> Instance | None:
-        """Return the instance of a push; None if it is new and its peer has no room for it."""
+        """Return the instance of a push; None if it is new and there is no room for it."""
         now, name = push.context.received_at_ns, push.payload.client_instance_id
         silence_ns = _SILENCE * push.context.push_interval_ms * 1_000_000
         instance = self._instances.get(name)
@@ -157,12 +148,6 @@ class Cumulative:
         instance.seen_ns, instance.silence_ns = now, silence_ns
         return instance
 
-    def _refuse(self, result: Result, now_ns: int) -> None:
-        accumulator = Accumulator(result, now_ns=now_ns, make_room=lambda _series, _size: False)
-        for resource_metrics in result.push.resource_metrics:
-            for scope_metrics in resource_metrics.scope_metrics:
-                accumulator.refuse_scope(scope_metrics)
-
     def _accumulate_metrics(self, instance: Instance, result: Result) -> None:
         def make_room(series: int, size: int) -> bool:
             return self._make_room(instance, result.ended, series=series, size=size)
@@ -175,7 +160,7 @@ class Cumulative:
             target = self._target(instance, resource, make_room)
             for scope_metrics in resource_metrics.scope_metrics:
                 if target is None:
-                    accumulator.refuse_scope(scope_metrics)
+                    refuse_scope(result, scope_metrics)
                 else:
                     accumulator.add_scope(target, scope_metrics)
         accumulator.finish()
@@ -189,7 +174,7 @@ class Cumulative:
     def _target(
         self, instance: Instance, resource: bytes, make_room: Callable[[int, int], bool]
     ) -> Target | None:
-        """Return the target of a Resource; None if it is invalid or there is no room for it."""
+        """Return the target of a Resource; None if it is invalid or has no room."""
         target = instance.by_resource.get(resource)
         if target is not None:
             return target
@@ -214,39 +199,43 @@ class Cumulative:
         return target
 
     def _make_room(self, instance: Instance, ended: Ended, *, series: int, size: int) -> bool:
-        """Make room for series and bytes of an instance and count them; False if there is none.
+        """Make room for series and bytes, and count them; False if there is none.
 
         The loop terminates, because each step ends a series or an instance that is heavier than the
         requester will be.
         """
         statistics, budget, peer = self.statistics, self._budget, instance.peer
         while budget.exceeded_by(statistics.series + series, statistics.size + size):
-            heaviest = self._heaviest.top()
+            heaviest = self._weights.largest()
             if heaviest is None:
                 return False
             own = budget.weight(peer.series + series, peer.size + size)
-            if heaviest is peer or heaviest.weight <= own:
+            if heaviest is peer or self._weights.held_by(heaviest) <= own:
                 heaviest = peer
             oldest = next(iter(heaviest.instances.values()))
             if oldest is not instance and oldest.overdue(instance.seen_ns):
                 self._evict(oldest, ended)
                 continue
-            victim = heaviest.heaviest.top()
+            victim = heaviest.weights.largest()
             if victim is None or victim is instance:
                 return False
-            if heaviest is peer and victim.weight <= budget.weight(
-                instance.series + series, instance.size + size
-            ):
+            own = budget.weight(instance.series + series, instance.size + size)
+            if heaviest is peer and peer.weights.held_by(victim) <= own:
                 return False
             self._trim(victim, ended)
         self._account(instance, series, size)
         return True
 
     def _account(self, instance: Instance, series: int, size: int) -> None:
-        self.statistics.series += series
-        self.statistics.size += size
-        instance.account(self._budget, series, size)
-        self._heaviest.changed(instance.peer)
+        statistics, peer, weight = self.statistics, instance.peer, self._budget.weight
+        statistics.series += series
+        statistics.size += size
+        instance.series += series
+        instance.size += size
+        peer.weights.add(instance, weight(instance.series, instance.size) - peer.weights.held_by(instance))
+        peer.series += series
+        peer.size += size
+        self._weights.add(peer, weight(peer.series, peer.size) - self._weights.held_by(peer))
 
     def _trim(self, instance: Instance, ended: Ended) -> None:
         """End the newest series of an instance. Forget an instance without series."""
@@ -258,7 +247,7 @@ class Cumulative:
         _, series = family.popitem()
         if not family:
             del target.series[name]
-        self._end_series(instance, series, ended)
+        self._end_series(instance, [series], ended)
         self.statistics.evicted_series += 1
         if not target.series:
             self._end_target(instance, target, ended)
@@ -273,24 +262,22 @@ class Cumulative:
         self._end(instance, ended)
         self._account(instance, 0, -instance.size)
         peer = instance.peer
-        peer.heaviest.discard(instance)
         del self._instances[instance.name], peer.instances[instance.name]
         if not peer.instances:
-            self._heaviest.discard(peer)
             del self._peers[peer.name]
 
     def _end_unpushed(self, instance: Instance, ended: Ended) -> None:
-        """End series that the client no longer pushes, for example those of a partition it lost."""
+        """End series that the client no longer pushes, such as those of a lost partition."""
         if abs(instance.seen_ns - instance.swept_ns) <= instance.silence_ns:
             return
         instance.swept_ns = instance.seen_ns
         oldest_ns = instance.seen_ns - instance.silence_ns
         for target in instance.targets.values():
             for name, family in list(target.series.items()):
-                for attributes, series in list(family.items()):
-                    if series.seen_ns < oldest_ns:
-                        del family[attributes]
-                        self._end_series(instance, series, ended)
+                unpushed = [series for series in family.values() if series.seen_ns < oldest_ns]
+                for series in unpushed:
+                    del family[series.attributes]
+                self._end_series(instance, unpushed, ended)
                 if not family:
                     del target.series[name]
 
@@ -302,12 +289,12 @@ class Cumulative:
         del instance.targets[target.key]
         instance.by_resource.clear()
         for family in target.series.values():
-            for series in family.values():
-                self._end_series(instance, series, ended)
+            self._end_series(instance, family.values(), ended)
         self._account(instance, 0, -target.size)
         ended.targets.append(target)
 
-    def _end_series(self, instance: Instance, series: Series, ended: Ended) -> None:
-        series.alive = False
-        self._account(instance, -1, -series.size)
-        ended.series.append(series)
+    def _end_series(self, instance: Instance, ending: Collection[Series], ended: Ended) -> None:
+        for series in ending:
+            series.alive = False
+        self._account(instance, -len(ending), -sum(series.size for series in ending))
+        ended.series += ending

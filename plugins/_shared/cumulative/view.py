@@ -18,7 +18,7 @@ _Field = descriptor_pb2.FieldDescriptorProto
 
 
 def _view(message_name: str, *, as_bytes: frozenset[str]) -> type[Any]:
-    """Build a message type in which messages of other files, and these fields, are bytes."""
+    """Build a type in which messages of other files, and these fields, are bytes."""
     file = descriptor_pb2.FileDescriptorProto()
     metrics_pb2.DESCRIPTOR.CopyToProto(file)
     ours = f".{file.package}."

@@ -29,7 +29,7 @@ import type { PanelResult } from './scene';
 
 export const theme = createTheme({ colors: { mode: window.scene.theme } });
 
-// Some are listed under an older name too.
+// Some have an older name too.
 const transformations = new Map(Object.values(standardTransformers).map((one) => [one.id as string, one]));
 standardTransformersRegistry.setInit(() =>
   [...transformations].map(([id, transformation]) => ({
@@ -42,7 +42,7 @@ standardTransformersRegistry.setInit(() =>
   }))
 );
 
-/** Which kind of value each standard property has. */
+/** The value type of each standard property. */
 const STANDARD = {
   displayName: displayNameOverrideProcessor,
   unit: unitOverrideProcessor,
@@ -58,7 +58,7 @@ const STANDARD = {
   filterable: identityOverrideProcessor,
 };
 
-/** What a panel type starts from where its JSON says nothing: its plugin's defaults. */
+/** The defaults of each panel type's plugin, for options that the JSON leaves out. */
 const CUSTOM_DEFAULTS: Record<string, Record<string, unknown>> = {
   timeseries: {
     drawStyle: 'line',
@@ -142,7 +142,7 @@ export async function fieldsOf(panel: Panel, result: PanelResult): Promise<DataF
   });
   for (const frame of applied) {
     for (const field of frame.fields) {
-      // As Grafana 13 migrates what tables of Grafana 11 have.
+      // Grafana 13 migrates tables of Grafana 11 this way.
       if (field.config.custom?.hidden) {
         field.config.custom.hideFrom = { ...field.config.custom.hideFrom, viz: true };
       }

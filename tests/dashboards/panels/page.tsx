@@ -1,4 +1,4 @@
-/** The page: title, links, variables' row, panels on Grafana's grid. It draws `window.scene` and says when it is done. */
+/** The page: title, links, variables' row, panels on Grafana's grid. It draws `window.scene` and sets a flag at the end. */
 import '@fontsource/inter/400.css';
 import '@fontsource/inter/500.css';
 import '@fontsource/roboto-mono/400.css';
@@ -101,7 +101,7 @@ async function draw(): Promise<void> {
       </PanelContextProvider>
     </ThemeContext.Provider>
   );
-  // Sizes of legends and tables settle after a few frames of their own.
+  // Legends and tables get their final size after a few frames.
   setTimeout(() => (window.drawn = true), 1500);
 }
 

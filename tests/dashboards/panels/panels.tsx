@@ -1,4 +1,4 @@
-/** One panel of each type, by the component of Grafana's that draws it there. */
+/** Draws a panel of each type with Grafana's own component. */
 import {
   dateTime,
   FieldType,
@@ -28,7 +28,7 @@ const range = { from: dateTime(from), to: dateTime(to), raw: { from: dateTime(fr
 const REDUCE = { values: false, calcs: ['lastNotNull'], fields: '' };
 const LEGEND = { showLegend: true, displayMode: 'list', placement: 'bottom', calcs: [] };
 
-/** What is no finite number is a hole in a line, as Grafana's panel has it. */
+/** Makes values that are not finite gaps in a line, like Grafana's panel. */
 const finite = (frame: DataFrame): DataFrame => ({
   ...frame,
   fields: frame.fields.map((field) =>

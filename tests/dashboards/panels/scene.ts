@@ -1,11 +1,11 @@
-/** What `tests/dashboards/draw.py` hands to the page: a dashboard, what is chosen in it, what its queries found. */
+/** The input of the page from `tests/dashboards/draw.py`: a dashboard, its variables, its query results. */
 import type { DataFrameJSON } from '@grafana/data';
 import type { Dashboard, Panel, RowPanel } from '@grafana/schema';
 
 export interface PanelResult {
   /** Results of the panel's queries; times in milliseconds. */
   frames: DataFrameJSON[];
-  /** What a query was refused with. */
+  /** The error of a refused query. */
   error: string | null;
 }
 
@@ -18,9 +18,9 @@ export interface Scene {
   range: { from: number; to: number; text: string };
   /** The variables' row. */
   variables: Array<{ label: string; text: string }>;
-  /** What `$name` stands for in titles and links. */
+  /** The value of `$name` in titles and links. */
   values: Record<string, string>;
-  /** By the panel's id. */
+  /** Results by panel id. */
   results: Record<string, PanelResult>;
 }
 

@@ -16,7 +16,7 @@ let failed = false;
 try {
   for (let index = 0; index < pairs.length; index += 2) {
     const scene = JSON.parse(await readFile(pairs[index], 'utf8'));
-    // All of it in view: a table below the fold draws no rows.
+    // The whole page is in view, because a table below the fold draws no rows.
     const rows = Math.max(...scene.dashboard.panels.map(({ gridPos }) => gridPos.y + gridPos.h));
     const viewport = { width: scene.width, height: rows * 38 + 200 };
     const page = await browser.newPage({ viewport, timezoneId: 'UTC' });
@@ -27,7 +27,7 @@ try {
     page.on('console', (message) => {
       if (process.env.DRAW_VERBOSE) console.error(message.text());
     });
-    // Icons are files that Grafana's server has: they are answered from the package. Fonts are in the page.
+    // Grafana's server has the icons as files. Here they come from the package. Fonts are in the page.
     await page.route('http://grafana.invalid/**', async (route) => {
       const { pathname } = new URL(route.request().url());
       if (pathname === '/') {

@@ -1,8 +1,8 @@
 /**
- * What a dashboard of this project may be: Grafana's own `Dashboard`, in which each panel is one whose type
- * Grafana has, with that type's options and field options, and each target a query of one of two data sources.
+ * The type of this project's dashboards: Grafana's own `Dashboard`, whose panels have types that Grafana has,
+ * with their options and field options, and whose targets are queries of one of two data sources.
  *
- * Grafana's own types leave options open (`Record<string, unknown>`), as any plugin may add a panel type.
+ * Grafana's own types leave options open (`Record<string, unknown>`), because any plugin may add a panel type.
  */
 import type * as bargauge from '@grafana/schema/dist/esm/raw/composable/bargauge/panelcfg/x/BarGaugePanelCfg_types.gen';
 import type * as barchart from '@grafana/schema/dist/esm/raw/composable/barchart/panelcfg/x/BarChartPanelCfg_types.gen';
@@ -14,7 +14,7 @@ import type * as text from '@grafana/schema/dist/esm/raw/composable/text/panelcf
 import type * as timeseries from '@grafana/schema/dist/esm/raw/composable/timeseries/panelcfg/x/TimeSeriesPanelCfg_types.gen';
 import type * as schema from '@grafana/schema';
 
-/** What Grafana 11 and its SDK have besides, which Grafana 13 has no more and passes over. */
+/** Further members of Grafana 11 and its SDK, which Grafana 13 ignores. */
 interface Grafana11TableOptions {
   footer?: { show: boolean; reducer: string[]; countRows?: boolean; enablePagination?: boolean; fields?: string | string[] };
 }
@@ -24,7 +24,7 @@ interface Grafana11Variable {
   auto_min?: string;
 }
 
-/** What Grafana keeps of each panel type; options that are left out get the type's defaults. */
+/** The options of each panel type. Missing options get the type's defaults. */
 interface PanelTypes {
   bargauge: { options: bargauge.Options; custom: {} };
   barchart: { options: barchart.Options; custom: barchart.FieldConfig };
@@ -36,7 +36,7 @@ interface PanelTypes {
   timeseries: { options: timeseries.Options; custom: timeseries.FieldConfig };
 }
 
-/** A query of the data source `grafana-postgresql-datasource`, of which no package of types tells. */
+/** A query of the data source `grafana-postgresql-datasource`, for which no package has types. */
 interface PostgresQuery extends schema.DataQuery {
   rawSql: string;
   rawQuery: true;
@@ -44,7 +44,7 @@ interface PostgresQuery extends schema.DataQuery {
   format: 'time_series' | 'table';
 }
 
-/** A query of the data source `prometheus`, likewise. */
+/** A query of the data source `prometheus`, for which no package has types either. */
 interface PrometheusQuery extends schema.DataQuery {
   expr: string;
   legendFormat?: string;
@@ -66,7 +66,7 @@ type PanelOf<Type extends keyof PanelTypes> = Omit<schema.Panel, 'fieldConfig' |
 };
 type Panel = { [Type in keyof PanelTypes]: PanelOf<Type> }[keyof PanelTypes];
 
-/** The same as JSON, where a member of an enumeration is the string that it stands for. */
+/** The same type as JSON, where a member of an enumeration is its string. */
 type Json<Value> = 0 extends 1 & Value // only for `any`
   ? Value
   : Value extends string

@@ -1,4 +1,4 @@
-"""Real destinations on loopback, whose answers a test decides: a gRPC server and an HTTP server."""
+"""Real gRPC and HTTP servers on loopback, whose answers a test chooses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def length_delimited(number: int, value: bytes) -> bytes:
 
 
 def rpc_status(message: str = "", *details: AnyMessage) -> bytes:
-    """A google.rpc.Status: code 14, a message, details."""
+    """Encode a google.rpc.Status with code 14, a message and details."""
     return (
         bytes([1 << 3, 14])
         + length_delimited(2, message.encode())
@@ -37,7 +37,7 @@ def rpc_status(message: str = "", *details: AnyMessage) -> bytes:
 
 
 def retry_info(delay_s: float | None) -> AnyMessage:
-    """A google.rpc.RetryInfo in an Any."""
+    """Return a google.rpc.RetryInfo in an Any."""
     value = b""
     if delay_s is not None:
         duration = Duration()
@@ -151,7 +151,7 @@ def http_destination(context: ssl.SSLContext | None = None) -> Iterator[HttpDest
         daemon_threads = True
 
         def handle_error(self, request: object, client_address: object) -> None:
-            """A client that gave up is what some tests are about."""
+            """Ignore errors, because some tests disconnect early."""
 
     server = Server(("127.0.0.1", 0), Handler)
     if context:

@@ -1,4 +1,4 @@
-"""The otlp plugin, made of settings as an operator writes them, and pushes of real clients."""
+"""Test helpers for otlp: plugins from an operator's settings, pushes of real clients."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ PAYLOADS = Path(__file__).parents[2] / "data" / "payloads"
 
 
 def client_push(name: str = "java44-producer-star-01") -> Push:
-    """A push with the bytes that a real client sent."""
+    """Return a push with the bytes that a real client sent."""
     return push(data=(PAYLOADS / f"{name}.bin").read_bytes())
 
 
 def plugin(**settings: Any) -> OtlpReceiver:
-    """The plugin, not started."""
+    """Return the plugin, not started."""
     (hosted,) = load_plugins([{"type": "otlp", **settings}])
     assert isinstance(hosted.plugin, OtlpReceiver)
     return hosted.plugin
@@ -42,7 +42,7 @@ def started(**settings: Any) -> Iterator[OtlpReceiver]:
 
 
 def failure(kind: type[Failure], match: str | None = None, **settings: Any) -> Failure:
-    """How one export fails, which it must."""
+    """Return the error of one export, which must fail."""
     with started(**settings) as one, pytest.raises(kind, match=match) as caught:
         one.export_batch([client_push()])
     return caught.value

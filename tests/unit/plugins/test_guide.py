@@ -1,4 +1,4 @@
-"""The plugin guide: its configuration works, what it names is there, and it leaves out nothing."""
+"""The plugin guide is complete, names what exists, and its configuration works."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def block(language: str) -> str:
     return text
 
 
-def test_the_configuration_is_one_that_is_accepted(tmp_path: Path) -> None:
+def test_the_configuration_of_the_page_is_valid(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("Bearer x")
     text = block("yaml").replace("/run/secrets/otlp-token", str(token))
@@ -40,14 +40,14 @@ def test_every_reason_exception_and_host_key_is_named() -> None:
         assert f"`{name}" in GUIDE, name
 
 
-def test_the_example_and_its_type_are_those_that_there_are() -> None:
+def test_the_example_and_its_type_exist() -> None:
     (path,) = re.findall(r"\(\.\./(examples/[^)]+)/README\.md\)", GUIDE)
     project = tomllib.loads((TREE / path / "pyproject.toml").read_text())["project"]
     (type_,) = project["entry-points"][ENTRY_POINT_GROUP]
     assert f"`{{type: {type_}, url:" in GUIDE
 
 
-def test_the_names_that_are_taken_are_those_of_the_host() -> None:
+def test_the_reserved_setting_names_are_the_hosts() -> None:
     (line,) = re.findall(r"must not have the fields ([^.]*)\.$", GUIDE, re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", line)) == {"type", *HostSettings.model_fields}
 

@@ -41,7 +41,7 @@ def test_a_push_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_a_login_is_told_with_its_mechanism(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_sasl_mechanism_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     one = client_push("ck-producer-star-01")
     context = dataclasses.replace(one.context, principal="User:alice", sasl_mechanism="SCRAM-SHA-512")
     (line,) = printed(capsys, dataclasses.replace(one, context=context))
@@ -73,7 +73,7 @@ def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     assert "data_points" not in json.loads(without)
 
 
-def test_what_a_client_calls_itself_cannot_forge_output(capsys: pytest.CaptureFixture[str]) -> None:
+def test_client_names_cannot_forge_output(capsys: pytest.CaptureFixture[str]) -> None:
     one = client_push("ck-producer-star-01")
     context = dataclasses.replace(one.context, client_id='x\n\x1b[2Jpush principal="User:admin" \u202e')
     for settings in ({}, {"format": "json"}):

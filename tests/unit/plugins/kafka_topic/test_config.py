@@ -43,7 +43,7 @@ def test_the_sidecars_own_client_pushes_no_metrics_and_writes_no_log() -> None:
     assert found["log_level"] == 0
 
 
-def test_settings_in_librdkafkas_words(tmp_path: Path) -> None:
+def test_settings_map_to_librdkafka_properties(tmp_path: Path) -> None:
     file = tmp_path / "file.pem"
     file.write_text("x")
     found = properties(
@@ -69,7 +69,7 @@ def test_settings_in_librdkafkas_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "error"),
     [
         ({"bootstrap_servers": "kafka"}, "plugins[0].bootstrap_servers: \"kafka\": 'kafka' is no host:port"),
         ({"bootstrap_servers": "a:1,b:99999"}, "'b:99999' is no host:port; write for example"),
@@ -116,10 +116,10 @@ def test_settings_in_librdkafkas_words(tmp_path: Path) -> None:
         ({"librdkafka": {}}, "librdkafka: unknown key"),
     ],
 )
-def test_a_wrong_setting_is_named_with_its_fix(settings: dict[str, Any], said: str) -> None:
+def test_a_wrong_setting_is_named_with_its_fix(settings: dict[str, Any], error: str) -> None:
     with pytest.raises(PluginConfigError) as caught:
         plugin(**settings)
-    assert said in str(caught.value)
+    assert error in str(caught.value)
     assert "hunter2" not in str(caught.value)
 
 
@@ -130,7 +130,7 @@ def test_secrets_are_not_shown() -> None:
     )
 
 
-def test_a_certificate_that_is_none_fails_the_start(tmp_path: Path) -> None:
+def test_an_invalid_certificate_fails_the_start(tmp_path: Path) -> None:
     file = tmp_path / "file.pem"
     file.write_text("x")
     one = plugin(security_protocol="SSL", tls={"ca_file": str(file)})

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 import grpc
 import pytest
 
-from plugins.otlp.balance import BalancedTransport
+from plugins.otlp.balance import BalancedTransport, Transport
 from plugins.otlp.config import Endpoint
-from plugins.otlp.transport import Transport
 from receiver.plugin import BatchRefusedError, ExportResult, PermanentError, RetryableError
 from tests.unit.plugins.destinations import (
     GrpcDestination,
@@ -38,14 +37,14 @@ def counts(servers: list[HttpDestination]) -> list[int]:
     return [len(server.bodies) for server in servers]
 
 
-def test_exports_go_to_each_in_turn(three: list[HttpDestination]) -> None:
+def test_exports_go_to_each_endpoint_in_turn(three: list[HttpDestination]) -> None:
     with started(endpoints=urls(three), protocol="http") as one:
         for _ in range(9):
             assert one.export_batch([PUSH]) is None
     assert counts(three) == [3, 3, 3]
 
 
-def test_grpc_takes_turns_too_and_passes_one_that_is_away() -> None:
+def test_grpc_takes_turns_too_and_skips_an_unreachable_endpoint() -> None:
     def endpoint(server: GrpcDestination) -> str:
         return f"http://127.0.0.1:{server.port}"
 
@@ -67,7 +66,7 @@ def test_grpc_takes_turns_too_and_passes_one_that_is_away() -> None:
         assert len(a.bodies) + len(b.bodies) == 13, "another endpoint would say the same"
 
 
-def test_what_one_cannot_take_now_the_next_gets_at_once(three: list[HttpDestination]) -> None:
+def test_the_next_endpoint_gets_an_export_that_one_cannot_accept_now(three: list[HttpDestination]) -> None:
     three[1].answer = lambda body: Reply(503)
     with started(endpoints=urls(three), protocol="http") as one:
         for _ in range(9):
@@ -75,7 +74,9 @@ def test_what_one_cannot_take_now_the_next_gets_at_once(three: list[HttpDestinat
     assert counts(three) == [3, 2, 6], "two failures in a row leave it out"
 
 
-def test_each_is_asked_once_and_all_failing_is_retryable(three: list[HttpDestination]) -> None:
+def test_each_endpoint_is_tried_once_and_a_failure_of_all_is_retryable(
+    three: list[HttpDestination],
+) -> None:
     for server, after in zip(three, ("40", "17", "30"), strict=True):
         server.answer = lambda body, after=after: Reply(503, headers={"retry-after": after})  # type: ignore[misc]
     with started(endpoints=urls(three), protocol="http") as one:
@@ -88,10 +89,10 @@ def test_each_is_asked_once_and_all_failing_is_retryable(three: list[HttpDestina
         with pytest.raises(RetryableError, match="none of 3 endpoints") as caught:
             one.export_batch([PUSH])
         assert caught.value.retry_after_s == pytest.approx(17, abs=1)
-    assert counts(three) == [1, 1, 1], "each said when to come back"
+    assert counts(three) == [1, 1, 1], "each result when to come back"
 
 
-def test_a_refusal_of_the_content_is_told_as_it_is(three: list[HttpDestination]) -> None:
+def test_a_refusal_of_the_content_is_raised_unchanged(three: list[HttpDestination]) -> None:
     three[0].answer = lambda body: Reply(400, b"no", {})
     with (
         started(endpoints=urls(three), protocol="http") as one,
@@ -101,12 +102,12 @@ def test_a_refusal_of_the_content_is_told_as_it_is(three: list[HttpDestination])
     assert counts(three) == [1, 0, 0]
 
 
-def test_one_that_refuses_for_reasons_of_its_own_costs_no_push(three: list[HttpDestination]) -> None:
+def test_an_endpoint_that_refuses_all_requests_costs_no_push(three: list[HttpDestination]) -> None:
     three[0].answer = lambda body: Reply(401, b"no", {})
     with started(endpoints=urls(three), protocol="http") as one:
-        said = one.export_batch([PUSH])
-        assert said is not None
-        assert said.message == f"{urls(three)[0]} refuses what another took: HTTP 401: no"
+        result = one.export_batch([PUSH])
+        assert result is not None
+        assert result.message == f"{urls(three)[0]} refuses what another accepted: HTTP 401: no"
         assert one.export_batch([PUSH]) is None
         assert counts(three) == [1, 2, 0]
         three[1].answer = lambda body: Reply(503)
@@ -119,7 +120,7 @@ def test_one_that_refuses_for_reasons_of_its_own_costs_no_push(three: list[HttpD
     assert counts(three) == [3, 4, 2]
 
 
-def test_the_time_out_is_for_each_attempt(three: list[HttpDestination]) -> None:
+def test_the_timeout_applies_to_each_attempt(three: list[HttpDestination]) -> None:
     release = threading.Event()
 
     def hang(write: Callable[[bytes], object]) -> None:
@@ -136,7 +137,7 @@ def test_the_time_out_is_for_each_attempt(three: list[HttpDestination]) -> None:
 
 
 class Scripted:
-    """A way to a destination that is up or down as the test says."""
+    """A transport that the test switches on and off."""
 
     def __init__(self) -> None:
         self.up = True
@@ -153,11 +154,11 @@ class Scripted:
         return None
 
 
-def test_one_that_was_left_out_is_tried_again_and_takes_its_turn() -> None:
+def test_a_skipped_endpoint_is_tried_again_and_takes_its_turn() -> None:
     now = 100.0
     a, b = Scripted(), Scripted()
-    ways: list[tuple[Endpoint, Transport]] = [(Endpoint("http://a:1"), a), (Endpoint("http://b:1"), b)]
-    both = BalancedTransport(ways, timeout_s=4.0, clock=lambda: now)
+    transports: list[tuple[Endpoint, Transport]] = [(Endpoint("http://a:1"), a), (Endpoint("http://b:1"), b)]
+    both = BalancedTransport(transports, timeout_s=4.0, clock=lambda: now)
     a.up = False
     for _ in range(10):
         both.export(b"")
@@ -166,7 +167,7 @@ def test_one_that_was_left_out_is_tried_again_and_takes_its_turn() -> None:
     both.export(b"")
     both.export(b"")
     assert a.asked == 2
-    now += 0.2  # five time-outs
+    now += 0.2  # five timeouts
     both.export(b"")
     both.export(b"")
     assert a.asked == 3, "a trial that fails is one"

@@ -50,7 +50,7 @@ def test_http_urls(endpoint: str, url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "error"),
     [
         ({}, "plugins[0]: needs endpoint, for example http://127.0.0.1:4317, or endpoints, a list"),
         ({"endpoint": GRPC, "endpoints": [GRPC]}, "plugins[0]: has endpoint and endpoints: "),
@@ -116,17 +116,17 @@ def test_http_urls(endpoint: str, url: str) -> None:
         ({"endpoint": GRPC, "header": {"x": "hunter2"}}, "header: unknown key; did you mean headers?"),
     ],
 )
-def test_a_wrong_setting_is_named_with_its_fix(settings: dict[str, Any], said: str) -> None:
+def test_a_wrong_setting_is_named_with_its_fix(settings: dict[str, Any], error: str) -> None:
     with pytest.raises(PluginConfigError) as caught:
         load_plugins([{"type": "otlp", **settings}])
     text = str(caught.value)
-    assert said in text
+    assert error in text
     assert text.startswith("plugins[0]")
     assert "hunter2" not in text
     assert "12345" not in text
 
 
-def test_headers_are_secrets_wherever_the_plugin_is_shown(tmp_path: Path) -> None:
+def test_headers_are_shown_as_secrets_everywhere(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("Bearer hunter2-file\n")
     one = plugin(endpoint=GRPC, headers={"authorization": {"file": str(file)}, "x-key": "hunter2-text"})

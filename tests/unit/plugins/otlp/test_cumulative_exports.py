@@ -17,7 +17,7 @@ DELTA, CUMULATIVE = 1, 2
 
 
 def counted(number: int, delta: int, *, name: str = "records", temporality: int = DELTA) -> Push:
-    """The push of a second in which a client counted so many."""
+    """Return a push whose counter grew within one second."""
     data = MetricsData()
     metric = data.resource_metrics.add().scope_metrics.add().metrics.add(name=name)
     metric.sum.aggregation_temporality = temporality  # type: ignore[assignment]
@@ -29,7 +29,7 @@ def counted(number: int, delta: int, *, name: str = "records", temporality: int 
 
 
 def sums(body: bytes) -> list[tuple[int, int, int]]:
-    """Of each data point the temporality, the start in seconds and the number."""
+    """Return temporality, start in seconds and number of each data point."""
     return [
         (metric.sum.aggregation_temporality, (point.start_time_unix_nano - BEGAN) // SECOND, point.as_int)
         for resource in MetricsData.FromString(body).resource_metrics
@@ -66,7 +66,7 @@ def test_deltas_are_added_up(http_server: HttpDestination, settings: dict[str, o
     ]
 
 
-def test_what_is_tried_again_counts_once(http_server: HttpDestination, settings: dict[str, object]) -> None:
+def test_a_retried_push_counts_once(http_server: HttpDestination, settings: dict[str, object]) -> None:
     replies = iter([Reply(503), Reply(413)])
     http_server.answer = lambda body: next(replies, Reply())
     batch = [counted(1, 5), counted(2, 7), counted(3, 1), counted(4, 2)]
@@ -101,7 +101,7 @@ def test_a_push_that_was_delivered_is_not_sent_again(
     assert [sums(body) for body in http_server.bodies] == [[(CUMULATIVE, 0, 5)], [(CUMULATIVE, 0, 12)]]
 
 
-def test_points_that_cannot_be_added_are_told(
+def test_points_that_cannot_be_added_are_reported(
     http_server: HttpDestination, settings: dict[str, object]
 ) -> None:
     with started(**settings, max_series=1) as one:

@@ -44,20 +44,20 @@ def endpoint(server: GrpcDestination, scheme: str = "http") -> str:
 
 
 def failing(
-    code: grpc.StatusCode, said: str = "why", details: bytes | None = None
+    code: grpc.StatusCode, message: str = "why", details: bytes | None = None
 ) -> Callable[[bytes, grpc.ServicerContext], bytes]:
     def answer(body: bytes, context: grpc.ServicerContext) -> bytes:
         if details is not None:
             context.set_trailing_metadata((("grpc-status-details-bin", details),))
         context.set_code(code)
-        context.set_details(said)
+        context.set_details(message)
         return b""
 
     return answer
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_several_pushes_arrive_as_one_request_of_their_very_bytes(
+def test_several_pushes_arrive_as_one_request_with_their_bytes_unchanged(
     grpc_server: GrpcDestination, compression: str
 ) -> None:
     pushes = [client_push(), client_push("ck-producer-star-01"), client_push("franz-producer-okprefix-02")]
@@ -78,7 +78,7 @@ def test_several_pushes_arrive_as_one_request_of_their_very_bytes(
 
 
 @pytest.mark.parametrize("code", [code for code in Code if code is not Code.OK])
-def test_every_code_means_what_the_specification_says(
+def test_every_status_code_maps_as_the_specification_requires(
     grpc_server: GrpcDestination, code: grpc.StatusCode
 ) -> None:
     grpc_server.answer = failing(code)
@@ -91,7 +91,7 @@ def test_every_code_means_what_the_specification_says(
 
 @pytest.mark.parametrize("code", [Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE])
 @pytest.mark.parametrize("delay_s", [2.5, 0.0, None])
-def test_retry_info_makes_it_retryable_and_tells_when(
+def test_retry_info_makes_an_error_retryable_with_its_delay(
     grpc_server: GrpcDestination, code: grpc.StatusCode, delay_s: float | None
 ) -> None:
     grpc_server.answer = failing(code, details=rpc_status("busy", retry_info(delay_s)))
@@ -114,7 +114,7 @@ def test_partial_success_is_counted(grpc_server: GrpcDestination) -> None:
         assert plugin.export_batch([client_push()]) == ExportResult(rejected_points=7, message="too old")
 
 
-def test_a_warning_is_told_and_an_unreadable_answer_is_a_success(grpc_server: GrpcDestination) -> None:
+def test_a_warning_is_reported_and_an_unreadable_answer_is_a_success(grpc_server: GrpcDestination) -> None:
     warning = ExportMetricsServiceResponse(partial_success=ExportMetricsPartialSuccess(error_message="hm"))
     answers = iter([warning.SerializeToString(), b"\xff\xff\xff"])
     grpc_server.answer = lambda body, context: next(answers)
@@ -123,7 +123,7 @@ def test_a_warning_is_told_and_an_unreadable_answer_is_a_success(grpc_server: Gr
         assert plugin.export_batch([client_push()]) is None
 
 
-def test_a_destination_that_hangs_is_a_time_out(grpc_server: GrpcDestination) -> None:
+def test_a_destination_that_hangs_is_a_timeout(grpc_server: GrpcDestination) -> None:
     release = threading.Event()
 
     def answer(body: bytes, context: grpc.ServicerContext) -> bytes:
@@ -137,7 +137,7 @@ def test_a_destination_that_hangs_is_a_time_out(grpc_server: GrpcDestination) ->
     release.set()
 
 
-def test_a_destination_that_is_away_is_retryable_and_found_again() -> None:
+def test_an_unreachable_destination_is_retryable_and_reconnects() -> None:
     with grpc_destination() as first:
         port = first.port
     failure(RetryableError, "UNAVAILABLE", endpoint=f"http://127.0.0.1:{port}")
@@ -145,7 +145,7 @@ def test_a_destination_that_is_away_is_retryable_and_found_again() -> None:
         assert plugin.export_batch([client_push()]) is None
 
 
-def test_the_wrong_protocol_is_no_crash() -> None:
+def test_the_wrong_protocol_is_an_export_error() -> None:
     with http_destination() as server:
         failure(ExportError, endpoint=f"http://127.0.0.1:{server.port}")
 
@@ -168,7 +168,7 @@ def test_a_batch_over_the_message_limit_is_split_by_the_host() -> None:
     assert [len(body) // size for body in server.bodies] == [2, 2, 2, 1, 1]
 
 
-def test_a_destination_that_repeats_our_header_does_not_make_us_log_it(grpc_server: GrpcDestination) -> None:
+def test_errors_mask_a_header_that_the_destination_repeats(grpc_server: GrpcDestination) -> None:
     grpc_server.answer = failing(Code.UNAUTHENTICATED, "who is Bearer hunter2?")
     caught = failure(
         PermanentError, endpoint=endpoint(grpc_server), headers={"authorization": "Bearer hunter2"}
@@ -177,7 +177,7 @@ def test_a_destination_that_repeats_our_header_does_not_make_us_log_it(grpc_serv
     assert caught.__cause__ is None
 
 
-def test_tls_with_a_certificate_of_our_own(certificates: Certificates) -> None:
+def test_tls_with_a_client_certificate(certificates: Certificates) -> None:
     credentials = grpc.ssl_server_credentials(
         [(certificates.key("server").read_bytes(), certificates.cert("server").read_bytes())],
         root_certificates=certificates.ca.read_bytes(),

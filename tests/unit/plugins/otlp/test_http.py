@@ -10,7 +10,8 @@ from email.utils import format_datetime
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 
-from plugins._shared.http_client import parse_retry_after
+from plugins._shared.http_client import HttpClient, parse_retry_after
+from plugins.otlp import OtlpConfig
 from receiver.host.discovery import load_plugins
 from receiver.host.host import PluginHost
 from receiver.plugin import BatchRefusedError, ExportResult, PermanentError, RetryableError
@@ -31,8 +32,21 @@ def endpoint(server: HttpDestination, scheme: str = "http") -> str:
     return f"{scheme}://127.0.0.1:{server.port}"
 
 
+def test_a_request_that_is_no_http_is_a_permanent_error(http_server: HttpDestination) -> None:
+    url = endpoint(http_server)
+    client = HttpClient(OtlpConfig(endpoint=url, protocol="http"), url, {"x-broken": "a\nb"})
+    with pytest.raises(RuntimeError, match="post before open"):
+        client.post(b"")
+    client.open()
+    client.open()
+    with pytest.raises(PermanentError, match="LocalProtocolError"):
+        client.post(b"")
+    client.close()
+    assert http_server.bodies == []
+
+
 @pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_several_pushes_arrive_as_one_request_of_their_very_bytes(
+def test_several_pushes_arrive_as_one_request_with_their_bytes_unchanged(
     http_server: HttpDestination, compression: str
 ) -> None:
     pushes = [client_push(), client_push("ck-producer-star-01"), client_push("franz-producer-okprefix-02")]
@@ -50,7 +64,7 @@ def test_several_pushes_arrive_as_one_request_of_their_very_bytes(
     assert headers["user-agent"].startswith("kafka-client-telemetry/")
 
 
-def test_a_path_of_the_operators_is_kept(http_server: HttpDestination) -> None:
+def test_the_path_of_an_endpoint_is_kept(http_server: HttpDestination) -> None:
     with started(endpoint=f"{endpoint(http_server)}/otlp/x", protocol="http") as one:
         one.export_batch([client_push()])
     assert http_server.paths == ["/otlp/x"]
@@ -59,7 +73,7 @@ def test_a_path_of_the_operators_is_kept(http_server: HttpDestination) -> None:
 @pytest.mark.parametrize(
     "status", [301, 307, 400, 401, 403, 404, 408, 413, 415, 429, 500, 501, 502, 503, 504, 505]
 )
-def test_every_status_means_what_the_specification_says(http_server: HttpDestination, status: int) -> None:
+def test_every_status_maps_as_the_specification_requires(http_server: HttpDestination, status: int) -> None:
     http_server.answer = lambda body: Reply(status, rpc_status("why"))
     kind = RetryableError if status in RETRYABLE else PermanentError
     caught = failure(kind, f"HTTP {status}: why", endpoint=endpoint(http_server), protocol="http")
@@ -68,7 +82,7 @@ def test_every_status_means_what_the_specification_says(http_server: HttpDestina
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_retry_after_tells_when(http_server: HttpDestination, status: int) -> None:
+def test_retry_after_sets_the_delay(http_server: HttpDestination, status: int) -> None:
     http_server.answer = lambda body: Reply(status, headers={"retry-after": "17"})
     caught = failure(RetryableError, endpoint=endpoint(http_server), protocol="http")
     assert caught.retry_after_s == 17
@@ -117,7 +131,7 @@ def test_partial_success_is_counted(http_server: HttpDestination) -> None:
         Reply(200, b"x" * 200_000),
     ],
 )
-def test_a_success_whose_answer_says_nothing_is_a_success(http_server: HttpDestination, reply: Reply) -> None:
+def test_a_success_with_an_unreadable_answer_is_a_success(http_server: HttpDestination, reply: Reply) -> None:
     http_server.answer = lambda body: reply
     with started(endpoint=endpoint(http_server), protocol="http") as one:
         assert one.export_batch([client_push()]) is None
@@ -132,7 +146,7 @@ def test_a_connection_that_closes_without_an_answer_is_retryable(http_server: Ht
         assert one.export_batch([client_push()]) is None
 
 
-def test_a_destination_that_is_away_is_retryable() -> None:
+def test_an_unreachable_destination_is_retryable() -> None:
     with http_destination() as server:
         where = endpoint(server)
     failure(RetryableError, "ConnectError", endpoint=where, protocol="http")
@@ -148,7 +162,7 @@ def _drip(release: threading.Event, write: Callable[[bytes], object]) -> None:
 
 
 @pytest.mark.parametrize("how", [_hang, _drip])
-def test_an_answer_that_does_not_end_is_a_time_out(
+def test_an_answer_that_does_not_end_is_a_timeout(
     http_server: HttpDestination, how: Callable[[threading.Event, Callable[[bytes], object]], None]
 ) -> None:
     release = threading.Event()
@@ -159,7 +173,7 @@ def test_an_answer_that_does_not_end_is_a_time_out(
     release.set()
 
 
-def test_a_destination_that_repeats_our_header_does_not_make_us_log_it(http_server: HttpDestination) -> None:
+def test_errors_mask_a_header_that_the_destination_repeats(http_server: HttpDestination) -> None:
     http_server.answer = lambda body: Reply(401, b"who is Bearer hunter2?", {"content-type": "text/plain"})
     caught = failure(
         PermanentError,
@@ -181,7 +195,7 @@ def test_the_environment_does_not_redirect_telemetry(
         assert one.export_batch([client_push()]) is None
 
 
-def test_through_the_host_a_fault_passes_and_every_push_arrives(http_server: HttpDestination) -> None:
+def test_through_the_host_every_push_arrives_after_a_fault(http_server: HttpDestination) -> None:
     answers = iter([Reply(503), Reply(429), None, Reply(502), Reply(504)])
     http_server.answer = lambda body: next(answers, Reply())
     host = PluginHost(
@@ -212,7 +226,7 @@ def server_tls(certificates: Certificates) -> ssl.SSLContext:
     return context
 
 
-def test_tls_with_a_certificate_of_our_own(certificates: Certificates) -> None:
+def test_tls_with_a_client_certificate(certificates: Certificates) -> None:
     ours = {"cert_file": str(certificates.cert("client")), "key_file": str(certificates.key("client"))}
     with http_destination(server_tls(certificates)) as server:
         where = endpoint(server, "https")
@@ -225,7 +239,7 @@ def test_tls_with_a_certificate_of_our_own(certificates: Certificates) -> None:
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
 @pytest.mark.parametrize(
-    ("tls", "said"),
+    ("tls", "error"),
     [
         ({"ca_file": __file__}, "tls.ca_file "),
         ({"cert_file": "client.pem", "key_file": "ca.key"}, "tls.cert_file "),
@@ -233,11 +247,11 @@ def test_tls_with_a_certificate_of_our_own(certificates: Certificates) -> None:
     ],
     ids=["no certificate", "another's key", "encrypted key"],
 )
-def test_a_tls_file_that_is_none_fails_the_start_and_is_named(
-    certificates: Certificates, protocol: str, tls: dict[str, str], said: str
+def test_an_invalid_tls_file_fails_the_start_and_is_named(
+    certificates: Certificates, protocol: str, tls: dict[str, str], error: str
 ) -> None:
     paths = {key: str(certificates.folder / file) for key, file in tls.items()}
     one = plugin(endpoint="https://127.0.0.1:1", protocol=protocol, tls=paths)
-    with pytest.raises(OSError, match=said):
+    with pytest.raises(OSError, match=error):
         one.start()
     one.stop()

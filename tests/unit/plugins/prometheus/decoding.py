@@ -20,7 +20,7 @@ _KINDS: Final = {
 
 
 def _messages(package: str, definitions: str) -> dict[str, type[Any]]:
-    """Make messages of lines like proto's own: a message's name, then its fields indented."""
+    """Build message types from lines: a message's name, then its fields indented."""
     file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
     message: Any = None
     for line in definitions.strip().splitlines():
@@ -102,13 +102,13 @@ Metadata
 )
 
 
-#: Labels in their order, the one sample or histogram, and type, help and unit where the message has
+#: Labels in their order, the one sample or histogram, and type, help and unit if the message has
 #: them.
 Decoded = tuple[dict[str, str], Any, tuple[int, str, str] | None]
 
 
 def decoded(body: bytes, version: str) -> list[Decoded]:
-    """Each series of a request."""
+    """Return each series of a request."""
     found: list[Decoded] = []
     if version == "1.0":
         for series in _ONE["WriteRequest"].FromString(body).timeseries:
@@ -125,8 +125,8 @@ def decoded(body: bytes, version: str) -> list[Decoded]:
         labels = list(zip(texts[::2], texts[1::2], strict=True))
         assert labels == sorted(labels)
         assert all(name and value for name, value in labels)
-        told = series.metadata
-        metadata = (told.type, symbols[told.help_ref], symbols[told.unit_ref])
+        described = series.metadata
+        metadata = (described.type, symbols[described.help_ref], symbols[described.unit_ref])
         found.append((dict(labels), _only(series), metadata))
     return found
 
@@ -138,5 +138,5 @@ def _only(series: Any) -> Any:
 
 
 def unpacked(content: bytes) -> bytes:
-    """A request's body without Snappy."""
+    """Return the uncompressed body of a request."""
     return bytes(cramjam.snappy.decompress_raw(content))

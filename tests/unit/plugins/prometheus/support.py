@@ -1,4 +1,4 @@
-"""Tables of series, and what is in them."""
+"""Test helpers for prometheus: series tables and readers of their content."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ LABELS = {
 
 
 def table(version: str | None = None, *, bind: bool = True, **settings: Any) -> SeriesTable:
-    ways: dict[str, Any] = {"bind": "127.0.0.1:9464"} if bind else {}
+    outputs: dict[str, Any] = {"bind": "127.0.0.1:9464"} if bind else {}
     if version is not None:
-        ways["remote_write"] = {"url": URL, "version": version}
-    # Most tests are about other things than names, and have short ones.
-    return SeriesTable(PrometheusConfig.model_validate({**ways, "metric_prefixes": [""], **settings}))
+        outputs["remote_write"] = {"url": URL, "version": version}
+    # Most tests use short metric names, which need a prefix otherwise.
+    return SeriesTable(PrometheusConfig.model_validate({**outputs, "metric_prefixes": [""], **settings}))
 
 
 def push(*metrics: Any, at: float, resource: Mapping[str, str | int] = RESOURCE, **settings: Any) -> Push:
@@ -51,7 +51,7 @@ def text_of(of: SeriesTable, *, openmetrics: bool = True) -> str:
 def scraped(
     of: SeriesTable, *, openmetrics: bool = True
 ) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
-    """What prometheus_client's own reader reads: values by sample name and labels, sorted."""
+    """Parse a scrape with prometheus_client: values by sample name and labels, sorted."""
     text = text_of(of, openmetrics=openmetrics)
     parse = openmetrics_families if openmetrics else text_families
     found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
@@ -65,5 +65,5 @@ def scraped(
 
 
 def own(labels: Mapping[str, str]) -> dict[str, str]:
-    """A series' labels without its target's."""
+    """Return the labels of a series without its target's."""
     return {name: value for name, value in labels.items() if LABELS.get(name) != value}

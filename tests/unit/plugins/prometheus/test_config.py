@@ -1,4 +1,4 @@
-"""What an operator may write, and what is said of what is wrong."""
+"""Settings that operators may write, and the errors of wrong ones."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ def test_the_type_names_the_plugin() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bind", "address"), [("[::1]:1", ("::1", 1)), ("localhost:65535", ("localhost", 65535))]
+    ("bind", "address"),
+    [("[::1]:1", ("::1", 1)), ("localhost:65535", ("localhost", 65535)), (None, None)],
 )
-def test_where_it_listens(bind: str, address: tuple[str, int]) -> None:
-    assert PrometheusConfig(bind=bind).address == address
+def test_the_listen_address(bind: str | None, address: tuple[str, int] | None) -> None:
+    config = PrometheusConfig.model_validate({"bind": bind, "remote_write": WRITE})
+    assert config.address == address
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "error"),
     [
         ({}, "needs bind, for example 127.0.0.1:9464, or remote_write, or both"),
         ({"bind": "9464"}, "must be host:port"),
@@ -56,10 +58,14 @@ def test_where_it_listens(bind: str, address: tuple[str, int]) -> None:
         ({"bind": "127.0.0.1:1", "resource_labels": ["client.id"]}, "'client.id' is no label name"),
         ({"bind": "127.0.0.1:1", "resource_labels": ["__name__"]}, "'__name__' is no label name"),
         ({"bind": "127.0.0.1:1", "resource_labels": ["instance"]}, "instance is set by the plugin"),
+        ({"bind": "127.0.0.1:1", "resource_labels": ["exported_job"]}, "exported_job has a prefix"),
+        ({"bind": "127.0.0.1:1", "resource_labels": ["attribute_x"]}, "attribute_x has a prefix"),
+        ({"bind": "127.0.0.1:1", "allowed_hosts": ["*.example.com"]}, "'*.example.com' is no host name"),
+        ({"bind": "127.0.0.1:1", "allowed_hosts": ["a.example:9464"]}, "leave out the scheme, the port"),
     ],
 )
-def test_a_wrong_setting_is_named_with_its_remedy(settings: dict[str, Any], said: str) -> None:
-    assert said in problem(**settings)
+def test_a_wrong_setting_is_named_with_its_remedy(settings: dict[str, Any], error: str) -> None:
+    assert error in problem(**settings)
 
 
 def test_no_message_shows_a_secret() -> None:

@@ -1,4 +1,4 @@
-"""The documentation says what the plugin does."""
+"""The documentation names the plugin's default labels."""
 
 from __future__ import annotations
 

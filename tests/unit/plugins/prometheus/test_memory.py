@@ -1,4 +1,4 @@
-"""The plugin's memory stays within ``max_bytes``, whatever clients push and scrapers do."""
+"""The plugin's memory stays within ``max_bytes`` for any pushes and scrapers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def small(push_: int) -> list[Metric]:
 
 
 def long_texts(push_: int) -> list[Metric]:
-    # 60 labels of 4 kB are refused; these are as long as is allowed, and four bytes a character in
+    # 60 labels of 4 kB are refused. These have the maximum length, and four bytes a character in
     # memory.
     values = {f"k{n}": "\U0001f600" + "x" * 110 for n in range(30)}
     return [gauge(f"org.apache.kafka.x{push_}.{n}", number(1, at=10, labels=values)) for n in range(10)]
@@ -66,7 +66,7 @@ def test_a_flood_of_series_stays_within_the_budget(
             series.add(one)
         gc.collect()
         held = tracemalloc.get_traced_memory()[0]
-        # The estimates are upper bounds, and not so high that the budget is wasted.
+        # The estimates are upper bounds, but not so high that they waste the budget.
         assert BUDGET / 5 < held < BUDGET
         assert series._cumulative.statistics.size > 0.7 * BUDGET
         tracemalloc.reset_peak()
@@ -78,7 +78,7 @@ def test_a_flood_of_series_stays_within_the_budget(
     assert peak - held < 3 * largest + 100_000
 
 
-def test_what_lingers_is_in_the_budget_and_shared_fairly() -> None:
+def test_lingering_series_count_in_the_budget_and_share_it_fairly() -> None:
     series = table(max_bytes=BUDGET, linger_s=60)
     good = push(gauge("good", number(7, at=10)), at=10, principal="User:good", terminating=True)
     series.add(good)
@@ -106,15 +106,17 @@ def test_a_scrape_reads_each_series_that_lives_throughout_once() -> None:
         series.add(push(gauge("g", number(n, at=10)), at=10, instance=str(n), resource=resource))
     chunks = exposition(series, openmetrics=False)
     found = [next(chunks)]
-    # Between two chunks, clients before and behind the place go, and others come.
+    # Between two chunks, clients before and after the cursor end, and some of them return.
     for n in (*range(0, 1_000, 3), 5_000):
         resource = {"client_instance_id": str(n)}
         series.add(push(gauge("g", number(n, at=20)), at=20, instance=str(n), resource=resource))
         if n < 1_000:
             series.add(push(at=21, instance=str(n), terminating=True))
+        if n % 2:
+            series.add(push(gauge("g", number(n, at=30)), at=30, instance=str(n), resource=resource))
     text = b"".join([*found, *chunks]).decode()
     lines = [line for line in text.splitlines() if line.startswith("g{")]
     assert len(lines) == len(set(lines))
-    told = {line.split('instance="')[1].split('"')[0] for line in lines}
-    assert told >= {str(n) for n in range(1_000) if n % 3}
+    instances = {line.split('instance="')[1].split('"')[0] for line in lines}
+    assert instances >= {str(n) for n in range(1_000) if n % 3}
     assert len(found[0]) < len(text)

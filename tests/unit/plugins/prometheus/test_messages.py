@@ -1,4 +1,4 @@
-"""What is written is what Prometheus's own definitions read."""
+"""Prometheus's own definitions can read the encoded requests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_numbers(version: str) -> None:
 
 
 @VERSIONS
-def test_the_name_is_among_the_labels_in_their_order(version: str) -> None:
+def test_the_name_is_sorted_among_the_labels(version: str) -> None:
     labels: dict[str, str | int] = {"Zone": "a", "_x": "b"}
     found = written(version, gauge("g", number(1, at=10, labels=labels)))
     assert list(found[-1][0])[:3] == ["Zone", "__name__", "_x"]
@@ -80,7 +80,7 @@ def test_exponential_histograms_are_native(version: str) -> None:
     assert labels["__name__"] == "e"
     assert (found.count_int, found.sum, found.schema, found.zero_count_int) == (12, 9.0, 1, 5)
     assert found.zero_threshold == 1e-128
-    # OpenTelemetry's bucket -3 is Prometheus's -2, as that names it by its upper boundary.
+    # OpenTelemetry's bucket -3 is Prometheus's -2, because that uses the upper boundary.
     assert [(span.offset, span.length) for span in found.positive_spans] == [(-2, 1), (1, 2)]
     assert list(found.positive_deltas) == [4, -3, 1]
     assert list(found.negative_spans) == []
@@ -96,12 +96,12 @@ def test_finer_buckets_than_prometheus_has_become_coarser_and_wider_ones_are_lef
     assert (len(made.samples), made.left_out) == (1, 1)
 
 
-def test_an_unknown_sum_is_no_number() -> None:
+def test_an_unknown_sum_is_nan() -> None:
     assert math.isnan(written("2.0", exponential(0, 0, [1], at=10))[1][1].sum)
 
 
 @VERSIONS
-def test_the_end_of_a_series_is_a_nan_of_its_own_after_its_last_sample(version: str) -> None:
+def test_a_series_ends_with_a_staleness_marker_after_its_last_sample(version: str) -> None:
     series = table(version)
     metrics = (gauge("g", number(1, at=10)), exponential(0, 0, [1], at=10))
     ends = series.add(push(*metrics, at=10, terminating=True, resource=RESOURCE)).ends
@@ -113,7 +113,7 @@ def test_the_end_of_a_series_is_a_nan_of_its_own_after_its_last_sample(version: 
         assert sample.timestamp == BEGIN // 1_000_000 + 10_001
 
 
-def test_an_end_by_silence_is_when_it_was_noticed() -> None:
+def test_a_silent_series_ends_at_the_time_of_the_check() -> None:
     series = table("2.0")
     series.add(push(gauge("g", number(1, at=10)), at=10))
     ends = series.expire(BEGIN + 50 * SECOND)

@@ -1,4 +1,4 @@
-"""Names by OpenTelemetry's rules; that Prometheus itself makes the same is an integration test."""
+"""Names follow OpenTelemetry's rules. An integration test compares Prometheus's own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from plugins.prometheus.names import label_name, label_value, labels_of, metric_
         ("size", "By", Kind.HISTOGRAM, "size_bytes"),
     ],
 )
-def test_metrics(name: str, unit: str, kind: Kind, expected: str) -> None:
+def test_metric_names(name: str, unit: str, kind: Kind, expected: str) -> None:
     assert metric_name(name, unit, kind).name == expected
 
 
@@ -46,7 +46,7 @@ def test_units_in_words() -> None:
     assert metric_name("a", "{x}", Kind.GAUGE).unit == ""
 
 
-def test_a_family_is_called_without_its_counters_suffix() -> None:
+def test_a_counters_family_has_no_suffix() -> None:
     assert metric_name("a", "s", Kind.COUNTER).family == "a_seconds"
     assert metric_name("a", "s", Kind.GAUGE).family == "a_seconds"
 
@@ -60,14 +60,14 @@ def test_a_family_is_called_without_its_counters_suffix() -> None:
         (Kind.SUMMARY, {"a", "a_count", "a_sum"}, {"a_created"}),
     ],
 )
-def test_the_names_that_a_metric_needs(kind: Kind, samples: set[str], more: set[str]) -> None:
+def test_the_sample_names_of_each_type(kind: Kind, samples: set[str], more: set[str]) -> None:
     name = metric_name("a", "", kind)
     assert set(name.samples) == samples
     assert sorted(name.openmetrics) == sorted(samples | more)
 
 
 @given(st.text(), st.text(), st.sampled_from(Kind))
-def test_every_name_is_one_that_prometheus_has(name: str, unit: str, kind: Kind) -> None:
+def test_every_name_is_valid_in_prometheus(name: str, unit: str, kind: Kind) -> None:
     made = metric_name(name, unit, kind).name
     assert made
     assert made.isascii()
@@ -87,7 +87,7 @@ def test_every_name_is_one_that_prometheus_has(name: str, unit: str, kind: Kind)
         ("", "_"),
     ],
 )
-def test_labels(key: str, expected: str) -> None:
+def test_label_names(key: str, expected: str) -> None:
     assert label_name(key) == expected
 
 
@@ -104,13 +104,13 @@ def test_labels(key: str, expected: str) -> None:
         ({}, ""),
     ],
 )
-def test_values(value: Any, expected: str) -> None:
+def test_label_values(value: Any, expected: str) -> None:
     assert label_value(AnyValue(**value)) == expected
 
 
-def test_attributes_that_get_one_name_are_joined_in_the_order_of_their_keys() -> None:
+def test_attributes_with_the_same_label_name_are_joined_in_key_order() -> None:
     attributes = [
         KeyValue(key=key, value=AnyValue(string_value=value))
         for key, value in (("a_b", "3"), ("a.b", "2"), ("a-b", "1"), ("empty", ""))
     ]
-    assert labels_of(attributes) == {"a_b": "1;2;3"}
+    assert labels_of(attributes, rename=str.upper) == {"A_B": "1;2;3"}

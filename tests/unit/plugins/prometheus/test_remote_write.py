@@ -1,4 +1,4 @@
-"""Remote write against a real HTTP server, whose answers the test decides."""
+"""Remote write to a real HTTP server whose answers the test chooses."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def counted(n: int, value: int = 5, **settings: Any) -> Push:
 
 
 def totals(bodies: Sequence[bytes], version: str = "2.0") -> list[list[float]]:
-    """The counter's values in each request; a stale marker is not equal to itself."""
+    """Return the counter's values in each request. A stale marker is not equal to itself."""
     return [
         [
             sample.value
@@ -75,14 +75,14 @@ def totals(bodies: Sequence[bytes], version: str = "2.0") -> list[list[float]]:
 
 
 @pytest.mark.parametrize(
-    ("version", "content_type", "told"),
+    ("version", "content_type", "protocol_version"),
     [
         ("1.0", "application/x-protobuf", "0.1.0"),
         ("2.0", "application/x-protobuf;proto=io.prometheus.write.v2.Request", "2.0.0"),
     ],
 )
-def test_a_request_says_what_it_is(
-    http_server: HttpDestination, version: str, content_type: str, told: str
+def test_the_headers_of_a_request_name_its_version(
+    http_server: HttpDestination, version: str, content_type: str, protocol_version: str
 ) -> None:
     http_server.answer = lambda body: Reply(204, headers={WRITTEN: "2"})
     with writing(http_server, version=version, headers={"x-scope-orgid": "me"}) as one:
@@ -91,7 +91,7 @@ def test_a_request_says_what_it_is(
     (headers,) = http_server.headers
     assert headers["content-type"] == content_type
     assert headers["content-encoding"] == "snappy"
-    assert headers["x-prometheus-remote-write-version"] == told
+    assert headers["x-prometheus-remote-write-version"] == protocol_version
     assert headers["user-agent"].startswith("kafka-client-telemetry/")
     assert headers["x-scope-orgid"] == "me"
     assert totals(http_server.bodies, version) == [[5]]
@@ -105,7 +105,7 @@ def test_pushes_of_a_batch_are_one_request_in_their_order(server: HttpDestinatio
     assert server.connections == 1
 
 
-def test_what_is_tried_again_is_the_same_and_counts_once(server: HttpDestination) -> None:
+def test_a_retry_sends_the_same_bytes_and_counts_once(server: HttpDestination) -> None:
     batch = [counted(1), counted(2), counted(3), counted(4)]
     with writing(server) as one:
         server.answer = lambda body: Reply(503)
@@ -123,7 +123,7 @@ def test_what_is_tried_again_is_the_same_and_counts_once(server: HttpDestination
     assert totals(server.bodies)[1:] == [[5, 10, 15, 20], [5, 10], [15, 20], [25]]
 
 
-def test_what_was_given_up_is_in_the_next_total(server: HttpDestination) -> None:
+def test_a_dropped_push_is_in_the_next_total(server: HttpDestination) -> None:
     with writing(server) as one:
         server.answer = lambda body: Reply(503)
         with pytest.raises(RetryableError):
@@ -133,7 +133,7 @@ def test_what_was_given_up_is_in_the_next_total(server: HttpDestination) -> None
     assert totals(server.bodies)[-1] == [10]
 
 
-def test_an_end_is_written_after_the_last_samples(server: HttpDestination) -> None:
+def test_staleness_markers_are_written_after_the_last_samples(server: HttpDestination) -> None:
     with writing(server) as one:
         one.export_batch([counted(1)])
         one.export_batch([counted(2, terminating=True)])
@@ -143,7 +143,7 @@ def test_an_end_is_written_after_the_last_samples(server: HttpDestination) -> No
     assert end[0] != end[0]
 
 
-def test_no_end_is_written_before_samples_that_wait(server: HttpDestination) -> None:
+def test_no_staleness_marker_overtakes_waiting_samples(server: HttpDestination) -> None:
     batch = [counted(1, terminating=True), counted(1, instance="b", terminating=True)]
     with writing(server) as one:
         server.answer = lambda body: Reply(400)
@@ -157,7 +157,7 @@ def test_no_end_is_written_before_samples_that_wait(server: HttpDestination) -> 
     assert all(len(values) == 1 for values, _ in written)
 
 
-def test_silence_is_told_also_after_a_restart(
+def test_silent_series_end_also_after_a_restart(
     server: HttpDestination, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("plugins.prometheus.receiver._CHECK_EVERY_S", 0.1)
@@ -171,7 +171,7 @@ def test_silence_is_told_also_after_a_restart(
 
 
 @pytest.mark.parametrize(("status", "ends"), [(503, 1), (400, 0)])
-def test_an_end_that_is_not_taken_fails_no_push(server: HttpDestination, status: int, ends: int) -> None:
+def test_a_failed_staleness_marker_fails_no_push(server: HttpDestination, status: int, ends: int) -> None:
     server.answer = lambda body: (
         all_written(body) if totals([body]) != [[]] and totals([body])[0][0] > 0 else Reply(status)
     )
@@ -183,8 +183,8 @@ def test_an_end_that_is_not_taken_fails_no_push(server: HttpDestination, status:
     assert sum(values[0] != values[0] for values in totals(server.bodies[before:])) == ends
 
 
-def test_an_end_that_is_refused_takes_no_other_along(http_server: HttpDestination) -> None:
-    taken: list[str] = []
+def test_a_refused_staleness_marker_costs_no_other(http_server: HttpDestination) -> None:
+    ended: list[str] = []
 
     def refuse_one(body: bytes) -> Reply:
         series = [
@@ -192,17 +192,17 @@ def test_an_end_that_is_refused_takes_no_other_along(http_server: HttpDestinatio
         ]
         if any(labels.get("n") == "7" for labels in series):
             return Reply(400)
-        taken.extend(labels["n"] for labels in series if "n" in labels)
+        ended.extend(labels["n"] for labels in series if "n" in labels)
         return Reply(204)
 
     http_server.answer = refuse_one
     points = [number(1, at=1, labels={"n": n}) for n in range(100)]
     with writing(http_server, version="1.0") as one:
         assert one.export_batch([push(counter("c", *points), at=1, terminating=True)]) is None
-    assert sorted(taken, key=int) == [str(n) for n in range(100) if n != 7]
+    assert sorted(ended, key=int) == [str(n) for n in range(100) if n != 7]
 
 
-def test_ends_wait_for_as_long_as_the_destination_says(server: HttpDestination) -> None:
+def test_staleness_markers_wait_for_the_requested_delay(server: HttpDestination) -> None:
     server.answer = lambda body: (
         all_written(body) if totals([body])[0][0] > 0 else Reply(429, headers={"retry-after": "1"})
     )
@@ -231,7 +231,7 @@ def test_ends_wait_for_as_long_as_the_destination_says(server: HttpDestination) 
         (301, {"location": "http://h/"}, PermanentError, None),
     ],
 )
-def test_what_an_answer_means(
+def test_every_answer_maps_to_an_error(
     http_server: HttpDestination,
     status: int,
     headers: dict[str, str],
@@ -247,7 +247,7 @@ def test_what_an_answer_means(
         assert caught.value.retry_after_s == after
 
 
-def test_a_partial_write_is_no_failure(http_server: HttpDestination) -> None:
+def test_a_partial_write_is_a_partial_success(http_server: HttpDestination) -> None:
     http_server.answer = lambda body: Reply(400, b"out of order", {WRITTEN: "1"})
     with writing(http_server) as one:
         assert one.export_batch([counted(1)]) == ExportResult(
@@ -255,19 +255,19 @@ def test_a_partial_write_is_no_failure(http_server: HttpDestination) -> None:
         )
 
 
-def test_a_destination_that_reads_nothing_of_2_0_is_told(http_server: HttpDestination) -> None:
+def test_a_destination_without_2_0_is_an_error_with_the_fix(http_server: HttpDestination) -> None:
     http_server.answer = lambda body: Reply(204)
     with writing(http_server) as one, pytest.raises(PermanentError, match=r"set version 1\.0"):
         one.export_batch([counted(1)])
 
 
-def test_no_answer_is_tried_again(http_server: HttpDestination) -> None:
+def test_a_missing_answer_is_retryable(http_server: HttpDestination) -> None:
     http_server.answer = lambda body: None
     with writing(http_server) as one, pytest.raises(RetryableError):
         one.export_batch([counted(1)])
 
 
-def test_an_answer_that_drips_is_ended(http_server: HttpDestination) -> None:
+def test_an_answer_sent_byte_by_byte_is_a_timeout(http_server: HttpDestination) -> None:
     def drip(write: Any) -> None:
         for _ in range(100):
             write(b"x")
@@ -277,7 +277,7 @@ def test_an_answer_that_drips_is_ended(http_server: HttpDestination) -> None:
         one.export_batch([counted(1)])
 
 
-def test_a_secret_that_comes_back_is_not_told(http_server: HttpDestination) -> None:
+def test_errors_mask_a_secret_that_the_destination_repeats(http_server: HttpDestination) -> None:
     http_server.answer = lambda body: Reply(401, b"no such token: hunter2")
     headers = {"authorization": "hunter2"}
     with writing(http_server, headers=headers) as one, pytest.raises(PermanentError) as caught:
@@ -296,7 +296,7 @@ def test_tls(certificates: Certificates) -> None:
             one.export_batch([counted(1)])
 
 
-def test_points_that_are_left_out_are_told(server: HttpDestination) -> None:
+def test_dropped_points_are_reported(server: HttpDestination) -> None:
     with writing(server) as one:
         one.export_batch([counted(1)])
         result = one.export_batch([counted(2, -5)])
@@ -324,10 +324,10 @@ def test_through_the_host_nothing_counts_twice(server: HttpDestination) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_requests_are_bounded_whatever_the_labels(
+def test_requests_are_bounded_with_long_labels(
     server: HttpDestination, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Version 1.0 repeats labels for each sample: a push of 400 kB would be a request of 2 MB."""
+    """Version 1.0 repeats labels for each sample: 400 kB of pushes become 2 MB of requests."""
     monkeypatch.setattr(prometheus_receiver, "_MAX_REQUEST_BYTES", 100_000)
     server.answer = lambda body: Reply(204, headers={WRITTEN: str(len(decoded(unpacked(body), version)))})
     resource = {"client_instance_id": "i", "client_id": "x" * 1_000}
@@ -339,7 +339,7 @@ def test_requests_are_bounded_whatever_the_labels(
     assert found == ["target_info", *(f"g{n}" for n in range(1_000))]
 
 
-def test_ends_that_wait_hold_a_part_of_the_budget(server: HttpDestination) -> None:
+def test_waiting_staleness_markers_are_bounded(server: HttpDestination) -> None:
     with writing(server) as one:
         server.answer = lambda body: Reply(503)
         one._max_end_bytes = 100_000

@@ -1,4 +1,4 @@
-"""The scrape endpoint, by HTTP: formats, bounds, and what ends while nobody pushes."""
+"""The scrape endpoint over HTTP: formats, bounds, and series of silent clients."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def serving(**settings: Any) -> Iterator[tuple[PrometheusReceiver, httpx.Client]
         plugin.stop()
 
 
-def test_the_format_is_what_was_asked_for() -> None:
+def test_the_format_is_the_requested_one() -> None:
     with serving() as (plugin, client):
         plugin.export_batch([push(counter("c", number(5, since=4, at=10)), at=10)])
         text = client.get("/metrics")
@@ -54,7 +54,7 @@ def test_the_format_is_what_was_asked_for() -> None:
     assert openmetrics.text.endswith("# EOF\n")
 
 
-def test_it_is_compressed_for_who_reads_that() -> None:
+def test_a_scrape_that_accepts_gzip_is_compressed() -> None:
     with serving() as (plugin, client):
         plugin.export_batch([push(gauge("g", number(1, at=10)), at=10)])
         plain = client.get("/metrics", headers={"accept-encoding": "identity"})
@@ -67,12 +67,12 @@ def test_it_is_compressed_for_who_reads_that() -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status"), [("GET", "/", 404), ("GET", "/metrics/x", 404), ("POST", "/metrics", 501)]
 )
-def test_there_is_nothing_else(method: str, path: str, status: int) -> None:
+def test_other_paths_are_not_found(method: str, path: str, status: int) -> None:
     with serving() as (_, client):
         assert client.request(method, path).status_code == status
 
 
-def test_an_address_that_is_taken_fails_the_start() -> None:
+def test_an_address_in_use_fails_the_start() -> None:
     with serving() as (plugin, _):
         other = Receiver(plugin.config)  # type: ignore[arg-type]
         with pytest.raises(OSError, match=r"bind: cannot listen on 127\.0\.0\.1:\d+: Address already in use"):
@@ -80,13 +80,13 @@ def test_an_address_that_is_taken_fails_the_start() -> None:
         other.stop()
 
 
-def test_a_start_waits_for_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_looks_up_no_host_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getfqdn", lambda name: pytest.fail(f"looked up {name}"))
     with serving() as (_, client):
         assert client.get("/metrics").status_code == 200
 
 
-def test_it_can_start_again_where_it_was() -> None:
+def test_the_server_can_restart_on_the_same_address() -> None:
     with serving() as (plugin, _):
         config = plugin.config
     again = Receiver(config)  # type: ignore[arg-type]
@@ -118,14 +118,14 @@ def answers(client: httpx.Client) -> bool:
         return False
 
 
-def test_silence_ends_series_while_nobody_pushes() -> None:
+def test_silent_series_end_while_there_are_no_pushes() -> None:
     with serving() as (plugin, client):
         plugin.export_batch([push(gauge("g", number(1, at=10)), at=10, interval_ms=500)])
         assert "\ng{" in client.get("/metrics").text
         wait_for(lambda: "g{" not in client.get("/metrics").text)
 
 
-def test_nobody_is_silent_while_pushes_wait() -> None:
+def test_no_client_counts_as_silent_while_pushes_wait() -> None:
     settings = {"remote_write": {"url": f"http://127.0.0.1:{free_port()}/w"}}
     with serving(**settings) as (plugin, client):
         with pytest.raises(Exception, match="Connect"):
@@ -134,7 +134,7 @@ def test_nobody_is_silent_while_pushes_wait() -> None:
         assert "\ng{" in client.get("/metrics").text
 
 
-def test_scrapes_beside_pushes_see_whole_points() -> None:
+def test_scrapes_during_pushes_read_whole_points() -> None:
     with serving() as (plugin, client):
         stopping = threading.Event()
 
@@ -170,8 +170,8 @@ def test_scrapes_beside_pushes_see_whole_points() -> None:
         ("", 421),
     ],
 )
-def test_a_scrape_by_another_name_is_refused(host: str, status: int) -> None:
-    """A web page whose name resolves to this address (DNS rebinding) reads nothing."""
+def test_a_scrape_with_another_host_name_is_refused(host: str, status: int) -> None:
+    """A web page whose name resolves to this address (DNS rebinding) must read nothing."""
     with serving(allowed_hosts=["Receiver.example.com"]) as (plugin, client):
         plugin.export_batch([push(gauge("g", number(1, at=10)), at=10)])
         answer = client.get("/metrics", headers={"host": host})
@@ -190,8 +190,8 @@ def test_http_1_0_reads_until_the_end() -> None:
     assert answer.endswith(b"} 1.0\n")
 
 
-def test_slow_scrapers_hold_chunks_and_not_the_text() -> None:
-    """Eight scrapers that read nothing hold less than one text would."""
+def test_slow_scrapers_hold_chunks_only() -> None:
+    """Eight scrapers that read nothing hold less memory than one whole text."""
     with serving(max_bytes=1 << 28, max_series=100_000) as (plugin, client):
         for n in range(10):
             labels = {"n": "x" * 3_000}

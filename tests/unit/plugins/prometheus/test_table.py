@@ -20,7 +20,7 @@ def only(values: dict[tuple[tuple[str, str], ...], float]) -> tuple[dict[str, st
     return dict(labels), value
 
 
-def test_a_number_bears_the_labels_of_its_client_and_its_own() -> None:
+def test_a_number_has_the_labels_of_its_client_and_its_own() -> None:
     series = table()
     series.add(push(gauge("latency.avg", number(1.5, at=10, labels={"node.id": 1}), unit="ms"), at=10))
     labels, value = only(scraped(series)["latency_avg_milliseconds"])
@@ -28,18 +28,18 @@ def test_a_number_bears_the_labels_of_its_client_and_its_own() -> None:
     assert value == 1.5
 
 
-def test_a_counter_adds_up_and_says_since_when() -> None:
+def test_a_counter_adds_up_and_has_a_start() -> None:
     series = table()
     for at, since in ((10, 4), (20, 10)):
         series.add(push(counter("sent.total", number(5, since=since, at=at + 1000), unit="By"), at=at))
     found = scraped(series)
     assert only(found["sent_bytes_total"]) == (LABELS, 10)
-    # As long before the first push was received as the client says, whatever its clock says.
+    # As long before the receive time as the client's start is before its point.
     assert only(found["sent_bytes_created"]) == (LABELS, NS + 10 - 1006)
     assert "sent_bytes_created" not in scraped(series, openmetrics=False)
 
 
-def test_a_counter_that_began_anew_did_so_after_its_last_sample() -> None:
+def test_a_reset_counter_starts_after_its_last_sample() -> None:
     series = table()
     metric = counter("c", number(10, since=0, at=10), temporality=CUMULATIVE)
     series.add(push(metric, at=10))
@@ -49,13 +49,13 @@ def test_a_counter_that_began_anew_did_so_after_its_last_sample() -> None:
     assert only(found["c_created"])[1] == NS + 10
 
 
-def test_an_unknown_start_is_not_told() -> None:
+def test_an_unknown_start_is_left_out() -> None:
     series = table()
     series.add(push(counter("c", number(5, at=10) | {"start_time_unix_nano": 0}), at=10))
     assert "c_created" not in scraped(series)
 
 
-def test_a_target_is_told_once_with_the_attributes_that_are_no_labels() -> None:
+def test_target_info_is_written_once_with_the_other_attributes() -> None:
     series = table()
     series.add(push(gauge("a", number(1, at=10)), gauge("b", number(1, at=10)), at=10))
     labels, value = only(scraped(series)["target_info"])
@@ -64,7 +64,7 @@ def test_a_target_is_told_once_with_the_attributes_that_are_no_labels() -> None:
     assert labels["client_source_port"] == "40000"
 
 
-def test_a_client_that_connects_again_goes_on() -> None:
+def test_a_client_that_reconnects_keeps_its_series() -> None:
     series = table("2.0")
     series.add(push(counter("c", number(5, at=10)), at=10))
     moved = {**RESOURCE, "client_source_port": "50000"}
@@ -75,7 +75,7 @@ def test_a_client_that_connects_again_goes_on() -> None:
     assert [line[0] for line, *_ in ends] == ["target_info"]
 
 
-def test_a_client_with_other_labels_begins_anew() -> None:
+def test_a_client_with_other_labels_starts_new_series() -> None:
     series = table("2.0")
     series.add(push(counter("c", number(5, at=10)), at=10))
     joined = {**RESOURCE, "group_id": "g"}
@@ -112,7 +112,7 @@ def test_a_histogram_of_negative_values_has_no_sum() -> None:
     assert "h_sum" not in scraped(series)
 
 
-def test_a_histogram_with_other_boundaries_ends_the_buckets_that_it_had() -> None:
+def test_a_histogram_with_other_boundaries_ends_its_old_buckets() -> None:
     series = table("2.0")
     series.add(push(histogram([1, 0, 2], at=10), at=10))
     ends = series.add(push(histogram([1, 0, 2], at=20, bounds=(1.0, 6.0)), at=20)).ends
@@ -154,8 +154,8 @@ def test_an_own_label_with_a_reserved_name_gets_a_prefix() -> None:
         "client.id": "z",
     }
     series.add(push(gauge("g", number(1, at=10, labels=labels)), at=10))
-    told, _ = only(scraped(series)["g"])
-    assert own(told) == {
+    written, _ = only(scraped(series)["g"])
+    assert own(written) == {
         "attribute_principal": "User:mallory",
         "attribute_exported_job": "y",
         "attribute_job": "x",
@@ -176,7 +176,7 @@ H_COUNT, H_BUCKET = ("h.count", Kind.GAUGE), ("h.bucket", Kind.GAUGE)
 
 
 def metric(name: str, kind: Kind, value: int, at: int = 10) -> Metric:
-    """A metric of a kind with one point."""
+    """Return a metric of a kind with one point."""
     match kind:
         case Kind.HISTOGRAM:
             return histogram([value, 0, 0], at=at)
@@ -202,7 +202,7 @@ def metric(name: str, kind: Kind, value: int, at: int = 10) -> Metric:
         (("x.y", Kind.GAUGE), ("x_y", Kind.GAUGE)),
     ],
 )
-def test_of_two_series_of_a_client_with_one_name_the_first_is_told(
+def test_the_first_of_two_series_with_the_same_name_and_labels_is_shown(
     first: tuple[str, Kind], second: tuple[str, Kind]
 ) -> None:
     series = table("2.0")
@@ -232,7 +232,7 @@ def test_of_two_series_of_a_client_with_one_name_the_first_is_told(
         (("target", Kind.GAUGE), X, "target_info"),
     ],
 )
-def test_nobody_silences_a_metric_of_another_client_by_its_name(
+def test_a_client_cannot_hide_a_metric_of_another_by_its_name(
     first: tuple[str, Kind], second: tuple[str, Kind], sample: str, *, openmetrics: bool
 ) -> None:
     series = table("2.0")
@@ -246,12 +246,12 @@ def test_nobody_silences_a_metric_of_another_client_by_its_name(
     assert sum(len(values) for values in found.values()) >= 4
 
 
-def test_a_name_that_two_types_need_has_none() -> None:
+def test_a_name_that_two_types_use_is_untyped() -> None:
     series = table()
     other = {**RESOURCE, "client_instance_id": "b"}
     series.add(push(gauge("x", number(1, at=10)), at=10, instance="b", resource=other))
     series.add(push(counter("x", number(2, since=5, at=10)), at=10))
-    # In text the two have different names.
+    # In the text format the two have different names.
     text = text_of(series, openmetrics=False)
     assert "# TYPE x gauge\n" in text
     assert "# TYPE x_total counter\n" in text
@@ -265,7 +265,7 @@ def test_a_name_that_two_types_need_has_none() -> None:
     assert "# TYPE x counter\n" in text_of(series, openmetrics=True)
 
 
-def test_a_label_that_tells_samples_apart_is_no_clients() -> None:
+def test_le_and_quantile_of_a_client_get_a_prefix() -> None:
     series = table()
     labels: dict[str, str | int] = {"le": "1.0", "quantile": "0.5"}
     series.add(push(gauge("h.bucket", number(1, at=10, labels=labels)), histogram([1, 0, 0], at=10), at=10))
@@ -274,7 +274,7 @@ def test_a_label_that_tells_samples_apart_is_no_clients() -> None:
     ]
 
 
-def test_clients_that_tell_a_unit_and_those_that_dont_have_one_metric() -> None:
+def test_clients_with_and_without_a_unit_share_a_metric() -> None:
     series = table()
     other = {**RESOURCE, "client_instance_id": "b"}
     series.add(push(gauge("sent.bytes", number(1, at=10), unit="By"), at=10))
@@ -283,21 +283,21 @@ def test_clients_that_tell_a_unit_and_those_that_dont_have_one_metric() -> None:
     assert sorted(scraped(series)["sent_bytes"].values()) == [1, 2]
 
 
-def test_a_name_is_free_again_when_its_series_ended() -> None:
+def test_a_name_is_free_after_its_series_ended() -> None:
     series = table(linger_s=0)
     series.add(push(counter("x", number(1, at=10)), at=10, terminating=True))
     series.add(push(gauge("x", number(7, at=20)), at=20, instance="b"))
     assert only(scraped(series)["x"])[1] == 7
 
 
-def test_a_series_that_lingers_yields_its_name_to_one_of_another_type() -> None:
+def test_a_lingering_series_yields_its_name_to_another_type() -> None:
     series = table(linger_s=60)
     series.add(push(gauge("x.total", number(1, at=10)), at=10, terminating=True))
     assert series.add(push(counter("x", number(7, at=12)), at=12)).left_out == 0
     assert only(scraped(series)["x_total"])[1] == 7
 
 
-def test_names_that_nobody_has_take_no_room() -> None:
+def test_names_without_series_take_no_memory() -> None:
     series = table(linger_s=0)
     for at in (10, 11):
         pair = gauge("x.total", number(1, at=at)), counter("x", number(7, at=at))
@@ -306,7 +306,7 @@ def test_names_that_nobody_has_take_no_room() -> None:
     assert series._named == {}
 
 
-def test_a_clients_nan_is_no_end_of_a_series() -> None:
+def test_a_clients_nan_does_not_end_a_series() -> None:
     series = table("1.0")
     stale_nan = float.fromhex("nan")
     written = series.add(push(gauge("g", number(stale_nan, at=10)), at=10))
@@ -314,7 +314,7 @@ def test_a_clients_nan_is_no_end_of_a_series() -> None:
     assert written.samples[1][1][3:11] == b"\x00\x00\x00\x00\x00\x00\xf8\x7f"
 
 
-def test_what_is_left_out_is_said() -> None:
+def test_the_reasons_of_dropped_points_are_reported() -> None:
     series = table(max_series=1)
     series.add(push(counter("c", number(1, since=0, at=10)), at=10))
     written = series.add(push(counter("c", number(1, since=0, at=10)), gauge("g", number(1, at=10)), at=20))
@@ -332,7 +332,7 @@ def test_what_is_left_out_is_said() -> None:
     )
 
 
-def test_silence_ends_series() -> None:
+def test_silent_series_end() -> None:
     series = table("2.0")
     series.add(push(gauge("g", number(1, at=10)), at=10))
     series.expire(BEGIN + 40 * SECOND)
@@ -342,7 +342,7 @@ def test_silence_ends_series() -> None:
     assert sorted(line[0] for line, *_ in ends) == ["g", "target_info"]
 
 
-def test_what_was_pushed_last_can_be_scraped_for_a_while() -> None:
+def test_the_last_push_of_a_client_can_be_scraped_for_a_while() -> None:
     series = table("2.0", linger_s=15)
     series.add(push(counter("c", number(5, at=10)), at=10))
     last = series.add(push(counter("c", number(2, since=10, at=12)), at=12, terminating=True))
@@ -354,7 +354,7 @@ def test_what_was_pushed_last_can_be_scraped_for_a_while() -> None:
     assert scraped(series) == {}
 
 
-def test_a_client_that_comes_back_meanwhile_takes_its_series_over() -> None:
+def test_a_client_that_returns_replaces_its_lingering_series() -> None:
     series = table(linger_s=15)
     series.add(push(counter("c", number(5, at=10)), at=10, terminating=True))
     series.add(push(counter("c", number(2, since=11, at=12)), at=12))
@@ -362,7 +362,7 @@ def test_a_client_that_comes_back_meanwhile_takes_its_series_over() -> None:
     assert only(scraped(series)["c_total"])[1] == 2
 
 
-def test_what_lingers_takes_room_too() -> None:
+def test_lingering_series_count_in_the_budget() -> None:
     series = table(max_series=3)
     for n in range(10):
         points = [number(1, at=10 + n, labels={"n": n * 10 + one}) for one in range(2)]
@@ -382,11 +382,11 @@ def test_without_scrapes_nothing_lingers_and_without_remote_write_nothing_is_wri
 
 
 def time_of(sample: bytes) -> int:
-    """The varint after the value."""
+    """Return the varint after the value."""
     return sum((byte & 127) << 7 * n for n, byte in enumerate(sample[12:18]))
 
 
-def test_times_of_a_targets_samples_grow() -> None:
+def test_the_times_of_a_targets_samples_increase() -> None:
     series = table("1.0")
     times = []
     for n, at in enumerate((10, 10, 9, 11)):

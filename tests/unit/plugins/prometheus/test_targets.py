@@ -1,4 +1,4 @@
-"""A client instance becomes labels, and no client forges the receiver's labels."""
+"""Labels come from the Resource, and no client can forge the receiver's labels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def of(resource: dict[str, str | int]) -> TargetLabels:
     return target_labels(encoded, names=NAMES, job="kafka_clients", reserved=reserved_labels(NAMES))
 
 
-def test_some_attributes_are_labels_and_the_others_are_information() -> None:
+def test_configured_attributes_are_labels_and_the_others_are_in_target_info() -> None:
     made = labels()
     assert dict(made.series) == LABELS
     assert dict(made.info) == {
@@ -39,7 +39,7 @@ def test_an_empty_value_is_no_label() -> None:
     assert "client_id" not in dict(labels(client_id="").series)
 
 
-def test_the_job_is_the_operators_whatever_the_client_says() -> None:
+def test_no_attribute_changes_the_job() -> None:
     both = of({**RESOURCE, "service.name": "shop", "service.namespace": "eu", "job": "prometheus"})
     assert dict(both.series)["job"] == dict(both.info)["job"] == "kafka_clients"
     assert dict(both.info)["service_name"] == "shop"
@@ -58,14 +58,14 @@ def test_the_receivers_labels_are_known() -> None:
     ],
 )
 def test_no_attribute_becomes_a_label_of_the_receiver(key: str) -> None:
-    """Covers labels that the receiver does not set: without SASL, or by a privacy rule."""
+    """Covers labels that the receiver leaves out: without SASL, or by a privacy rule."""
     made = of({"client_instance_id": "i", key: "forged"})
     (label,) = (label for label, value in (*made.series, *made.info) if value == "forged")
     assert label.startswith("attribute_")
 
 
 @pytest.mark.parametrize("key", ["exported_job", "exported.instance", "__name__", "__address", "__tenant_id"])
-def test_prometheus_own_names_are_no_clients(key: str) -> None:
+def test_labels_of_prometheus_get_a_prefix(key: str) -> None:
     made = of({**RESOURCE, key: "forged"})
     (label,) = (label for label, value in made.info if value == "forged")
     assert not label.startswith(("__", "exported_"))
@@ -77,7 +77,7 @@ def test_the_labels_of_a_target_are_bounded() -> None:
     assert max(len(name) for name, _ in made.info) <= 200
 
 
-def test_the_instance_is_the_client_instance_whatever_the_client_says() -> None:
+def test_no_attribute_changes_the_instance() -> None:
     made = of({"service.instance.id": "forged", "instance": "forged", "job": "forged", **RESOURCE})
     assert dict(made.series) == LABELS
     assert dict(made.info)["instance"] == LABELS["instance"]
@@ -90,7 +90,7 @@ def test_an_attribute_whose_name_becomes_a_label_does_not_replace_or_join_it() -
     assert dict(made.series) == LABELS
     assert dict(made.info)["client_source_port"] == "40000"
     assert "client_id" not in dict(made.info)
-    # Both keys get one name: the last by key counts.
+    # Both keys get the same name: the last by key wins.
     assert dict(made.info)["attribute_client_id"] == "forged"
     assert dict(made.info)["attribute_client_source_port"] == "1"
 

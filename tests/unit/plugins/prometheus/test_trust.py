@@ -43,7 +43,7 @@ def default_table(**settings: Any) -> SeriesTable:
         ("org_apache_kafka_x", Kind.GAUGE, "client_metric_org_apache_kafka_x"),
         ("", Kind.GAUGE, "client_metric"),
         ("org.apache.kafka.x", Kind.GAUGE, "org_apache_kafka_x"),
-        # Another type than the catalogue's, or a name that a standard metric's samples have.
+        # A type other than the catalogue's, or the name of a standard metric's sample.
         (SENT, Kind.GAUGE, f"client_metric_{SENT_TOTAL}"),
         (
             "org.apache.kafka.client.request.rtt.bucket",
@@ -52,14 +52,14 @@ def default_table(**settings: Any) -> SeriesTable:
         ),
     ],
 )
-def test_a_name_that_is_not_allowed_gets_a_prefix(name: str, kind: Kind, expected: str) -> None:
+def test_a_metric_name_that_is_not_allowed_gets_a_prefix(name: str, kind: Kind, expected: str) -> None:
     assert DEFAULT.of(name, "", kind).name == expected
 
 
 @pytest.mark.parametrize(
     "name", ["up", "ALERTS_FOR_STATE", "scrape.x", "kafka.telemetry.ready", "a:b", "target"]
 )
-def test_a_reserved_name_is_no_clients_whatever_is_allowed(name: str) -> None:
+def test_a_reserved_metric_name_always_gets_a_prefix(name: str) -> None:
     assert MetricNames(("",)).of(name, "", Kind.GAUGE).name.startswith("client_metric_")
 
 
@@ -73,7 +73,7 @@ def test_every_standard_metric_keeps_its_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["__name__", "__x", "exported_job", "job", "instance", "le", "quantile"])
-def test_a_reserved_label_is_no_clients(name: str) -> None:
+def test_a_reserved_label_gets_a_prefix(name: str) -> None:
     assert client_label(name, frozenset({"job", "instance", "le", "quantile"})) == f"attribute_{name}"
 
 
@@ -104,7 +104,7 @@ def test_no_client_changes_the_type_of_a_standard_metric(*, openmetrics: bool) -
     assert (dict(labels)["instance"], value) == (LABELS["instance"], 5)
 
 
-def test_texts_break_no_line() -> None:
+def test_special_characters_are_escaped() -> None:
     hostile = 'a"} 1\n# TYPE up gauge\nup{x="\\'
     metric = gauge("org.apache.kafka.x", number(1, at=10, labels={"k": hostile, 'k"}\n': "v"}), unit='s"\n')
     metric.description = hostile
@@ -120,7 +120,7 @@ def test_texts_break_no_line() -> None:
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_a_marker_of_an_end_is_no_value_of_a_client(version: str) -> None:
+def test_a_client_cannot_send_a_staleness_marker(version: str) -> None:
     (stale,) = struct.unpack("<d", STALE)
     metrics = [
         gauge("g", number(stale, at=10)),
@@ -164,7 +164,7 @@ def test_a_histogram_that_prometheus_would_refuse_is_left_out(metric: Metric, ve
     assert (written.left_out, [line[0] for line, _ in written.samples]) == (1, ["target_info", "good"])
 
 
-def test_times_are_the_receivers() -> None:
+def test_sample_times_are_the_receivers() -> None:
     far = {"time_unix_nano": (1 << 63) - 1, "start_time_unix_nano": 1}
     series = table("2.0")
     written = series.add(push(counter("c", number(1, at=10) | far), at=10))
@@ -178,7 +178,7 @@ def test_times_are_the_receivers() -> None:
     assert "c_created" not in text_of(series)
 
 
-def test_text_that_is_not_utf_8_is_left_out_alone() -> None:
+def test_only_metrics_that_are_not_utf_8_are_dropped() -> None:
     series = table("2.0")
     data = push(
         gauge("g", number(1, at=10, labels={"k": "\u00e9"})), gauge("good", number(1, at=10)), at=10
@@ -187,7 +187,7 @@ def test_text_that_is_not_utf_8_is_left_out_alone() -> None:
     assert (written.left_out, [line[0] for line, _ in written.samples]) == (1, ["target_info", "good"])
 
 
-def test_labels_that_a_scraper_may_limit_are_bounded() -> None:
+def test_label_counts_and_lengths_are_bounded() -> None:
     many: dict[str, str | int] = {f"k{n}": n for n in range(60)}
     long: dict[str, str | int] = {"k" * 300: 1}
     series = table()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ HOUR = 3_600_000_000_000
 
 
 def plugin(path: Path, **settings: Any) -> SpoolFilesReceiver:
-    """The plugin, not started; it keeps everything, as a test's pushes may be of any time."""
+    """Return the plugin, not started. It keeps pushes of any age."""
     (hosted,) = load_plugins([{"type": "spool_files", "path": str(path), "retain_hours": None, **settings}])
     assert isinstance(hosted.plugin, SpoolFilesReceiver)
     return hosted.plugin
@@ -50,7 +52,9 @@ def pushes(count: int, start: int = 0) -> list[Push]:
 
 
 def published(path: Path) -> list[Path]:
-    return sorted(path.glob("date=*/hour=*/*.parquet"))
+    """Return the published files. Unlike ``glob``, it allows folders to be deleted meanwhile."""
+    files = [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
+    return sorted(file for file in files if fnmatch(str(file.relative_to(path)), "date=*/hour=??/*.parquet"))
 
 
 def journals(path: Path) -> list[Path]:
@@ -58,17 +62,17 @@ def journals(path: Path) -> list[Path]:
 
 
 def rows(path: Path) -> pa.Table:
-    """Everything that a reader finds, which reads all the folder, as Spark does."""
+    """Read the whole folder as one table, like Spark."""
     return ds.dataset(path, format="parquet", partitioning="hive").to_table()
 
 
 def numbers(path: Path) -> list[int]:
-    """Which pushes are in published files, sorted."""
+    """Return the numbers of the pushes in published files, sorted."""
     return numbers_in(published(path))
 
 
 def numbers_in(files: Iterable[Path]) -> list[int]:
-    """Which pushes are in the files that are still there, sorted."""
+    """Return the numbers of the pushes in those files that still exist, sorted."""
     found: list[int] = []
     for file in files:
         with suppress(FileNotFoundError):
@@ -82,6 +86,6 @@ def manifest(path: Path) -> list[dict[str, Any]]:
 
 
 def message(spool: SpoolFilesReceiver, number: int = 100) -> str:
-    """What the plugin has to tell at its next export."""
+    """Return the plugin's message at its next export."""
     result = spool.export_batch([push_at(number)])
     return "" if result is None else result.message

@@ -1,4 +1,4 @@
-"""Who may read what the plugin and the spool of the host write, whatever the umask is."""
+"""File modes of the plugin's folder and the host's spool, under any umask."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from receiver.host.spool import Spool
 from receiver.store.sqlite import SqliteSubscriptionStore
 from tests.unit.plugins.spool_files.support import pushes, started
 
-#: The user alone, and the group as a reader.
+#: Modes for the user only, and with the group as a reader.
 _OWNER = (0o700, 0o600)
 _GROUP = (0o750, 0o640)
 
@@ -42,7 +42,7 @@ def test_files_and_manifests(tmp_path: Path, group_readable: bool, access: tuple
     root = tmp_path / "a" / "telemetry"
     with started(root, group_readable=group_readable) as spool:
         spool.export_batch(pushes(3))
-        # What is not published yet is for this user alone.
+        # Only this user may read unpublished pushes.
         assert modes(root / "_journal") == expected(root / "_journal", *_OWNER)
         assert len(modes(root / "_journal")) == 2
     found, wanted = modes(root), expected(root, *access)

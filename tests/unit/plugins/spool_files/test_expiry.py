@@ -29,9 +29,7 @@ from tests.unit.plugins.spool_files.support import (
 )
 
 
-def test_files_expire_also_while_none_can_be_published(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_expire_while_publishing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plugins.spool_files.writer._SWEEP_S", 0.1)
     with started(tmp_path, retain_hours=24, roll_seconds=1) as spool:
         now = datetime.datetime.now(datetime.UTC)
@@ -47,7 +45,7 @@ def test_files_expire_also_while_none_can_be_published(
     assert len(journals(tmp_path)) == 1
 
 
-def test_a_clock_that_leaps_forwards_removes_nothing_until_it_has_stayed_there(
+def test_a_forward_leap_of_the_clock_removes_files_only_after_an_hour(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("plugins.spool_files.writer._SWEEP_S", 0.02)
@@ -67,7 +65,7 @@ def test_a_clock_that_leaps_forwards_removes_nothing_until_it_has_stayed_there(
         wait_for(lambda: not published(tmp_path))
 
 
-def test_the_clock_of_expiry() -> None:
+def test_the_expiry_clock() -> None:
     hour = HOUR
     wall, steady = 1000 * hour, 5 * hour
     clock = ExpiryClock(wall=lambda: wall, steady=lambda: steady)
@@ -77,7 +75,7 @@ def test_the_clock_of_expiry() -> None:
 
     wall, steady = wall + hour, steady + hour
     assert hours() == 1001
-    wall = 5000 * hour  # set forwards, and back before it is believed
+    wall = 5000 * hour  # set forwards, and back before the leap is accepted
     assert hours() == 1001
     steady += hour // 2
     assert hours() == 1001.5
@@ -89,11 +87,11 @@ def test_the_clock_of_expiry() -> None:
     assert hours() < 1003
     steady += 1
     assert hours() == 3000
-    wall = 900 * hour  # set back: at once, as less expires then
+    wall = 900 * hour  # set back: accepted at once, because fewer files expire then
     assert hours() == 900
 
 
-def test_files_expire_by_the_hour_they_are_of_and_nothing_else_does(tmp_path: Path) -> None:
+def test_files_expire_by_their_hour_and_other_files_stay(tmp_path: Path) -> None:
     now = now_ns()
     with started(tmp_path) as spool:
         spool.export_batch([push_at(0, now - 5 * HOUR), push_at(1, now - 50 * HOUR), push_at(2, now)])
@@ -125,8 +123,8 @@ def test_files_expire_by_the_hour_they_are_of_and_nothing_else_does(tmp_path: Pa
     assert not (tmp_path / gone[0]["file"]).parent.exists()
 
 
-def test_at_the_bound_the_oldest_files_go(tmp_path: Path) -> None:
-    # Bytes that can't be compressed, so that sizes are known.
+def test_at_the_bound_the_oldest_files_are_removed(tmp_path: Path) -> None:
+    # Bytes that cannot be compressed, so that sizes are known.
     with started(tmp_path, roll_bytes=300_000, roll_seconds=3600, max_bytes=1_048_576) as spool:
         for n in range(3):
             spool.export_batch([push_at(n, data=os.urandom(300_000))])
@@ -145,7 +143,7 @@ def now_ns() -> int:
 
 
 def numbers_of(path: Path) -> list[int]:
-    """As :func:`numbers`, of files that are ours alone."""
+    """Return :func:`numbers` of the files of one sidecar only."""
     return numbers_in(
         file for file in published(path) if not file.parent.is_symlink() and file.name != "part-0.parquet"
     )
@@ -164,8 +162,8 @@ def from_site(number: int, site: str, size: int) -> Push:
 
 
 def test_a_site_over_its_share_deletes_its_own_files_and_no_others(tmp_path: Path) -> None:
-    # A quarter of the bound is enough room for what is published before the folder is known to be
-    # short.
+    # A quarter of the bound is enough for files that are published before the folder is known to be
+    # short of room.
     max_bytes = 2 << 20
     with started(tmp_path, max_bytes=max_bytes, roll_bytes=1 << 16, retain_hours=None) as spool:
         spool.export_batch([from_site(number, "10.0.0.7", 20_000) for number in range(5)])

@@ -1,4 +1,4 @@
-"""What becomes of accepted pushes when the disk, the process or a file fails them."""
+"""Accepted pushes survive failures of the disk, the process or a file."""
 
 from __future__ import annotations
 
@@ -31,6 +31,12 @@ from tests.unit.plugins.spool_files.support import (
 )
 
 
+def claim(path: Path) -> Journal | None:
+    stem = Stem.parse(path.stem)
+    assert stem is not None
+    return Journal.claim(path, stem)
+
+
 def left_behind(path: Path, batches: int = 3, *, host: str | None = None, number: int = 1) -> Path:
     """Write the journal of a killed process: pushes 0, 1, ..., each in its own frame."""
     folder = path / "_journal"
@@ -48,7 +54,7 @@ def left_behind(path: Path, batches: int = 3, *, host: str | None = None, number
     return journal.path
 
 
-def test_what_was_accepted_is_published_at_the_next_start(tmp_path: Path) -> None:
+def test_accepted_pushes_are_published_at_the_next_start(tmp_path: Path) -> None:
     left_behind(tmp_path)
     with started(tmp_path, roll_seconds=3600):
         # At once, not when the process ends.
@@ -83,7 +89,7 @@ def test_a_frame_that_does_not_match_its_checksum_is_not_published(tmp_path: Pat
 
 
 @pytest.mark.parametrize("size", [0, 5, 16])
-def test_a_journal_without_a_push_goes(tmp_path: Path, size: int) -> None:
+def test_an_empty_journal_is_deleted(tmp_path: Path, size: int) -> None:
     os.truncate(left_behind(tmp_path), size)
     with started(tmp_path) as spool:
         wait_for(lambda: not journals(tmp_path))
@@ -117,7 +123,7 @@ def test_a_crash_after_publishing_publishes_nothing_twice(tmp_path: Path) -> Non
     assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
-def test_half_a_file_of_a_crash_is_written_anew(tmp_path: Path) -> None:
+def test_a_half_written_file_is_written_again_after_a_crash(tmp_path: Path) -> None:
     journal = left_behind(tmp_path)
     half = tmp_path / "_journal" / f"{journal.stem}.2026-01-31T13.parquet.tmp"
     half.write_bytes(bytes(1_000_000))
@@ -126,21 +132,21 @@ def test_half_a_file_of_a_crash_is_written_anew(tmp_path: Path) -> None:
     assert not half.exists()
 
 
-def test_pushes_that_come_again_after_a_restart_are_left_out(tmp_path: Path) -> None:
+def test_repeated_pushes_after_a_restart_are_dropped(tmp_path: Path) -> None:
     with started(tmp_path, roll_bytes=65_536) as spool:
         spool.export_batch([push_at(0, data=bytes(70_000))])
         wait_for(lambda: numbers(tmp_path) == [0])
         spool.export_batch(pushes(4, 10))
-    left_behind(tmp_path)  # 0, 1, 2: of another run
+    left_behind(tmp_path)  # pushes 0, 1, 2 of another run
     with started(tmp_path) as spool:
         assert spool.export_batch([*pushes(6), *pushes(6, 10)]) is not None
-    # 0 is there twice, as this test has put it into a second journal.
+    # 0 is there twice, because this test wrote it into a second journal.
     assert numbers(tmp_path) == [0, 0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15]
 
 
 def test_journals_in_use_and_of_other_hosts_are_left_alone(tmp_path: Path) -> None:
     in_use = left_behind(tmp_path, number=1)
-    held = Journal.claim(in_use)
+    held = claim(in_use)
     assert held is not None
     elsewhere = left_behind(tmp_path, host="elsewhere", number=2)
     orphaned = left_behind(tmp_path, host="gone", number=3)
@@ -165,7 +171,7 @@ def test_a_full_disk_refuses_and_the_journal_stays_whole(tmp_path: Path) -> None
             for _ in range(3):
                 with pytest.raises(RetryableError, match=r"cannot write to .*/_journal: File too large"):
                     spool.export_batch([push_at(2, data=bytes(100_000))])
-            # What fits is accepted all the same.
+            # A smaller push still fits and is accepted.
             spool.export_batch(pushes(1, 3))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -175,9 +181,9 @@ def test_a_full_disk_refuses_and_the_journal_stays_whole(tmp_path: Path) -> None
     assert line["rows"] == 4
 
 
-def test_a_folder_that_takes_no_files_is_told_bounded_and_recovered_from(tmp_path: Path) -> None:
+def test_failing_publication_is_reported_bounded_and_recovers(tmp_path: Path) -> None:
     with started(tmp_path, roll_bytes=65_536) as spool:
-        # Where the day's folder has to be there is a file: publishing fails, journals don't.
+        # A file in the place of the day's folder makes publishing fail, but not journals.
         day = tmp_path / "date=2026-01-31"
         day.write_text("in the way")
         big = bytes(70_000)
@@ -197,21 +203,21 @@ def test_a_folder_that_takes_no_files_is_told_bounded_and_recovered_from(tmp_pat
         assert list(tmp_path.glob("_journal/*.tmp")) == []
 
 
-def test_a_folder_that_somebody_deletes_is_made_again_and_nothing_accepted_is_lost(tmp_path: Path) -> None:
+def test_a_deleted_folder_is_created_again_and_no_accepted_push_is_lost(tmp_path: Path) -> None:
     folder = tmp_path / "spool"
     with started(folder, roll_seconds=3600) as spool:
         spool.export_batch(pushes(2))
         shutil.rmtree(folder)
-        said = spool.export_batch(pushes(2, 2))
-        assert said is not None
-        assert "deleted journals, published anyway: 1" in said.message
+        result = spool.export_batch(pushes(2, 2))
+        assert result is not None
+        assert "deleted journals, published anyway: 1" in result.message
         wait_for(lambda: numbers(folder) == [0, 1])
         assert message(spool, 4) == ""
     assert numbers(folder) == [0, 1, 2, 3, 4]
     assert [line["rows"] for line in manifest(folder)] == [2, 3]
 
 
-def test_a_journal_that_is_taken_over_and_deleted_before_it_is_locked_is_not_written_to(
+def test_a_new_journal_that_another_process_claims_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "_journal"
@@ -220,7 +226,7 @@ def test_a_journal_that_is_taken_over_and_deleted_before_it_is_locked_is_not_wri
     def another_is_faster(descriptor: int, how: int) -> None:
         monkeypatch.setattr(fcntl, "flock", lock)
         for path in folder.glob("*.journal"):
-            claimed = Journal.claim(path)
+            claimed = claim(path)
             assert claimed is not None
             claimed.delete()
         lock(descriptor, how)
@@ -232,16 +238,16 @@ def test_a_journal_that_is_taken_over_and_deleted_before_it_is_locked_is_not_wri
     assert numbers(tmp_path) == [0, 1]
 
 
-def test_a_journal_that_cannot_be_opened_keeps_nothing_else_from_being_accepted(tmp_path: Path) -> None:
+def test_a_journal_that_cannot_be_opened_blocks_no_push(tmp_path: Path) -> None:
     closed = left_behind(tmp_path)
     closed.unlink()
-    closed.mkdir()  # whoever tests may be root, who may open every file
+    closed.mkdir()  # a folder, because root may open every file
     with started(tmp_path) as spool:
         assert f"journals that cannot be opened ([Errno 21] Is a directory: '{closed}'): " in message(spool)
     assert numbers(tmp_path) == [100]
 
 
-def test_what_cannot_be_published_at_the_end_waits_for_the_next_start(tmp_path: Path) -> None:
+def test_journals_that_fail_at_the_stop_are_published_at_the_next_start(tmp_path: Path) -> None:
     day = tmp_path / "date=2026-01-31"
     with started(tmp_path) as spool:
         day.write_text("in the way")
@@ -253,7 +259,7 @@ def test_what_cannot_be_published_at_the_end_waits_for_the_next_start(tmp_path: 
     assert numbers(tmp_path) == [0, 1, 2]
 
 
-def test_a_folder_that_cannot_be_made_fails_the_start_which_can_be_tried_again(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_fails_the_start_until_it_can(tmp_path: Path) -> None:
     path = tmp_path / "spool"
     path.write_text("in the way")
     spool = plugin(path)
@@ -267,7 +273,7 @@ def test_a_folder_that_cannot_be_made_fails_the_start_which_can_be_tried_again(t
     assert numbers(path) == [0]
 
 
-def test_a_start_that_fails_lets_go_of_what_it_took_over(tmp_path: Path) -> None:
+def test_a_failed_start_releases_claimed_journals(tmp_path: Path) -> None:
     journal = left_behind(tmp_path)
     spool = plugin(tmp_path)
     manifests = tmp_path / "_manifest"
@@ -275,7 +281,7 @@ def test_a_start_that_fails_lets_go_of_what_it_took_over(tmp_path: Path) -> None
     (manifests / f"{day}.{host_name()}.jsonl").mkdir(parents=True)
     with pytest.raises(IsADirectoryError):
         spool.start()
-    claimed = Journal.claim(journal)
+    claimed = claim(journal)
     assert claimed is not None
     claimed.close()
 
@@ -286,7 +292,7 @@ def test_a_full_disk_is_an_error_with_its_reason(tmp_path: Path) -> None:
     spool.export_batch(pushes(1))
     assert spool._writer is not None
     (open_journal,) = spool._writer._open.values()
-    # /dev/full takes no byte: ENOSPC, as a full disk says it.
+    # /dev/full answers ENOSPC to every write, like a full disk.
     full = os.open("/dev/full", os.O_RDWR)
     mine, open_journal._descriptor = open_journal._descriptor, full
     with pytest.raises(RetryableError, match=os.strerror(errno.ENOSPC)):

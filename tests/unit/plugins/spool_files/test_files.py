@@ -1,4 +1,4 @@
-"""What readers find: whole files by time, with everything that was accepted."""
+"""Readers find whole files, by time, with every accepted push."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.unit.plugins.spool_files.support import (
 from tests.unit.plugins.support import client_push
 
 
-def test_a_push_is_a_row_with_all_that_is_known_of_it(tmp_path: Path) -> None:
+def test_a_push_is_a_row_with_all_its_fields(tmp_path: Path) -> None:
     one = client_push()
     with started(tmp_path) as spool:
         spool.export(one.context, one.payload)
@@ -59,15 +59,15 @@ def test_a_push_is_a_row_with_all_that_is_known_of_it(tmp_path: Path) -> None:
         "subscription_id": 7,
         "push_interval_ms": 1000,
         "otlp": one.payload.data,
-        # What the folders say, as readers of Hive's partitions see it.
+        # The columns that readers of Hive partitions derive from the folders.
         "date": "2023-11-14",
         "hour": 22,
     }
 
 
 def test_every_field_of_a_push_is_in_its_row(tmp_path: Path) -> None:
-    # So that a field that the contract gets isn't forgotten here; a connection's id says nothing
-    # elsewhere.
+    # Fails if the contract gets a field that the rows lack. A connection's id has no meaning
+    # outside its receiver.
     one = push_at(0)
     fields = {*one.context.__slots__, *one.payload.__dataclass_fields__} - {"connection_id", "content_type"}
     renamed = {"source_address": "client_source_address", "source_port": "client_source_port", "data": "otlp"}
@@ -94,7 +94,7 @@ def test_files_are_partitioned_by_the_hour_of_receipt_and_sort_by_time(tmp_path:
     assert pq.read_table(in_one_hour[1], partitioning=None)["sequence"].to_pylist() == [11]
 
 
-def test_the_file_says_what_it_is(tmp_path: Path) -> None:
+def test_a_file_has_its_format_version(tmp_path: Path) -> None:
     with started(tmp_path) as spool:
         spool.export_batch(pushes(1000))
     (file,) = published(tmp_path)
@@ -109,7 +109,7 @@ def test_the_file_says_what_it_is(tmp_path: Path) -> None:
     )
 
 
-def test_the_manifest_tells_what_is_published(tmp_path: Path) -> None:
+def test_the_manifest_lists_published_files(tmp_path: Path) -> None:
     with started(tmp_path) as spool:
         spool.export_batch(pushes(5))
     (file,) = published(tmp_path)
@@ -126,14 +126,13 @@ def test_the_manifest_tells_what_is_published(tmp_path: Path) -> None:
         "max_received_at_ns": AT + 4,
         "host": line["host"],
         "run": stem[-17:-9],
-        # Not always the first journal of the run: one that grows old without a push has a number
-        # too.
+        # Not always the first journal of the run, because the writer tries one at its start.
         "sequence": int(stem[-8:]),
     }
     assert stem.endswith(f"-{line['host']}-{line['run']}-{line['sequence']:08}")
 
 
-def test_a_line_that_a_full_disk_cut_does_not_spoil_the_next(tmp_path: Path) -> None:
+def test_a_manifest_line_cut_by_a_full_disk_does_not_damage_the_next(tmp_path: Path) -> None:
     with started(tmp_path) as spool:
         spool.export_batch(pushes(1))
     (file,) = (tmp_path / "_manifest").iterdir()
@@ -147,7 +146,7 @@ def test_a_line_that_a_full_disk_cut_does_not_spoil_the_next(tmp_path: Path) -> 
     assert second.startswith('{"event": "published"')
 
 
-def test_a_file_is_published_in_time_when_nothing_more_comes(tmp_path: Path) -> None:
+def test_a_file_is_published_in_time_without_further_pushes(tmp_path: Path) -> None:
     with started(tmp_path, roll_seconds=1) as spool:
         began = time.monotonic()
         spool.export_batch(pushes(3))
@@ -156,7 +155,7 @@ def test_a_file_is_published_in_time_when_nothing_more_comes(tmp_path: Path) -> 
         assert time.monotonic() - began >= 1.0
         assert numbers(tmp_path) == [0, 1, 2]
         wait_for(lambda: not journals(tmp_path))
-        # Nothing waits, so nothing is published for nothing.
+        # Nothing waits, so no empty file is published.
         time.sleep(1.2)
         assert len(published(tmp_path)) == 1
 
@@ -173,7 +172,7 @@ def test_a_file_is_published_by_size_without_waiting(tmp_path: Path) -> None:
 
 
 def test_readers_see_whole_files_only(tmp_path: Path) -> None:
-    """A reader that lists all the time can read every file that it sees, and none changes."""
+    """A reader that lists files continuously can read each of them, and none changes."""
     seen: dict[Path, int] = {}
     done = threading.Event()
     problems: list[str] = []
@@ -201,11 +200,11 @@ def test_readers_see_whole_files_only(tmp_path: Path) -> None:
     assert rows(tmp_path).num_rows == 60
 
 
-def test_several_write_to_one_folder(tmp_path: Path) -> None:
+def test_several_sidecars_write_to_one_folder(tmp_path: Path) -> None:
     with started(tmp_path) as one, started(tmp_path) as other:
         one.export_batch(pushes(3))
         other.export_batch(pushes(3, 3))
-        # Neither takes the other's journal for that of a process that ended.
+        # Neither claims the other's journal.
         assert len(journals(tmp_path)) == 2
     assert numbers(tmp_path) == list(range(6))
     assert len(published(tmp_path)) == len(manifest(tmp_path)) == 2
@@ -223,7 +222,7 @@ def test_stopping_ends_the_thread_and_publishes(tmp_path: Path) -> None:
     plugin(tmp_path).stop()
 
 
-def test_it_works_in_the_host(tmp_path: Path) -> None:
+def test_the_host_exports_and_stops_the_plugin(tmp_path: Path) -> None:
     entry = {"type": "spool_files", "path": str(tmp_path), "retain_hours": None, "delivery": "memory"}
     host = PluginHost(load_plugins([entry]))
     host.start()
@@ -236,7 +235,7 @@ def test_it_works_in_the_host(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "error"),
     [
         ({"type": "spool_files"}, "plugins[0].path: required: a path"),
         ({"path": ""}, 'plugins[0].path: "": is the working directory: name a folder of its own'),
@@ -250,10 +249,10 @@ def test_it_works_in_the_host(tmp_path: Path) -> None:
         ({"path": "x", "roll_second": 5}, "roll_second: unknown key; did you mean roll_seconds?"),
     ],
 )
-def test_a_wrong_setting_is_named_with_its_fix(settings: dict[str, Any], said: str) -> None:
+def test_a_wrong_setting_is_named_with_its_fix(settings: dict[str, Any], error: str) -> None:
     with pytest.raises(PluginConfigError) as caught:
         load_plugins([{"type": "spool_files", **settings}])
-    assert said in str(caught.value)
+    assert error in str(caught.value)
 
 
 def test_a_missing_pyarrow_is_named_with_its_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

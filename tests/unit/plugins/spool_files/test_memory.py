@@ -1,4 +1,4 @@
-"""Memory does not grow with the journal, neither in publishing nor in recovery."""
+"""Memory does not grow with the journal while publishing or recovering."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.unit.plugins.spool_files.support import AT, HOUR, journals, manifest,
 
 BATCHES = 300
 ROWS = 4
-#: Of a push.
+#: Bytes of a push.
 BYTES = 100_000
-#: What the process may take beyond what it has once started: less than the journal's 120 MB.
+#: Memory that the process may use beyond that of its start: less than the journal's 120 MB.
 BEYOND = 96 << 20
 
-#: Exports what there is to export, and then publishes it or is killed; at last tells that it came
-#: so far.
+#: Exports the given pushes, then publishes them or is killed. At the end it prints that it got so
+#: far.
 PROGRAM = f"""
 import os, resource, sys
 from pathlib import Path
@@ -49,8 +49,8 @@ def run(folder: Path, batches: int, end: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        # As the host starts a plugin's process: each thread's own arena would count 64 MiB, used or
-        # not.
+        # The host starts a plugin's process with it too. Without it, each thread's arena counts 64
+        # MiB.
         env={**os.environ, "MALLOC_ARENA_MAX": "2"},
         timeout=60,
     )
@@ -73,7 +73,7 @@ def test_a_journal_larger_than_the_memory_is_published(tmp_path: Path, recovered
     for hour, file in enumerate(files):
         found = pq.ParquetFile(file)
         groups = [found.metadata.row_group(n).total_byte_size for n in range(found.num_row_groups)]
-        # Readers want row groups that are worth their while.
+        # Small row groups would make reading slow.
         assert len(groups) == BATCHES * ROWS * BYTES // 2 // (8 << 20) + 1
         assert min(groups) > 1_000_000
         rows = found.read(columns=["received_at_ns", "sequence", "otlp"])

@@ -1,4 +1,4 @@
-"""For any batches, each push is in one file of its hour, and no file is far too large."""
+"""For any batches, each push is in one file of its hour, and files are bounded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plugins.spool_files.layout import Hour
 from tests.unit.plugins.spool_files.support import AT, HOUR, manifest, numbers, published, push_at, started
 
 ROLL_BYTES = 65_536
-#: A push: how many hours before another it was received, and how large it is.
+#: A push: its receive time in hours before another one, and its size.
 PUSHES = st.tuples(st.integers(0, 3), st.one_of(st.integers(1, 100), st.integers(1, 40_000)))
 BATCHES = st.lists(st.lists(PUSHES, min_size=1, max_size=6), max_size=12)
 
@@ -36,10 +36,10 @@ def test_every_push_is_in_one_file_of_its_hour(runs: list[list[list[tuple[int, i
             rows = pq.read_table(file, partitioning=None)
             hour = Hour.parse(*file.relative_to(path).parts[:2])
             assert {Hour.of(at) for at in rows["received_at_ns"].to_pylist()} == {hour}
-            # A journal is closed by the batch that fills it.
+            # The batch that fills a journal closes it.
             largest = 6 * 40_000
             assert sum(map(len, rows["otlp"].to_pylist())) <= ROLL_BYTES + largest
-        told = {line["file"]: line["rows"] for line in manifest(path)}
-        assert told == {
+        listed = {line["file"]: line["rows"] for line in manifest(path)}
+        assert listed == {
             file.relative_to(path).as_posix(): pq.read_metadata(file).num_rows for file in published(path)
         }

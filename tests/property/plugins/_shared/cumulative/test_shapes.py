@@ -1,4 +1,4 @@
-"""Read by shape or whole: what becomes of pushes is the same."""
+"""Reading metrics by shape gives the same results as parsing them."""
 
 from __future__ import annotations
 
@@ -37,17 +37,19 @@ def metrics(draw: st.DrawFn) -> Metric:
     )
 
 
-def outcome(taken: Any) -> tuple[list[str], int, int]:
-    told = sorted(f"{metric.name}{metric.WhichOneof('data')}{point}" for metric, point in points(taken.data))
-    return told, taken.late, taken.refused
+def outcome(result: Any) -> tuple[list[str], int, int]:
+    written = sorted(
+        f"{metric.name}{metric.WhichOneof('data')}{point}" for metric, point in points(result.data)
+    )
+    return written, result.late, result.refused
 
 
 @given(st.lists(st.lists(metrics(), max_size=4), min_size=1, max_size=8))
 def test_shapes_change_nothing(history: list[list[Metric]]) -> None:
     by_shape: Cumulative = Cumulative(max_series=100)
     whole: Cumulative = Cumulative(max_series=100)
-    for n, told in enumerate(history, start=1):
-        one = push(*told, at=n)
+    for n, pushed in enumerate(history, start=1):
+        one = push(*pushed, at=n)
         expected = outcome(whole.accumulate(one))
         for instance in whole._instances.values():
             for target in instance.targets.values():

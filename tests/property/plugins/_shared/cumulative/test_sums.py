@@ -20,13 +20,13 @@ deltas = st.one_of(
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[tuple[Push, dict[str, float]]]:
-    """Pushes in the order in which a client made them, with what each tells."""
+    """Pushes in their order, with the deltas of each."""
     made = []
-    # No more than the pushes of which an instance is known to repeat one.
+    # No more than an instance remembers, to recognise repeats.
     for n in range(draw(st.integers(1, 8))):
-        told = draw(st.dictionaries(st.sampled_from(SERIES), deltas, min_size=1))
-        metrics = [counter(name, number(value, since=n, at=n + 1)) for name, value in told.items()]
-        made.append((push(*metrics, at=n + 1, push_id=str(n)), told))
+        pushed = draw(st.dictionaries(st.sampled_from(SERIES), deltas, min_size=1))
+        metrics = [counter(name, number(value, since=n, at=n + 1)) for name, value in pushed.items()]
+        made.append((push(*metrics, at=n + 1, push_id=str(n)), pushed))
     return made
 
 
@@ -44,14 +44,14 @@ def values(data: bytes) -> dict[str, tuple[float, int]]:
 def test_a_total_is_the_exact_sum_since_its_start(history: list[tuple[Push, dict[str, float]]]) -> None:
     state: Cumulative = Cumulative(max_series=10)
     since: dict[str, tuple[int, list[float]]] = {}
-    for one, told in history:
+    for one, pushed in history:
         got = values(state.accumulate(one).data)
-        assert got.keys() == told.keys()
+        assert got.keys() == pushed.keys()
         for name, (value, start) in got.items():
             if since.get(name, (None,))[0] != start:
                 since[name] = (start, [])
             added = since[name][1]
-            added.append(told[name])
+            added.append(pushed[name])
             exact = sum(added) if all(isinstance(x, int) for x in added) else math.fsum(added)
             assert math.isclose(value, exact, rel_tol=1e-15), (value, exact)
 
@@ -62,13 +62,13 @@ def test_repeats_and_late_pushes_count_at_most_once(
 ) -> None:
     state: Cumulative = Cumulative(max_series=10)
     order = data.draw(st.lists(st.sampled_from(history), max_size=20))
-    told: dict[str, float] = {}
+    pushed: dict[str, float] = {}
     for name in SERIES:
-        told[name] = math.fsum(values_.get(name, 0) for _, values_ in history)
+        pushed[name] = math.fsum(values_.get(name, 0) for _, values_ in history)
     last: dict[str, tuple[float, int]] = {}
     for one, _ in order:
         for name, (value, start) in values(state.accumulate(one).data).items():
             before, began = last.get(name, (0.0, start))
             assert value >= before or start != began
-            assert value <= told[name] * (1 + 1e-15)
+            assert value <= pushed[name] * (1 + 1e-15)
             last[name] = (value, start)

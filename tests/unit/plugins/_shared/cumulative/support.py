@@ -1,4 +1,4 @@
-"""Pushes of one metric or a few, written down as short as a test needs them."""
+"""Test helpers: short ways to write pushes of one metric or a few."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from receiver.plugin import ClientTelemetryContext, ClientTelemetryPayload, Push
 
 SECOND = 1_000_000_000
-#: Where the tests' time begins.
+#: Start of the tests' time.
 BEGIN = 1_700_000_000 * SECOND
 INTERVAL_MS = 10_000
 DELTA = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
@@ -79,7 +79,7 @@ def push(
     principal: str = "User:alice",
     address: str = "127.0.0.1",
 ) -> Push:
-    """A push received so many seconds after BEGIN; without metrics and data it is empty."""
+    """Return a push received ``at`` seconds after BEGIN; empty without metrics and data."""
     if data is None:
         data = metrics_data(*metrics, resource=resource) if metrics else b""
     return Push(
@@ -110,7 +110,7 @@ def push(
 
 
 def points(data: bytes) -> Iterable[tuple[Metric, Any]]:
-    """Every metric with each of its points, read as the OTLP that a destination reads."""
+    """Yield every metric with each of its points, parsed as a destination parses them."""
     for resource_metrics in MetricsData.FromString(data).resource_metrics:
         for scope_metrics in resource_metrics.scope_metrics:
             for metric in scope_metrics.metrics:

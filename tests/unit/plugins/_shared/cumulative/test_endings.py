@@ -16,8 +16,8 @@ def beat(at: float, instance: str = "a", **settings: Any) -> Any:
 
 def test_a_series_ends_after_three_intervals_of_silence() -> None:
     state = cumulative()
-    taken = state.accumulate(beat(10))
-    (series,) = taken.points
+    result = state.accumulate(beat(10))
+    (series,) = result.points
     assert state.expire(BEGIN + 40 * SECOND).series == []
     ended = state.expire(BEGIN + 41 * SECOND + 1)
     assert ended.series == [series]
@@ -26,7 +26,7 @@ def test_a_series_ends_after_three_intervals_of_silence() -> None:
     assert sums(state.accumulate(beat(50))) == [(1, 40, 50)]
 
 
-def test_silence_is_seen_by_the_pushes_of_others_and_by_its_own() -> None:
+def test_pushes_of_any_client_end_silent_series() -> None:
     state = cumulative()
     (series,) = state.accumulate(beat(10)).points
     assert state.accumulate(beat(60, instance="b")).ended.series == [series]
@@ -52,7 +52,7 @@ def test_a_last_push_counts_and_ends_its_series() -> None:
     assert state.expire(BEGIN + 200 * SECOND).series == []
 
 
-def test_an_empty_last_push_ends_what_there_is() -> None:
+def test_an_empty_last_push_ends_all_series() -> None:
     state = cumulative()
     (series,) = state.accumulate(beat(10)).points
     assert state.accumulate(push(at=12, instance="a", terminating=True)).ended.series == [series]
@@ -65,7 +65,7 @@ def test_an_empty_push_keeps_everything_alive() -> None:
     assert sums(state.accumulate(beat(60))) == [(2, 0, 60)]
 
 
-def test_a_series_that_the_client_tells_no_more_ends_alone() -> None:
+def test_only_a_series_that_is_no_longer_pushed_ends() -> None:
     state = cumulative()
     (lost,) = state.accumulate(
         push(gauge("lag", number(1, at=10, labels={"partition": 1})), at=10, instance="a")
@@ -80,41 +80,41 @@ def test_a_series_that_the_client_tells_no_more_ends_alone() -> None:
 def test_series_reset_under_another_resource() -> None:
     state = cumulative()
     (old,) = state.accumulate(beat(10, resource={"group_id": "g", "member": "1"})).points
-    taken = state.accumulate(beat(20, resource={"group_id": "g", "member": "2"}))
-    assert sums(taken) == [(1, 10, 20)]
-    assert taken.ended.series == [old]
-    assert [target.key for target in taken.ended.targets] != [
-        target.key for target, *_ in taken.points.values()
+    result = state.accumulate(beat(20, resource={"group_id": "g", "member": "2"}))
+    assert sums(result) == [(1, 10, 20)]
+    assert result.ended.series == [old]
+    assert [target.key for target in result.ended.targets] != [
+        target.key for target, *_ in result.points.values()
     ]
 
 
-def test_what_does_not_identify_a_resource_may_change() -> None:
+def test_other_resource_attributes_may_change() -> None:
     state: Cumulative = Cumulative(max_series=10, identify=lambda resource: b"same")
     state.accumulate(beat(10, resource={"client_source_port": 1}))
-    taken = state.accumulate(beat(20, resource={"client_source_port": 2}))
-    assert sums(taken) == [(2, 0, 20)]
-    ((target, *_),) = taken.points.values()
+    result = state.accumulate(beat(20, resource={"client_source_port": 2}))
+    assert sums(result) == [(2, 0, 20)]
+    ((target, *_),) = result.points.values()
     assert b"client_source_port" in target.resource
 
 
-def test_without_room_an_instance_that_missed_two_intervals_goes() -> None:
+def test_without_room_an_instance_that_missed_two_intervals_ends() -> None:
     state = cumulative(max_series=2)
     state.accumulate(beat(10, instance="a"))
     (series,) = state.accumulate(beat(11, instance="b")).points
     state.accumulate(beat(30, instance="a"))
     refused = state.accumulate(beat(30, instance="c"))
     assert (refused.refused, refused.ended.series) == (1, [])
-    taken = state.accumulate(beat(32, instance="c"))
-    assert taken.ended.series == [series]
+    result = state.accumulate(beat(32, instance="c"))
+    assert result.ended.series == [series]
     assert (state.statistics.series, state.statistics.evicted_instances) == (2, 1)
     assert sums(state.accumulate(beat(40, instance="a"))) == [(3, 0, 40)]
 
 
-def test_what_one_instance_has_beyond_the_bound_is_refused() -> None:
+def test_series_of_one_instance_beyond_the_bound_are_refused() -> None:
     state = cumulative(max_series=2)
     metrics = [gauge("g", number(1, at=10, labels={"n": n})) for n in range(5)]
-    taken = state.accumulate(push(*metrics, at=10))
-    assert (len(taken.points), taken.refused, len(sums(taken))) == (2, 3, 2)
+    result = state.accumulate(push(*metrics, at=10))
+    assert (len(result.points), result.refused, len(sums(result))) == (2, 3, 2)
     assert state.statistics.series == 2
 
 
@@ -126,7 +126,7 @@ def test_instances_without_series_are_bounded_too() -> None:
     assert state.statistics.size == 4 * INSTANCE_BYTES
 
 
-def test_a_clock_that_is_set_back_ends_nobody() -> None:
+def test_a_clock_that_is_set_back_ends_no_series() -> None:
     state = cumulative()
     state.accumulate(beat(1000))
     assert (
@@ -150,20 +150,20 @@ def test_series_of_a_metric_share_its_texts_and_long_descriptions_are_cut() -> N
 def test_a_series_with_too_long_a_text_is_refused() -> None:
     long = {"n": "x" * 5_000}
     state = cumulative()
-    taken = state.accumulate(
+    result = state.accumulate(
         push(
             gauge("g", number(1, at=10), number(1, at=10, labels=long)),
             gauge("g" * 5_000, number(1, at=10)),
             at=10,
         )
     )
-    assert (len(taken.points), taken.refused, len(sums(taken))) == (1, 2, 1)
+    assert (len(result.points), result.refused, len(sums(result))) == (1, 2, 1)
     assert state.statistics.series == 1
 
 
 def test_too_long_a_resource_is_refused_with_its_points() -> None:
     metrics = [counter("c", number(1, at=10)), gauge("g", number(1, at=10))]
     state = cumulative()
-    taken = state.accumulate(push(*metrics, at=10, resource={"service.name": "x" * 70_000}))
-    assert (taken.refused, sums(taken)) == (2, [])
+    result = state.accumulate(push(*metrics, at=10, resource={"service.name": "x" * 70_000}))
+    assert (result.refused, sums(result)) == (2, [])
     assert state.accumulate(push(*metrics, at=11, resource={"service.name": "x" * 1_000})).refused == 0

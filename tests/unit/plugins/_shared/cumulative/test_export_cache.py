@@ -1,4 +1,4 @@
-"""A retry is the same export again, whatever became of the batch in between."""
+"""A retry gets the same results, also if the batch was split or grew."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Making:
         return one.payload.client_instance_id
 
 
-def test_a_retry_and_its_halves_make_nothing_again() -> None:
+def test_a_retry_and_its_halves_compute_nothing_again() -> None:
     cache, making = ExportCache[str](), Making()
     for part in (PUSHES[:4], PUSHES[:4], PUSHES[:2], PUSHES[2:4], PUSHES[2:3], PUSHES[3:4]):
         assert cache.results(part, making) == [one.payload.client_instance_id for one in part]
     assert making.made == ["0", "1", "2", "3"]
 
 
-def test_a_batch_that_grew_keeps_what_it_had() -> None:
+def test_a_batch_that_grew_keeps_its_results() -> None:
     cache, making = ExportCache[str](), Making()
     cache.results(PUSHES[:2], making)
     assert cache.results(PUSHES[:4], making) == ["0", "1", "2", "3"]
@@ -42,7 +42,7 @@ def test_delivered_and_given_up_pushes_are_forgotten() -> None:
     assert making.made == ["0", "1", "2", "1"]
 
 
-def test_what_was_made_before_a_failure_stays() -> None:
+def test_results_before_a_failure_stay() -> None:
     cache, making = ExportCache[str](), Making()
 
     def failing(one: Push) -> str:

@@ -1,4 +1,4 @@
-"""Histograms add up, and whatever a client sends their buckets stay bounded."""
+"""Histograms add up, and their buckets stay bounded for any input."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def exponential(scale: int, offset: int, buckets: list[int], *, at: float, **fie
 
 
 def last(*metrics: Metric) -> Any:
-    """The last point of one push for each metric."""
+    """Return the point of the last of several pushes, one for each metric."""
     state = cumulative()
     for n, metric in enumerate(metrics, start=1):
-        taken = state.accumulate(push(metric, at=10 * n))
-    ((got, point),) = points(taken.data)
+        result = state.accumulate(push(metric, at=10 * n))
+    ((got, point),) = points(result.data)
     form = got.WhichOneof("data")
     assert form is not None
     assert getattr(got, form).aggregation_temporality == CUMULATIVE
@@ -72,7 +72,7 @@ def test_histograms_add_up() -> None:
     assert not point.HasField("max")
 
 
-def test_a_sum_that_one_delta_lacks_is_not_known() -> None:
+def test_the_sum_is_unknown_if_one_delta_has_none() -> None:
     assert not last(histogram([1, 0, 0], at=10, sum=1.0), histogram([1, 0, 0], at=20)).HasField("sum")
 
 
@@ -108,7 +108,7 @@ def test_exponential_histograms_add_up_at_the_coarser_scale() -> None:
     assert (point.count, point.zero_count, point.sum, start_s(point)) == (27, 3, 44.0, 0)
 
 
-def test_another_zero_threshold_begins_anew() -> None:
+def test_another_zero_threshold_resets() -> None:
     point = last(exponential(0, 0, [1], at=10), exponential(0, 0, [2], at=20, zero_threshold=0.1))
     assert (list(point.positive.bucket_counts), start_s(point)) == ([2], 10)
 
@@ -122,7 +122,7 @@ def test_indexes_at_both_ends_of_the_range_take_no_more_buckets(scale: int) -> N
     assert point.scale < scale
 
 
-def test_a_coarser_bucket_holds_the_finer_ones_values() -> None:
+def test_a_coarser_bucket_has_the_counts_of_its_finer_ones() -> None:
     point = ExponentialHistogramDataPoint(scale=3)
     point.positive.offset = -20
     point.positive.bucket_counts.extend(range(1, 41))

@@ -1,4 +1,4 @@
-"""A metric is read by its shape exactly where that says the same as reading it whole."""
+"""A metric is read by its shape only if parsing it gives the same result."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from tests.unit.plugins._shared.cumulative.support import (
 from tests.unit.plugins._shared.cumulative.test_state import cumulative, sums
 
 
-def told(*pushes: Metric) -> tuple[list[Any], int]:
+def sums_by_push(*pushes: Metric) -> tuple[list[Any], int]:
     """Return the sums after each push of a metric, and how many pushes a shape read."""
     state = cumulative()
     out = []
     by_shape = 0
     for n, metric in enumerate(pushes, start=1):
-        taken = state.accumulate(push(metric, at=10 * n))
-        by_shape += sum(isinstance(one, tuple | bytes) for _, kept in taken.scopes for one in kept)
-        out.append(sums(taken))
+        result = state.accumulate(push(metric, at=10 * n))
+        by_shape += sum(isinstance(one, tuple | bytes) for _, kept in result.scopes for one in kept)
+        out.append(sums(result))
     return out, by_shape
 
 
@@ -48,7 +48,7 @@ def test_the_second_push_is_read_by_the_shape_of_the_first(value: float, tempora
         )
         for n in (0, 1, 2)
     ]
-    out, by_shape = told(*metrics)
+    out, by_shape = sums_by_push(*metrics)
     last = 3 * value if temporality == DELTA else 2 * value
     assert out[-1] == [(last, 0, 30)]
     assert by_shape == 2
@@ -65,9 +65,9 @@ def test_gauges_have_shapes_with_and_without_a_start(since: float | None) -> Non
     state = cumulative()
     state.accumulate(push(one(1.5, 10), at=10))
     metric = one(-2.5, 20)
-    taken = state.accumulate(push(metric, at=20))
-    assert next(iter(points(taken.data)))[0] == metric
-    assert [kept for _, kept in taken.scopes] == [[metric.SerializeToString()]]
+    result = state.accumulate(push(metric, at=20))
+    assert next(iter(points(result.data)))[0] == metric
+    assert [kept for _, kept in result.scopes] == [[metric.SerializeToString()]]
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,13 @@ def test_gauges_have_shapes_with_and_without_a_start(since: float | None) -> Non
     ids=["whole", "name", "attributes", "points", "kind"],
 )
 def test_another_metric_in_the_same_place_is_read_whole(changed: Metric) -> None:
-    out, by_shape = told(gauge("g", number(1.0, at=10)), changed)
+    out, by_shape = sums_by_push(gauge("g", number(1.0, at=10)), changed)
     fresh = sums(cumulative().accumulate(push(changed, at=20)))
     assert out[1] == fresh
     assert by_shape == 0
 
 
-def test_a_number_that_stands_elsewhere_too_has_no_shape() -> None:
+def test_a_metric_whose_number_occurs_twice_has_no_shape() -> None:
     fields = number(1.0, since=5, at=10)
     encoded = b"".join(
         [
@@ -99,7 +99,7 @@ def test_a_number_that_stands_elsewhere_too_has_no_shape() -> None:
     )
     metric = gauge("g", fields)
     metric.metadata.add(key="copy").value.bytes_value = encoded
-    assert told(metric, metric)[1] == 0
+    assert sums_by_push(metric, metric)[1] == 0
 
 
 def test_fields_in_another_order_have_no_shape() -> None:
@@ -118,26 +118,26 @@ def test_fields_in_another_order_have_no_shape() -> None:
     assert MetricsData.FromString(data).resource_metrics[0].scope_metrics[0].metrics[0].name == "g"
     state = cumulative()
     for n in (1, 2):
-        taken = state.accumulate(push(at=10 * n, data=data))
-        assert sums(taken) == [(1.5, 0, 10)]
-        assert not any(isinstance(one, bytes) for _, kept in taken.scopes for one in kept)
+        result = state.accumulate(push(at=10 * n, data=data))
+        assert sums(result) == [(1.5, 0, 10)]
+        assert not any(isinstance(one, bytes) for _, kept in result.scopes for one in kept)
 
 
-def test_a_series_that_ended_is_found_no_more_by_its_shape() -> None:
+def test_an_ended_series_is_not_found_by_its_shape() -> None:
     state = cumulative()
     both = [counter("c", number(1, at=10)), gauge("g", number(1, at=10))]
     state.accumulate(push(*both, at=10))
     for at in (20, 30, 40, 50, 60):
         state.accumulate(push(counter("c", number(1, since=at - 10, at=at)), at=at))
     assert state.statistics.series == 1
-    taken = state.accumulate(
+    result = state.accumulate(
         push(*[counter("c", number(1, since=60, at=70)), gauge("g", number(2, at=70))], at=70)
     )
     assert state.statistics.series == 2
-    assert [value for value, _, _ in sums(taken)] == [7, 2]
+    assert [value for value, _, _ in sums(result)] == [7, 2]
 
 
-def test_late_and_bad_numbers_are_left_out_by_shape_too() -> None:
+def test_late_and_invalid_numbers_are_dropped_by_shape_too() -> None:
     state = cumulative()
     for at in (10, 20):
         state.accumulate(push(counter("c", number(1, since=at - 10, at=at)), at=at))
@@ -146,9 +146,9 @@ def test_late_and_bad_numbers_are_left_out_by_shape_too() -> None:
     assert sums(state.accumulate(push(counter("c", number(1, since=40, at=50)), at=50))) == [(3, 0, 50)]
 
 
-def test_points_that_are_one_are_one_by_shape_too() -> None:
+def test_points_of_one_series_are_merged_by_shape_too() -> None:
     state = cumulative()
     for at in (10, 20, 30):
         same = [counter("c", number(n, since=at - 10, at=at)) for n in (1, 2)]
-        taken = state.accumulate(push(*same, at=at))
-    assert sums(taken) == [(9, 0, 30)]
+        result = state.accumulate(push(*same, at=at))
+    assert sums(result) == [(9, 0, 30)]

@@ -1,4 +1,4 @@
-"""A peer exhausts its own share of the series and bytes only, whatever it pushes."""
+"""A peer can exhaust only its own share of the series and bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
-from plugins._shared.cumulative import Cumulative, Heaviest, peer_of
+from plugins._shared.cumulative import Cumulative, peer_of
 from tests.unit.plugins._shared.cumulative.support import counter, gauge, metrics_data, number, push
 from tests.unit.plugins._shared.cumulative.test_histograms import exponential, histogram
 
@@ -39,7 +39,7 @@ def test_hostile_pushes_neither_end_nor_refuse_series_of_other_peers(
         one.accumulate(push(*hostile, at=10, instance=f"m-{n}", **MALLORY))
     for at in (11, 21, 31):
         for n in range(5):
-            taken = one.accumulate(
+            result = one.accumulate(
                 push(
                     *(counter(f"c{m}", number(1, since=at - 10, at=at)) for m in range(15)),
                     at=at,
@@ -47,8 +47,8 @@ def test_hostile_pushes_neither_end_nor_refuse_series_of_other_peers(
                     principal=f"User:{n}",
                 )
             )
-            assert (len(taken.points), taken.refused) == (15, 0)
-            ended += taken.ended.series
+            assert (len(result.points), result.refused) == (15, 0)
+            ended += result.ended.series
         for n in range(59):
             hostile = gauges(series, at=at, name=f"evil.{at}.{n}", text=text)
             ended += one.accumulate(push(*hostile, at=at, instance=f"m-{n}", **MALLORY)).ended.series
@@ -63,7 +63,7 @@ def test_an_instance_exhausts_its_own_share_of_its_peer_only() -> None:
     one.accumulate(push(*gauges(100, at=10), at=10, instance="large"))
     small = one.accumulate(push(*gauges(30, at=11, name="s"), at=11, instance="small"))
     assert (len(small.points), small.refused, len(small.ended.series)) == (30, 0, 30)
-    # Both hold the same at most, so no push takes from the other: no series ends and begins in
+    # Both have the same bound, so no push takes from the other, and no series end and restart in
     # turns.
     for at in (12, 13, 14):
         for instance in ("large", "small"):
@@ -79,8 +79,8 @@ def test_an_instance_exhausts_its_own_share_of_its_peer_only() -> None:
 def test_the_newest_series_of_the_largest_instance_end_first() -> None:
     one = state(max_series=10)
     one.accumulate(push(*gauges(10, at=10), at=10, instance="large"))
-    taken = one.accumulate(push(gauge("s", number(1, at=11)), at=11, instance="small", principal="User:b"))
-    (ended,) = taken.ended.series
+    result = one.accumulate(push(gauge("s", number(1, at=11)), at=11, instance="small", principal="User:b"))
+    (ended,) = result.ended.series
     assert ended.attributes == (KeyValue(key="n", value={"string_value": "9"}).SerializeToString(),)  # type: ignore[arg-type]
 
 
@@ -88,18 +88,18 @@ def test_instances_that_ended_yield_to_new_ones_of_their_peer() -> None:
     one = state(max_series=10_000, max_bytes=100_000)
     for n in range(200):
         one.accumulate(push(*gauges(1, at=10), at=10, instance=f"dead-{n}", terminating=True, **MALLORY))
-    taken = one.accumulate(push(*gauges(5, at=10), at=10, instance="new", **MALLORY))
-    assert (len(taken.points), taken.refused) == (5, 0)
+    result = one.accumulate(push(*gauges(5, at=10), at=10, instance="new", **MALLORY))
+    assert (len(result.points), result.refused) == (5, 0)
 
 
 def test_an_instance_without_room_is_refused_whole() -> None:
     one = state(max_bytes=2_000)
-    taken = one.accumulate(push(*gauges(3, at=10), at=10))
-    assert (taken.refused, taken.points, one._instances, one._peers) == (3, {}, {}, {})
+    result = one.accumulate(push(*gauges(3, at=10), at=10))
+    assert (result.refused, result.points, one._instances, one._peers) == (3, {}, {}, {})
     assert one.statistics.size == 0
 
 
-def test_everything_that_ends_is_given_back() -> None:
+def test_ended_series_free_their_memory() -> None:
     one = state(max_series=50)
     for n in range(30):
         metrics = [*gauges(n, at=n), histogram([1] * 3, at=n), exponential(0, 0, [1, 2], at=n)]
@@ -136,23 +136,23 @@ def test_repeated_metrics_of_a_push_leave_no_shapes_behind() -> None:
     "broken",
     [
         b"\x0a\xff\x01",
-        # A metric that ends too early, and an attribute whose text is not UTF-8.
+        # A truncated metric, and an attribute whose text is not UTF-8.
         metrics_data(gauge("g", number(1, at=10, labels={"k": "\u00e9"}))).replace(b"\xc3\xa9", b"\xc3\x28"),
     ],
 )
-def test_what_cannot_be_read_is_refused_alone(broken: bytes) -> None:
+def test_only_malformed_metrics_are_refused(broken: bytes) -> None:
     def series_bytes(_target: Any, attributes: tuple[bytes, ...], _samples: int) -> int:
         return sum(len(KeyValue.FromString(one).key) for one in attributes)
 
     one: Cumulative = Cumulative(max_series=10, series_bytes=series_bytes)
     if broken.startswith(b"\x0a\xff"):
-        # As in MetricsData: the bytes are a metric.
+        # Wrap the bytes as a metric of a MetricsData.
         scope = b"\x12" + bytes([len(broken)]) + broken
         scopes = b"\x12" + bytes([len(scope)]) + scope
         broken = b"\x0a" + bytes([len(scopes)]) + scopes
     data = broken + metrics_data(gauge("good", number(1, at=10)))
-    taken = one.accumulate(push(at=10, data=data))
-    assert (taken.refused, [series.name for series in taken.points]) == (1, ["good"])
+    result = one.accumulate(push(at=10, data=data))
+    assert (result.refused, [series.name for series in result.points]) == (1, ["good"])
 
 
 @pytest.mark.parametrize(
@@ -167,27 +167,3 @@ def test_what_cannot_be_read_is_refused_alone(broken: bytes) -> None:
 )
 def test_a_peer_is_a_principal_or_else_an_address(principal: str, address: str, peer: str) -> None:
     assert peer_of(push(at=1, principal=principal, address=address).context) == peer
-
-
-class Item:
-    def __init__(self, weight: int) -> None:
-        self.weight = weight
-
-
-def test_the_heaviest_is_found_whatever_changes() -> None:
-    items = [Item(1) for _ in range(100)]
-    heaviest: Heaviest[Item] = Heaviest()
-    for item in items:
-        heaviest.changed(item)
-    for step in range(3_000):
-        item = items[step * 37 % 100]
-        item.weight = step * 7919 % 1_009
-        heaviest.changed(item)
-        if step % 3 == 0:
-            top = heaviest.top()
-            assert top is not None
-            assert top.weight == max(one.weight for one in items)
-    assert len(heaviest._heap) < 1_000
-    for item in items:
-        item.weight = 0
-    assert heaviest.top() is None

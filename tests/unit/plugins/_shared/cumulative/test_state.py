@@ -1,4 +1,4 @@
-"""Deltas become sums that only a restart makes smaller, and nothing is counted twice."""
+"""Deltas become sums that shrink only at a restart, and nothing counts twice."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def cumulative(max_series: int = 1000) -> Cumulative:
     return Cumulative(max_series=max_series)
 
 
-def sums(taken: Result) -> list[tuple[float, float, float]]:
-    """Value, start and time of each point, in seconds after BEGIN."""
+def sums(result: Result) -> list[tuple[float, float, float]]:
+    """Return value, start and time of each point; times are seconds after BEGIN."""
     found = []
-    for metric, point in points(taken.data):
+    for metric, point in points(result.data):
         if metric.WhichOneof("data") == "sum":
             assert metric.sum.aggregation_temporality == CUMULATIVE
         value = point.as_int if point.WhichOneof("value") == "as_int" else point.as_double
@@ -48,20 +48,20 @@ def test_deltas_add_up_since_the_start_of_the_first() -> None:
     assert state.statistics.series == 1
 
 
-def test_each_set_of_attributes_is_a_series_whatever_their_order() -> None:
+def test_each_set_of_attributes_is_a_series_in_any_order() -> None:
     state = cumulative()
     one: dict[str, str | int] = {"topic": "a", "partition": 1}
     other: dict[str, str | int] = {"topic": "a", "partition": 2}
     state.accumulate(push(counter("c", number(1, at=10, labels=one), number(10, at=10, labels=other)), at=10))
     turned = dict(reversed(one.items()))
-    taken = state.accumulate(
+    result = state.accumulate(
         push(counter("c", number(20, at=20, labels=other), number(2, at=20, labels=turned)), at=20)
     )
-    assert [value for value, _, _ in sums(taken)] == [30, 3]
+    assert [value for value, _, _ in sums(result)] == [30, 3]
     assert state.statistics.series == 2
 
 
-def test_instances_metrics_units_and_kinds_are_told_apart() -> None:
+def test_instances_metrics_units_and_kinds_are_distinct_series() -> None:
     state = cumulative()
     different = (
         ("c", "", True, "a"),
@@ -72,14 +72,14 @@ def test_instances_metrics_units_and_kinds_are_told_apart() -> None:
     )
     for sequence, (name, unit, monotonic, instance) in enumerate(different):
         metric = counter(name, number(7, at=10), unit=unit, monotonic=monotonic)
-        taken = state.accumulate(
+        result = state.accumulate(
             push(metric, at=10, instance=instance, push_id=str(sequence), sequence=sequence)
         )
-        assert sums(taken) == [(7, 0, 10)]
+        assert sums(result) == [(7, 0, 10)]
     assert state.statistics.series == 5
 
 
-def test_other_points_stay_what_they_are() -> None:
+def test_cumulative_points_and_gauges_are_unchanged() -> None:
     metrics = (
         gauge("g", number(-1.5, at=10)),
         counter("total", number(100, since=-50, at=10), temporality=CUMULATIVE),
@@ -88,7 +88,7 @@ def test_other_points_stay_what_they_are() -> None:
     assert cumulative().accumulate(one).data == one.payload.data
 
 
-def test_what_is_not_looked_at_is_written_out_as_it_came() -> None:
+def test_other_fields_are_written_unchanged() -> None:
     data = MetricsData.FromString(
         metrics_data(counter("c", number(1, at=10, labels={"a": "b"})), resource={"r": 1})
     )
@@ -96,42 +96,42 @@ def test_what_is_not_looked_at_is_written_out_as_it_came() -> None:
     scope.scope.name, scope.scope.version = "kgo", "1"
     scope.metrics[0].description = "What it is."
     scope.metrics[0].sum.data_points[0].exemplars.add(as_double=3.5, span_id=b"12345678")
-    taken = cumulative().accumulate(push(at=10, data=data.SerializeToString()))
+    result = cumulative().accumulate(push(at=10, data=data.SerializeToString()))
     scope.metrics[0].sum.aggregation_temporality = CUMULATIVE
-    assert MetricsData.FromString(taken.data) == data
+    assert MetricsData.FromString(result.data) == data
 
 
 @pytest.mark.parametrize("again", ["same key", "same bytes"])
-def test_a_push_that_comes_again_adds_nothing(again: str) -> None:
+def test_a_repeated_push_adds_nothing(again: str) -> None:
     state = cumulative()
     first = push(counter("c", number(5, at=10)), at=10)
     state.accumulate(first)
     if again == "same key":
-        taken = state.accumulate(push(counter("c", number(5, since=10, at=11)), at=10, push_id="other"))
+        result = state.accumulate(push(counter("c", number(5, since=10, at=11)), at=10, push_id="other"))
     else:
-        taken = state.accumulate(push(counter("c", number(5, at=10)), at=11, push_id=first.payload.push_id))
-    assert taken.data == b""
+        result = state.accumulate(push(counter("c", number(5, at=10)), at=11, push_id=first.payload.push_id))
+    assert result.data == b""
     assert sums(state.accumulate(push(counter("c", number(1, since=10, at=20)), at=20))) == [(6, 0, 20)]
 
 
-def test_a_terminating_push_that_comes_again_adds_nothing() -> None:
+def test_a_repeated_terminating_push_adds_nothing() -> None:
     state = cumulative()
     last = push(counter("c", number(5, at=10)), at=10, terminating=True)
     assert len(state.accumulate(last).ended.series) == 1
     again = push(counter("c", number(5, at=10)), at=12, terminating=True, push_id=last.payload.push_id)
-    taken = state.accumulate(again)
-    assert (taken.data, taken.ended.series) == (b"", [])
+    result = state.accumulate(again)
+    assert (result.data, result.ended.series) == (b"", [])
 
 
 @pytest.mark.parametrize("at", [20, 15])
-def test_a_delta_that_does_not_come_after_the_last_adds_nothing(at: float) -> None:
+def test_a_delta_that_is_not_after_the_last_one_adds_nothing(at: float) -> None:
     state = cumulative()
     state.accumulate(push(counter("c", number(5, since=10, at=20)), at=20))
-    taken = state.accumulate(
+    result = state.accumulate(
         push(counter("c", number(5, since=10, at=at)), gauge("g", number(1, at=21)), at=21)
     )
-    assert taken.late == 1
-    assert [metric.name for metric, _ in points(taken.data)] == ["g"]
+    assert result.late == 1
+    assert [metric.name for metric, _ in points(result.data)] == ["g"]
     assert sums(state.accumulate(push(counter("c", number(1, since=20, at=30)), at=30))) == [(6, 10, 30)]
 
 
@@ -142,7 +142,7 @@ def test_an_older_gauge_does_not_replace_a_newer_one_and_an_equally_old_one_does
     assert sums(state.accumulate(push(gauge("g", number(3, at=20)), at=22))) == [(3, 0, 20)]
 
 
-def test_a_client_whose_clock_was_set_back_begins_anew_at_its_third_push() -> None:
+def test_a_series_restarts_at_the_third_push_after_the_clock_was_set_back() -> None:
     state = cumulative()
     state.accumulate(push(counter("c", number(5, since=1000, at=1010)), at=10))
     for at in (20, 30):
@@ -151,39 +151,39 @@ def test_a_client_whose_clock_was_set_back_begins_anew_at_its_third_push() -> No
     assert sums(state.accumulate(push(counter("c", number(1, since=40, at=50)), at=50))) == [(8, 30, 50)]
 
 
-def test_a_start_after_the_end_is_no_start() -> None:
+def test_a_start_after_the_time_is_ignored() -> None:
     assert sums(cumulative().accumulate(push(counter("c", number(5, since=90, at=10)), at=10))) == [
         (5, 10, 10)
     ]
 
 
 @pytest.mark.parametrize("bad", [-1, -0.5, math.nan, math.inf])
-def test_a_delta_that_cannot_be_added_is_left_out(bad: float) -> None:
+def test_an_invalid_delta_is_dropped(bad: float) -> None:
     state = cumulative()
     state.accumulate(push(counter("c", number(5, at=10)), at=10))
-    taken = state.accumulate(push(counter("c", number(bad, since=10, at=20)), at=20))
-    assert (sums(taken), taken.refused) == ([], 1)
+    result = state.accumulate(push(counter("c", number(bad, since=10, at=20)), at=20))
+    assert (sums(result), result.refused) == ([], 1)
     assert sums(state.accumulate(push(counter("c", number(2, since=20, at=30)), at=30))) == [(7, 0, 30)]
 
 
 @pytest.mark.parametrize("bad", [-1, -0.5, math.nan, math.inf])
 @pytest.mark.parametrize("good", [5, 5.0])
-def test_a_cumulative_number_that_no_counter_has_is_left_out(good: float, bad: float) -> None:
+def test_an_invalid_cumulative_number_is_dropped(good: float, bad: float) -> None:
     state = cumulative()
     first = state.accumulate(push(counter("c", number(bad, since=1, at=5), temporality=CUMULATIVE), at=5))
     assert (sums(first), first.refused) == ([], 1)
     state.accumulate(push(counter("c", number(good, since=1, at=10), temporality=CUMULATIVE), at=10))
-    taken = state.accumulate(push(counter("c", number(bad, since=1, at=20), temporality=CUMULATIVE), at=20))
-    assert (sums(taken), taken.refused) == ([], 1)
-    told = state.accumulate(
+    result = state.accumulate(push(counter("c", number(bad, since=1, at=20), temporality=CUMULATIVE), at=20))
+    assert (sums(result), result.refused) == ([], 1)
+    result = state.accumulate(
         push(counter("c", number(good + 2, since=1, at=30), temporality=CUMULATIVE), at=30)
     )
-    assert sums(told) == [(7, 1, 30)]
+    assert sums(result) == [(7, 1, 30)]
 
 
-def test_a_sum_without_a_temporality_is_left_out() -> None:
-    taken = cumulative().accumulate(push(counter("c", number(5, at=10), temporality=0), at=10))
-    assert (sums(taken), taken.refused) == ([], 1)
+def test_a_sum_without_a_temporality_is_dropped() -> None:
+    result = cumulative().accumulate(push(counter("c", number(5, at=10), temporality=0), at=10))
+    assert (sums(result), result.refused) == ([], 1)
 
 
 def test_sums_that_may_shrink_add_up_too() -> None:
@@ -194,7 +194,7 @@ def test_sums_that_may_shrink_add_up_too() -> None:
     ]
 
 
-def test_a_sum_that_needs_more_than_64_bits_begins_anew() -> None:
+def test_a_sum_over_64_bits_restarts() -> None:
     state = cumulative()
     state.accumulate(push(counter("c", number((1 << 63) - 1, since=0, at=10)), at=10))
     assert sums(state.accumulate(push(counter("c", number(2, since=10, at=20)), at=20))) == [(2, 10, 20)]
@@ -204,8 +204,8 @@ def test_doubles_lose_nothing_to_rounding() -> None:
     state = cumulative()
     state.accumulate(push(counter("c", number(1e16, at=1)), at=1))
     for n in range(100):
-        taken = state.accumulate(push(counter("c", number(0.1, since=1 + n, at=2 + n)), at=2 + n))
-    assert sums(taken)[0][0] == 1e16 + 10.0
+        result = state.accumulate(push(counter("c", number(0.1, since=1 + n, at=2 + n)), at=2 + n))
+    assert sums(result)[0][0] == 1e16 + 10.0
 
 
 def test_a_client_may_change_from_whole_numbers_to_doubles() -> None:
@@ -218,47 +218,47 @@ def test_a_client_may_change_from_whole_numbers_to_doubles() -> None:
     assert totals == [0, 3, 7, 7.5, 9.5]
 
 
-def test_points_that_an_attribute_told_apart_no_more_are_one() -> None:
+def test_points_with_the_same_attributes_are_merged() -> None:
     same = counter("c", number(1, at=10), number(2, at=10)), counter("c", number(4, at=10))
     state = cumulative()
     assert sums(state.accumulate(push(*same, at=10))) == [(7, 0, 10)]
     assert sums(state.accumulate(push(gauge("g", number(1, at=10), number(2, at=10)), at=20))) == [(2, 0, 10)]
 
 
-def test_a_point_that_says_that_there_is_no_value_does_not_count() -> None:
+def test_a_point_without_a_recorded_value_does_not_count() -> None:
     point = number(5, at=10) | {"flags": DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK}
-    taken = cumulative().accumulate(push(counter("c", point), at=10))
-    assert taken.points == {}
+    result = cumulative().accumulate(push(counter("c", point), at=10))
+    assert result.points == {}
 
 
-def test_a_cumulative_counter_that_became_smaller_began_after_its_last_point() -> None:
+def test_a_cumulative_counter_that_shrank_starts_after_its_last_point() -> None:
     state = cumulative()
     state.accumulate(push(counter("c", number(10, since=0, at=10), temporality=CUMULATIVE), at=10))
     for at, value, start in ((20, 4, 10), (30, 6, 10), (40, 1, 30)):
-        taken = state.accumulate(
+        result = state.accumulate(
             push(counter("c", number(value, since=0, at=at), temporality=CUMULATIVE), at=at)
         )
-        assert sums(taken) == [(value, start, at)]
+        assert sums(result) == [(value, start, at)]
 
 
-def test_a_cumulative_counter_with_a_later_start_began_there() -> None:
+def test_a_cumulative_counter_with_a_later_start_starts_there() -> None:
     state = cumulative()
     state.accumulate(push(counter("c", number(10, since=0, at=10), temporality=CUMULATIVE), at=10))
-    taken = state.accumulate(push(counter("c", number(12, since=15, at=20), temporality=CUMULATIVE), at=20))
-    assert sums(taken) == [(12, 15, 20)]
+    result = state.accumulate(push(counter("c", number(12, since=15, at=20), temporality=CUMULATIVE), at=20))
+    assert sums(result) == [(12, 15, 20)]
 
 
-def test_a_counter_goes_on_when_the_temporality_changes() -> None:
+def test_a_counter_continues_when_the_temporality_changes() -> None:
     state = cumulative()
     state.accumulate(push(counter("c", number(10, since=0, at=10), temporality=CUMULATIVE), at=10))
-    taken = state.accumulate(push(counter("c", number(5, since=10, at=20), temporality=DELTA), at=20))
-    assert sums(taken) == [(15, 0, 20)]
+    result = state.accumulate(push(counter("c", number(5, since=10, at=20), temporality=DELTA), at=20))
+    assert sums(result) == [(15, 0, 20)]
 
 
-def test_real_pushes_are_what_the_same_client_sends_as_cumulative(
+def test_accumulated_real_pushes_equal_the_clients_own_totals(
     java_pushes: list[tuple[bytes, float]],
 ) -> None:
-    """The sum of a Java client's deltas is its own total, as far as it was pushed."""
+    """The sum of a Java client's deltas equals the total that it would push."""
     state = cumulative()
     expected: dict[Any, float] = {}
     for data, at in java_pushes:
@@ -266,10 +266,10 @@ def test_real_pushes_are_what_the_same_client_sends_as_cumulative(
             if metric.HasField("sum"):
                 key = (metric.name, str(point.attributes))
                 expected[key] = expected.get(key, 0.0) + point.as_double
-        taken = state.accumulate(push(at=at, data=data))
+        result = state.accumulate(push(at=at, data=data))
     got = {
         (metric.name, str(point.attributes)): point.as_double
-        for metric, point in points(taken.data)
+        for metric, point in points(result.data)
         if metric.HasField("sum")
     }
     assert got

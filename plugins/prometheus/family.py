@@ -1,0 +1,106 @@
+"""A Prometheus metric with its exposed series, which scrapes read in blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from plugins._shared.cumulative import Kind
+from plugins.prometheus.lines import LabelSet, Layout, Line
+from plugins.prometheus.names import MetricName
+from plugins.prometheus.targets import Labels
+
+__all__ = ["Cursor", "Exposed", "Family"]
+
+#: Bounds on the series, and the bytes of their texts, that a scrape reads at once.
+_BLOCK_SERIES: Final = 128
+_BLOCK_BYTES: Final = 65_536
+
+
+@dataclass(slots=True, eq=False)
+class Exposed:
+    """A series in Prometheus, with one line or several.
+
+    Attributes:
+        family: Its metric. None: it is hidden, because another series has its name and labels.
+        labels: Its labels, without those of single lines.
+        number: Increases with each new series.
+        ended: Whether the series ended and is only shown until the last scrape.
+        last: Its lines, their values, and their start time (milliseconds since the epoch; 0: none).
+            Replaced as one object, so that a reader on another thread sees one point.
+        layout: The layout of ``last``.
+        start_field: The start time of ``last``, encoded.
+        start_ns: The series' start when ``last`` got its start time.
+        time_ms: Time of the last samples.
+    """
+
+    kind: Kind
+    family: Family | None
+    labels: LabelSet
+    number: int = 0
+    ended: bool = False
+    last: tuple[tuple[Line, ...], tuple[float, ...], int] = ((), (), 0)
+    layout: Layout = ()
+    start_field: bytes = b""
+    start_ns: int = 0
+    time_ms: int = 0
+
+
+@dataclass(slots=True)
+class Cursor:
+    """Position of a scrape within a metric.
+
+    Attributes:
+        number: Number of the last series read.
+        end: Number of the last series to read; None before the first block.
+        read: Number of members up to ``number``.
+        removed: The metric's ``removed`` at that time.
+    """
+
+    number: int = -1
+    end: int | None = None
+    read: int = 0
+    removed: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Family:
+    """A Prometheus metric with its series.
+
+    Attributes:
+        description: The first description that a client sent; may be empty.
+        members: Its series by labels, in the order of their numbers.
+        removed: Number of members removed so far.
+    """
+
+    name: MetricName
+    description: str
+    members: dict[Labels, Exposed] = field(default_factory=dict)
+    removed: int = 0
+
+    def read_block(self, cursor: Cursor) -> list[Exposed]:
+        """Return the next series, and move the cursor behind them; none at the end.
+
+        Each series that lives from the first block to the last is read once, although series are
+        added and removed between blocks. Series that start after the first block are not read,
+        because they may have the labels of one that was read and has ended.
+        """
+        if cursor.end is None:
+            cursor.end = next((member.number for member in reversed(self.members.values())), -1)
+        block: list[Exposed] = []
+        size = 0
+        # Members keep their order. Members removed since may have been before or after the cursor.
+        position = skip = max(0, cursor.read - (self.removed - cursor.removed))
+        for position, member in enumerate(islice(self.members.values(), skip, None), skip + 1):  # noqa: B007
+            if member.number <= cursor.number:
+                continue
+            if member.number > cursor.end:
+                break
+            block.append(member)
+            size += len(member.last[0]) * len(member.labels.text)
+            if len(block) >= _BLOCK_SERIES or size >= _BLOCK_BYTES:
+                break
+        if block:
+            cursor.number, cursor.read, cursor.removed = block[-1].number, position, self.removed
+        return block
