@@ -44,7 +44,7 @@ def test_a_default_that_tells_no_type_needs_one() -> None:
 
 
 def test_a_shape_that_there_is_not_is_told() -> None:
-    with pytest.raises(ValuesError, match=r"^values.yaml: \$ref: lables: there is no such shape$"):
+    with pytest.raises(ValuesError, match=r"^values.yaml: \$ref: lables: unknown shape$"):
         schema(parse("# -- There.\n# @ {$ref: lables}\na: {}\n"))
 
 
