@@ -47,7 +47,7 @@ def _value(value: Value) -> dict[str, Any]:
     if kind is None:
         raise ValuesError(
             f"values.yaml: {'.'.join(value.path)}: "
-            f"no type can be told from {value.default!r}; add `# @ {{type: ...}}`"
+            f"cannot infer a type from {value.default!r}; add `# @ {{type: ...}}`"
         )
     return described | {"type": kind} | value.keywords
 
