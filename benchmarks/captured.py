@@ -1,8 +1,4 @@
-"""Captured pushes of real clients, as the benchmarks use them.
-
-Owns which of ``tests/data/payloads`` stand for which client (its README tells where they come
-from), and how the telemetry core takes one.
-"""
+"""Captured pushes of real clients; ``tests/data/payloads`` has their README."""
 
 from __future__ import annotations
 
@@ -11,39 +7,36 @@ from pathlib import Path
 
 import zstandard
 
+from benchmarks.processes import BenchmarkError
 from receiver.plugin import Push
+from receiver.settings.limits import LimitsSettings
+from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.compression import CODECS
-from receiver.telemetry.connection import Connection
+from receiver.telemetry.connection import Broker, Connection
+from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.uuid import Uuid
 
-PAYLOADS = Path(__file__).parent.parent / "tests" / "data" / "payloads"
-
-
-class CapturedError(RuntimeError):
-    """The telemetry core refused a captured push."""
+CLUSTER = "kafka-telemetry-testQQ"
+_PAYLOADS = Path(__file__).parent.parent / "tests" / "data" / "payloads"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Captured:
-    """One push.
-
-    Attributes:
-        client: who pushed it; its row in the tables.
-        file: its file's name, without the ending.
-    """
+    """One push: its client, and the name of its file without the suffix."""
 
     client: str
     file: str
 
     def inflated(self) -> bytes:
         """Return its OTLP bytes."""
-        return (PAYLOADS / f"{self.file}.bin").read_bytes()
+        return (_PAYLOADS / f"{self.file}.bin").read_bytes()
 
     def zstd(self) -> bytes:
-        """Compress it like clients do: zstd's default level, as a stream without its size."""
+        """Compress it as clients do: zstd's default level, as a stream without its size."""
         stream = zstandard.ZstdCompressor().compressobj()
         return stream.compress(self.inflated()) + stream.flush()
 
@@ -55,23 +48,43 @@ LIBRDKAFKA_CONSUMER = Captured(client="librdkafka consumer", file="ck-consumer-s
 FRANZ_GO_PRODUCER = Captured(client="franz-go producer", file="franz-producer-okprefix-02")
 
 
-def push_of(telemetry: ClientTelemetry, connection: Connection, instance: Uuid, captured: Captured) -> Push:
-    """Return the push that plugins receive when a client instance pushes this.
-
-    Raises:
-        CapturedError: The core refused it; says why.
-    """
-    asked = telemetry.get_telemetry_subscriptions(
-        connection, GetTelemetrySubscriptionsRequest(client_instance_id=instance), now=0.0
+def telemetry_core(
+    settings: TelemetrySettings | None = None, *, hash_key: bytes | None = None
+) -> ClientTelemetry:
+    """Return a telemetry core with default limits, whose random bytes are always the same."""
+    return ClientTelemetry(
+        settings=settings or TelemetrySettings(),
+        broker=Broker(id=1, cluster_id=CLUSTER),
+        subscriptions=SubscriptionSet(()),
+        limits=Limits(LimitsSettings()),
+        random_bytes=lambda count: bytes(range(count)),
+        hash_key=hash_key,
     )
+
+
+def push_request(
+    telemetry: ClientTelemetry, connection: Connection, instance: Uuid, otlp: bytes
+) -> tuple[PushTelemetryRequest, float]:
+    """Get the subscription of a client instance; return its push and its interval in seconds.
+
+    The codec is "none", for which inflating returns the same bytes.
+    """
+    get = GetTelemetrySubscriptionsRequest(client_instance_id=instance)
+    response = telemetry.get_telemetry_subscriptions(connection, get, now=0.0).response
     request = PushTelemetryRequest(
         client_instance_id=instance,
-        subscription_id=asked.response.subscription_id,
+        subscription_id=response.subscription_id,
         terminating=False,
         compression_type=CODECS["none"],
-        metrics=captured.inflated(),
+        metrics=otlp,
     )
+    return request, response.push_interval_ms / 1000
+
+
+def push_of(telemetry: ClientTelemetry, connection: Connection, instance: Uuid, captured: Captured) -> Push:
+    """Return the push that plugins receive when a client instance pushes a captured push."""
+    request, _ = push_request(telemetry, connection, instance, captured.inflated())
     outcome = telemetry.push_telemetry(connection, request, now=0.0, received_at_ns=1)
     if outcome.push is None:
-        raise CapturedError(f"{captured.file} was refused: {outcome.problem}")
+        raise BenchmarkError(f"{captured.file} was refused: {outcome.problem}")
     return outcome.push

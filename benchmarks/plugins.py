@@ -1,7 +1,7 @@
-"""Measures each plugin: CPU per push and pushes per second, into real destinations.
+"""Benchmark of each plugin: CPU by push and pushes a second, into real destinations.
 
-Owns the list of contenders and the loop that offers them pushes. An export goes where it would in
-production: a collector, a broker, a disk, a Prometheus. What these spend is theirs and not counted.
+An export goes where it would in production: a collector, a broker, a disk, a Prometheus. The CPU of
+these destinations does not count.
 """
 
 from __future__ import annotations
@@ -15,26 +15,21 @@ import resource
 import statistics
 import struct
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from benchmarks.captured import JAVA_PRODUCER, Captured, push_of
-from benchmarks.figures import Figure, Results, table
+from benchmarks.captured import JAVA_PRODUCER, Captured, push_of, telemetry_core
+from benchmarks.figures import Figure, Report, table
+from benchmarks.processes import BenchmarkError
 from receiver.app import GC_THRESHOLDS
-from receiver.host.delivery.statistics import PluginStatistics
 from receiver.host.discovery import load_plugins
 from receiver.host.host import PluginHost
 from receiver.plugin import Push
-from receiver.settings.limits import LimitsSettings
-from receiver.settings.model import TelemetrySettings
-from receiver.telemetry.connection import Broker, Connection
-from receiver.telemetry.control.limits import Limits
-from receiver.telemetry.subscription import SubscriptionSet
+from receiver.telemetry.connection import Connection
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.uuid import Uuid
 from tests.testbed.broker import KafkaBroker
@@ -42,125 +37,89 @@ from tests.testbed.collector import Collector
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.prometheus import Prometheus
 
-INSTANCES = 50
-#: So many pushes wait at most: an honest queue, and none is dropped.
+_INSTANCES = 50
+#: The most pushes that wait, so that none is dropped.
 _AHEAD = 2_000
 _WITHIN_S = 300.0
 
 #: A data point's start_time_unix_nano and time_unix_nano, fields 2 and 3 of wire type 1.
 _TIME = re.compile(rb"([\x11\x19])(.{6}[\xe0-\xff]\x18)", re.DOTALL)
-#: Its as_double, field 4, where that is neither zero nor huge; the captured pushes have no such
-#: text.
+#: Its as_double, field 4, if it is neither zero nor huge; no text of a captured push matches.
 _VALUE = re.compile(rb"\x21.{5}(..[\x3f-\x41])", re.DOTALL)
 _NS = struct.Struct("<Q")
 
 
-class PluginBenchmarkError(RuntimeError):
-    """A plugin did not take what it was offered; the text says which and why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contender:
-    """A plugin to measure.
-
-    Attributes:
-        name: Its row.
-        config: Its entry of ``plugins:``.
-    """
-
-    name: str
-    config: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """What a contender did, by round.
-
-    Attributes:
-        pushes: Pushes a round.
-        per_second: Pushes a second, from the first offer to the last export.
-        cpu_us: CPU by push in microseconds: this process, and a plugin's own.
-    """
-
-    pushes: int
-    per_second: tuple[float, ...]
-    cpu_us: tuple[float, ...]
-
-
-def measure(folder: Path, *, rounds: int, pushes: int) -> Mapping[str, Taken]:
-    """Offer each contender so many pushes of a Java producer, so many times.
-
-    Raises:
-        PluginBenchmarkError: A push was dropped, or the plugin came to no end.
-    """
+def run(folder: Path, *, quick: bool) -> Report:
+    """Offer each plugin pushes of a Java producer."""
     gc.set_threshold(*GC_THRESHOLDS)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    offered = captured_pushes(pushes)
+    rounds, count = sizes(quick=quick)
+    pushes = captured_pushes(count)
     with ExitStack() as stack:
-        seen: dict[str, list[tuple[float, float]]] = {}
-        contenders = list(_contenders(stack, folder))
+        contenders = _contenders(stack, folder)
+        measured: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders}
         for _ in range(rounds):
-            for contender in contenders:
-                seen.setdefault(contender.name, []).append(_once(contender, offered))
-    return {
-        name: Taken(
-            pushes=pushes,
-            per_second=tuple(per_second for per_second, _ in found),
-            cpu_us=tuple(cpu_us for _, cpu_us in found),
+            for name, config in contenders.items():
+                measured[name].append(_round(name, config, pushes))
+    cpu_us = {name: [us for _, us in found] for name, found in measured.items()}
+    rows = [
+        (
+            name,
+            f"{statistics.median(rate for rate, _ in found):,.0f}",
+            f"{statistics.median(cpu_us[name]):.0f}",
+            f"{min(cpu_us[name]):.0f}-{max(cpu_us[name]):.0f}",
         )
-        for name, found in seen.items()
-    }
+        for name, found in measured.items()
+    ]
+    return Report(
+        title="Plugins, pushes of a Java producer",
+        text=table(("plugin", "pushes/s", "CPU us/push", "from-to"), rows),
+        raw={"pushes": count, "per_second, cpu_us": measured},
+        figures=[
+            Figure(name=f"{name}, CPU by push", value=statistics.median(us), unit="us")
+            for name, us in cpu_us.items()
+        ],
+    )
 
 
-def _contenders(stack: ExitStack, folder: Path) -> Iterator[Contender]:
+def sizes(*, quick: bool) -> tuple[int, int]:
+    """Return the number of rounds, and of pushes in a round."""
+    return (1, 1_000) if quick else (3, 6_000)
+
+
+def _contenders(stack: ExitStack, folder: Path) -> dict[str, dict[str, Any]]:
+    """Return entries of ``plugins`` by name, and start their destinations."""
     collector = stack.enter_context(Collector())
     broker = stack.enter_context(KafkaBroker())
     prometheus = stack.enter_context(Prometheus())
-    memory = {"delivery": "memory"}
     grpc = {"type": "otlp", "endpoint": collector.grpc_endpoint}
-    yield Contender(name="otlp, gRPC", config={**grpc, **memory})
-    yield Contender(
-        name="otlp, HTTP",
-        config={"type": "otlp", "protocol": "http", "endpoint": collector.http_endpoint, **memory},
-    )
-    yield Contender(name="otlp, cumulative", config={**grpc, "temporality": "cumulative", **memory})
-    yield Contender(name="otlp, own process", config={**grpc, "isolation": "process", **memory})
-    for delivery in ("spool_when_behind", "spool_always"):
-        spool = {"path": str(folder / delivery)}
-        yield Contender(name=f"otlp, {delivery}", config={**grpc, "delivery": delivery, "spool": spool})
-    yield Contender(
-        name="kafka_topic",
-        config={
-            "type": "kafka_topic",
-            "bootstrap_servers": broker.internal_bootstrap,
-            "topic": "client-telemetry",
-            "create_topic": {"partitions": 1, "replication_factor": 1},
-            **memory,
-        },
-    )
-    yield Contender(
-        name="spool_files", config={"type": "spool_files", "path": str(folder / "telemetry"), **memory}
-    )
-    yield Contender(
-        name="prometheus, scrape",
-        config={"type": "prometheus", "bind": f"{LOOPBACK}:{free_port()}", **memory},
-    )
-    yield Contender(
-        name="prometheus, remote write",
-        config={"type": "prometheus", "remote_write": {"url": prometheus.write_url}, **memory},
-    )
+    http = {"type": "otlp", "protocol": "http", "endpoint": collector.http_endpoint}
+    topic = {
+        "type": "kafka_topic",
+        "bootstrap_servers": broker.internal_bootstrap,
+        "topic": "client-telemetry",
+        "create_topic": {"partitions": 1, "replication_factor": 1},
+    }
+    in_memory: dict[str, dict[str, Any]] = {
+        "otlp, gRPC": grpc,
+        "otlp, HTTP": http,
+        "otlp, cumulative": {**grpc, "temporality": "cumulative"},
+        "otlp, own process": {**grpc, "isolation": "process"},
+        "kafka_topic": topic,
+        "spool_files": {"type": "spool_files", "path": str(folder / "telemetry")},
+        "prometheus, scrape": {"type": "prometheus", "bind": f"{LOOPBACK}:{free_port()}"},
+        "prometheus, remote write": {"type": "prometheus", "remote_write": {"url": prometheus.write_url}},
+    }
+    return {name: {**config, "delivery": "memory"} for name, config in in_memory.items()} | {
+        f"otlp, {delivery}": {**grpc, "delivery": delivery, "spool": {"path": str(folder / delivery)}}
+        for delivery in ("spool_when_behind", "spool_always")
+    }
 
 
 def captured_pushes(count: int, captured: Captured = JAVA_PRODUCER) -> list[Push]:
-    """Pushes of several instances, as the core hands them over; each with a time of its own."""
-    telemetry = ClientTelemetry(
-        settings=TelemetrySettings(),
-        broker=Broker(id=1, cluster_id="kafka-telemetry-testQQ"),
-        subscriptions=SubscriptionSet(()),
-        limits=Limits(LimitsSettings()),
-        random_bytes=lambda size: bytes(range(size)),
-    )
-    templates = [_push_of(telemetry, number, captured) for number in range(2, INSTANCES + 2)]
+    """Return pushes of 50 instances as plugins receive them, each with its own time and values."""
+    telemetry = telemetry_core()
+    templates = [_push_of(telemetry, number, captured) for number in range(2, _INSTANCES + 2)]
     began = time.time_ns()
     return [
         dataclasses.replace(
@@ -168,20 +127,20 @@ def captured_pushes(count: int, captured: Captured = JAVA_PRODUCER) -> list[Push
             context=dataclasses.replace(template.context, received_at_ns=began + number * 1_000_000),
             payload=dataclasses.replace(
                 template.payload,
-                data=_varied(template.payload.data, number, number // INSTANCES),
-                sequence=number // INSTANCES + 1,
+                data=_varied(template.payload.data, number, number // _INSTANCES),
+                sequence=number // _INSTANCES + 1,
                 push_id=f"{number:032x}",
             ),
         )
         for number in range(count)
-        for template in (templates[number % INSTANCES],)
+        for template in (templates[number % _INSTANCES],)
     ]
 
 
 def _varied(data: bytes, number: int, seconds: int) -> bytes:
-    """The push of so many seconds later, with values of its own.
+    """Move the times of a push by some seconds, and change its values.
 
-    Sums of the same time would not be added up, and the same values would be compressed to nothing.
+    Sums of the same time would not be added up, and equal values would be compressed to nothing.
     """
     shift = seconds * 1_000_000_000
     digits = random.Random(number).randbytes
@@ -197,72 +156,43 @@ def _push_of(telemetry: ClientTelemetry, number: int, captured: Captured) -> Pus
         source_address=LOOPBACK,
         source_port=40_000 + number,
         since=0.0,
+        client_id=f"producer-{number}",
     )
-    connection.client_id = f"producer-{number}"
     return push_of(telemetry, connection, Uuid(number.to_bytes(16, "big")), captured)
 
 
-def _once(contender: Contender, pushes: Sequence[Push]) -> tuple[float, float]:
-    """Return pushes a second and microseconds of CPU by push."""
-    host = PluginHost(load_plugins([contender.config]))
+def _round(name: str, config: Mapping[str, Any], pushes: Sequence[Push]) -> tuple[float, float]:
+    """Return pushes a second and CPU microseconds by push, those of a plugin's process included."""
+    host = PluginHost(load_plugins([config]))
     cpu, began = _cpu_s(), time.monotonic()
     host.start()
     try:
         for number, push in enumerate(pushes, start=1):
             host.offer(push)
             if number % 100 == 0:
-                _wait(host, contender, number - _AHEAD)
-        _wait(host, contender, len(pushes))
+                _wait(host, name, number - _AHEAD)
+        _wait(host, name, len(pushes))
         seconds = time.monotonic() - began
     finally:
         host.stop(30.0)
     return len(pushes) / seconds, (_cpu_s() - cpu) / len(pushes) * 1e6
 
 
-def _wait(host: PluginHost, contender: Contender, exported: int) -> None:
+def _wait(host: PluginHost, name: str, exported: int) -> None:
     deadline = time.monotonic() + _WITHIN_S
     while True:
-        (seen,) = host.statistics()
-        if lost := sum(seen.dropped.values()):
-            raise PluginBenchmarkError(f"{contender.name}: {lost} pushes dropped: {_why(seen)}")
-        if seen.exported_pushes >= exported:
+        (plugin,) = host.statistics()
+        lost = sum(plugin.dropped.values())
+        if plugin.exported_pushes >= exported and not lost:
             return
-        if time.monotonic() > deadline:
-            raise PluginBenchmarkError(f"{contender.name}: {seen.exported_pushes} pushes taken: {_why(seen)}")
+        if lost or time.monotonic() > deadline:
+            raise BenchmarkError(
+                f"{name}: {lost} pushes dropped, {plugin.exported_pushes} of {exported} exported; "
+                f"last error: {plugin.last_error}"
+            )
         time.sleep(0.001)
 
 
-def _why(seen: PluginStatistics) -> str:
-    return seen.last_error or "no error was told"
-
-
 def _cpu_s() -> float:
-    spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in spent)
-
-
-def figures(taken: Mapping[str, Taken]) -> list[Figure]:
-    """Return a figure for each contender; there are no goals but to be seen."""
-    return [
-        Figure(name=f"{name}, CPU by push", value=statistics.median(one.cpu_us), unit="us")
-        for name, one in taken.items()
-    ]
-
-
-def describe(taken: Mapping[str, Taken]) -> str:
-    """Return a table by contender."""
-    rows = [
-        (
-            name,
-            f"{statistics.median(one.per_second):,.0f}",
-            f"{statistics.median(one.cpu_us):.0f}",
-            f"{min(one.cpu_us):.0f}-{max(one.cpu_us):.0f}",
-        )
-        for name, one in taken.items()
-    ]
-    return table(("plugin", "pushes/s", "CPU us/push", "from-to"), rows)
-
-
-def record(taken: Mapping[str, Taken], results: Results) -> None:
-    """Keep every round in ``results``."""
-    results.raw["plugins"] = {name: asdict(one) for name, one in taken.items()}
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)

@@ -1,44 +1,32 @@
-"""Starts a benchmark's processes, waits until they answer, reads their memory and ends them.
-
-Owns processes that it started, by pid, and their descendants; it must not touch any other.
-"""
+"""Measured processes: start and end, memory, and placement on cores."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import resource
-import signal
-import socket
-import subprocess
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
-READY_SECONDS = 30.0
-STOP_SECONDS = 10.0
-LOG_TAIL_BYTES = 2000
+from tests.testbed.ports import is_open
+from tests.testbed.process import ChildProcess
+
+_READY_SECONDS = 30.0
+_OPEN_FILES = 16_384
 
 
-class ProcessError(RuntimeError):
-    """A process did not start to listen, or ended too early; the text has the end of its log."""
+class BenchmarkError(RuntimeError):
+    """Something is missing, failed, or cannot be measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A process under measurement.
-
-    Attributes:
-        name: what to call it in a message.
-        pid: the process that was started.
-        log: file with its standard output and error.
-    """
+    """A process under measurement."""
 
     name: str
     pid: int
-    log: Path
 
     def pids(self) -> list[int]:
         """Return its process id and those of its descendants."""
@@ -47,8 +35,8 @@ class Running:
     def resident_bytes(self) -> int:
         """Return the private memory of the process and its descendants in bytes, swap included.
 
-        Shared library pages don't grow with connections and are left out; see ``smaps_rollup`` in
-        proc(5).
+        Pages of shared libraries do not grow with connections, so they do not count; see
+        ``smaps_rollup`` in proc(5).
         """
         total = 0
         for pid in self.pids():
@@ -58,7 +46,7 @@ class Running:
         return total
 
     def forget_peak(self) -> None:
-        """Reset :meth:`peak_bytes` to the present memory; see ``clear_refs`` in proc(5)."""
+        """Reset the peak memory to the present memory; see ``clear_refs`` in proc(5)."""
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
     def peak_bytes(self) -> int:
@@ -68,32 +56,42 @@ class Running:
 
 
 @contextlib.contextmanager
-def on_cores(cores: AbstractSet[int], processes: Sequence[Running]) -> Iterator[None]:
-    """Pin this process, ``processes`` and their descendants to ``cores`` in the ``with`` block.
+def running(name: str, command: Sequence[str], *, folder: Path, ready: str) -> Iterator[Running]:
+    """Run a command in a folder; the block starts when ``ready`` (host:port) accepts connections.
 
-    What is started meanwhile inherits it. Afterwards all may run where this process could before.
+    Its output is in ``NAME.log``. A command that does not get ready raises StartError.
     """
+    process = ChildProcess(name, command, log=folder / f"{name}.log", cwd=folder)
+    port = int(ready.rpartition(":")[2])
+    process.wait_until_ready(lambda: is_open(port), timeout_s=_READY_SECONDS)
+    try:
+        yield Running(name=name, pid=process.pid)
+    finally:
+        process.terminate()
+
+
+@contextlib.contextmanager
+def on_cores(cores: AbstractSet[int], processes: Sequence[Running]) -> Iterator[None]:
+    """Pin this process, ``processes`` and their descendants to some cores during the block."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
-    pin(processes, cores)
+    _pin(processes, cores)
     try:
         yield
     finally:
         os.sched_setaffinity(0, before)
-        pin(processes, before)
+        _pin(processes, before)
 
 
-def pin(processes: Sequence[Running], cores: AbstractSet[int]) -> None:
-    """Let ``processes`` and their descendants run on ``cores`` only, from now on."""
-    for process in processes:
-        for pid in process.pids():
-            for task in Path(f"/proc/{pid}/task").iterdir():
-                with contextlib.suppress(ProcessLookupError):  # a thread that has just ended
-                    os.sched_setaffinity(int(task.name), cores)
+def _pin(processes: Sequence[Running], cores: AbstractSet[int]) -> None:
+    for pid in (pid for process in processes for pid in process.pids()):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(ProcessLookupError):  # the thread has just ended
+                os.sched_setaffinity(int(task.name), cores)
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the process ids of all descendants of ``pid`` that live now."""
+    """Return the process ids of all descendants that live now."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -109,99 +107,14 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def allow_files(count: int) -> None:
-    """Raise this process's (and so its children's) limit of open files to ``count``.
-
-    Raises:
-        ProcessError: the hard limit is lower and may not be raised.
-    """
+def allow_files() -> None:
+    """Raise the limit of open files of this process and its children, for many connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft >= count:
+    if soft >= _OPEN_FILES:
         return
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (count, max(count, hard)))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, max(_OPEN_FILES, hard)))
     except (ValueError, OSError) as error:
-        raise ProcessError(
-            f"{count} open files are needed, the hard limit is {hard}: raise it (ulimit -Hn)"
+        raise BenchmarkError(
+            f"{_OPEN_FILES} open files are needed, the hard limit is {hard}: raise it (ulimit -Hn)"
         ) from error
-
-
-@contextlib.contextmanager
-def running(
-    name: str,
-    command: Sequence[str],
-    *,
-    folder: Path,
-    ready: str,
-    environment: Mapping[str, str] | None = None,
-    seconds: float = READY_SECONDS,
-) -> Iterator[Running]:
-    """Run ``command`` in the ``with`` block, once ``ready`` (host:port) accepts connections.
-
-    Args:
-        name: what to call it; its log is ``folder/NAME.log``.
-        command: program and arguments, no shell.
-        folder: its working folder.
-        ready: host:port that must take a connection first.
-        environment: its whole environment; ``None`` for this process's own.
-        seconds: how long it may take to be ready.
-
-    Raises:
-        ProcessError: it ended, or took no connection in time.
-    """
-    log = folder / f"{name}.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        await_listener(name, process, log, ready, seconds)
-        yield Running(name=name, pid=process.pid, log=log)
-    finally:
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        # A wrapper may leave behind the program that it started; both are in the session made for
-        # them.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-def await_listener(
-    name: str, process: subprocess.Popen[bytes], log: Path, ready: str, seconds: float = READY_SECONDS
-) -> None:
-    """Wait until ``ready`` (host:port) takes a connection.
-
-    Raises:
-        ProcessError: ``process`` ended, or the time is over.
-    """
-    host, _, port = ready.rpartition(":")
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if process.poll() is not None:
-            raise ProcessError(f"{name} ended with status {process.returncode}:\n{_tail(log)}")
-        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
-            return
-        time.sleep(0.05)
-    raise ProcessError(f"{name} takes no connection on {ready} after {seconds:g} s:\n{_tail(log)}")
-
-
-def _tail(log: Path) -> str:
-    return log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip()

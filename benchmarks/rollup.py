@@ -1,8 +1,7 @@
-"""Measures the roll-up from spool files into PostgreSQL, by stage, beside a naive job.
+"""Benchmark of the roll-up, from spool files into PostgreSQL, beside a naive job.
 
-Owns the runs and their figures. The job is the users' command on a PostgreSQL with its defaults;
-what it reads is made in ``rollup_spool``, its stages are timed in ``rollup_timed``, and
-``rollup_naive`` is compared.
+The job is the users' command on a PostgreSQL with its defaults. ``rollup_spool`` makes its input,
+``rollup_timed`` times its batches, and ``rollup_naive`` is the job to compare with.
 """
 
 from __future__ import annotations
@@ -16,21 +15,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 import psycopg
 import yaml
 
-from benchmarks.figures import Figure, Results, table
+from benchmarks.figures import Figure, Report, table
+from benchmarks.processes import BenchmarkError
 from benchmarks.rollup_spool import File, Fleet
-from benchmarks.rollup_timed import BESIDE, Spent
 from spark_streaming.embedded import EmbeddedPostgres
 
-#: Millions of data points; the first ones also on one core.
-SIZES: Final = (1, 5, 20)
-_DECODED_FILES: Final = 12
+#: Millions of data points; the first two sizes also on one core.
+_SIZES: Final = (1, 5, 20)
 _NAIVE_FILES: Final = 6
 _QUIET_PUSHES: Final = 200
 _QUIET_BATCHES: Final = 8
@@ -40,166 +38,106 @@ _LOG_TAIL: Final = 3_000
 _MILLION: Final = 1_000_000
 
 
-class RollupBenchmarkError(RuntimeError):
-    """A job failed, or did not take in what there was; the text says which, and why."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """One batch of a run.
-
-    Attributes:
-        points: Data points in it.
-        rows: Rows that were merged.
-        seconds: How long it took, without what Spark does between batches.
-        spent: CPU of all of it.
-        stages: What was spent by stage.
-    """
+class _Batch:
+    """A batch: data points, merged rows, its duration in the ledger, its end, and CPU seconds."""
 
     points: int
     rows: int
     seconds: float
-    spent: Spent
-    stages: Mapping[str, Spent]
+    ended: float
+    cpu: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """One run of the job over everything there is.
-
-    Attributes:
-        cores: Spark's cores.
-        pushes: What there was.
-        points: Their data points.
-        seconds: From the command's start to its end, Spark's start and the first compilation
-            included.
-        batches: Its batches; the first learns all series, and is compiled while it runs.
-        warm_seconds: From the end of the first batch to the end of the last one.
-        peak_bytes: The most memory of a process, by ``python`` and ``jvm``.
-        push_bytes: What the database keeps of a push, to know it again.
-        contribution_bytes: What it keeps of a push for some hours, to correct its minute.
-    """
+class _Run:
+    """One run of the job over all files. The first batch learns all series and is compiled."""
 
     cores: int
-    pushes: int
     points: int
+    #: From the command's start to its end.
     seconds: float
-    batches: Sequence[Batch]
-    warm_seconds: float
+    batches: Sequence[_Batch]
+    #: Peak memory by ``python`` and ``jvm``.
     peak_bytes: Mapping[str, int]
-    push_bytes: float
-    contribution_bytes: float
 
     @property
-    def warm(self) -> Sequence[Batch]:
-        """All batches but the first."""
-        return self.batches[1:]
+    def _warm_points(self) -> int:
+        return sum(batch.points for batch in self.batches[1:])
 
     @property
-    def warm_points(self) -> int:
-        """Data points of the warm batches."""
-        return sum(batch.points for batch in self.warm)
+    def warm_rate(self) -> float:
+        """Points a second from the end of the first batch to the end of the last."""
+        return self._warm_points / ((self.batches[-1].ended - self.batches[0].ended) or float("inf"))
 
     @property
-    def warm_rate(self) -> float | None:
-        """Points a second of the warm batches; None without any."""
-        return self.warm_points / self.warm_seconds if self.warm else None
-
-    def warm_us(self) -> dict[str, Spent]:
-        """Return microseconds per point of the warm batches, by stage; Spark has the rest."""
-        stages: dict[str, Spent] = {}
-        for batch in self.warm:
-            of_others = sum(
-                (
-                    replace(spent, wall=0.0) if name.endswith(BESIDE) else spent
-                    for name, spent in batch.stages.items()
-                ),
-                Spent(),
-            )
-            for name, spent in (
-                {"Spark, and the rest": batch.spent - of_others} | dict(batch.stages)
-            ).items():
-                stages[name] = stages.get(name, Spent()) + spent
-        each = _MILLION / max(1, self.warm_points)
-        return {
-            name: Spent(**{process: seconds * each for process, seconds in asdict(spent).items()})
-            for name, spent in stages.items()
-        }
+    def warm_cpu_us(self) -> float:
+        """CPU microseconds by point of the batches after the first."""
+        return sum(batch.cpu for batch in self.batches[1:]) / max(1, self._warm_points) * _MILLION
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quiet:
-    """Small batches of a job that runs on.
+def run(folder: Path, *, quick: bool) -> Report:
+    """Run the job over some millions of points, run the naive job, send small batches.
 
-    Attributes:
-        batch_seconds: How long batches of 200 pushes took, from the ledger.
-        there_seconds: From when the file was there to the batch's commit.
+    The largest size takes some ten bytes a point in the folder.
     """
-
-    batch_seconds: Sequence[float]
-    there_seconds: Sequence[float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """Everything that was measured.
-
-    Attributes:
-        runs: Of the job.
-        decode_us: CPU microseconds a point: reading alone, and reading and decoding.
-        naive_rate: Points a second of the naive way, its first batch left out.
-        naive_points: Of how many points.
-        quiet: Small batches.
-    """
-
-    runs: Sequence[Run]
-    decode_us: Mapping[str, float]
-    naive_rate: float
-    naive_points: int
-    quiet: Quiet
-
-    @property
-    def largest(self) -> Run:
-        """The run over most points, on most cores."""
-        return max(self.runs, key=lambda run: (run.points, run.cores))
-
-
-def measure(folder: Path, *, sizes: Sequence[int] = SIZES) -> Seen:
-    """Run the job over some millions of points, decode, run the naive job, send small batches.
-
-    Args:
-        folder: A scratch folder; the largest size takes some ten bytes a point.
-        sizes: Millions of data points.
-
-    Raises:
-        RollupBenchmarkError: A job failed.
-    """
+    sizes = _SIZES[:2] if quick else _SIZES
     fleet, cores = Fleet(), os.cpu_count() or 1
-    files = fleet.write(folder / "made", points=max(sizes) * _MILLION, end_ns=time.time_ns())
-    per_million = len(files) / max(sizes)
-    parts = {size: _linked(files[: round(size * per_million)], folder / f"spool-{size}") for size in sizes}
-    few = _linked(files[:_DECODED_FILES], folder / "decoded")
-    naive = _linked(files[:_NAIVE_FILES], folder / "naive")
+    files = fleet.write(folder / "made", points=sizes[-1] * _MILLION, end_ns=time.time_ns())
+    counts = {size: round(size * len(files) / sizes[-1]) for size in sizes}
     with EmbeddedPostgres(folder / "postgres") as server:
         databases = _databases(server)
         runs = [
-            _run(folder, spool, next(databases), cores=used, of=files[: round(size * per_million)])
-            for size, spool in parts.items()
-            for used in sorted({1, cores} if size <= sizes[min(1, len(sizes) - 1)] else {cores})
+            _run(folder / f"run-{size}-{used}", files[: counts[size]], next(databases), used)
+            for size in sizes
+            for used in sorted({1, cores} if size <= sizes[1] else {cores})
         ]
-        naive_rate = _naive_rate(naive, next(databases), files[:_NAIVE_FILES], cores=cores)
-        quiet = _quiet(folder, fleet, next(databases), cores=cores)
-    return Seen(
-        runs=runs,
-        decode_us=_decode_us(few, files[:_DECODED_FILES], cores=cores),
-        naive_rate=naive_rate,
-        naive_points=sum(file.points for file in files[:_NAIVE_FILES]),
-        quiet=quiet,
+        naive_rate = _naive_rate(folder / "naive", files[:_NAIVE_FILES], next(databases), cores)
+        batch_s, there_s = _quiet(folder / "quiet", fleet, next(databases), cores)
+    largest = runs[-1]
+    one_core = [one for one in runs if one.cores == 1][-1]
+    return Report(
+        title="The roll-up",
+        text=_describe(runs),
+        raw={
+            "runs": [asdict(one) for one in runs],
+            "naive_rate": naive_rate,
+            "quiet": {"batch_s": batch_s, "there_s": there_s},
+        },
+        figures=[
+            Figure(
+                name="points a second, spool to PostgreSQL",
+                value=largest.warm_rate,
+                at_least=250_000,
+                note=f"warm batches of {largest.points / _MILLION:.1f} M points; from the command's start "
+                f"{largest.points / largest.seconds:,.0f}; on one core {one_core.warm_rate:,.0f}",
+            ),
+            Figure(
+                name="the same, by the naive way",
+                value=largest.warm_rate / naive_rate,
+                at_least=5,
+                note=f"the naive way: {naive_rate:,.0f} points a second",
+            ),
+            Figure(
+                name="a quiet minute's batch",
+                value=statistics.median(batch_s),
+                unit="s",
+                at_most=2,
+                note=f"{_QUIET_PUSHES} pushes; from the file to the commit "
+                f"{statistics.median(there_s):.2f} s",
+            ),
+            Figure(
+                name="memory of Spark's driver, most",
+                value=largest.peak_bytes["jvm"] / 2**20,
+                unit="MiB",
+                note=f"the heap has 1 GiB; Python has {largest.peak_bytes['python'] / 2**20:.0f} MiB",
+            ),
+        ],
     )
 
 
 def _linked(files: Sequence[File], folder: Path) -> Path:
-    folder.mkdir()
+    folder.mkdir(parents=True)
     for file in files:
         os.link(file.path, folder / file.path.name)
     return folder
@@ -213,134 +151,107 @@ def _databases(server: EmbeddedPostgres) -> Iterator[str]:
         yield server.url_of(name)
 
 
-def _command(
-    folder: Path, spool: Path, url: str, *, cores: int, trigger_s: float = 10.0
-) -> tuple[list[str], Path]:
-    """The job's command, and the file that has its stages when it has ended."""
-    own = folder / f"job-{url.partition('?')[0].rpartition('/')[2]}"
-    own.mkdir()
-    config, seen = own / "rollup.yaml", own / "seen.json"
+def _command(own: Path, spool: Path, url: str, cores: int, *, trigger_s: float = 10.0) -> list[str]:
+    """Return the job's command; it writes its batches to ``timed.json`` at the end."""
+    config = own / "rollup.yaml"
     settings = {"spark": {"spark.master": f"local[{cores}]"}, "trigger_seconds": trigger_s}
     config.write_text(yaml.safe_dump(settings))
     return [
-        *(sys.executable, "-m", "benchmarks.rollup_timed", str(seen), "run", "--source", "spool_files"),
-        *("--path", str(spool), "--postgres", url, "--checkpoint", str(own / "checkpoint")),
-        *("--config", str(config)),
-    ], seen  # fmt: skip
+        *(sys.executable, "-m", "benchmarks.rollup_timed", str(own / "timed.json"), "run"),
+        *("--source", "spool_files", "--path", str(spool), "--postgres", url),
+        *("--checkpoint", str(own / "checkpoint"), "--config", str(config)),
+    ]
 
 
-def _run(folder: Path, spool: Path, url: str, *, cores: int, of: Sequence[File]) -> Run:
-    command, seen = _command(folder, spool, url, cores=cores)
+def _run(own: Path, files: Sequence[File], url: str, cores: int) -> _Run:
+    spool = _linked(files, own / "spool")
     began = time.monotonic()
-    _output([*command, "--once"])
+    _output([*_command(own, spool, url, cores), "--once"])
     seconds = time.monotonic() - began
-    document = json.loads(seen.read_text())
+    document = json.loads((own / "timed.json").read_text())
+    points = sum(file.points for file in files)
     with psycopg.connect(url) as connection:
         ledger = connection.execute(
             "SELECT points, rows, duration_s FROM telemetry.ledger ORDER BY batch_id"
         ).fetchall()
-        kept = {
-            name: connection.execute(
-                "SELECT sum(pg_total_relation_size(relid)) FROM pg_partition_tree(%s::regclass)",
-                (f"telemetry.{name}",),
-            ).fetchone()
-            for name in ("push", "contribution")
-        }
-    pushes = sum(file.pushes for file in of)
     batches = [
-        Batch(
-            points=points,
+        _Batch(
+            points=count,
             rows=rows,
             seconds=duration_s,
-            spent=Spent(**one["ended"]) - Spent(**one["began"]),
-            stages={name: Spent(**spent) for name, spent in one["stages"].items()},
+            ended=one["ended"]["wall"],
+            cpu=one["ended"]["cpu"] - one["began"]["cpu"],
         )
-        for (points, rows, duration_s), one in zip(ledger, document["batches"], strict=True)
+        for (count, rows, duration_s), one in zip(ledger, document["batches"], strict=True)
     ]
-    points = sum(file.points for file in of)
-    if sum(batch.points for batch in batches) != points:
-        raise RollupBenchmarkError(f"{spool}: of {points} points {sum(b.points for b in batches)} are in")
-    ends = [one["ended"]["wall"] for one in document["batches"]]
-    sizes = {name: float(row[0]) / pushes for name, row in kept.items() if row is not None}
-    return Run(
+    if (rolled_up := sum(batch.points for batch in batches)) != points:
+        raise BenchmarkError(f"{spool}: {rolled_up} of {points} points are in the database")
+    return _Run(
         cores=cores,
-        pushes=pushes,
         points=points,
         seconds=seconds,
         batches=batches,
-        warm_seconds=ends[-1] - ends[0],
         peak_bytes=document["peak_bytes"],
-        push_bytes=sizes["push"],
-        contribution_bytes=sizes["contribution"],
     )
 
 
-def _naive_rate(spool: Path, url: str, files: Sequence[File], *, cores: int) -> float:
-    said = json.loads(_output([sys.executable, "-m", "benchmarks.rollup_naive", str(spool), url, str(cores)]))
-    ended = [end for end, pushes in zip(said["ended"], said["pushes"], strict=True) if pushes]
+def _naive_rate(spool: Path, files: Sequence[File], url: str, cores: int) -> float:
+    """Return the points a second of the naive job without its first batch."""
+    command = [sys.executable, "-m", "benchmarks.rollup_naive", str(_linked(files, spool)), url, str(cores)]
+    document = json.loads(_output(command))
+    ended = [end for end, pushes in zip(document["ended"], document["pushes"], strict=True) if pushes]
     return float(sum(file.points for file in files[1:]) / (ended[-1] - ended[0]))
 
 
-def _decode_us(spool: Path, files: Sequence[File], *, cores: int) -> Mapping[str, float]:
-    said = json.loads(_output([sys.executable, "-m", "benchmarks.rollup_decode", str(spool), str(cores)]))
-    points = sum(file.points for file in files)
-    return {name: min(seconds) / points * _MILLION for name, seconds in said.items()}
-
-
-def _quiet(folder: Path, fleet: Fleet, url: str, *, cores: int) -> Quiet:
-    spool = folder / "quiet"
-    spool.mkdir()
-    command, _ = _command(folder, spool, url, cores=cores, trigger_s=0.1)
+def _quiet(own: Path, fleet: Fleet, url: str, cores: int) -> tuple[list[float], list[float]]:
+    """Run small batches; return their seconds, and those from the file's end to the commit."""
+    spool = own / "spool"
+    spool.mkdir(parents=True)
+    command = _command(own, spool, url, cores, trigger_s=0.1)
     there: list[float] = []
     committed: list[tuple[float, float]] = []
-    with (folder / "quiet.log").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+    log = own / "log"
+    with log.open("w") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
         for count in range(1, _QUIET_BATCHES + 1):
             fleet.write_file(spool, pushes=_QUIET_PUSHES, begin_ns=time.time_ns() - 30_000_000_000)
             there.append(time.time())
-            committed = _await(url, count, process, folder / "quiet.log")
+            committed = _await(url, count, process, log)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(60)
     waited = [at - since for (at, _), since in zip(committed, there, strict=True)]
-    return Quiet(
-        batch_seconds=[duration for _, duration in committed][-_WARM_QUIET_BATCHES:],
-        there_seconds=waited[-_WARM_QUIET_BATCHES:],
-    )
-
-
-def _committed(url: str) -> list[tuple[float, float]]:
-    """When batches were committed, and how long they took."""
-    try:
-        with psycopg.connect(url) as connection:
-            return connection.execute(
-                "SELECT extract(epoch FROM committed_at)::float8, duration_s FROM telemetry.ledger "
-                "ORDER BY batch_id"
-            ).fetchall()
-    except psycopg.errors.UndefinedTable:
-        return []  # the job has not made it yet
+    durations = [duration for _, duration in committed]
+    return durations[-_WARM_QUIET_BATCHES:], waited[-_WARM_QUIET_BATCHES:]
 
 
 def _await(url: str, count: int, process: subprocess.Popen[bytes], log: Path) -> list[tuple[float, float]]:
+    """Wait for a number of batches; return when each was committed, and how long it took."""
     until = time.monotonic() + _WITHIN_S
     while time.monotonic() < until and process.poll() is None:
-        found = _committed(url)
+        try:
+            with psycopg.connect(url) as connection:
+                found = connection.execute(
+                    "SELECT extract(epoch FROM committed_at)::float8, duration_s FROM telemetry.ledger "
+                    "ORDER BY batch_id"
+                ).fetchall()
+        except psycopg.errors.UndefinedTable:
+            found = []  # the job has not created it yet
         if len(found) >= count:
             return found
         time.sleep(0.05)
-    raise RollupBenchmarkError(f"a small batch is not in:\n{log.read_text()[-_LOG_TAIL:]}")
+    raise BenchmarkError(f"a small batch is not in the database:\n{log.read_text()[-_LOG_TAIL:]}")
 
 
 def _output(command: Sequence[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_WITHIN_S)
     if done.returncode:
-        raise RollupBenchmarkError(f"{command[2]} failed:\n{done.stderr[-_LOG_TAIL:]}")
+        raise BenchmarkError(f"{command[2]} failed:\n{done.stderr[-_LOG_TAIL:]}")
     return done.stdout
 
 
-def describe(seen: Seen) -> str:
-    """Return the tables: runs, stages of the largest one, and decoding."""
+def _describe(runs: Sequence[_Run]) -> str:
     head = (
         "points", "cores", "seconds", "in batches", "warm points/s", "warm CPU us/point", "rows/point",
         "JVM MiB", "Python MiB",
@@ -351,85 +262,12 @@ def describe(seen: Seen) -> str:
             str(run.cores),
             f"{run.seconds:.1f}",
             f"{sum(batch.seconds for batch in run.batches):.1f}",
-            "-" if run.warm_rate is None else f"{run.warm_rate:,.0f}",
-            "-" if not run.warm else f"{sum(spent.cpu for spent in run.warm_us().values()):.2f}",
+            f"{run.warm_rate:,.0f}",
+            f"{run.warm_cpu_us:.2f}",
             f"{sum(batch.rows for batch in run.batches) / run.points:.2f}",
             f"{run.peak_bytes['jvm'] / 2**20:.0f}",
             f"{run.peak_bytes['python'] / 2**20:.0f}",
         )
-        for run in seen.runs
+        for run in runs
     ]
-    largest = seen.largest
-    stages = sorted(largest.warm_us().items(), key=lambda stage: -stage[1].wall)
-    of_stages = [
-        (name, *(f"{value:.2f}" for value in (spent.wall, spent.jvm, spent.python, spent.postgres)))
-        for name, spent in stages
-    ]
-    title = f"Stages of the warm batches of {largest.points / _MILLION:.1f} M points, microseconds a point"
-    return "\n\n".join(
-        (
-            table(head, rows),
-            f"{title}\n{table(('stage', 'wall', 'CPU JVM', 'CPU Python', 'CPU PostgreSQL'), of_stages)}",
-            table(
-                ("read and thrown away", "CPU us/point"),
-                [(name, f"{value:.2f}") for name, value in seen.decode_us.items()],
-            ),
-        )
-    )
-
-
-def record(seen: Seen, results: Results) -> None:
-    """Keep every batch in ``results``."""
-    results.raw["rollup"] = asdict(seen)
-
-
-def figures(seen: Seen) -> list[Figure]:
-    """Return the figures, with their goals."""
-    largest, quiet = seen.largest, seen.quiet
-    rate = largest.warm_rate
-    by_cores = {run.cores: run.warm_rate for run in seen.runs if run.warm and run.points < largest.points}
-    one_core = by_cores.get(1)
-    return [
-        Figure(
-            name="points a second, spool to PostgreSQL",
-            value=rate,
-            at_least=250_000,
-            note=f"warm batches of {largest.points / _MILLION:.1f} M points; from the command's start "
-            f"{largest.points / largest.seconds:,.0f}"
-            + (f"; on one core {one_core:,.0f}" if one_core is not None else ""),
-        ),
-        Figure(
-            name="the same, by the naive way",
-            value=None if rate is None else rate / seen.naive_rate,
-            at_least=5,
-            note=f"the naive way: {seen.naive_rate:,.0f} points a second",
-        ),
-        Figure(
-            name="reading and decoding, CPU a point",
-            value=max(seen.decode_us.values()),
-            unit="us",
-            at_most=1.5,
-            note="otlp_entries, which a batch needs once",
-        ),
-        Figure(
-            name="a quiet minute's batch",
-            value=statistics.median(quiet.batch_seconds),
-            unit="s",
-            at_most=2,
-            note=f"{_QUIET_PUSHES} pushes; from the file to the commit "
-            f"{statistics.median(quiet.there_seconds):.2f} s",
-        ),
-        Figure(
-            name="state to know a push again, bytes",
-            value=largest.push_bytes,
-            at_most=150,
-            note=f"one row and its index; for some hours {largest.contribution_bytes:,.0f} more, "
-            "to correct its minute",
-        ),
-        Figure(
-            name="memory of Spark's driver, most",
-            value=largest.peak_bytes["jvm"] / 2**20,
-            unit="MiB",
-            note=f"the heap has 1 GiB; Python has {largest.peak_bytes['python'] / 2**20:.0f} MiB",
-        ),
-    ]
+    return table(head, rows)

@@ -1,8 +1,8 @@
-"""``python -m benchmarks.rollup_naive SPOOL URL CORES``: a straightforward roll-up in PySpark.
+"""``python -m benchmarks.rollup_naive SPOOL URL CORES``: a naive roll-up in PySpark.
 
-Owns that job, to be compared with: a Python UDF decodes, Spark's state deduplicates and adds up
-windows, and finished windows go to PostgreSQL. Prints JSON. What it leaves out (clients that are
-silent, several pushes in a minute, late points, spreads, crashes) would cost it more.
+A Python UDF decodes, Spark's state removes repeats and adds up windows, and finished windows go to
+PostgreSQL. It prints JSON. Silent clients, several pushes in a minute, late points, spreads and
+crashes are left out; they would cost it more.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _decoded(data: MetricsData) -> Iterator[tuple[object, ...]]:
 
 
 def main() -> None:
-    """Run the job over everything there is."""
+    """Run the job over all files."""
     spool, url, cores = sys.argv[1:]
     ended: list[float] = []
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

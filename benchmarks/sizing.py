@@ -1,33 +1,92 @@
 """The tables of docs/sizing.md: ``python -m benchmarks.sizing`` prints them.
 
-Owns what is multiplied with what. Each input is a measured figure: one that is kept in
-``sizing.json``, or one of docs/results/benchmarks-2026-11.txt, which is quoted.
+Each input is a measured figure: from ``sizing.json``, or quoted from
+docs/results/benchmarks-2026-11.txt.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Final
 
 from benchmarks.captured import JAVA_PRODUCER, LIBRDKAFKA_PRODUCER
 from benchmarks.figures import table
-from benchmarks.sizing_figures import Measured
 from spark_streaming.settings import RetentionSettings
 
-__all__ = ["QUOTED", "Quoted", "tables"]
+__all__ = ["QUOTED", "Measured", "Quoted", "Rows", "tables"]
+
+_KEPT: Final = Path(__file__).with_name("sizing.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Sizes in PostgreSQL of 10,000 instances of 500 client ids that push every five minutes."""
+
+    #: Rows of ``metric_1m`` for one client id in a minute with a push, by client.
+    by_client_id: Mapping[str, float]
+    #: The same for a minute without a push: counts that go on.
+    carried: Mapping[str, float]
+    #: By table, with its indexes.
+    bytes_by_row: Mapping[str, float]
+    #: Rows in a minute of the tables that do not grow with clients, by table.
+    fleet_rows: Mapping[str, float]
+    #: Bytes that recognise a push again.
+    push_bytes: float
+    #: Bytes by data point that are kept to correct the minutes of a push.
+    point_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Everything that was measured; by client where it differs."""
+
+    measured_at: str
+    #: The machine's load average.
+    load_before: float
+    #: Memory of the sidecar without clients, by its plugins.
+    idle_mib: Mapping[str, float]
+    #: Peak memory while 10,000 instances pushed, with both plugins.
+    peak_mib: Mapping[str, float]
+    #: Memory of a client instance that has pushed.
+    instance_kib: Mapping[str, float]
+    #: Memory of an idle connection whose TLS the sidecar ends.
+    tls_connection_kib: float
+    #: CPU of a new instance's get and push, with both plugins, in microseconds.
+    cpu_us: Mapping[str, float]
+    #: Data points of a push.
+    points: Mapping[str, int]
+    #: Bytes of a push as clients compress it (zstd).
+    wire_bytes: Mapping[str, int]
+    #: Bytes of a push as the plugin ``otlp`` sends it.
+    otlp_bytes: Mapping[str, int]
+    #: The same with ``compression: gzip``.
+    gzip_bytes: Mapping[str, int]
+    #: Bytes of a push in a plugin's spool, by pushes written at once.
+    spool_bytes: Mapping[str, Mapping[str, int]]
+    #: Bytes of a push in the files of ``spool_files``, by pushes in a file.
+    file_bytes: Mapping[str, Mapping[str, int]]
+    rows: Rows
+
+    @classmethod
+    def kept(cls) -> Measured:
+        """Return the latest measurement."""
+        document = json.loads(_KEPT.read_text())
+        return cls(**{**document, "rows": Rows(**document["rows"])})
+
+    def keep(self) -> None:
+        """Replace the latest measurement."""
+        _KEPT.write_text(json.dumps(asdict(self), indent=1) + "\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quoted:
-    """A figure of docs/results/benchmarks-2026-11.txt.
-
-    Attributes:
-        text: The figure, as it is written there.
-        line: The line in which it stands, with single blanks.
-    """
+    """A figure of docs/results/benchmarks-2026-11.txt, as written there."""
 
     text: str
+    #: The line that has the figure, with single blanks.
     line: str
 
     @property
@@ -57,13 +116,7 @@ _IN_A_FILE: Final = "100"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fleet:
-    """Clients of one kind, all of which push.
-
-    Attributes:
-        clients: Client instances.
-        interval_s: How often each pushes.
-        kind: Its name in :class:`Measured`.
-    """
+    """Client instances of one kind, all of which push; ``kind`` is a key of :class:`Measured`."""
 
     clients: int
     interval_s: int
@@ -75,7 +128,7 @@ class _Fleet:
         return self.clients / self.interval_s
 
     def rollup_cores(self, measured: Measured) -> float:
-        """CPU that the roll-up needs, PostgreSQL's for its connection included."""
+        """CPU of the roll-up, including PostgreSQL's for its connection."""
         return self.points(measured) * ROLLUP_US.value / 1e6
 
     def points(self, measured: Measured) -> float:
@@ -83,12 +136,7 @@ class _Fleet:
         return self.pushes * measured.points[self.kind]
 
     def postgres_bytes(self, measured: Measured, *, sharing: int) -> float:
-        """The database at the default retentions.
-
-        Args:
-            measured: What rows take.
-            sharing: How many instances share a client id.
-        """
+        """Size of the database at the default retentions; ``sharing``: instances by client id."""
         rows, kept = measured.rows, RetentionSettings()
         minutes, hours = 1440 * kept.minute_days, 24 * kept.hour_days
         buckets = {"1m": minutes, "1h": hours, "1d": kept.day_days}
@@ -114,7 +162,7 @@ class _Fleet:
 
 
 def tables(measured: Measured) -> str:
-    """Return the three tables, as they stand in docs/sizing.md."""
+    """Return the three tables of docs/sizing.md."""
     return "\n\n".join((_inputs(measured), _fleets(measured), _sidecars(measured)))
 
 
@@ -126,20 +174,8 @@ def _inputs(measured: Measured) -> str:
         ("bytes of a push from the client, zstd", measured.wire_bytes),
         ("... to a collector", measured.otlp_bytes),
         ("... with compression: gzip", measured.gzip_bytes),
-        *(
-            (
-                f"... in a spool, {count} written at once",
-                {kind: of[count] for kind, of in measured.spool_bytes.items()},
-            )
-            for count in measured.spool_bytes[kinds[0]]
-        ),
-        *(
-            (
-                f"... in spool_files, {count} in a file",
-                {kind: of[count] for kind, of in measured.file_bytes.items()},
-            )
-            for count in measured.file_bytes[kinds[0]]
-        ),
+        *_by_count("... in a spool, {} written at once", measured.spool_bytes),
+        *_by_count("... in spool_files, {} in a file", measured.file_bytes),
         ("CPU us of a get and a push, with otlp and spool_files", measured.cpu_us),
         ("KiB of memory of an instance that pushed", measured.instance_kib),
         ("MiB, most, while 10,000 instances push", measured.peak_mib),
@@ -165,6 +201,11 @@ def _inputs(measured: Measured) -> str:
             *((name, _figure(value), "the same") for name, value in of_all),
         ],
     )
+
+
+def _by_count(name: str, sizes: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, Mapping[str, float]]]:
+    for count in next(iter(sizes.values())):
+        yield name.format(count), {kind: by_count[count] for kind, by_count in sizes.items()}
 
 
 def _fleets(measured: Measured) -> str:
@@ -201,7 +242,7 @@ def _all_fleets() -> Iterator[_Fleet]:
 
 
 def _sidecars(measured: Measured) -> str:
-    """What each sidecar needs while one broker of the cluster is away."""
+    """Return what each sidecar needs while one broker of the cluster is down."""
     java, librdkafka = _KINDS.values()
     head = (
         "clients", "brokers", "connections", "instances", "MiB", "MiB, TLS", "cores, Java, 300 s",
@@ -235,7 +276,7 @@ def _figure(value: float) -> str:
 
 
 def _short(value: float) -> str:
-    """Two digits that count: more would be a promise."""
+    """Round to two digits, because more would be a promise."""
     if value < _LEAST:
         return f"< {_LEAST}"
     rounded = float(f"{value:.2g}")

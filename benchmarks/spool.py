@@ -1,7 +1,6 @@
-"""What the spool on disk writes and replays in a second, and what it costs by push.
+"""Benchmark of the spool on disk: appends and replays, beside plain writes of the same bytes.
 
-Owns the loop over batch sizes. The *floor* beside it is what a disk does with the same bytes at
-once: one write and one fdatasync for each batch, uncompressed.
+The *floor* is one write and one fdatasync for each batch, uncompressed.
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from benchmarks.captured import JAVA_PRODUCER, Captured
-from benchmarks.figures import Figure, Results, table
-from benchmarks.plugins import captured_pushes
+from benchmarks.captured import Captured
+from benchmarks.figures import Figure, Report, table
+from benchmarks.plugins import captured_pushes, sizes
 from receiver.host.push_format import encode_push
 from receiver.host.spool import Spool
 from receiver.plugin import Push
@@ -26,64 +25,64 @@ BATCHES = (1, 16, 200)
 _READ_BYTES = 2 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spooling:
-    """What was seen with one batch size, by round.
+class _Round(NamedTuple):
+    """Sizes of a push in bytes, OTLP megabytes a second, CPU microseconds by push."""
 
-    Attributes:
-        otlp_bytes: OTLP bytes of a push.
-        disk_bytes: Bytes on disk of a push.
-        floor_mb_s: OTLP megabytes a second that a write and an fdatasync take.
-        write_mb_s: OTLP megabytes a second appended.
-        write_us: Microseconds of CPU by push appended.
-        replay_mb_s: OTLP megabytes a second read and committed.
-        replay_us: Microseconds of CPU by push replayed.
-    """
-
-    otlp_bytes: int
-    disk_bytes: int
-    floor_mb_s: tuple[float, ...]
-    write_mb_s: tuple[float, ...]
-    write_us: tuple[float, ...]
-    replay_mb_s: tuple[float, ...]
-    replay_us: tuple[float, ...]
+    otlp_bytes: float
+    disk_bytes: float
+    floor_mb_s: float
+    write_mb_s: float
+    write_us: float
+    replay_mb_s: float
+    replay_us: float
 
 
-def measure(
-    folder: Path, *, rounds: int, pushes: int, captured: Captured = JAVA_PRODUCER
-) -> Mapping[int, Spooling]:
-    """Append and replay so many pushes in each batch size, so many times."""
-    offered = captured_pushes(pushes, captured)
-    return {batch: _spooling(folder, offered, batch, rounds) for batch in BATCHES}
-
-
-def _spooling(folder: Path, pushes: Sequence[Push], batch: int, rounds: int) -> Spooling:
-    # As many appends for each, or the smallest batch would take minutes of waiting for the disk.
-    pushes = pushes[: max(batch, 16) * 200]
-    batches = [pushes[start : start + batch] for start in range(0, len(pushes), batch)]
-    seen = [_round(folder, batches) for _ in range(rounds)]
-    floors, writes, write_us, replays, replay_us, sizes = zip(*seen, strict=True)
-    return Spooling(
-        otlp_bytes=_otlp_bytes(batches) // len(pushes),
-        disk_bytes=sizes[0] // len(pushes),
-        floor_mb_s=floors,
-        write_mb_s=writes,
-        write_us=write_us,
-        replay_mb_s=replays,
-        replay_us=replay_us,
+def run(folder: Path, *, quick: bool) -> Report:
+    """Append and replay pushes of a Java producer in batches of each size."""
+    rounds, count = sizes(quick=quick)
+    pushes = captured_pushes(count)
+    measured = {batch: [_round(folder, pushes, batch) for _ in range(rounds)] for batch in BATCHES}
+    head = (
+        "append of", "OTLP B/push", "disk B/push", "disk alone MB/s", "write MB/s", "CPU us/push",
+        "replay MB/s", "CPU us/push",
+    )  # fmt: skip
+    rows = [
+        (f"{batch} pushes", *(f"{statistics.median(values):,.0f}" for values in zip(*found, strict=True)))
+        for batch, found in measured.items()
+    ]
+    largest = measured[BATCHES[-1]]
+    raw: dict[str, Any] = {str(batch): [one._asdict() for one in found] for batch, found in measured.items()}
+    return Report(
+        title="The spool on disk, pushes of a Java producer",
+        text=table(head, rows),
+        raw=raw,
+        figures=[
+            Figure(
+                name=f"spool write / disk, {BATCHES[-1]} pushes an append",
+                value=statistics.median(one.write_mb_s / one.floor_mb_s for one in largest),
+                note=f"{statistics.median(one.write_mb_s for one in largest):.0f} MB/s of OTLP",
+            )
+        ],
     )
 
 
-def _round(folder: Path, batches: Sequence[Sequence[Push]]) -> tuple[float, float, float, float, float, int]:
-    pushes = sum(map(len, batches))
-    megabytes = _otlp_bytes(batches) / 1e6
+def disk_bytes(folder: Path, captured: Captured, pushes: int, batch: int) -> int:
+    """Return the bytes on disk of a push that is appended in batches of a size."""
+    return int(_round(folder, captured_pushes(pushes, captured), batch).disk_bytes)
+
+
+def _round(folder: Path, pushes: Sequence[Push], batch: int) -> _Round:
+    # As many appends for each size, because the smallest would wait for the disk for minutes.
+    pushes = pushes[: max(batch, 16) * 200]
+    batches = [pushes[start : start + batch] for start in range(0, len(pushes), batch)]
+    otlp = sum(len(push.payload.data) for push in pushes)
     with tempfile.TemporaryDirectory(dir=folder) as name:
         floor_s = _floor_s(Path(name) / "floor", batches)
         spool = Spool(Path(name) / "spool", max_bytes=1 << 32, segment_bytes=16 << 20)
         spool.open()
         began, cpu = time.monotonic(), time.thread_time()
-        for batch in batches:
-            spool.append(batch)
+        for one in batches:
+            spool.append(one)
         write_s, write_cpu = time.monotonic() - began, time.thread_time() - cpu
         size = spool.statistics.bytes
         began, cpu = time.monotonic(), time.thread_time()
@@ -91,13 +90,14 @@ def _round(folder: Path, batches: Sequence[Sequence[Push]]) -> tuple[float, floa
             spool.commit(spooled[-1].position)
         replay_s, replay_cpu = time.monotonic() - began, time.thread_time() - cpu
         spool.close()
-    return (
-        megabytes / floor_s,
-        megabytes / write_s,
-        write_cpu / pushes * 1e6,
-        megabytes / replay_s,
-        replay_cpu / pushes * 1e6,
-        size,
+    return _Round(
+        otlp_bytes=otlp // len(pushes),
+        disk_bytes=size // len(pushes),
+        floor_mb_s=otlp / floor_s / 1e6,
+        write_mb_s=otlp / write_s / 1e6,
+        write_us=write_cpu / len(pushes) * 1e6,
+        replay_mb_s=otlp / replay_s / 1e6,
+        replay_us=replay_cpu / len(pushes) * 1e6,
     )
 
 
@@ -109,58 +109,3 @@ def _floor_s(path: Path, batches: Sequence[Sequence[Push]]) -> float:
             file.write(data)
             os.fdatasync(file.fileno())
         return time.monotonic() - began
-
-
-def _otlp_bytes(batches: Sequence[Sequence[Push]]) -> int:
-    return sum(len(push.payload.data) for batch in batches for push in batch)
-
-
-def figures(seen: Mapping[int, Spooling]) -> list[Figure]:
-    """Return writing beside the floor, in batches as they come under load."""
-    spooling = seen[BATCHES[-1]]
-    ratios = [write / floor for write, floor in zip(spooling.write_mb_s, spooling.floor_mb_s, strict=True)]
-    return [
-        Figure(
-            name=f"spool write / disk, {BATCHES[-1]} pushes an append",
-            value=statistics.median(ratios),
-            note=f"{statistics.median(spooling.write_mb_s):.0f} MB/s of OTLP",
-        )
-    ]
-
-
-def describe(seen: Mapping[int, Spooling]) -> str:
-    """Return a table by batch size."""
-    rows = [
-        (
-            f"{batch} pushes",
-            f"{one.otlp_bytes:,}",
-            f"{one.disk_bytes:,}",
-            *(
-                f"{statistics.median(values):.0f}"
-                for values in (
-                    one.floor_mb_s,
-                    one.write_mb_s,
-                    one.write_us,
-                    one.replay_mb_s,
-                    one.replay_us,
-                )
-            ),
-        )
-        for batch, one in seen.items()
-    ]
-    head = (
-        "append of",
-        "OTLP B/push",
-        "disk B/push",
-        "disk alone MB/s",
-        "write MB/s",
-        "CPU us/push",
-        "replay MB/s",
-        "CPU us/push ",
-    )
-    return table(head, rows)
-
-
-def record(seen: Mapping[int, Spooling], results: Results) -> None:
-    """Keep every round in ``results``."""
-    results.raw["spool"] = {str(batch): asdict(one) for batch, one in seen.items()}

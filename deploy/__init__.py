@@ -1,1 +1,1 @@
-"""What puts the project onto somebody's machines, and what generates parts of it."""
+"""Generators of the chart, the dashboards and the docs site, and the images' build steps."""

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"flag"
@@ -17,7 +18,7 @@ import (
 )
 
 const (
-	// openingAtOnce bounds what waits in the target's backlog: a longer queue only makes SYNs be sent again.
+	// openingAtOnce bounds the target's backlog, because a longer queue only repeats SYNs.
 	openingAtOnce = 256
 	trickle       = time.Second
 	pairsAtOnce   = 50
@@ -25,68 +26,69 @@ const (
 	longestAnswer = 1 << 16
 )
 
+// attackReport has the numbers of connections that the target accepted, and of failed attempts to connect. Gets and
+// pushes are counted by error code, and connections that the target ended by the reason.
 type attackReport struct {
 	Seconds  float64        `json:"seconds"`
-	Opened   int64          `json:"connections_opened"`
-	Ended    int64          `json:"connections_ended"`
-	Held     int64          `json:"connections_held"`
-	Failed   int64          `json:"connections_failed"`
+	Opened   int64          `json:"opened"`
+	Failed   int64          `json:"failed"`
 	Bytes    int64          `json:"bytes_sent"`
-	Gets     map[string]int `json:"gets_by_error_code"`
-	Pushes   map[string]int `json:"pushes_by_error_code"`
-	CPU      cpuTimes       `json:"cpu_seconds"`
+	Gets     map[uint16]int `json:"gets"`
+	Pushes   map[uint16]int `json:"pushes"`
 	Problems map[string]int `json:"problems"`
 }
 
-// attacker is what the connections of one attack share.
+// attacker is shared by the connections of one attack.
 type attacker struct {
-	target                             string
-	dialer                             net.Dialer
-	until                              time.Time
-	reopening                          <-chan time.Time
-	payload                            []byte
-	codec                              byte
-	head                               int
-	path                               string
-	pace                               pacer
-	opened, ended, held, failed, bytes atomic.Int64
-	opening                            chan struct{}
-	mutex                              sync.Mutex
-	gets, pushes                       map[uint16]int
-	problems                           map[string]int
+	target                string
+	dialer                net.Dialer
+	until                 time.Time
+	reopening             <-chan time.Time
+	payload               []byte
+	codec                 byte
+	head                  int
+	path                  string
+	pace                  pacer
+	opened, failed, bytes atomic.Int64
+	opening               chan struct{}
+	problems              map[string]int
+	*counts
 }
+
+// kind attacks over one connection.
+type kind func(a *attacker, connection net.Conn, index int) error
 
 var attacks = map[string]struct {
 	about string
-	run   func(a *attacker, connection net.Conn, index int) error
+	run   kind
 }{
-	"connections":     {"holds connections and says nothing", (*attacker).hold},
+	"connections":     {"holds connections and sends nothing", (*attacker).hold},
 	"slow-loris":      {"most of a PushTelemetry frame at once, then a byte a second", (*attacker).slowLoris},
 	"tls-hello":       {"one byte of a TLS ClientHello", (*attacker).tlsHello},
 	"pushes":          {"pushes, each of a new client instance: behind a get on every other connection, else without", (*attacker).push},
 	"telemetry-flood": {"pipelined gets and pushes, each pair of a new client instance", (*attacker).flood},
 
-	"key-updates":         {"TLS 1.3 KeyUpdates and nothing else", (*attacker).keyUpdates},
-	"key-update-requests": {"TLS 1.3 KeyUpdates, each of which asks for one back", (*attacker).keyUpdateRequests},
-	"empty-records":       {"TLS 1.3 records without data, as many in a row as OpenSSL takes", (*attacker).emptyRecords},
-	"empty-records-12":    {"the same with TLS 1.2", (*attacker).emptyRecords12},
+	"key-updates":         {"TLS 1.3 KeyUpdates and nothing else", keyUpdates(false)},
+	"key-update-requests": {"TLS 1.3 KeyUpdates, each of which asks for one back", keyUpdates(true)},
+	"empty-records":       {"TLS 1.3 records without data, as many in a row as OpenSSL takes", emptyRecords(tls.VersionTLS13)},
+	"empty-records-12":    {"the same with TLS 1.2", emptyRecords(tls.VersionTLS12)},
 	"renegotiations":      {"TLS 1.2 ClientHellos within the connection", (*attacker).renegotiations},
-	"swallowed-records":   {"a PushTelemetry beyond every limit in TLS records of 3 bytes", (*attacker).swallowedRecords},
-	"request-records":     {"Produce requests in TLS records of 1 byte", (*attacker).requestRecords},
+	"swallowed-records":   {"a PushTelemetry over every limit in TLS records of 3 bytes", dataRecords(3, swallowedPush)},
+	"request-records":     {"Produce requests in TLS records of 1 byte", dataRecords(1, endlessRequests)},
 	"hello-records":       {"a ClientHello in TLS records of 1 byte", (*attacker).helloRecords},
 	"handshakes":          {"whole TLS handshakes, one after the other", (*attacker).handshakes},
-	"half-handshakes":     {"TLS ClientHellos whose answer is left alone", (*attacker).halfHandshakes},
+	"half-handshakes":     {"TLS ClientHellos without a reply to the answer", (*attacker).halfHandshakes},
 
 	"unknown-keys":    {"256 KiB of requests with an unknown API key, on one connection after the other", (*attacker).unknownKeys},
-	"small-requests":  {"ListOffsets requests of 18 bytes without a body", (*attacker).smallRequests},
+	"small-requests":  {"ListOffsets requests of 18 bytes without a body", poured(repeated(shortRequest(listOffsets, 1), piece))},
 	"headers-v3":      {"the same with request header v3 (KIP-1313)", (*attacker).headersV3},
-	"least-requests":  {"requests of 12 bytes, the least there is", (*attacker).leastRequests},
+	"least-requests":  {"requests of 12 bytes, the smallest possible", poured(repeated(leastRequest, piece))},
 	"byte-segments":   {"Produce requests, each byte in a segment of its own", (*attacker).byteSegments},
-	"api-versions":    {"ApiVersions requests, 16 in flight", (*attacker).apiVersions},
-	"metadata":        {"Metadata requests, 16 in flight", (*attacker).metadata},
-	"sasl-handshakes": {"SaslHandshake requests, 16 in flight", (*attacker).saslHandshakes},
+	"api-versions":    {"ApiVersions requests, 16 in flight", asked(apiVersionsRequest(1, "attack", softwareName, softwareVersion))},
+	"metadata":        {"Metadata requests, 16 in flight", asked(sealed(append(shortRequest(metadataKey, 1), 0, 0, 0, 0)))},
+	"sasl-handshakes": {"SaslHandshake requests, 16 in flight", asked(saslHandshake("PLAIN"))},
 	"sasl-tokens":     {"SaslHandshake and SaslAuthenticate with a token of 32 KiB, one after the other", (*attacker).saslTokens},
-	"huge-lengths":    {"frames that announce 2 GiB", (*attacker).hugeLengths},
+	"huge-lengths":    {"frames that announce 2 GiB", poured(append([]byte{0x7f, 0xff, 0xff, 0xff, 0, 72, 0, 0}, make([]byte, piece)...))},
 	"garbage":         {"random bytes", (*attacker).garbage},
 	"slow-readers":    {"requests for answers of 1 MiB that are never read", (*attacker).slowReaders},
 	"proxy-headers":   {"PROXY headers, a byte in a segment", (*attacker).proxyHeaders},
@@ -95,13 +97,13 @@ var attacks = map[string]struct {
 	"single-pushes":   {"a connection for each push of a new client instance", (*attacker).singlePush},
 }
 
-// attack does harm from one source address for a while; whatever the target does about it is counted, not an error.
+// attack attacks from one source address for a while. It counts the target's reactions; none of them is an error.
 func attack(flags *flag.FlagSet, arguments []string) error {
 	var kinds []string
-	for name, kind := range attacks {
-		kinds = append(kinds, name+" ("+kind.about+")")
+	for name, one := range attacks {
+		kinds = append(kinds, name+" ("+one.about+")")
 	}
-	kind := flags.String("kind", "", "one of: "+strings.Join(kinds, "; "))
+	name := flags.String("kind", "", "one of: "+strings.Join(kinds, "; "))
 	target := flags.String("target", "", "host:port to connect to")
 	from := flags.String("from", "127.0.0.2", "source address")
 	connections := flags.Int("connections", 8, "connections to have open; one that the target ends is opened again")
@@ -109,18 +111,17 @@ func attack(flags *flag.FlagSet, arguments []string) error {
 	reopen := flags.Int("reopen", 1000, "connections opened again in a second, at most")
 	head := flags.Int("head-bytes", 1<<20, "slow-loris: metrics bytes that come at once")
 	file := flags.String("payload", "", "pushes, telemetry-flood: file with the Metrics field's bytes, compressed already")
-	codec := flags.String("codec", "none", "what they are compressed with: none, gzip, snappy, lz4, zstd")
-	megabits := flags.Float64("megabits", 0, "Mbit/s that all connections may send together; 0: as much as is taken")
-	path := flags.String("path", "/metrics", "http: what is asked for")
+	codec := flags.String("codec", "none", "its compression: none, gzip, snappy, lz4, zstd")
+	megabits := flags.Float64("megabits", 0, "the most Mbit/s of all connections together; 0: no limit")
+	path := flags.String("path", "/metrics", "http: the path of the requests")
 	_ = flags.Parse(arguments)
 	number, known := codecNumbers[*codec]
 	source := net.ParseIP(*from)
-	if attacks[*kind].run == nil || !known || source == nil || *connections < 1 || *seconds <= 0 || *reopen < 1 {
+	if attacks[*name].run == nil || !known || source == nil || *connections < 1 || *seconds <= 0 || *reopen < 1 {
 		return fmt.Errorf("--kind is one of %s; --codec none, gzip, snappy, lz4 or zstd; --from an IP address; the numbers more than 0", kinds)
 	}
 	a := &attacker{target: *target, codec: number, head: *head, path: *path, pace: pacer{rate: *megabits * 1e6 / 8},
-		opening: make(chan struct{}, openingAtOnce),
-		gets:    map[uint16]int{}, pushes: map[uint16]int{}, problems: map[string]int{}}
+		opening: make(chan struct{}, openingAtOnce), counts: newCounts(), problems: map[string]int{}}
 	if *file != "" {
 		var err error
 		if a.payload, err = os.ReadFile(*file); err != nil {
@@ -138,21 +139,16 @@ func attack(flags *flag.FlagSet, arguments []string) error {
 		group.Add(1)
 		go func(i int) {
 			defer group.Done()
-			a.again(attacks[*kind].run, i)
+			a.again(attacks[*name].run, i)
 		}(i)
 	}
 	group.Wait()
-	cpu, err := cpuOf([]int{os.Getpid()})
-	if err != nil {
-		return err
-	}
-	return report(attackReport{Seconds: time.Since(started).Seconds(), Opened: a.opened.Load(), Ended: a.ended.Load(),
-		Held: a.held.Load(), Failed: a.failed.Load(), Bytes: a.bytes.Load(), Gets: named(a.gets), Pushes: named(a.pushes),
-		CPU: cpu, Problems: a.problems})
+	return report(attackReport{time.Since(started).Seconds(), a.opened.Load(), a.failed.Load(), a.bytes.Load(),
+		a.gets, a.pushes, a.problems})
 }
 
-// again has one connection open for as long as the attack lasts.
-func (a *attacker) again(do func(*attacker, net.Conn, int) error, index int) {
+// again keeps one connection open while the attack lasts.
+func (a *attacker) again(do kind, index int) {
 	for first := true; time.Now().Before(a.until); first = false {
 		if !first {
 			select {
@@ -173,12 +169,7 @@ func (a *attacker) again(do func(*attacker, net.Conn, int) error, index int) {
 		err = do(a, lasting{connection, a}, index)
 		_ = connection.(*net.TCPConn).SetLinger(0) // thousands in TIME_WAIT would use up the ports
 		connection.Close()
-		if !time.Now().Before(a.until) {
-			a.held.Add(1)
-			return
-		}
-		a.ended.Add(1)
-		if err == errOver {
+		if !time.Now().Before(a.until) || err == errOver {
 			return
 		}
 		a.mutex.Lock()
@@ -242,8 +233,8 @@ func (a *attacker) slowLoris(connection net.Conn, _ int) error {
 	}
 }
 
-// push follows each answer at once. A client instance that was never seen may push without a get, under the
-// subscription id that it can work out: only the hash of the client instance id is another (KIP-714).
+// push sends each request at once after the answer before. A new client instance may push without a get, because it
+// can compute its subscription id: only the hash of the client instance id differs (KIP-714).
 func (a *attacker) push(connection net.Conn, index int) error {
 	known, err := a.greet(connection)
 	if err != nil {
@@ -326,7 +317,7 @@ func (a *attacker) flood(connection net.Conn, _ int) error {
 	}
 }
 
-// greet does what a client does first, and returns the part of every subscription id that is no instance's.
+// greet sends a client's first requests, and returns the part of a subscription id that all instances share.
 func (a *attacker) greet(connection net.Conn) (uint32, error) {
 	if _, err := exchange(connection, apiVersionsRequest(1, "attack", softwareName, softwareVersion), nil); err != nil {
 		return 0, err
@@ -341,16 +332,6 @@ func (a *attacker) greet(connection net.Conn) (uint32, error) {
 		return 0, nil // a fake broker's filler
 	}
 	return subscription.id ^ hash(subscription.instance), nil
-}
-
-func (a *attacker) count(counts map[uint16]int, answer []byte) {
-	code := uint16(0xffff)
-	if len(answer) >= 11 {
-		code = binary.BigEndian.Uint16(answer[9:])
-	}
-	a.mutex.Lock()
-	defer a.mutex.Unlock()
-	counts[code]++
 }
 
 func randomID() (id [16]byte) {

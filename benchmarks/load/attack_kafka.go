@@ -26,7 +26,7 @@ const (
 	listOffsetsV3 = 12
 )
 
-// repeated fills a chunk with a frame, over and over.
+// repeated returns a chunk that is full of copies of a frame.
 func repeated(frame []byte, size int) []byte {
 	var chunk []byte
 	for len(chunk)+len(frame) <= size {
@@ -35,7 +35,7 @@ func repeated(frame []byte, size int) []byte {
 	return chunk
 }
 
-// pour sends a chunk again and again, whatever is answered.
+// pour sends a chunk again and again, and ignores the answers.
 func (a *attacker) pour(connection net.Conn, chunk []byte) error {
 	ended := make(chan error, 1)
 	go func() { ended <- drain(connection) }()
@@ -51,7 +51,11 @@ func (a *attacker) pour(connection net.Conn, chunk []byte) error {
 	}
 }
 
-// unknownKeys leaves when its chunk is answered or refused, and comes back.
+func poured(chunk []byte) kind {
+	return func(a *attacker, connection net.Conn, _ int) error { return a.pour(connection, chunk) }
+}
+
+// unknownKeys ends its connection after the chunk is answered or refused; then it is opened again.
 func (a *attacker) unknownKeys(connection net.Conn, _ int) error {
 	frame := sealed(binary.BigEndian.AppendUint32([]byte{0, 0, 0, 0, unknownKey >> 8, unknownKey & 0xff, 0, 0}, 1))
 	if _, err := connection.Write(repeated(frame, unknownBytes)); err != nil {
@@ -61,16 +65,14 @@ func (a *attacker) unknownKeys(connection net.Conn, _ int) error {
 	return err
 }
 
-// shortRequest is a header v1 with an empty client id.
+// shortRequest returns a frame with a header v1 and an empty client id.
 func shortRequest(key, version uint16) []byte {
 	frame := binary.BigEndian.AppendUint16(make([]byte, 4), key)
 	frame = binary.BigEndian.AppendUint16(frame, version)
 	return sealed(append(frame, 0, 0, 0, 1, 0, 0))
 }
 
-func (a *attacker) smallRequests(connection net.Conn, _ int) error {
-	return a.pour(connection, repeated(shortRequest(listOffsets, 1), piece))
-}
+var leastRequest = sealed([]byte{0, 0, 0, 0, 0, listOffsets, 0, 0, 0, 0, 0, 1})
 
 // headersV3 uses the first version of ListOffsets whose header is v3 where all RPCs have it; see
 // receiver/wire/header_versions.py.
@@ -80,58 +82,40 @@ func (a *attacker) headersV3(connection net.Conn, _ int) error {
 	return a.pour(connection, repeated(sealed(append(frame, 0)), piece))
 }
 
-func (a *attacker) leastRequests(connection net.Conn, _ int) error {
-	return a.pour(connection, repeated(sealed([]byte{0, 0, 0, 0, 0, listOffsets, 0, 0, 0, 0, 0, 1}), piece))
-}
-
 func (a *attacker) byteSegments(connection net.Conn, _ int) error {
-	request, err := produceRequest(128, 100)
-	if err != nil {
-		return err
-	}
 	go drain(connection)
-	for next := splitter(request, request); ; {
+	for next := splitter(endlessRequests()); ; {
 		if _, err := connection.Write(next(1)); err != nil {
 			return err
 		}
 	}
 }
 
-// ask keeps requests in flight.
-func (a *attacker) ask(connection net.Conn, requests ...[]byte) error {
-	reader := bufio.NewReaderSize(connection, 64<<10)
-	for i := 0; ; i++ {
-		if _, err := connection.Write(requests[i%len(requests)]); err != nil {
-			return err
-		}
-		if i+1 < inFlight {
-			continue
-		}
-		var length [4]byte
-		if _, err := io.ReadFull(reader, length[:]); err != nil {
-			return err
-		}
-		if _, err := io.CopyN(io.Discard, reader, int64(binary.BigEndian.Uint32(length[:]))); err != nil {
-			return err
+// asked keeps copies of a request in flight.
+func asked(request []byte) kind {
+	return func(a *attacker, connection net.Conn, _ int) error {
+		reader := bufio.NewReaderSize(connection, 64<<10)
+		for i := 1; ; i++ {
+			if _, err := connection.Write(request); err != nil {
+				return err
+			}
+			if i < inFlight {
+				continue
+			}
+			var length [4]byte
+			if _, err := io.ReadFull(reader, length[:]); err != nil {
+				return err
+			}
+			if _, err := io.CopyN(io.Discard, reader, int64(binary.BigEndian.Uint32(length[:]))); err != nil {
+				return err
+			}
 		}
 	}
-}
-
-func (a *attacker) apiVersions(connection net.Conn, _ int) error {
-	return a.ask(connection, apiVersionsRequest(1, "attack", softwareName, softwareVersion))
-}
-
-func (a *attacker) metadata(connection net.Conn, _ int) error {
-	return a.ask(connection, sealed(append(shortRequest(metadataKey, 1), 0, 0, 0, 0)))
 }
 
 func saslHandshake(mechanism string) []byte {
 	frame := binary.BigEndian.AppendUint16(shortRequest(handshakeKey, 1), uint16(len(mechanism)))
 	return sealed(append(frame, mechanism...))
-}
-
-func (a *attacker) saslHandshakes(connection net.Conn, _ int) error {
-	return a.ask(connection, saslHandshake("PLAIN"))
 }
 
 func (a *attacker) saslTokens(connection net.Conn, _ int) error {
@@ -149,17 +133,13 @@ func (a *attacker) saslTokens(connection net.Conn, _ int) error {
 	}
 }
 
-func (a *attacker) hugeLengths(connection net.Conn, _ int) error {
-	return a.pour(connection, append([]byte{0x7f, 0xff, 0xff, 0xff, 0, 72, 0, 0}, make([]byte, piece)...))
-}
-
 func (a *attacker) garbage(connection net.Conn, _ int) error {
 	chunk := make([]byte, piece)
 	rand.Read(chunk)
 	return a.pour(connection, chunk)
 }
 
-// slowReaders reads nothing, and has the least receive buffer. It asks slowly, so that the broker serves others too.
+// slowReaders reads nothing, and has the smallest receive buffer. It sends slowly, so that the broker serves others too.
 func (a *attacker) slowReaders(connection net.Conn, _ int) error {
 	_ = connection.(lasting).Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 	request, err := produceRequest(128, answerAsked)
@@ -198,8 +178,8 @@ func (a *attacker) http(connection net.Conn, _ int) error {
 	return a.pour(connection, []byte(strings.Repeat(request, httpPipelined)))
 }
 
-// singlePush ends its connection behind one accepted push. The get of another client instance comes between, so that
-// the one that pushed is not the connection's last.
+// singlePush ends its connection after one accepted push and a get of another client instance. So the instance that
+// pushed is not the connection's last.
 func (a *attacker) singlePush(connection net.Conn, _ int) error {
 	if _, err := a.greet(connection); err != nil {
 		return err
@@ -223,32 +203,14 @@ func (a *attacker) singlePush(connection net.Conn, _ int) error {
 	return io.EOF
 }
 
-// steadyPush is one client instance that pushes at its interval, which no limit on instances holds up.
+// steadyPush is one client instance that pushes at its interval, so that no limit on new instances stops it.
 func (a *attacker) steadyPush(connection net.Conn, _ int) error {
 	if _, err := exchange(connection, apiVersionsRequest(1, "attack", softwareName, softwareVersion), nil); err != nil {
 		return err
 	}
-	for {
-		answer, err := exchange(connection, getRequest(2, [16]byte{}), nil)
-		if err != nil {
-			return err
-		}
-		a.count(a.gets, answer)
-		got, err := parseSubscription(answer)
-		if err != nil {
-			return drain(connection) // a fake broker's filler
-		}
-		if got.code != 0 {
-			time.Sleep(100 * time.Millisecond)
-			continue
-		}
-		for {
-			time.Sleep(got.interval + time.Millisecond)
-			answer, err := exchange(connection, pushRequest(3, got.instance, got.id, a.codec, a.payload), nil)
-			if err != nil {
-				return err
-			}
-			a.count(a.pushes, answer)
-		}
+	p := &pusher{payload: a.payload, codec: a.codec, counts: a.counts}
+	if err := p.client(connection, a.until); err != nil {
+		return err
 	}
+	return drain(connection) // the fake broker's filler is no subscription
 }

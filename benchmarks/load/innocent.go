@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/binary"
 	"flag"
 	"fmt"
 	"net"
@@ -13,28 +12,31 @@ import (
 	"time"
 )
 
-// answeredWithin is when a client gives up an answer: Kafka's request.timeout.ms is 30 s.
+// answeredWithin is the time limit of an answer; Kafka's request.timeout.ms is 30 s.
 const answeredWithin = 60 * time.Second
 
+// innocentReport has the times of small requests and the longest of telemetry requests, null without one. Gets and
+// pushes are counted by error code. Problem says why a connection ended early.
 type innocentReport struct {
-	Requests  paceReport     `json:"requests"`
-	Telemetry paceReport     `json:"telemetry"`
-	Gets      map[string]int `json:"gets_by_error_code"`
-	Pushes    map[string]int `json:"pushes_by_error_code"`
-	CPU       cpuTimes       `json:"cpu_seconds"`
-	Problem   string         `json:"problem"`
+	Requests         int            `json:"requests"`
+	LongestMs        float64        `json:"longest_ms"`
+	P99Ms            float64        `json:"p99_ms"`
+	TelemetryLongest *float64       `json:"telemetry_longest_ms"`
+	Gets             map[uint16]int `json:"gets"`
+	Pushes           map[uint16]int `json:"pushes"`
+	CPUSeconds       float64        `json:"cpu_seconds"`
+	Problem          string         `json:"problem"`
 }
 
 // innocent is a client beside an attack. One connection sends small requests at a rate; others are clients that push
-// their telemetry at their push interval. Each request counts from when it was due. It prints a line when it has
-// connected. A connection that is closed, or an answer that does not come, ends what it carried and is reported
-// with the wait so far: that is a result, not an error of the run.
+// telemetry at their push interval. The time of a request begins when it is due. It prints a line after it has
+// connected. A closed connection or a missing answer is a result, not an error: it is reported with the wait so far.
 func innocent(flags *flag.FlagSet, arguments []string) error {
 	target := flags.String("target", "", "host:port to connect to")
 	rate := flags.Float64("rate", 200, "small requests a second")
 	seconds := flags.Float64("seconds", 5, "how long")
 	file := flags.String("payload", "", "file with the Metrics field's bytes of each push, compressed already")
-	codec := flags.String("codec", "none", "what they are compressed with: none, gzip, snappy, lz4, zstd")
+	codec := flags.String("codec", "none", "its compression: none, gzip, snappy, lz4, zstd")
 	clients := flags.Int("clients", 1, "clients that push telemetry; 0: none")
 	late := flags.Float64("late", 0, "seconds from the start after which those clients connect")
 	_ = flags.Parse(arguments)
@@ -55,10 +57,11 @@ func innocent(flags *flag.FlagSet, arguments []string) error {
 	if err := syscall.SetsockoptTimeval(int(asking.stream.(blocking)), syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &timeout); err != nil {
 		return err
 	}
-	if err := asking.once(); err != nil {
+	if err := asking.run(1); err != nil {
 		return fmt.Errorf("--target %s: %w", *target, err)
 	}
-	p := &pusher{target: *target, payload: payload, codec: number, gets: map[uint16]int{}, pushes: map[uint16]int{}}
+	asking.latencies = asking.latencies[:0]
+	p := &pusher{target: *target, payload: payload, codec: number, counts: newCounts()}
 	if *late == 0 {
 		if err := p.open(*clients); err != nil {
 			return fmt.Errorf("--target %s: %w", *target, err)
@@ -82,40 +85,49 @@ func innocent(flags *flag.FlagSet, arguments []string) error {
 		p.run(until)
 	}()
 	runtime.LockOSThread()
-	done := innocentReport{}
+	done := innocentReport{Gets: p.gets, Pushes: p.pushes}
 	if err := asking.produce(started, until, time.Duration(float64(time.Second) / *rate)); err != nil {
 		done.Problem = err.Error()
 	}
 	group.Wait()
-	for _, part := range []struct {
-		to   *paceReport
-		from []time.Duration
-	}{{&done.Requests, asking.latencies}, {&done.Telemetry, p.latencies}} {
-		*part.to = paceReport{Requests: len(part.from), RequestsPerSecond: float64(len(part.from)) / *seconds}
-		if len(part.from) > 0 {
-			part.to.LatencyUs = percentiles(part.from)
-		}
+	done.Problem += p.problem
+	times := percentiles(asking.latencies)
+	done.Requests, done.LongestMs, done.P99Ms = len(asking.latencies), times.Max/1e3, times.P99/1e3
+	if len(p.latencies) > 0 {
+		longest := percentiles(p.latencies).Max / 1e3
+		done.TelemetryLongest = &longest
 	}
-	done.Gets, done.Pushes = named(p.gets), named(p.pushes)
-	if p.problem != "" {
-		done.Problem += p.problem
-	}
-	if done.CPU, err = cpuOf([]int{os.Getpid()}); err != nil {
+	used, err := cpuSeconds([]int{os.Getpid()})
+	if err != nil {
 		return err
 	}
+	done.CPUSeconds = used[os.Getpid()]
 	return report(done)
 }
 
-// pusher is the innocent clients that push telemetry.
+// pusher has the innocent clients that push telemetry.
 type pusher struct {
-	target       string
-	payload      []byte
-	codec        byte
-	held         []net.Conn
+	target    string
+	payload   []byte
+	codec     byte
+	held      []net.Conn
+	latencies []time.Duration
+	problem   string
+	*counts
+}
+
+// counts has the answers of all connections by error code.
+type counts struct {
 	mutex        sync.Mutex
-	latencies    []time.Duration
 	gets, pushes map[uint16]int
-	problem      string
+}
+
+func newCounts() *counts { return &counts{gets: map[uint16]int{}, pushes: map[uint16]int{}} }
+
+func (c *counts) count(codes map[uint16]int, answer []byte) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	codes[errorCode(answer)]++
 }
 
 func (p *pusher) open(clients int) error {
@@ -149,7 +161,7 @@ func (p *pusher) failed(err error) {
 	p.problem = "telemetry: " + err.Error()
 }
 
-// client asks for its subscription once, then pushes at the interval.
+// client gets its subscription once, then pushes at the interval.
 func (p *pusher) client(connection net.Conn, until time.Time) error {
 	var got subscription
 	for got.interval == 0 {
@@ -158,7 +170,7 @@ func (p *pusher) client(connection net.Conn, until time.Time) error {
 			return err
 		}
 		if got, err = parseSubscription(answer); err != nil {
-			return nil // a fake broker behind a plain proxy: its filler is no subscription
+			return nil // the fake broker behind a proxy sends filler
 		}
 		if got.code != 0 {
 			got.interval = 0
@@ -182,17 +194,14 @@ func (p *pusher) client(connection net.Conn, until time.Time) error {
 	return nil
 }
 
-// asked times a request from when it was due, and counts its answer by error code.
-func (p *pusher) asked(connection net.Conn, request []byte, counts map[uint16]int, due time.Time) ([]byte, error) {
+// asked times a request from its due time, and counts its answer by error code.
+func (p *pusher) asked(connection net.Conn, request []byte, codes map[uint16]int, due time.Time) ([]byte, error) {
 	answer, err := exchangeWithin(connection, request, nil, answeredWithin)
 	p.mutex.Lock()
-	defer p.mutex.Unlock()
 	p.latencies = append(p.latencies, time.Since(due))
-	if err != nil {
-		return nil, err
+	p.mutex.Unlock()
+	if err == nil {
+		p.count(codes, answer)
 	}
-	if len(answer) >= 11 {
-		counts[binary.BigEndian.Uint16(answer[9:])]++
-	}
-	return answer, nil
+	return answer, err
 }

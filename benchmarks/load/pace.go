@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// piece bounds what is written at a time at a pace, so that a pause is short.
+// piece bounds a write at a pace, so that a pause is short.
 const piece = 32 << 10
 
 // pacer holds all connections of an attack together to a rate. The zero value has no limit.
@@ -16,7 +16,7 @@ type pacer struct {
 	free  time.Time
 }
 
-// take waits until so many bytes may be sent; it reports whether that is before the end.
+// take waits until some bytes may be sent, and reports whether that is before the end.
 func (p *pacer) take(bytes int, until time.Time) bool {
 	if p.rate <= 0 {
 		return time.Now().Before(until)
@@ -39,7 +39,7 @@ func (p *pacer) take(bytes int, until time.Time) bool {
 	return time.Now().Before(until)
 }
 
-// lasting is a connection that no deadline outlasts the attack on, that counts what is sent, and holds to the pace.
+// lasting is a connection whose deadlines end with the attack; it counts what is sent, and keeps the pace.
 type lasting struct {
 	net.Conn
 	a *attacker

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -18,25 +17,13 @@ const (
 
 var codecNumbers = map[string]byte{"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
-type pushReport struct {
-	Pairs          int                `json:"pairs"`
-	WallSeconds    float64            `json:"wall_seconds"`
-	PairsPerSecond float64            `json:"pairs_per_second"`
-	PayloadBytes   int                `json:"payload_bytes"`
-	Gets           map[string]int     `json:"gets_by_error_code"`
-	Pushes         map[string]int     `json:"pushes_by_error_code"`
-	LatencyUs      map[string]float64 `json:"pair_latency_us"`
-	CPUSeconds     map[int]cpuTimes   `json:"cpu_seconds_by_pid"`
-}
-
-// pairs is what the connections share: how far they are, and what they saw within the measured part.
+// pairs is shared by the connections: their progress, and the times of the measured pairs.
 type pairs struct {
 	mutex         sync.Mutex
 	done          int
 	warmup, count int
 	started       time.Time
-	gets, pushes  map[uint16]int
-	latencies     []time.Duration
+	times         []time.Duration
 	begin         func() error
 	ended         chan error
 	payload       []byte
@@ -68,18 +55,16 @@ func push(flags *flag.FlagSet, arguments []string) error {
 		return err
 	}
 	open := make([]net.Conn, *connections)
-	if err := each(*connections, func(i int) (err error) {
-		open[i], err = greeted(*target, fmt.Sprintf("push-%d", i))
-		return err
-	}); err != nil {
-		return fmt.Errorf("--target %s: %w", *target, err)
+	for i := range open {
+		if open[i], err = greeted(*target, fmt.Sprintf("push-%d", i)); err != nil {
+			return fmt.Errorf("--target %s: %w", *target, err)
+		}
 	}
-	var before map[int]cpuTimes
+	var before map[int]float64
 	p := &pairs{warmup: *warmup, count: *count, payload: payload, codec: number, fresh: *fresh,
-		ended: make(chan error, *connections+1), latencies: make([]time.Duration, 0, *count),
-		gets: map[uint16]int{}, pushes: map[uint16]int{}}
+		ended: make(chan error, *connections+1), times: make([]time.Duration, 0, *count)}
 	p.begin = func() (err error) {
-		before, err = cpuOfEach(watched)
+		before, err = cpuSeconds(watched)
 		p.started = time.Now()
 		return err
 	}
@@ -99,33 +84,21 @@ func push(flags *flag.FlagSet, arguments []string) error {
 		return err
 	}
 	wall := time.Since(p.started).Seconds()
-	after, err := cpuOfEach(watched)
+	used, err := cpuSince(before)
 	if err != nil {
 		return err
 	}
-	for pid, times := range after {
-		after[pid] = times.since(before[pid])
-	}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	if err := report(pushReport{Pairs: *count, WallSeconds: wall, PairsPerSecond: float64(*count) / wall, PayloadBytes: len(payload),
-		Gets: named(p.gets), Pushes: named(p.pushes), LatencyUs: percentiles(p.latencies), CPUSeconds: after}); err != nil {
+	if err := report(timing{Requests: *count, WallSeconds: wall, CPUSeconds: used, latencies: percentiles(p.times)}); err != nil {
 		return err
 	}
 	time.Sleep(time.Duration(*hold * float64(time.Second)))
 	return nil
 }
 
-func named(counts map[uint16]int) map[string]int {
-	names := map[string]int{}
-	for code, count := range counts {
-		names[strconv.Itoa(int(code))] = count
-	}
-	return names
-}
-
-// client pairs a get with a push until the shared count is reached. The push interval comes from the get; the
-// clients begin spread over it, as real ones do.
+// client pairs a get with a push until the shared count is reached. The clients begin spread over the push interval,
+// which the get returns.
 func (p *pairs) client(connection net.Conn, index, of int) error {
 	var instance [16]byte
 	var buffer []byte
@@ -145,7 +118,6 @@ func (p *pairs) client(connection net.Conn, index, of int) error {
 			return err
 		}
 		if subscription.code == throttlingQuotaExceeded {
-			p.count1(p.gets, subscription.code)
 			time.Sleep(100 * time.Millisecond)
 			correlation++
 			continue
@@ -167,10 +139,10 @@ func (p *pairs) client(connection net.Conn, index, of int) error {
 		if err != nil {
 			return fmt.Errorf("PushTelemetry: %w", err)
 		}
-		if len(answer) < 11 {
-			return fmt.Errorf("a PushTelemetry response of %d bytes; 11 expected", len(answer))
+		if code := errorCode(answer); code != 0 {
+			return fmt.Errorf("PushTelemetry is answered with error code %d", code)
 		}
-		if p.pair(binary.BigEndian.Uint16(answer[9:]), time.Since(began)) {
+		if p.pair(time.Since(began)) {
 			return nil
 		}
 		correlation += 2
@@ -181,16 +153,8 @@ func (p *pairs) client(connection net.Conn, index, of int) error {
 	}
 }
 
-func (p *pairs) count1(counts map[uint16]int, code uint16) {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	if p.done >= p.warmup {
-		counts[code]++
-	}
-}
-
-// pair counts one finished pair, and begins or ends the measurement at its bounds; it tells whether all are done.
-func (p *pairs) pair(pushCode uint16, took time.Duration) bool {
+// pair counts one finished pair, and begins or ends the measurement. It reports whether all are done.
+func (p *pairs) pair(took time.Duration) bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.done++
@@ -200,9 +164,7 @@ func (p *pairs) pair(pushCode uint16, took time.Duration) bool {
 			p.ended <- err
 		}
 	case p.done > p.warmup && p.done <= p.warmup+p.count:
-		p.gets[0]++
-		p.pushes[pushCode]++
-		p.latencies = append(p.latencies, took)
+		p.times = append(p.times, took)
 		if p.done == p.warmup+p.count {
 			p.ended <- nil
 		}
@@ -210,12 +172,20 @@ func (p *pairs) pair(pushCode uint16, took time.Duration) bool {
 	return p.done >= p.warmup+p.count
 }
 
-// getRequest is a whole GetTelemetrySubscriptions v0 frame.
+// errorCode reads the error code of a get's or a push's response, 0xffff if it is too short.
+func errorCode(answer []byte) uint16 {
+	if len(answer) < 11 {
+		return 0xffff
+	}
+	return binary.BigEndian.Uint16(answer[9:])
+}
+
+// getRequest returns a whole GetTelemetrySubscriptions v0 frame.
 func getRequest(correlation uint32, instance [16]byte) []byte {
 	return sealed(append(append(requestHeader(71, 0, correlation, "load"), instance[:]...), 0))
 }
 
-// pushRequest is a whole PushTelemetry v0 frame of a client that goes on.
+// pushRequest returns a whole PushTelemetry v0 frame that is not terminating.
 func pushRequest(correlation uint32, instance [16]byte, subscription uint32, codec byte, metrics []byte) []byte {
 	frame := append(requestHeader(72, 0, correlation, "load"), instance[:]...)
 	frame = binary.BigEndian.AppendUint32(frame, subscription)

@@ -24,8 +24,8 @@ const (
 	recordApplication = 23
 )
 
-// records writes TLS records of any type and size on a connection whose handshake crypto/tls has done: what no TLS
-// library lets a program do. After the handshake nobody else may write to the connection.
+// records writes TLS records of any type and size, which no TLS library allows, after a handshake by crypto/tls.
+// Nothing else may then write to the connection.
 type records struct {
 	net.Conn
 	version uint16
@@ -38,7 +38,7 @@ type records struct {
 	out     []byte
 }
 
-// keyLog keeps what crypto/tls writes in the NSS key log format.
+// keyLog collects the secrets that crypto/tls writes in the NSS key log format.
 type keyLog struct {
 	mutex sync.Mutex
 	text  bytes.Buffer
@@ -50,7 +50,7 @@ func (k *keyLog) Write(data []byte) (int, error) {
 	return k.text.Write(data)
 }
 
-// secrets returns the client random and the secret of a label.
+// secret returns the client random and the secret of a label.
 func (k *keyLog) secret(label string) (random, secret []byte, err error) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
@@ -65,7 +65,7 @@ func (k *keyLog) secret(label string) (random, secret []byte, err error) {
 	return nil, nil, fmt.Errorf("no %s in the key log", label)
 }
 
-// listening keeps the beginning of what a connection reads: the ServerHello with its random is in it.
+// listening keeps the first bytes that a connection reads, which have the random of the ServerHello.
 type listening struct {
 	net.Conn
 	heard []byte
@@ -157,7 +157,7 @@ func (r *records) expanded(label string, size int) []byte {
 	return mac(r.hash, r.secret, info)[:size]
 }
 
-// add puts a record behind those that have not been sent.
+// add appends a record to those that have not been sent.
 func (r *records) add(kind byte, body []byte) {
 	if r.version == tls.VersionTLS12 {
 		var nonce [12]byte
@@ -183,7 +183,7 @@ func (r *records) add(kind byte, body []byte) {
 	r.out = r.aead.Seal(r.out, nonce[:], append(body[:len(body):len(body)], kind), r.out[start:start+5])
 }
 
-// update adds a KeyUpdate, and goes on under the next secret (RFC 8446, sections 4.6.3 and 7.2).
+// update adds a KeyUpdate, and continues with the next secret (RFC 8446, sections 4.6.3 and 7.2).
 func (r *records) update(requested bool) error {
 	body := []byte{24, 0, 0, 1, 0}
 	if requested {
@@ -193,7 +193,7 @@ func (r *records) update(requested bool) error {
 	return r.keyed13(r.expanded("traffic upd", r.hash.Size()))
 }
 
-// flush sends what was added.
+// flush sends the records.
 func (r *records) flush() error {
 	_, err := r.Conn.Write(r.out)
 	r.out = r.out[:0]

@@ -29,9 +29,10 @@ type broker struct {
 	buffer   []byte
 	iovecs   [vectors]syscall.Iovec
 	listener int
+	file     *os.File // owns the listener
 }
 
-// peer is one accepted connection. out holds what is to be written, in order; gathered backs its small parts.
+// peer is one accepted connection. out has the parts to write, in order; gathered has the bytes of small parts.
 type peer struct {
 	fd       int
 	frames   scanner
@@ -59,19 +60,16 @@ func server(flags *flag.FlagSet, arguments []string) error {
 	return b.serve()
 }
 
-func (b *broker) listen(address *net.TCPAddr) (err error) {
-	if b.listener, err = syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0); err != nil {
+func (b *broker) listen(address *net.TCPAddr) error {
+	listener, err := net.ListenTCP("tcp4", address)
+	if err != nil {
 		return err
 	}
-	if err = syscall.SetsockoptInt(b.listener, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+	if b.file, err = listener.File(); err != nil {
 		return err
 	}
-	where := &syscall.SockaddrInet4{Port: address.Port}
-	copy(where.Addr[:], address.IP.To4())
-	if err = syscall.Bind(b.listener, where); err != nil {
-		return err
-	}
-	if err = syscall.Listen(b.listener, 4096); err != nil {
+	b.listener = int(b.file.Fd())
+	if err = syscall.SetNonblock(b.listener, true); err != nil {
 		return err
 	}
 	if b.epoll, err = syscall.EpollCreate1(syscall.EPOLL_CLOEXEC); err != nil {
@@ -157,12 +155,12 @@ func (b *broker) respond(p *peer, prefix []byte) error {
 	key, version := binary.BigEndian.Uint16(prefix), binary.BigEndian.Uint16(prefix[2:])
 	correlation := binary.BigEndian.Uint32(prefix[4:])
 	switch {
-	case key > lastKey: // what a Kafka broker does, too
+	case key > lastKey: // as a Kafka broker does
 		return fmt.Errorf("API key %d is unknown", key)
 	case key == 18:
 		p.gathered = append(p.gathered, apiVersionsAnswer(version, correlation)...)
 		return nil
-	case key == 3 && version >= 1 && version <= 12:
+	case key == 3 && (version == 1 || version == 2):
 		p.gathered = append(p.gathered, metadataAnswer(version, correlation, b.host, b.port)...)
 		return nil
 	}
@@ -181,7 +179,7 @@ func (b *broker) respond(p *peer, prefix []byte) error {
 	return nil
 }
 
-// seal makes the small answers gathered since the last time a part of what is to be written.
+// seal makes the small answers since the last call one part to write.
 func (p *peer) seal() {
 	if len(p.gathered) > p.from {
 		p.out = append(p.out, p.gathered[p.from:])
@@ -189,7 +187,7 @@ func (p *peer) seal() {
 	}
 }
 
-// flush writes what it can, and asks to be told when there is room for the rest.
+// flush writes as much as the socket takes, and waits for room for the rest.
 func (b *broker) flush(p *peer) error {
 	p.seal()
 	for len(p.out) > 0 {
@@ -236,4 +234,57 @@ func (b *broker) await(p *peer, room bool) error {
 		events |= syscall.EPOLLOUT
 	}
 	return syscall.EpollCtl(b.epoll, syscall.EPOLL_CTL_MOD, p.fd, &syscall.EpollEvent{Events: events, Fd: int32(p.fd)})
+}
+
+// supported has the fake broker's APIs: key, lowest and highest version.
+var supported = [][3]uint16{{0, 0, 11}, {1, 0, 16}, {2, 1, 11}, {3, 1, 2}, {17, 0, 1}, {18, 0, 3}, {36, 0, 2}}
+
+const unsupportedVersion = 35
+
+// apiVersionsAnswer returns a whole ApiVersions response. Its header is v0 in every version. An unsupported version
+// gets a v0 body (KIP-511).
+func apiVersionsAnswer(version uint16, correlation uint32) []byte {
+	frame := binary.BigEndian.AppendUint32(make([]byte, 4, 128), correlation)
+	keys, code := supported, uint16(0)
+	if version > 3 {
+		keys, code, version = [][3]uint16{{18, 0, 3}}, unsupportedVersion, 0
+	}
+	frame = binary.BigEndian.AppendUint16(frame, code)
+	if version >= 3 {
+		frame = append(frame, byte(len(keys)+1))
+	} else {
+		frame = binary.BigEndian.AppendUint32(frame, uint32(len(keys)))
+	}
+	for _, key := range keys {
+		for _, part := range key {
+			frame = binary.BigEndian.AppendUint16(frame, part)
+		}
+		if version >= 3 {
+			frame = append(frame, 0)
+		}
+	}
+	if version >= 1 {
+		frame = binary.BigEndian.AppendUint32(frame, 0)
+	}
+	if version >= 3 {
+		frame = append(frame, 0)
+	}
+	return sealed(frame)
+}
+
+// metadataAnswer returns a whole Metadata response, v1 or v2: one broker, cluster "bench", no topics.
+func metadataAnswer(version uint16, correlation uint32, host string, port int) []byte {
+	frame := binary.BigEndian.AppendUint32(make([]byte, 4, 128), correlation)
+	text := func(value string) {
+		frame = binary.BigEndian.AppendUint16(frame, uint16(len(value)))
+		frame = append(frame, value...)
+	}
+	frame = append(frame, 0, 0, 0, 1, 0, 0, 0, 1) // one broker, with the id 1
+	text(host)
+	frame = binary.BigEndian.AppendUint32(frame, uint32(port))
+	frame = append(frame, 0xff, 0xff) // rack: null
+	if version >= 2 {
+		text("bench")
+	}
+	return sealed(append(frame, 0, 0, 0, 1, 0, 0, 0, 0)) // controller 1, no topics
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// blocking is a connected socket that a thread of its own waits for: it wakes faster than what Go's poller wakes.
+// blocking is a connected socket with its own thread, which wakes faster than Go's poller.
 type blocking int
 
 func (b blocking) Read(data []byte) (int, error) {
@@ -45,7 +45,7 @@ func (b blocking) Write(data []byte) (int, error) {
 	}
 }
 
-// The rest of a net.Conn, as crypto/tls wants one. Deadlines are the socket's own.
+// The other methods of net.Conn, which crypto/tls needs. The socket has its own timeouts.
 func (b blocking) Close() error                     { return syscall.Close(int(b)) }
 func (b blocking) LocalAddr() net.Addr              { return nil }
 func (b blocking) RemoteAddr() net.Addr             { return nil }
@@ -53,7 +53,7 @@ func (b blocking) SetDeadline(time.Time) error      { return nil }
 func (b blocking) SetReadDeadline(time.Time) error  { return nil }
 func (b blocking) SetWriteDeadline(time.Time) error { return nil }
 
-// encrypt shakes hands on each connection, and names the version and the cipher that the last one came to.
+// encrypt does the handshake of each connection, and returns the version and cipher of the last one.
 func encrypt(all []*timed, target, ca string) (string, error) {
 	pem, err := os.ReadFile(ca)
 	if err != nil {

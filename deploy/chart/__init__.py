@@ -1,1 +1,1 @@
-"""What is made of the chart's values.yaml: README.md's table and values.schema.json."""
+"""Generates README.md's table and values.schema.json from the chart's values.yaml."""

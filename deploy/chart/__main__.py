@@ -1,4 +1,4 @@
-"""Writes what is made of the chart's values.yaml."""
+"""Writes the files that are generated from the chart's values.yaml."""
 
 import sys
 

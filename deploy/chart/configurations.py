@@ -1,7 +1,7 @@
-"""The receiver's and the roll-up's configurations as JSON schema, made from their types.
+"""JSON schemas of the receiver's and the roll-up's configurations, from their types.
 
-Owns what differs from these types in a chart: keys that the chart itself or the environment gives,
-and secrets, which stand as ``{file: PATH}``. It validates nothing itself.
+In a chart they differ from these types: the chart or the environment sets some keys, and secrets
+are written as ``{file: PATH}``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spark_streaming.settings import RollupSettings
 
 __all__ = ["configurations"]
 
-#: The plugins that the images have; settings of any other are the receiver's to check.
+#: The plugins of the images. The receiver checks the settings of others.
 _BUILT_IN: Final = ("console", "kafka_topic", "otlp", "prometheus", "spool_files")
 _FILE: Final = {
     "type": "object",
@@ -39,12 +39,7 @@ class _Schema(GenerateJsonSchema):
 
 
 def configurations() -> dict[str, dict[str, Any]]:
-    """Make the definitions.
-
-    Returns:
-        ``receiverConfig``, ``listenerDefaults``, ``listenerOverrides``, ``rollupConfig`` and what
-        these refer to, by name.
-    """
+    """Make the definitions by name, with those that they refer to."""
     shapes: dict[str, dict[str, Any]] = {}
     receiver = _shape(ReceiverSettings, "receiver", shapes)
     del receiver["required"]
@@ -68,7 +63,7 @@ def configurations() -> dict[str, dict[str, Any]]:
 
 
 def _plugin(shapes: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The schema of an entry of ``plugins``: common keys, and the keys of its type."""
+    """Return the schema of an entry of ``plugins``: common keys, and the keys of its type."""
     types = installed_types()
     every = _shape(HostSettings, "plugin", shapes)["properties"]
     branches = []
@@ -100,7 +95,7 @@ def _shape(model: type[BaseModel], prefix: str, shapes: dict[str, dict[str, Any]
 
 
 def _plain(schema: Any, *, names: bool = False) -> Any:
-    """Return a schema without keywords of no use here; ``names``: its keys are property names."""
+    """Return a schema without unnecessary keywords; ``names``: its keys are property names."""
     if isinstance(schema, list):
         return [_plain(one) for one in schema]
     if not isinstance(schema, dict):

@@ -1,7 +1,4 @@
-"""README.md's table of values, between its two marks.
-
-Owns the table's form; the rest of the page is written by hand.
-"""
+"""Generates README.md's table of values, between its two marks."""
 
 from __future__ import annotations
 
@@ -17,18 +14,7 @@ _END: Final = "<!-- end of values -->\n"
 
 
 def with_table(page: str, values: Section) -> str:
-    """Put the table into the page, in place of the one that it has.
-
-    Args:
-        page: The page with its two marks.
-        values: All values.
-
-    Returns:
-        The page.
-
-    Raises:
-        ValueError: A mark is missing.
-    """
+    """Return the page with the table in place of the one that it has."""
     before, begin, rest = page.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not begin or not end:

@@ -1,6 +1,6 @@
-"""values.schema.json: what Helm holds values against before it renders anything.
+"""Generates values.schema.json, by which Helm checks values before it renders anything.
 
-Owns the schema's form. Draft 7, which every Helm 3 knows.
+It is of draft 7, which every Helm 3 supports.
 """
 
 from __future__ import annotations
@@ -17,20 +17,10 @@ _TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string"
 
 
 def schema(values: Section) -> dict[str, Any]:
-    """Make the schema.
-
-    Args:
-        values: All values.
-
-    Returns:
-        The schema as JSON has it.
-
-    Raises:
-        ValuesError: A value's type is not known, or it refers to a shape that there isn't.
-    """
+    """Make the schema of all values."""
     definitions = SHAPES | configurations()
     whole = _section(values)
-    # Helm hands these to every dependency of a parent chart.
+    # Helm passes these to every dependency of a parent chart.
     whole["properties"]["global"] = {"type": "object"}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -57,13 +47,13 @@ def _value(value: Value) -> dict[str, Any]:
     if kind is None:
         raise ValuesError(
             f"values.yaml: {'.'.join(value.path)}: "
-            f"no type can be told from {value.default!r}; add `# @ {{type: ...}}`"
+            f"cannot infer a type from {value.default!r}; add `# @ {{type: ...}}`"
         )
     return described | {"type": kind} | value.keywords
 
 
 def _referring(shape: Any, definitions: dict[str, dict[str, Any]]) -> Any:
-    """The shape with its references as JSON pointers."""
+    """Return the shape with its references as JSON pointers."""
     if isinstance(shape, list):
         return [_referring(one, definitions) for one in shape]
     if not isinstance(shape, dict):
@@ -71,6 +61,6 @@ def _referring(shape: Any, definitions: dict[str, dict[str, Any]]) -> Any:
     name = shape.get("$ref")
     if isinstance(name, str):
         if name not in definitions:
-            raise ValuesError(f"values.yaml: $ref: {name}: there is no such shape")
+            raise ValuesError(f"values.yaml: $ref: {name}: unknown shape")
         return shape | {"$ref": f"#/definitions/{name}"}
     return {key: _referring(value, definitions) for key, value in shape.items()}

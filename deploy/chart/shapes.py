@@ -1,7 +1,7 @@
-"""Shapes that several values have, which the comments of values.yaml refer to by name.
+"""Shapes of values as JSON schema, which the comments of values.yaml refer to by name.
 
-Owns those of Kubernetes and of the chart's own lists. The receiver's and the roll-up's
-configurations are :mod:`deploy.chart.configurations`'s.
+They are Kubernetes' and of the chart's own lists. :mod:`deploy.chart.configurations` has those of
+the receiver's and the roll-up's configurations.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ SHAPES: Final[dict[str, dict[str, Any]]] = {
     "secretReference": _object({"name": _NAME}, "name"),
     "pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
     "dnsLabel": {"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"},
-    # What names of Services begin with.
+    # The prefix of names of Services.
     "namePrefix": {"type": "string", "pattern": "^([a-z]([a-z0-9-]{0,61}[a-z0-9])?)?$"},
     "quantity": _QUANTITY,
     "duration": {"type": "string", "pattern": "^([0-9]+(ms|s|m|h))+$"},
     "sparkMemory": {"type": "string", "pattern": "^[0-9]+[kmgt]$"},
-    # Environment variables, volumes and mounts are Kubernetes' own, which knows their other keys.
+    # Environment variables, volumes and mounts. Kubernetes checks their other keys.
     "named": _object({"name": _NAME}, "name", further=True),
     "resources": _object(
         {

@@ -1,8 +1,4 @@
-"""Reads values.yaml with its comments: each value's path, default, description and schema keywords.
-
-Owns the form of these comments. What is made of them is :mod:`deploy.chart.schema`'s and
-:mod:`deploy.chart.readme`'s.
-"""
+"""Reads values.yaml: each value's path, default, description and schema keywords."""
 
 from __future__ import annotations
 
@@ -24,37 +20,27 @@ class ValuesError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """One value that a user may set.
+    """One value that a user may set."""
 
-    Attributes:
-        path: Its keys, outermost first.
-        default: Its default.
-        description: What it does.
-        keywords: Keywords of JSON schema beyond the type that the default has.
-    """
-
+    #: Its keys, outermost first.
     path: tuple[str, ...]
     default: Any
     description: str
+    #: Keywords of JSON schema, in addition to the default's type.
     keywords: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A mapping whose keys are all known.
-
-    Attributes:
-        path: Its keys, outermost first; empty for the whole.
-        description: What it is about; may be empty.
-        entries: What is in it, as in the file.
-    """
+    """A mapping whose keys are all known; the whole file has an empty path."""
 
     path: tuple[str, ...]
+    #: May be empty.
     description: str
     entries: tuple[Section | Value, ...]
 
     def values(self) -> Iterator[Value]:
-        """All values in it and below it, as in the file."""
+        """Yield all values in it and below it, in the order of the file."""
         for entry in self.entries:
             if isinstance(entry, Section):
                 yield from entry.values()
@@ -63,17 +49,7 @@ class Section:
 
 
 def parse(text: str) -> Section:
-    """Read the values.
-
-    Args:
-        text: What values.yaml holds.
-
-    Returns:
-        The whole as a section.
-
-    Raises:
-        ValuesError: A value has no description, or keywords that are no mapping.
-    """
+    """Read the text of values.yaml."""
     document = yaml.compose(text, Loader=yaml.SafeLoader)
     assert isinstance(document, yaml.MappingNode), "values.yaml is a mapping"  # noqa: S101
     return Section(path=(), description="", entries=_entries(document, (), text.splitlines()))
@@ -106,7 +82,7 @@ def _entries(mapping: yaml.Node, path: tuple[str, ...], lines: list[str]) -> tup
 
 
 def _documents_keys(node: yaml.Node, lines: list[str]) -> bool:
-    """Whether a mapping's keys have comments; a mapping in braces has no place for them."""
+    """Whether a mapping's keys have comments; a mapping in braces has no room for them."""
     block = isinstance(node, yaml.MappingNode) and not node.flow_style
     return block and any(
         _comment(lines, key.start_mark.line) or _documents_keys(below, lines) for key, below in node.value
@@ -114,7 +90,7 @@ def _documents_keys(node: yaml.Node, lines: list[str]) -> bool:
 
 
 def _comment(lines: list[str], line: int) -> list[str]:
-    """The lines of the comment above a key, if it is a description."""
+    """Return the lines of the comment above a key, if it is a description."""
     begin = line
     while begin and lines[begin - 1].lstrip().startswith("#"):
         begin -= 1

@@ -17,21 +17,13 @@ CHART: Final = Path(__file__).parents[1] / "helm" / "kafka-client-telemetry"
 
 
 def files() -> Iterator[tuple[str, str]]:
-    """Each file's name in the chart's folder, with what belongs into it.
-
-    Raises:
-        ValuesError: A comment of values.yaml is missing or wrong.
-    """
+    """Yield each file's name in the chart's folder, and its content."""
     values = parse((CHART / "values.yaml").read_text("utf-8"))
     yield "values.schema.json", json.dumps(schema(values), indent=1, ensure_ascii=False) + "\n"
     yield "README.md", with_table((CHART / "README.md").read_text("utf-8"), values)
 
 
 def write() -> None:
-    """Write all of them.
-
-    Raises:
-        ValuesError: A comment of values.yaml is missing or wrong.
-    """
+    """Write all of them."""
     for name, text in files():
         (CHART / name).write_text(text, encoding="utf-8")

@@ -12,12 +12,12 @@ __all__ = ["client_variables", "cluster", "sending", "software"]
 
 
 def cluster() -> QueryVariable:
-    """The variable ``cluster``."""
+    """Return the variable ``cluster``."""
     return choice("cluster", "Cluster", "Kafka clusters by id", _values("cluster_id", {}))
 
 
 def software() -> QueryVariable:
-    """The variable ``software``."""
+    """Return the variable ``software``."""
     above = {"cluster": "cluster_id"}
     return choice(
         "software", "Software", "The name that clients send (KIP-511)", _values("client_software_name", above)
@@ -39,12 +39,9 @@ def client_variables() -> tuple[QueryVariable, ...]:
 
 
 def sending(metrics: tuple[str, ...], kind: str, *, by_client: bool = True) -> QueryVariable:
-    """The hidden variable ``sending``: software that sends any of some metrics.
+    """Return the hidden variable ``sending``: software that sends any of some metrics.
 
-    Args:
-        metrics: Metrics that every client of a kind sends.
-        kind: The kind of client, for the description.
-        by_client: Whether the dashboard has the variables of clients, which narrow the list.
+    ``by_client``: the variables of clients narrow the list.
     """
     narrowed = (
         f"\n  AND ({everybody(list(BY_CLIENT))} OR client_software_name IN (\n"

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Final
 
 from deploy.dashboards.panels import Panel, column, lines, link_to_client, rows
-from deploy.dashboards.queries import Sql
 from deploy.dashboards.sql import SEEN, chosen, key_column
 
 __all__ = ["OF_CHOSEN", "SEVERITY_COLOURS", "findings", "findings_over_time"]
@@ -20,13 +19,7 @@ SEVERITY_COLOURS: Final = {"critical": "red", "warning": "orange", "info": "blue
 
 
 def findings(title: str, condition: str, *, height: int = 9) -> Panel:
-    """Build the table of findings that were open in the range, the most severe first.
-
-    Args:
-        title: The panel's title.
-        condition: The condition on the findings.
-        height: In rows of the grid.
-    """
+    """Build the table of findings that were open in the range, the most severe first."""
     query = (
         "SELECT severity, kind, summary, client_id, client_software_name, client_software_version,\n"
         "  principal, group_id, cluster_id, client_instance_id, first_seen, last_seen, resolved_at,\n"
@@ -41,7 +34,7 @@ def findings(title: str, condition: str, *, height: int = 9) -> Panel:
         title,
         "Findings of the roll-up in the clients' telemetry: open ones first, then by severity. The evidence "
         "has the numbers and the thresholds (docs/findings.md).",
-        [Sql(query, over_time=False)],
+        query,
         {
             "severity": column("Severity", width=90, colours=SEVERITY_COLOURS),
             "kind": column("Kind", width=150),
@@ -63,12 +56,7 @@ def findings(title: str, condition: str, *, height: int = 9) -> Panel:
 
 
 def findings_over_time(condition: str, *, width: int = 24) -> Panel:
-    """Build the panel of open findings over time, by kind.
-
-    Args:
-        condition: The condition on the findings.
-        width: In 24ths of the window.
-    """
+    """Build the panel of open findings over time, by kind."""
     query = (
         "SELECT extract(epoch FROM step) AS time, kind AS metric, count(*)::float8 AS value\n"
         "FROM generate_series(\n"
@@ -85,7 +73,7 @@ def findings_over_time(condition: str, *, width: int = 24) -> Panel:
         "Open findings by kind",
         "Findings that were open in each step. A finding is resolved once its condition stays false.",
         "short",
-        [Sql(query, over_time=True)],
+        query,
         width=width,
         stacked=True,
     )

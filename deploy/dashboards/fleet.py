@@ -9,7 +9,6 @@ from deploy.dashboards.choices import cluster, software
 from deploy.dashboards.findings import OF_CHOSEN, findings, findings_over_time
 from deploy.dashboards.grafana import Dashboard
 from deploy.dashboards.panels import Panel, column, lines, link_to_client, number, rows
-from deploy.dashboards.queries import Sql
 from deploy.dashboards.sql import (
     BY_FLEET,
     SEEN,
@@ -71,11 +70,8 @@ def fleet() -> Dashboard:
             "Open findings",
             "Findings of at least a warning that are open now.",
             "short",
-            Sql(
-                "SELECT count(*)::float8 AS value FROM telemetry.finding\n"
-                f"WHERE resolved_at IS NULL AND severity <> 'info'\n  AND {OF_CHOSEN}",
-                over_time=False,
-            ),
+            "SELECT count(*)::float8 AS value FROM telemetry.finding\n"
+            f"WHERE resolved_at IS NULL AND severity <> 'info'\n  AND {OF_CHOSEN}",
             warn_from=1,
         ),
         number(
@@ -83,11 +79,8 @@ def fleet() -> Dashboard:
             "The age of the newest push in the tables. If it grows, the job has stopped "
             "or receives no pushes.",
             "s",
-            Sql(
-                "SELECT extract(epoch FROM now() - max(newest_received_at))::float8 AS value\n"
-                "FROM telemetry.ledger WHERE committed_at > now() - interval '14 days'",
-                over_time=False,
-            ),
+            "SELECT extract(epoch FROM now() - max(newest_received_at))::float8 AS value\n"
+            "FROM telemetry.ledger WHERE committed_at > now() - interval '14 days'",
             warn_from=900,
         ),
     )
@@ -98,7 +91,7 @@ def fleet() -> Dashboard:
             "Pushes per second by software",
             f"`{_PUSHES}`: accepted pushes. Each counts once, however often it was delivered.",
             "count:pushes/s",
-            [_ordered(per_second(_rolled_up(_PUSHES, name_of_software)))],
+            f"{per_second(_rolled_up(_PUSHES, name_of_software))}\nORDER BY 1, 2",
             stacked=True,
         ),
     )
@@ -109,17 +102,12 @@ def fleet() -> Dashboard:
         rows(
             "Silent clients",
             "Client instances that fell silent without a terminating push in this time, the latest first.",
-            [
-                Sql(
-                    "SELECT client_id, client_instance_id, client_software_name, client_software_version,\n"
-                    "  client_source_address, cluster_id, last_seen, push_interval_ms,\n"
-                    f"  {key_column('client_id')}\n"
-                    "FROM telemetry.client\n"
-                    f"WHERE state = 'silent' AND {SEEN}\n  AND {_CHOSEN}\n"
-                    "ORDER BY last_seen DESC LIMIT 200",
-                    over_time=False,
-                )
-            ],
+            "SELECT client_id, client_instance_id, client_software_name, client_software_version,\n"
+            "  client_source_address, cluster_id, last_seen, push_interval_ms,\n"
+            f"  {key_column('client_id')}\n"
+            "FROM telemetry.client\n"
+            f"WHERE state = 'silent' AND {SEEN}\n  AND {_CHOSEN}\n"
+            "ORDER BY last_seen DESC LIMIT 200",
             {
                 "client_id": column("Client id", links=link_to_client()),
                 "client_instance_id": column("Instance"),
@@ -137,17 +125,13 @@ def fleet() -> Dashboard:
 
 
 def clients_by_version(*, width: int = 12) -> Panel:
-    """Client instances over time by software and version, of the chosen clusters and software.
-
-    Args:
-        width: In 24ths of the window.
-    """
+    """Build the panel of client instances over time by software and version."""
     return lines(
         "Clients by software and version",
         f"`{_CLIENTS}`: client instances, each until its terminating push or three push intervals of "
         "silence.",
         "short",
-        [_ordered(per_bucket(_rolled_up(_CLIENTS, _VERSION)))],
+        f"{per_bucket(_rolled_up(_CLIENTS, _VERSION))}\nORDER BY 1, 2",
         width=width,
         stacked=True,
     )
@@ -157,12 +141,5 @@ def _rolled_up(metric: str, series: str) -> str:
     return over_time(series=series, value="sum(sum)", sources=of_metrics([metric], [_FLEET]))
 
 
-def _ordered(query: str) -> Sql:
-    return Sql(f"{query}\nORDER BY 1, 2", over_time=True)
-
-
-def _count(condition: str, *, what: str = "*") -> Sql:
-    return Sql(
-        f"SELECT count({what})::float8 AS value FROM telemetry.client\nWHERE {condition} AND {_CHOSEN}",
-        over_time=False,
-    )
+def _count(condition: str, *, what: str = "*") -> str:
+    return f"SELECT count({what})::float8 AS value FROM telemetry.client\nWHERE {condition} AND {_CHOSEN}"

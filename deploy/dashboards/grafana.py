@@ -1,6 +1,6 @@
-"""Owns the shape of dashboards: their variables, links and rows, as every dashboard here has them.
+"""Builders for dashboards: variables, links and rows.
 
-It knows Grafana and no metric; what is asked of a database comes from the callers.
+They know Grafana, and no metric: the callers write the queries.
 """
 
 from __future__ import annotations
@@ -29,16 +29,10 @@ def choice(
     hidden: bool = False,
     all_value: str | None = "NULL",
 ) -> dashboard.QueryVariable:
-    """A variable whose values a query finds.
+    """Build a variable from SQL with the columns ``__text`` and ``__value``.
 
-    Args:
-        name: Its name in queries.
-        label: Its name for people.
-        description: What it chooses.
-        query: SQL with the columns ``__text`` and ``__value``.
-        several: Whether several or all may be chosen; all is what is chosen at first.
-        hidden: Whether it is only for queries.
-        all_value: What queries get for "All"; None for the list of all values.
+    ``several``: several values or all may be chosen, and all are at first. ``all_value`` is what
+    queries get for "All"; None: the list of all values.
     """
     variable = (
         dashboard.QueryVariable(name)
@@ -62,7 +56,7 @@ def choice(
 
 
 class Dashboard:
-    """A dashboard to which panels are added from the left to the right and from the top down."""
+    """A dashboard; panels are added from left to right and from top to bottom."""
 
     def __init__(self, uid: str, title: str, description: str, *, start: str = "now-6h") -> None:
         self._builder = (
@@ -89,12 +83,7 @@ class Dashboard:
         self._panels = 0
 
     def sources(self, *, postgres: bool = True, prometheus: bool = False) -> Dashboard:
-        """Let the data sources be chosen.
-
-        Args:
-            postgres: That of the roll-up; with it goes how fine lines are drawn.
-            prometheus: That which scrapes the receiver.
-        """
+        """Add the variables of the data sources: the roll-up's, and Prometheus of the receiver."""
         if postgres:
             self._builder.with_variable(
                 dashboard.DatasourceVariable("postgres")
@@ -112,7 +101,7 @@ class Dashboard:
         return self
 
     def resolution(self) -> Dashboard:
-        """Let it be chosen how fine lines are drawn at the most."""
+        """Add the variable of the shortest step of lines."""
         words = ["1m", "5m", "15m", "1h"]
         self._builder.with_variable(
             dashboard.CustomVariable("resolution")
@@ -147,7 +136,7 @@ class Dashboard:
         return self
 
     def build(self) -> models.Dashboard:
-        """The dashboard as Grafana's model."""
+        """Return the dashboard as Grafana's model."""
         return self._builder.build()
 
 

@@ -1,8 +1,9 @@
 # ruff: noqa: S608 - constants of this package; Grafana quotes what users choose (:sqlstring).
 """Panels for metrics of the catalogue: unit, description, combination, clients without it.
 
-The dashboards have the variables of ``choices``. Panels read the small fleet tables if only cluster
-and software are chosen, and the clients' series otherwise.
+Metrics are named without ``org.apache.kafka.``. The dashboards have the variables of ``choices``.
+Panels read the small fleet tables if only cluster and software are chosen, and the clients' series
+otherwise.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from deploy.dashboards.panels import Panel, column, lines, number, rows
-from deploy.dashboards.queries import Sql
 from deploy.dashboards.sql import (
     BY_CLIENT,
     BY_FLEET,
@@ -59,11 +59,7 @@ _SHARES: Final = {"median client": 0.5, "95 % of clients below": 0.95, "99 % of 
 
 
 def standard(name: str) -> StandardMetric:
-    """Return a metric of the catalogue by its name after ``org.apache.kafka.``.
-
-    Raises:
-        KeyError: The catalogue does not have it.
-    """
+    """Return a metric of the catalogue, or raise KeyError."""
     found = CATALOGUE.metric(f"org.apache.kafka.{name}")
     if found is None:
         raise KeyError(f"org.apache.kafka.{name} is not in the catalogue: check the name")
@@ -73,19 +69,12 @@ def standard(name: str) -> StandardMetric:
 def metric_lines(title: str, name: str, *, advice: str = "", width: int = 12, stacked: bool = True) -> Panel:
     """Build a panel over time of a metric that adds up over clients, one line for each software.
 
-    Args:
-        title: The panel's title.
-        name: The metric, without ``org.apache.kafka.``.
-        advice: What follows from the values.
-        width: In 24ths of the window.
-        stacked: Whether to stack the lines.
+    ``advice`` says what follows from the values.
     """
     metric = standard(name)
     unit, _ = unit_of(metric)
     query = f"{union([_combined(metric), _not_sent([metric])])}\nORDER BY 1, 2"
-    return lines(
-        title, _words([metric], advice), unit, [Sql(query, over_time=True)], width=width, stacked=stacked
-    )
+    return lines(title, _words([metric], advice), unit, query, width=width, stacked=stacked)
 
 
 def spread_lines(
@@ -94,13 +83,6 @@ def spread_lines(
     """Build a panel over time of a metric that is a distribution over clients.
 
     It shows quantiles of all clients. If clients are chosen, it shows their mean and maximum.
-
-    Args:
-        title: The panel's title.
-        average: The distribution's metric, without ``org.apache.kafka.``.
-        maximum: The metric with its maximum; None without one.
-        advice: What follows from the values.
-        width: In 24ths of the window.
     """
     metrics = [standard(average)] if maximum is None else [standard(average), standard(maximum)]
     unit, _ = unit_of(metrics[0])
@@ -120,20 +102,11 @@ def spread_lines(
             _not_sent(metrics),
         ]
     )
-    return lines(
-        title, _words(metrics, advice), unit, [Sql(f"{query}\nORDER BY 1, 2", over_time=True)], width=width
-    )
+    return lines(title, _words(metrics, advice), unit, f"{query}\nORDER BY 1, 2", width=width)
 
 
 def total(title: str, name: str, *, width: int = 4, warn_from: float | None = None) -> Panel:
-    """Build one number for the whole range: a rate per second, a mean over time, or the maximum.
-
-    Args:
-        title: The panel's title.
-        name: The metric, without ``org.apache.kafka.``.
-        width: In 24ths of the window.
-        warn_from: The least value that is orange.
-    """
+    """Build one number for the whole range: a rate per second, a mean over time, or the maximum."""
     metric = standard(name)
     unit, factor = unit_of(metric)
     found = over_range(by=[], sources=of_metrics([metric.name], _SOURCES))
@@ -145,17 +118,11 @@ def total(title: str, name: str, *, width: int = 4, warn_from: float | None = No
         f"SELECT CASE WHEN {_sent_by_some(metric)} THEN {value} ELSE 'NaN' END AS value\n"
         f"FROM (\n{found}\n) AS found"
     )
-    return number(
-        title, _words([metric], ""), unit, Sql(query, over_time=False), width=width, warn_from=warn_from
-    )
+    return number(title, _words([metric], ""), unit, query, width=width, warn_from=warn_from)
 
 
 def support(names: Sequence[str]) -> Panel:
-    """Build the table that shows which software lacks a metric, and which did not send it.
-
-    Args:
-        names: The metrics, without ``org.apache.kafka.``.
-    """
+    """Build the table that shows which software lacks a metric, and which did not send it."""
     metrics = quoted([standard(name).name for name in names])
     query = (
         "SELECT c.metric, c.description, sending.client_software_name AS software,\n"
@@ -178,7 +145,7 @@ def support(names: Sequence[str]) -> Panel:
         "Which software sends which metric",
         "Why a panel is empty. *not sent by it*: no version of the client in the catalogue has the metric. "
         "*no data, though it could be*: no subscription asks for it, or no push arrived in this time.",
-        [Sql(query, over_time=False)],
+        query,
         {
             "metric": column("Metric", width=480),
             "description": column("Meaning"),

@@ -12,7 +12,6 @@ from deploy.dashboards.findings import findings
 from deploy.dashboards.grafana import Dashboard, choice
 from deploy.dashboards.metrics import standard
 from deploy.dashboards.panels import Panel, column, lines, rows
-from deploy.dashboards.queries import Sql
 from deploy.dashboards.sql import (
     BUCKETS,
     GRAINS,
@@ -157,17 +156,11 @@ def _instances() -> Panel:
         "Instances",
         "The client's instances in this time. *silent*: no push for three push intervals, and no terminating "
         "push.",
-        [
-            Sql(
-                "SELECT client_instance_id, state, client_software_name, client_software_version,\n"
-                "  principal, group_id, group_instance_id, transactional_id, client_source_address,\n"
-                "  client_rack, broker_id, cluster_id, first_seen, last_seen, terminated_at, "
-                "push_interval_ms\n"
-                "FROM telemetry.client\n"
-                f"WHERE {SEEN}\n  AND {_INSTANCE}\nORDER BY last_seen DESC LIMIT 500",
-                over_time=False,
-            )
-        ],
+        "SELECT client_instance_id, state, client_software_name, client_software_version,\n"
+        "  principal, group_id, group_instance_id, transactional_id, client_source_address,\n"
+        "  client_rack, broker_id, cluster_id, first_seen, last_seen, terminated_at, push_interval_ms\n"
+        "FROM telemetry.client\n"
+        f"WHERE {SEEN}\n  AND {_INSTANCE}\nORDER BY last_seen DESC LIMIT 500",
         {
             "client_instance_id": column("Instance", width=190),
             "state": column("State", width=80, colours={"live": "green", "silent": "orange", "left": "text"}),
@@ -194,18 +187,13 @@ def _versions_and_addresses() -> Panel:
     return rows(
         "Versions and addresses",
         "The addresses and versions of its instances, and the broker whose sidecar received their pushes.",
-        [
-            Sql(
-                "SELECT client_software_name, client_software_version, client_source_address, broker_id,\n"
-                "  count(DISTINCT client_instance_id)::float8 AS instances, sum(pushes)::float8 AS pushes,\n"
-                "  min(bucket) AS begins, max(bucket) AS ends\n"
-                "FROM telemetry.client_1h\n"
-                "WHERE bucket > $__timeFrom()::timestamptz - interval '1 hour' AND bucket <= $__timeTo()\n"
-                f"  AND {_INSTANCE}\n"
-                "GROUP BY 1, 2, 3, 4\nORDER BY ends DESC, pushes DESC LIMIT 200",
-                over_time=False,
-            )
-        ],
+        "SELECT client_software_name, client_software_version, client_source_address, broker_id,\n"
+        "  count(DISTINCT client_instance_id)::float8 AS instances, sum(pushes)::float8 AS pushes,\n"
+        "  min(bucket) AS begins, max(bucket) AS ends\n"
+        "FROM telemetry.client_1h\n"
+        "WHERE bucket > $__timeFrom()::timestamptz - interval '1 hour' AND bucket <= $__timeTo()\n"
+        f"  AND {_INSTANCE}\n"
+        "GROUP BY 1, 2, 3, 4\nORDER BY ends DESC, pushes DESC LIMIT 200",
         {
             "client_software_name": column("Software"),
             "client_software_version": column("Version"),
@@ -265,7 +253,7 @@ def _every_metric() -> Panel:
         "Totals are per second, counts are means over time, other values are means of all pushes. *not sent "
         "by it*: the software does not have the metric. *no data, though it could be*: no subscription asks "
         "for it, or no push arrived.",
-        [Sql(query, over_time=False)],
+        query,
         {
             "metric": column("Metric", width=430),
             "description": column("Meaning", width=330),
@@ -317,7 +305,7 @@ def _chosen_metric() -> Panel:
         "The chosen metric by version, topic and broker, combined over instances by the catalogue's rule: "
         "totals per second, averages as the mean of all pushes.",
         "short",
-        [Sql(f"{held(found, value)}\nORDER BY 1, 2", over_time=True)],
+        f"{held(found, value)}\nORDER BY 1, 2",
         width=24,
     )
 
@@ -351,7 +339,7 @@ def _by_instance(title: str, name: str, found: str, unit: str, description: str)
         title,
         f"{description} One line for each instance, named by the first letters of its id.",
         unit,
-        [Sql(f"{query}\nORDER BY 1, 2", over_time=True)],
+        f"{query}\nORDER BY 1, 2",
         width=8,
     )
 

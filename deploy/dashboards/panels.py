@@ -15,7 +15,7 @@ from grafana_foundation_sdk.models import common as common_models
 from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models import text as text_models
 
-from deploy.dashboards.queries import POSTGRES
+from deploy.dashboards.queries import POSTGRES, Sql
 
 __all__ = ["Panel", "column", "lines", "link", "link_to_client", "note", "number", "rows"]
 
@@ -40,22 +40,15 @@ def lines(
     title: str,
     description: str,
     unit: str,
-    queries: Sequence[Builder[Dataquery]],
+    queries: str | Sequence[Builder[Dataquery]],
     *,
     width: int = 12,
     stacked: bool = False,
     source: models.DataSourceRef = POSTGRES,
 ) -> Panel:
-    """Build a panel of lines over time.
+    """Build a panel of lines over time. The width is in 24ths of the window.
 
-    Args:
-        title: Its title.
-        description: What it shows, and what follows from it.
-        unit: Grafana's id of the unit.
-        queries: Its queries.
-        width: In 24ths of the window.
-        stacked: Whether the series add up to a whole.
-        source: The data source of all queries.
+    The unit is Grafana's id. ``stacked``: the series add up to a whole.
     """
     return (
         timeseries.Panel()
@@ -102,7 +95,7 @@ def lines(
                 _value("custom.fillOpacity", 0),
             ],
         )
-        .targets(list(queries))
+        .targets([Sql(queries, over_time=True)] if isinstance(queries, str) else list(queries))
     )
 
 
@@ -110,7 +103,7 @@ def number(
     title: str,
     description: str,
     unit: str,
-    query: Builder[Dataquery],
+    query: str | Builder[Dataquery],
     *,
     width: int = 4,
     source: models.DataSourceRef = POSTGRES,
@@ -118,14 +111,7 @@ def number(
 ) -> Panel:
     """Build a panel of one number: NaN if no client in view has the metric, null without data.
 
-    Args:
-        title: Its title.
-        description: What it shows.
-        unit: Grafana's id of the unit.
-        query: One row with one number.
-        width: In 24ths of the window.
-        source: The data source.
-        warn_from: The least value that is orange.
+    The query returns one row with one number. From ``warn_from`` on it is orange.
     """
     steps = [models.Threshold(value=None, color="text")]
     if warn_from is not None:
@@ -150,14 +136,14 @@ def number(
                 _special(models.SpecialValueMatch.NULL, _NO_DATA),
             ]
         )
-        .targets([query])
+        .targets([Sql(query, over_time=False) if isinstance(query, str) else query])
     )
 
 
 def rows(
     title: str,
     description: str,
-    queries: Sequence[Builder[Dataquery]],
+    queries: str | Sequence[Builder[Dataquery]],
     columns: dict[str, list[models.DynamicConfigValue]],
     *,
     width: int = 24,
@@ -165,18 +151,7 @@ def rows(
     source: models.DataSourceRef = POSTGRES,
     transformations: Sequence[models.DataTransformerConfig] = (),
 ) -> Panel:
-    """Build a table.
-
-    Args:
-        title: Its title.
-        description: What it shows.
-        queries: Its queries.
-        columns: Properties by the column's name in the query, see :func:`column`.
-        width: In 24ths of the window.
-        height: In rows of the grid.
-        source: The data source.
-        transformations: Grafana's transformations of the rows.
-    """
+    """Build a table; ``columns`` has the properties of :func:`column` by the name in the query."""
     panel = (
         table.Panel()
         .title(title)
@@ -190,7 +165,7 @@ def rows(
         .cell_height(common_models.TableCellHeight.SM)
         .footer(common.TableFooterOptions().show(show=False).reducer([]))
         .mappings([_special(models.SpecialValueMatch.NA_N, _NOT_SENT)])
-        .targets(list(queries))
+        .targets([Sql(queries, over_time=False)] if isinstance(queries, str) else list(queries))
     )
     for transformation in transformations:
         panel = panel.with_transformation(transformation)
@@ -212,13 +187,8 @@ def column(
 ) -> list[models.DynamicConfigValue]:
     """Return the properties of a table's column.
 
-    Args:
-        heading: Its heading.
-        unit: Grafana's id of its unit; None for text, whose empty cells show a dash.
-        width: In pixels; at least the heading's width.
-        links: The links of its cells, see :func:`link`.
-        colours: Colours of cells by their text.
-        hidden: Whether it only orders the rows.
+    The unit is Grafana's id; None is text, whose empty cells show a dash. The width is in pixels,
+    at least the heading's. Colours are by the cell's text. A hidden column only orders the rows.
     """
     # The heading and the symbol of its filter must fit.
     least = 8 * len(heading) + 44
@@ -253,12 +223,6 @@ def link(field: str, uid: str, variable: str, *, title: str = "Show this one") -
     """Return the link from a table's cell to a dashboard that selects the cell's value.
 
     The table has the hidden column ``{field}_key`` with the variable's value.
-
-    Args:
-        field: The column.
-        uid: The uid of the dashboard.
-        variable: The dashboard's variable that the link sets.
-        title: The link's text.
     """
     url = (
         f"/d/{uid}?${{__url_time_range}}&${{postgres:queryparam}}&${{cluster:queryparam}}"

@@ -44,14 +44,7 @@ class Sql(Dataquery, Builder[Dataquery]):
 
 
 def promql(expression: str, legend: str, *, ref_id: str = "A", instant: bool = False) -> Builder[Dataquery]:
-    """Build a PromQL query.
-
-    Args:
-        expression: The PromQL.
-        legend: The name of a series, with ``{{label}}``.
-        ref_id: Its letter.
-        instant: Return only the newest value, for tables and numbers.
-    """
+    """Build a PromQL query; an instant one returns only the newest value."""
     query = (
         prometheus.Dataquery()
         .datasource(PROMETHEUS)

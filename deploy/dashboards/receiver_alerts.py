@@ -15,16 +15,7 @@ __all__ = ["prometheus_rules"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PrometheusRule:
-    """An alert on the receiver's own metrics.
-
-    Attributes:
-        name: Its name.
-        expression: PromQL that returns one series for each alert.
-        lasts: How long the expression must hold before the alert fires.
-        severity: ``critical`` or ``warning``.
-        summary: One line.
-        description: What it means and what to do.
-    """
+    """An alert for each series of a PromQL expression that holds for some time."""
 
     name: str
     expression: str
@@ -40,12 +31,7 @@ def _grew(counter: str, minutes: int, *by: str) -> str:
     ``increase`` misses the step from no series to 1, which the first event with its labels makes.
     Two more conditions find it: the series has fewer samples than ``kafka_telemetry_ready``, which
     is in every scrape, or the process started within the time. A gap in the scrapes affects both
-    series, so it does not fire the alert.
-
-    Args:
-        counter: The counter.
-        minutes: The length of the time.
-        by: The labels that stay beside job and instance.
+    series, so it does not fire the alert. The labels ``by`` stay beside job and instance.
     """
     return (
         f"sum by ({', '.join(('job', 'instance', *by))}) (increase({counter}[{minutes}m]) > 0 "

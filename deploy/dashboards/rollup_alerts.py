@@ -23,18 +23,9 @@ _LOOK_BACK_S: Final = 600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SqlRule:
-    """An alert on the roll-up's views.
+    """An alert for each row (labels and one number above zero) of an SQL query."""
 
-    Attributes:
-        name: The end of its uid.
-        title: Its title.
-        sql: Returns labels and one number. Each row with a number above zero is an alert.
-        lasts: How long the number must be above zero before the alert fires.
-        severity: ``critical`` or ``warning``.
-        summary: One line.
-        description: What it means and what to do.
-    """
-
+    #: The end of its uid.
     name: str
     title: str
     sql: str

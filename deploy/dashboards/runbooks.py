@@ -1,4 +1,4 @@
-"""Owns where alerts' runbooks are: the section of docs/runbooks.md that bears the alert's name."""
+"""The URLs of runbooks: an alert's section of docs/runbooks.md has the alert's name."""
 
 from __future__ import annotations
 
@@ -13,9 +13,5 @@ RUNBOOKS: Final = f"{REPOSITORY}/blob/main/docs/runbooks.md"
 
 
 def runbook_url(alert: str) -> str:
-    """The section for an alert, which GitHub calls by the alert's name in lower case.
-
-    Args:
-        alert: The alert's name; of Grafana's rules, the title.
-    """
+    """Return the URL of an alert's section; GitHub makes its anchor from the heading."""
     return f"{RUNBOOKS}#{re.sub(r'[^a-z0-9 -]', '', alert.lower()).replace(' ', '-')}"

@@ -54,16 +54,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grain:
-    """One of the tables of a roll-up.
+    """One of the tables of a roll-up, with buckets of some seconds."""
 
-    Attributes:
-        name: The end of its views' names.
-        seconds: The length of a bucket.
-        when: The condition, constant in a query, that selects this table.
-    """
-
+    #: The end of its views' names.
     name: str
     seconds: int
+    #: The condition, constant in a query, that selects this table.
     when: str
 
 
@@ -103,14 +99,9 @@ SPREAD_GRAINS: Final = _by_range(minutes_up_to_s=3 * _HOUR_S, hours_up_to_s=3 * 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The views that a query reads.
+    """The views that a query reads, and the condition on their rows."""
 
-    Attributes:
-        view: Their name without the grain, such as ``fleet``.
-        condition: The condition on their rows.
-        grains: The tables to choose from.
-    """
-
+    #: The name without the grain, such as ``fleet``.
     view: str
     condition: str
     grains: Sequence[Grain] = GRAINS
@@ -153,11 +144,7 @@ def whole(grain: Grain) -> str:
 
 
 def chosen(columns: dict[str, str]) -> str:
-    """Return the condition that the variables select a row.
-
-    Args:
-        columns: The columns by the variables' names.
-    """
+    """Return the condition that the variables select a row; ``columns`` are by variable."""
     return " AND ".join(
         f"((${{{name}:sqlstring}}) IS NULL OR {column} = ANY ({choices(name)}))"
         for name, column in columns.items()
@@ -192,9 +179,7 @@ def is_chosen(column: str, variable: str) -> str:
 def options(column: str, distinct: str) -> str:
     """Return the query of a variable: the text and the key of each option.
 
-    Args:
-        column: The column of the texts.
-        distinct: The query that returns each text once, in order.
+    The query ``distinct`` returns each text once, in order.
     """
     return (
         f'SELECT {column} AS "__text", {key(column)} AS "__value"\n'
@@ -220,13 +205,9 @@ def union(branches: Sequence[str]) -> str:
 def over_time(*, series: str, value: str, sources: Sequence[Source]) -> str:
     """Return a query of rows (time, metric, value, base) of the grain that fits the range.
 
-    ``base`` is the length of a bucket. Apply :func:`per_second`, :func:`per_bucket` or
-    :func:`as_they_are` to the result.
-
-    Args:
-        series: The expression that names a series.
-        value: The aggregate over a series' rows in one step of time.
-        sources: The views to read.
+    ``series`` names a series, and ``value`` aggregates its rows in one step of time. ``base`` is
+    the length of a bucket. Apply :func:`per_second`, :func:`per_bucket` or :func:`as_they_are` to
+    the result.
     """
     return union(
         [
@@ -247,11 +228,8 @@ def over_range(*, by: Sequence[str], sources: Sequence[Source]) -> str:
     """Return a query of rows (by..., added, points, least, most, buckets, seconds) of the range.
 
     ``buckets`` counts the buckets from a group's first row to its last, and ``seconds`` is the time
-    that the total covers. PostgreSQL skips the columns that the outer query does not use.
-
-    Args:
-        by: The columns of a group; none for one row of each source.
-        sources: The views to read; the range alone selects the grain.
+    that the total covers. PostgreSQL skips the columns that the outer query does not use. The range
+    alone selects the grain. Without ``by`` there is one row of each source.
     """
     grouped = f"\nGROUP BY {', '.join(by)}" if by else ""
     columns = "".join(f"{column}, " for column in by)
@@ -297,12 +275,9 @@ def as_they_are(rows: str) -> str:
 def held(rows: str, value: str) -> str:
     """Return a query of rows (time, metric, value), repeated for each step within a longer bucket.
 
-    ``seconds`` is the part of a step that is in the range and rolled up. A step with a small part
-    is left out, because clients push rarely and the rate of a short time is random.
-
-    Args:
-        rows: The query of :func:`over_time`, with further columns that ``value`` needs.
-        value: The expression of the value, from columns of ``rows`` and ``seconds``.
+    ``value`` uses columns of the rows, which are those of :func:`over_time` or more, and
+    ``seconds``: the part of a step that is in the range and rolled up. A step with a small part is
+    left out, because clients push rarely and the rate of a short time is random.
     """
     step = "greatest(base, $__interval_ms / 1000)"
     end = (
@@ -322,10 +297,7 @@ def held(rows: str, value: str) -> str:
 def quantiles(*, metric: str, shares: dict[str, float], condition: str) -> str:
     """Return a query of rows (time, metric, value): quantiles over clients, once a minute each.
 
-    Args:
-        metric: The metric's name.
-        shares: The quantiles by the name of their series.
-        condition: The condition on the rows of the spread.
+    The quantiles are by the name of their series. The condition is on rows of the spread.
     """
     observed = union(
         [

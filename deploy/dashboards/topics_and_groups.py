@@ -10,7 +10,6 @@ from deploy.dashboards.choices import client_variables
 from deploy.dashboards.grafana import Dashboard, choice
 from deploy.dashboards.metrics import standard
 from deploy.dashboards.panels import Panel, column, lines, link, link_to_client, rows
-from deploy.dashboards.queries import Sql
 from deploy.dashboards.sql import (
     BY_CLIENT,
     BY_FLEET,
@@ -132,7 +131,7 @@ def _topics() -> Panel:
     return rows(
         "Topics",
         f"Topics by traffic per second. {_ONLY_JAVA} An empty cell means no data.",
-        [Sql(query, over_time=False)],
+        query,
         {**shown, "lag_max": column("Records lag, maximum", "short")},
     )
 
@@ -160,7 +159,7 @@ def _groups() -> Panel:
         "Groups",
         "Consumer groups with their live members. Each member counts each rebalance of its group: divide by "
         "members. An empty cell means no data, or clients without the metric.",
-        [Sql(query, over_time=False)],
+        query,
         {
             "group_id": column("Group", width=180, links=link("group_id", "kct-consumers", "group")),
             "members": column("Live members", "short"),
@@ -179,16 +178,11 @@ def _members() -> Panel:
     return rows(
         "Members",
         "Client instances with a group, ordered by their last push.",
-        [
-            Sql(
-                "SELECT group_id, client_id, client_instance_id, group_instance_id, state,\n"
-                "  client_software_name, client_software_version, client_source_address, last_seen,\n"
-                f"  {key_column('client_id')}\n"
-                "FROM telemetry.client\n"
-                f"WHERE group_id IS NOT NULL AND {SEEN}\n  AND {_CLIENTS}\nORDER BY last_seen DESC LIMIT 200",
-                over_time=False,
-            )
-        ],
+        "SELECT group_id, client_id, client_instance_id, group_instance_id, state,\n"
+        "  client_software_name, client_software_version, client_source_address, last_seen,\n"
+        f"  {key_column('client_id')}\n"
+        "FROM telemetry.client\n"
+        f"WHERE group_id IS NOT NULL AND {SEEN}\n  AND {_CLIENTS}\nORDER BY last_seen DESC LIMIT 200",
         {
             "group_id": column("Group"),
             "client_id": column("Client id", links=link_to_client()),
@@ -230,4 +224,4 @@ def _most(title: str, metric: str, series: str, description: str, width: int) ->
         "ORDER BY 1, 2"
     )
     unit, _ = unit_of(standard(metric.removeprefix(_PREFIX)))
-    return lines(title, f"`{metric}`: {description}", unit, [Sql(query, over_time=True)], width=width)
+    return lines(title, f"`{metric}`: {description}", unit, query, width=width)

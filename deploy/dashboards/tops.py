@@ -8,7 +8,6 @@ from typing import Final
 
 from deploy.dashboards.metrics import standard
 from deploy.dashboards.panels import Panel, column, link_to_client, rows
-from deploy.dashboards.queries import Sql
 from deploy.dashboards.sql import (
     BY_CLIENT,
     BY_FLEET,
@@ -30,11 +29,8 @@ _LIMIT: Final = 100
 def top_clients(title: str, columns: dict[str, str]) -> Panel:
     """Build a table with a row for each client id and software, ordered by the first column.
 
-    A cell distinguishes "not sent by it" (NaN), no data (empty) and zero.
-
-    Args:
-        title: The panel's title.
-        columns: The metrics, without ``org.apache.kafka.``, by column.
+    A cell distinguishes "not sent by it" (NaN), no data (empty) and zero. ``columns`` has the
+    metrics, without ``org.apache.kafka.``, by column.
     """
     metrics = {name: standard(metric) for name, metric in columns.items()}
     clients = Source(view="metric", condition=chosen(BY_FLEET | BY_CLIENT))
@@ -67,7 +63,7 @@ def top_clients(title: str, columns: dict[str, str]) -> Panel:
     return rows(
         title,
         f"The first {_LIMIT} client ids, each with all its instances. Totals are per second.\n\n{legend}",
-        [Sql(query, over_time=False)],
+        query,
         shown,
     )
 

@@ -36,9 +36,6 @@ def unit_of(metric: StandardMetric) -> tuple[str, float]:
     """Return Grafana's id of a metric's unit, and the factor that converts values to it.
 
     A metric whose deltas add up is drawn as a rate, and a total of time as a number of clients.
-
-    Raises:
-        ValueError: The metric's unit has no Grafana unit yet.
     """
     unit = metric.unit or ""
     if metric.combines is Combination.SUM:

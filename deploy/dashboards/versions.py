@@ -13,7 +13,7 @@ from deploy.dashboards.fleet import clients_by_version
 from deploy.dashboards.grafana import Dashboard
 from deploy.dashboards.metrics import support
 from deploy.dashboards.panels import Panel, column, lines, link_to_client, note, rows
-from deploy.dashboards.queries import PROMETHEUS, Sql, promql
+from deploy.dashboards.queries import PROMETHEUS, promql
 from deploy.dashboards.sql import BY_FLEET, SEEN, chosen, key_column
 from receiver.catalogue import CATALOGUE
 
@@ -152,7 +152,7 @@ def _table() -> Panel:
         "Versions of clients that push",
         "Each version that pushed in this time, the oldest first, with its known issues and whether "
         "Kafka 4 brokers accept it (KIP-896).",
-        [Sql(query, over_time=False)],
+        query,
         {
             "client_software_name": column("Software", width=190),
             "client_software_version": column("Version", width=120),
@@ -186,7 +186,7 @@ def _who() -> Panel:
     return rows(
         "Who runs which version",
         "Client ids by version, the oldest first. Their owners have to upgrade.",
-        [Sql(query, over_time=False)],
+        query,
         {
             "client_software_name": column("Software"),
             "client_software_version": column("Version"),

@@ -1,4 +1,4 @@
-"""Owns which files are generated, and how they are written: the same bytes for the same code."""
+"""Writes the generated dashboards and alert rules: the same bytes for the same code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DASHBOARDS: Final = {
 
 
 def files() -> Iterator[tuple[Path, str]]:
-    """Each file, as a path below the chart's folder, with what belongs into it."""
+    """Yield each file's path below the chart's folder, and its content."""
     for name, build in _DASHBOARDS.items():
         text = JSONEncoder(sort_keys=True, indent=2, ensure_ascii=False).encode(build().build())
         yield (

@@ -1,8 +1,8 @@
 """Builds the docs site: stages the pages, adds the generated reference, runs Sphinx strictly.
 
 Pages stay plain Markdown, so they read the same on GitHub. The staging step adds what only the site
-needs: navigation, generated pages, and repository URLs in place of links to files that are not
-    pages.
+needs: navigation, generated pages, and repository URLs in place of links to files that are no
+pages.
 """
 
 from __future__ import annotations
@@ -106,11 +106,7 @@ def repository_pages(root: Path = ROOT) -> dict[Path, str]:
 
 
 def build(out: Path, root: Path = ROOT) -> Path:
-    """Build the site into ``out`` and return its first page.
-
-    Raises:
-        SiteError: A link or an anchor leads nowhere, a page is in no section, or Sphinx warned.
-    """
+    """Build the site into ``out`` and return its first page."""
     pages = repository_pages(root)
     if broken := broken_links(root, pages):
         raise SiteError("\n".join(broken))

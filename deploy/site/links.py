@@ -64,12 +64,7 @@ def anchors(text: str) -> set[str]:
 
 
 def broken_links(root: Path, pages: Mapping[Path, str]) -> list[str]:
-    """Return one line for each link within the repository that leads nowhere.
-
-    Args:
-        root: The repository's folder.
-        pages: Text of each Markdown page, by its path within the repository.
-    """
+    """Return one line for each broken link; ``pages`` has texts by path within the repository."""
     found = []
     anchors_of = cache(lambda page: anchors(pages[page]))
     for page, text in pages.items():

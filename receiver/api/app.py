@@ -24,11 +24,7 @@ a problem document (RFC 9457, `application/problem+json`) that names the field.
 
 
 def create_api(dependencies: ApiDependencies, settings: RestSettings) -> FastAPI:
-    """Build the REST application. It needs no ASGI lifespan.
-
-    Raises:
-        ServerError: A token file cannot be read or holds no token.
-    """
+    """Build the REST application; a wrong token file raises ServerError."""
     app = _Api(
         title="Kafka Client Telemetry",
         version=dependencies.version,

@@ -64,12 +64,7 @@ _ANONYMOUS: Final = Caller(name="anonymous", role="editor", authenticated_by="no
 class Authenticator:
     """Finds the configured caller of a request.
 
-    Args:
-        settings: The configured tokens and certificates.
-        clock: Monotonic time in seconds.
-
-    Raises:
-        ServerError: A token file cannot be read or holds no token.
+    Without a usable token file it cannot be made (ServerError). ``clock`` has monotonic seconds.
     """
 
     def __init__(self, settings: RestSettings, clock: Callable[[], float] = time.monotonic) -> None:
@@ -90,9 +85,7 @@ class Authenticator:
     def authenticate(self, authorization: Sequence[bytes], certificate: bytes | None) -> Caller | Refusal:
         """Find the caller of a request. A token takes precedence over a certificate.
 
-        Args:
-            authorization: The values of the request's ``Authorization`` headers.
-            certificate: The client certificate that TLS has verified, in DER; None without one.
+        TLS has verified the certificate (DER). Every ``Authorization`` header is given.
         """
         if not self.settings.authenticates:
             return _ANONYMOUS
@@ -129,10 +122,8 @@ class Authenticator:
             elif entry.file is not None:
                 try:
                     tokens.append((caller, _digest_of_file(entry.file)))
-                except OSError as error:
-                    on_problem(index, f"{entry.file}: {error.strerror or error}")
-                except ValueError as error:
-                    on_problem(index, f"{entry.file}: {error}")
+                except (OSError, ValueError) as error:
+                    on_problem(index, f"{entry.file}: {getattr(error, 'strerror', None) or error}")
         return tokens
 
     @staticmethod

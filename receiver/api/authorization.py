@@ -45,13 +45,7 @@ AuditedChange = Annotated[Change, Depends(_change)]
 
 
 class AuthorizationMiddleware:
-    """Passes on requests of authorized callers and audits each change.
-
-    Args:
-        app: The application.
-        authenticator: Finds the caller of a request.
-        count_refusal: Counts a refusal by its reason.
-    """
+    """Passes on requests of authorized callers and audits each change."""
 
     def __init__(
         self, app: ASGIApp, *, authenticator: Authenticator, count_refusal: Callable[[str], None]

@@ -33,24 +33,15 @@ _ANSWER_S: Final = 30.0
 
 
 class HttpConnection(H11Protocol):
-    """A connection with deadlines.
-
-    Args:
-        config: uvicorn's settings.
-        state: What uvicorn's connections share.
-        log: Gets a warning for bytes that are not HTTP.
-
-    Attributes:
-        connected: Whether the connection is established; with TLS, after the handshake.
-        closed: Set when the connection is closed.
-        idle_since: Monotonic seconds since when no request is processed; None while one is.
-    """
+    """A connection with deadlines."""
 
     def __init__(self, config: uvicorn.Config, state: ServerState, log: RateLimitedLog) -> None:
         super().__init__(config, state, {})
         self._log = log
+        #: Whether the connection is established; with TLS, after the handshake.
         self.connected = False
         self.closed = asyncio.Event()
+        #: Monotonic seconds since when no request is processed; None while one is.
         self.idle_since: float | None = time.monotonic()
         self._deadline: asyncio.TimerHandle | None = None
 

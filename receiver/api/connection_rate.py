@@ -34,11 +34,7 @@ class ConnectionRate:
 
         A connection that must wait longer than :data:`MAX_DELAY_S` is not counted. Otherwise a
         flood of a minute would lock out its address, and health probes behind the same address, for
-        an hour.
-
-        Args:
-            source_address: The peer's address. All addresses of an IPv6 /64 network count as one.
-            now: Monotonic time in seconds.
+        an hour. All addresses of an IPv6 /64 network count as one.
         """
         source = source_of(source_address)
         before = max(self._used_until.pop(source, now), now)

@@ -24,19 +24,7 @@ __all__ = ["ApiDependencies", "Dependencies"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiDependencies:
-    """Everything that the REST API shows and changes.
-
-    Attributes:
-        version: The receiver's version.
-        subscriptions: The subscriptions in force.
-        telemetry: The telemetry core, for client instances and series.
-        monotonic: The clock of the telemetry core, in seconds.
-        connections: The open connections.
-        plugins: The state of each plugin.
-        not_ready_because: Why the receiver takes no clients, in one sentence; None while it does.
-        exposition: The receiver's metrics as text with its content type, for an ``Accept`` header.
-        count_refusal: Counts a request that was refused for its caller, by reason.
-    """
+    """Everything that the REST API shows and changes."""
 
     version: str
     subscriptions: Subscriptions
@@ -44,8 +32,11 @@ class ApiDependencies:
     monotonic: Callable[[], float]
     connections: Callable[[], Sequence[Connection]]
     plugins: Callable[[], Sequence[PluginStatistics]]
+    #: Why the receiver takes no clients, in one sentence; None while it does.
     not_ready_because: Callable[[], str | None]
+    #: The receiver's metrics and their content type, for an ``Accept`` header.
     exposition: Callable[[str | None], tuple[bytes, str]]
+    #: Counts a request that was refused for its caller, by reason.
     count_refusal: Callable[[str], None]
 
     def find_client(self, client_instance_id: Uuid) -> ClientInstance | None:

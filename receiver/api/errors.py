@@ -9,12 +9,7 @@ __all__ = ["ServerError"]
 
 @dataclass(eq=False)
 class ServerError(Exception):
-    """The REST API cannot be served until the operator corrects a setting.
-
-    Attributes:
-        setting: The key of the setting, for example ``rest.bind``.
-        problem: The key's value and what is wrong with it.
-    """
+    """The REST API cannot be served until the operator corrects a setting."""
 
     setting: str
     problem: str

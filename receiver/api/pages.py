@@ -48,11 +48,7 @@ def first_page(
 ) -> tuple[list[_Item], str | None]:
     """Return the first items in order and the cursor of the next page, or None.
 
-    Args:
-        items: The items that come after the previous page, in any order.
-        limit: The most items to return.
-        cursor: Makes the cursor for the page after an item.
-        order: The sort key; by default the item itself.
+    ``items`` are those after the previous page, in any order.
     """
     page = heapq.nsmallest(limit + 1, items, key=order)
     return page[:limit], cursor(page[limit - 1]) if len(page) > limit else None

@@ -17,11 +17,11 @@ from starlette.responses import JSONResponse, Response
 from receiver.settings.errors import key_text
 from receiver.store.sqlite import StoreError
 from receiver.store.subscriptions import ChangedMeanwhileError
-from receiver.telemetry.subscription import SubscriptionError
 
 __all__ = [
     "PROBLEM_CONTENT_TYPE",
     "FieldError",
+    "InvalidError",
     "Problem",
     "ProblemError",
     "field_error",
@@ -56,14 +56,7 @@ class Problem(BaseModel):
 
 
 class ProblemError(Exception):
-    """Makes the API answer with a problem document.
-
-    Args:
-        status: The HTTP status.
-        detail: What is wrong with this request and how to correct it.
-        errors: The wrong fields.
-        headers: Additional response headers.
-    """
+    """Makes the API answer with a problem document."""
 
     def __init__(
         self,
@@ -73,10 +66,16 @@ class ProblemError(Exception):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(detail)
-        self.status = status
-        self.detail = detail
-        self.errors = errors
-        self.headers = headers
+        self.response = problem_response(status, detail, errors, headers)
+
+
+class InvalidError(ProblemError):
+    """Makes the API answer 422 with the wrong fields."""
+
+    def __init__(self, *errors: FieldError) -> None:
+        first = f"{errors[0].field}: {errors[0].detail}"
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        super().__init__(422, first + more, errors)
 
 
 def field_error(loc: Sequence[str | int], value: Any, detail: str) -> FieldError:
@@ -113,7 +112,6 @@ def register(app: FastAPI) -> None:
     app.add_exception_handler(ProblemError, _on_problem)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_parameters)
-    app.add_exception_handler(SubscriptionError, _on_subscription)
     app.add_exception_handler(StoreError, _on_store)
     app.add_exception_handler(ChangedMeanwhileError, _on_changed)
     app.add_exception_handler(Exception, _on_unexpected)
@@ -122,7 +120,8 @@ def register(app: FastAPI) -> None:
 # Starlette's type of a handler takes any exception; each handler is registered for the one in its
 # name.
 async def _on_problem(request: Request, error: Any) -> Response:
-    return problem_response(error.status, error.detail, error.errors, error.headers)
+    response: Response = error.response
+    return response
 
 
 async def _on_http(request: Request, error: Any) -> Response:
@@ -136,13 +135,8 @@ async def _on_http(request: Request, error: Any) -> Response:
 
 async def _on_parameters(request: Request, error: Any) -> Response:
     # The first part of a location is the kind of parameter: query, path or header.
-    errors = [field_error(one["loc"][1:], one.get("input"), one["msg"]) for one in error.errors()]
-    return problem_response(422, _summary(errors), errors)
-
-
-async def _on_subscription(request: Request, error: Any) -> Response:
-    errors = [FieldError(field=error.field, detail=f"{error.problem}; {error.fix}")]
-    return problem_response(422, _summary(errors), errors)
+    errors = (field_error(one["loc"][1:], one.get("input"), one["msg"]) for one in error.errors())
+    return InvalidError(*errors).response
 
 
 async def _on_store(request: Request, error: Exception) -> Response:
@@ -156,8 +150,3 @@ async def _on_changed(request: Request, error: Exception) -> Response:
 async def _on_unexpected(request: Request, error: Exception) -> Response:
     _log.error("REST request failed", exc_info=error)
     return problem_response(500, "the receiver failed; see its log for the reason")
-
-
-def _summary(errors: Sequence[FieldError]) -> str:
-    first = f"{errors[0].field}: {errors[0].detail}"
-    return first if len(errors) == 1 else f"{first} (and {len(errors) - 1} more)"

@@ -62,16 +62,12 @@ _log = structlog.get_logger("receiver.api")
 class RestServer:
     """Serves an ASGI application from :meth:`start` to :meth:`stop`.
 
-    Args:
-        app: The application.
-        settings: The address to bind (with port 0 the system chooses the port) and TLS.
-
-    Raises:
-        ServerError: A TLS file cannot be used.
+    A TLS file that cannot be used, or an address that cannot be bound, raises ServerError.
     """
 
     def __init__(self, app: ASGIApp, settings: RestSettings) -> None:
-        self._bind = settings.bind
+        #: The address that it listens on; the system may choose the port at the start.
+        self.address = settings.bind
         try:
             self._tls = None if settings.tls is None else server_context("rest", settings.tls, key="rest.tls")
         except TlsFilesError as error:
@@ -99,38 +95,22 @@ class RestServer:
         self._open: dict[asyncio.Task[None], HttpConnection] = {}
 
     @property
-    def address(self) -> HostPort:
-        """The address that it listens on, with the port that the system chose.
-
-        Raises:
-            RuntimeError: The server was not started.
-        """
-        if self._listening is None:
-            raise RuntimeError("the REST server was not started")
-        return self._address
-
-    @property
     def certificate_ends(self) -> float | None:
         """End of the certificate's validity in seconds since the epoch; None without TLS."""
         return None if self._tls is None else self._tls.not_after()
 
     async def start(self) -> None:
-        """Listen, and serve in tasks of the running event loop.
-
-        Raises:
-            ServerError: The address cannot be bound.
-        """
-        self._listening = _listen(self._bind)
-        self._address = HostPort(host=self._bind.host, port=self._listening.getsockname()[1])
-        if self._tls is None and not self._bind.is_loopback:
-            _log.warning("rest.tls is not set, tokens cross the network unencrypted", bind=str(self._bind))
+        """Listen, and serve in tasks of the running event loop."""
+        self._listening = _listen(self.address)
+        self.address = HostPort(host=self.address.host, port=self._listening.getsockname()[1])
+        if self._tls is None and not self.address.is_loopback:
+            _log.warning("rest.tls is not set, tokens cross the network unencrypted", bind=str(self.address))
         self._accepting = asyncio.create_task(self._accept(self._listening), name="rest-server")
 
     async def stop(self, timeout_s: float = 5.0) -> None:
         """Accept no more connections and close after the responses in progress.
 
-        Args:
-            timeout_s: Seconds until the connections that remain are aborted.
+        The connections that remain after the timeout are aborted.
         """
         if self._accepting is None or self._listening is None:
             return

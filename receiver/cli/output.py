@@ -21,13 +21,8 @@ class OutputFormat(StrEnum):
 
 
 def fail(message: str, code: int = 1) -> typer.Exit:
-    """Write an error on one line of stderr and return the exception to raise.
-
-    Args:
-        message: What is wrong and how to correct it. Line ends become spaces, because the message
-            may contain text that a Kafka client chose.
-        code: The exit status.
-    """
+    """Write an error on one line of stderr and return the exception to raise."""
+    # Line ends become spaces, because the message may contain text that a Kafka client chose.
     sys.stderr.write(f"kafka-telemetry: {_plain(' '.join(message.split()))}\n")
     return typer.Exit(code)
 

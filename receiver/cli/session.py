@@ -58,11 +58,7 @@ _Key = Annotated[
 
 
 def rest_command(command: Callable[Concatenate[httpx.Client, _Own], None]) -> Callable[..., None]:
-    """Add the options and the session that all REST commands share to a command.
-
-    Args:
-        command: Takes the session as first parameter, and its own options.
-    """
+    """Add the shared options to a REST command, and pass it the session as first argument."""
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     shared = inspect.signature(_session, eval_str=True).parameters
 
@@ -81,11 +77,7 @@ def rest_command(command: Callable[Concatenate[httpx.Client, _Own], None]) -> Ca
 
 
 def document_of(response: httpx.Response) -> Any:
-    """Return the JSON document of a response, or None if it has no body.
-
-    Raises:
-        typer.Exit: The response is an error or does not come from a sidecar.
-    """
+    """Return the JSON document of a response, or None if it has no body. An error exits."""
     if response.is_success:
         if not response.content:
             return None

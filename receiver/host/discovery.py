@@ -21,7 +21,7 @@ from receiver.host.isolation.proxy import PluginProxy
 from receiver.host.redaction import Redaction
 from receiver.host.settings import Delivery, HostSettings, Isolation
 from receiver.plugin import ClientTelemetryReceiver, PluginConfig
-from receiver.settings.errors import SettingsError, key_text, problem_of
+from receiver.settings.errors import SettingsError, key_text, settings_error
 from receiver.settings.schema import Loc
 
 __all__ = [
@@ -177,8 +177,8 @@ def _validated(index: int, model: type[_Settings], values: Mapping[str, Any]) ->
         # Strictly and as JSON, like the receiver's own settings.
         return model.model_validate_json(json.dumps(values, default=str), strict=True)
     except ValidationError as error:
-        problem = problem_of(error, model)
-        raise _error(index, problem.loc, problem.text, problem.value) from None
+        found = settings_error(error, model)
+        raise _error(index, found.loc, found.problem, found.value) from None
 
 
 def _names(loaded: Sequence[tuple[str, HostSettings]]) -> list[str]:

@@ -48,15 +48,10 @@ def variable_name(loc: Loc) -> str:
 
 
 def merge(document: dict[str, Any], environ: Mapping[str, str], model: type[BaseModel]) -> dict[str, Any]:
-    """Return the document with the values of environment variables over it.
+    """Return a copy of the document with the values of environment variables over it.
 
-    Args:
-        document: The content of the file; it is not changed.
-        environ: All variables of the process; only those with the prefix are read.
-        model: The model of the whole configuration, which tells the type of each variable.
-
-    Raises:
-        SettingsError: A variable with the prefix names no key, or its text cannot be read.
+    ``model`` has the type of each key. A variable with the prefix that names no key, or whose text
+    cannot be read, raises SettingsError.
     """
     # A copy by JSON, because YAML anchors can make two keys share one value.
     merged: dict[str, Any] = json.loads(json.dumps(document))
@@ -66,11 +61,9 @@ def merge(document: dict[str, Any], environ: Mapping[str, str], model: type[Base
 
 
 def origin(loc: Loc, environ: Mapping[str, str]) -> tuple[str, Loc] | None:
-    """Find the variable that set a key.
+    """Find the variable that set a key, and the rest of the path; None: the key is the file's.
 
-    Returns:
-        The variable and the rest of the path, which is not empty if the variable holds a whole list
-        or mapping. None if the key comes from the file.
+    The rest is not empty if the variable holds a whole list or mapping.
     """
     variables = dict(_paths(environ))
     for length in range(len(loc), 0, -1):

@@ -24,41 +24,27 @@ from receiver.settings.schema import (
     type_name,
 )
 
-__all__ = ["Problem", "SettingsError", "key_text", "problem_of", "wording"]
+__all__ = ["SettingsError", "key_text", "settings_error", "wording"]
 
 _MAX_SHOWN = 100
 
 
 @dataclass(eq=False)
 class SettingsError(Exception):
-    """The configuration is wrong; ``str()`` is the line for the operator.
+    """The configuration is wrong; ``str()`` is the line for the operator."""
 
-    Attributes:
-        source: The file or ``environment``; empty while it is unknown.
-        key: The key as dotted path with indexes, or the environment variable; empty for the whole
-            source.
-        problem: What is wrong and what was expected, without secrets.
-        value: The value as JSON text; None if it must not be shown or is missing.
-        loc: The key's path in the merged settings while the source is unknown.
-    """
-
+    #: The file or ``environment``; empty while it is unknown.
     source: str
+    #: Dotted path with indexes, or the environment variable; empty for the whole source.
     key: str
     problem: str
+    #: JSON text; None if the value must not be shown or is missing.
     value: str | None = None
+    #: The key's path in the merged settings while the source is unknown.
     loc: Loc = ()
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.source, self.key, self.value, self.problem) if part)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """A validation error: path, value as JSON text or None, and text on one line."""
-
-    loc: Loc
-    value: str | None
-    text: str
 
 
 def key_text(loc: Loc) -> str:
@@ -73,7 +59,7 @@ def key_text(loc: Loc) -> str:
     return text
 
 
-def problem_of(error: ValidationError, model: type[BaseModel]) -> Problem:
+def settings_error(error: ValidationError, model: type[BaseModel]) -> SettingsError:
     """Choose the validation error to report, and word it.
 
     An unknown key is reported first, because a misspelt key is also missing.
@@ -81,17 +67,16 @@ def problem_of(error: ValidationError, model: type[BaseModel]) -> Problem:
     found = error.errors(include_url=False)
     first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
     loc = tuple(first["loc"])
-    return Problem(loc=loc, value=_shown(first, model, loc), text=wording(first, model))
+    return SettingsError("", key_text(loc), wording(first, model), _shown(first, model, loc), loc)
 
 
 def _shown(detail: ErrorDetails, model: type[BaseModel], loc: Loc) -> str | None:
-    value = detail["input"]
+    value, annotation = detail["input"], type_at(model, loc)
     # Without a path the value is the whole configuration with its secrets.
-    if not loc or detail["type"] in {"missing", "extra_forbidden"} or not may_show(type_at(model, loc)):
+    if not loc or detail["type"] in {"missing", "extra_forbidden"} or not may_show(annotation):
         return None
     if isinstance(value, dict | list | tuple):
         return None
-    annotation = type_at(model, loc)
     if value is not None and (model_of(annotation) or model_of(child_type(annotation, 0))):
         # A value in place of a mapping may be a secret that belongs into the mapping.
         return None

@@ -21,23 +21,16 @@ _LOOKS_LIKE_IPV4 = re.compile(r"[0-9.]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostPort:
-    """An address to bind or to connect to.
+    """An address to bind or to connect to."""
 
-    Attributes:
-        host: A name, an IPv4 address, or an IPv6 address without brackets.
-        port: 0 to 65535; with 0 the system chooses the port to bind.
-    """
-
+    #: A name, an IPv4 address, or an IPv6 address without brackets.
     host: str
+    #: 0 to 65535; with 0 the system chooses the port to bind.
     port: int
 
     @classmethod
     def parse(cls, text: str) -> HostPort:
-        """Parse ``host:port``, for example ``127.0.0.1:19092`` or ``[::1]:8642``.
-
-        Raises:
-            ValueError: The text has another form; the message tells the expected one.
-        """
+        """Parse ``host:port``, for example ``127.0.0.1:19092``, or raise ValueError."""
         host, colon, port = text.rpartition(":")
         if not colon or not host:
             raise ValueError(_EXPECTED)

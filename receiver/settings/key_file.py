@@ -21,11 +21,7 @@ _SETTING: Final = "telemetry.privacy.key_file"
 
 
 def hash_key(privacy: PrivacySettings) -> bytes | None:
-    """Read the key, without a newline at its end, if anything is hashed.
-
-    Raises:
-        SettingsError: The file cannot be read, or it is too small or too large for a key.
-    """
+    """Read the key, without a newline at its end, if anything is hashed."""
     path = privacy.key_file
     if path is None or not privacy.hashes:
         return None

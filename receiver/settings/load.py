@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from receiver.settings.environment import merge, origin, reads_as_scalar
-from receiver.settings.errors import SettingsError, key_text, problem_of
+from receiver.settings.errors import SettingsError, key_text, settings_error
 from receiver.settings.model import ReceiverSettings
 from receiver.settings.plain_yaml import PlainYamlError, parse, walk
 
@@ -25,19 +25,13 @@ __all__ = ["MAX_FILE_BYTES", "load", "sourced"]
 MAX_FILE_BYTES = 1_048_576
 
 
-def load(path: Path | None, environ: Mapping[str, str]) -> ReceiverSettings:
-    """Load and validate the configuration.
-
-    Args:
-        path: The YAML file; None to read environment variables only.
-        environ: The process's environment; ``KAFKA_TELEMETRY_*`` variables override keys of the
-            file.
+def load(path: Path, environ: Mapping[str, str]) -> ReceiverSettings:
+    """Load and validate the YAML file, with ``KAFKA_TELEMETRY_*`` variables over its keys.
 
     Raises:
         SettingsError: The file cannot be read, or a key, type or value is wrong.
     """
-    document = _read(path) if path is not None else {}
-    merged = merge(document, environ, ReceiverSettings)
+    merged = merge(_read(path), environ, ReceiverSettings)
     for loc, value in walk(merged):
         if not _is_unicode(value) or not all(map(_is_unicode, loc)):
             problem = "not Unicode: half of a surrogate pair, or a byte that is not UTF-8"
@@ -47,19 +41,16 @@ def load(path: Path | None, environ: Mapping[str, str]) -> ReceiverSettings:
         # an integer.
         return ReceiverSettings.model_validate_json(json.dumps(merged), strict=True)
     except ValidationError as error:
-        found = problem_of(error, ReceiverSettings)
-        wrong = SettingsError("", key_text(found.loc), found.text, found.value, found.loc)
-        raise sourced(wrong, path, environ) from None
+        raise sourced(settings_error(error, ReceiverSettings), path, environ) from None
 
 
-def sourced(error: SettingsError, path: Path | None, environ: Mapping[str, str]) -> SettingsError:
+def sourced(error: SettingsError, path: Path, environ: Mapping[str, str]) -> SettingsError:
     """Return the error with the file or variable that the setting came from."""
     if error.source:
         return error
     found = origin(error.loc, environ)
     if found is None:
-        source = path.name if path is not None else "environment"
-        return SettingsError(source, error.key, error.problem, error.value)
+        return SettingsError(path.name, error.key, error.problem, error.value)
     variable, rest = found
     if rest:
         return SettingsError("environment", f"{variable}: {key_text(rest)}", error.problem, error.value)

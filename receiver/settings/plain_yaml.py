@@ -25,14 +25,11 @@ _SHOWN_DEPTH = 3
 
 @dataclass(eq=False)
 class PlainYamlError(ValueError):
-    """The text is not plain YAML.
+    """The text is not plain YAML."""
 
-    Attributes:
-        where: Line and column, or the key; may be empty.
-        problem: What is wrong; it shows keys, but no values.
-    """
-
+    #: Line and column, or the key; may be empty.
     where: str
+    #: It shows keys, but no values.
     problem: str
 
     def __str__(self) -> str:
@@ -40,11 +37,7 @@ class PlainYamlError(ValueError):
 
 
 def parse(content: str | bytes) -> Any:
-    """Parse a document: text, or bytes in UTF-8 or UTF-16. None if it is empty.
-
-    Raises:
-        PlainYamlError: The text is not plain YAML.
-    """
+    """Parse a document: text, or bytes in UTF-8 or UTF-16. None if it is empty."""
     try:
         document = yaml.load(content, Loader=_Loader)  # noqa: S506 -- _Loader is a SafeLoader
     except yaml.MarkedYAMLError as error:

@@ -61,12 +61,7 @@ starts at 0: `KAFKA_TELEMETRY_LISTENERS__0__BIND=127.0.0.1:19093`.
 
 
 def reference(plugins: Mapping[str, type[BaseModel]], every_plugin: type[BaseModel]) -> str:
-    """Generate the configuration reference as Markdown.
-
-    Args:
-        plugins: The settings of each installed plugin by its type.
-        every_plugin: The settings that all plugins have.
-    """
+    """Generate the configuration reference as Markdown, with installed plugins by type."""
     parts = [_HEAD]
     for name, annotation, field in fields_of(ReceiverSettings):
         parts.append(f"\n## {name}\n\n")
@@ -102,13 +97,9 @@ def _plugins(field: FieldInfo, plugins: Mapping[str, type[BaseModel]], every_plu
 
 
 def table(loc: Loc, model: type[BaseModel], first: str = "", *, variables: bool = True) -> str:
-    """Generate a Markdown table of all keys below a path.
+    """Generate a Markdown table of all keys of the model at a path, below a ``first`` row.
 
-    Args:
-        loc: The path.
-        model: The model at the path.
-        first: A row to put first.
-        variables: Whether to show the environment variable of each key.
+    ``variables`` shows the environment variable of each key.
     """
     rows = "".join(_rows(loc, model, variables=variables))
     if not rows and not first:

@@ -13,16 +13,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.load_generator import LoadError, build
-from benchmarks.processes import ProcessError, allow_files, free_port, running
-from benchmarks.relays import RelayMissingError
+from benchmarks.load_generator import fake_broker
+from benchmarks.processes import BenchmarkError, allow_files
 from tests.attacks.attacks import Attack, attacks
 from tests.attacks.run import Outcome, prefer, preferred_session, run, stored
 from tests.attacks.targets import haproxy, receiver
 from tests.attacks.verdicts import judge
 from tests.testbed.certificates import CertificateAuthority
+from tests.testbed.process import StartError
 
-_OPEN_FILES = 16_384
 _RESPONSE_BYTES = 16
 _RESULTS = Path("attacks.json")
 
@@ -40,10 +39,10 @@ def main() -> int:
         return 2
     chosen = [known[name] for name in options.attacks] or list(known.values())
     try:
-        allow_files(_OPEN_FILES)
+        allow_files()
         with preferred_session(), tempfile.TemporaryDirectory(prefix="kafka-telemetry-attacks-") as name:
             failed = _run(chosen, Path(name), options)
-    except (LoadError, ProcessError, RelayMissingError) as error:
+    except (BenchmarkError, StartError) as error:
         print(f"attacks: {error}", file=sys.stderr)
         return 2
     print(f"\n{len(chosen) - len(failed)} of {len(chosen)} attacks held; details: {options.results}")
@@ -71,12 +70,11 @@ def _arguments() -> argparse.Namespace:
 def _run(chosen: Sequence[Attack], folder: Path, options: argparse.Namespace) -> dict[str, list[str]]:
     """Run attacks, print their rows, write the JSON, and return failures by attack."""
     files = CertificateAuthority().issue().write(folder)
-    listen = f"127.0.0.1:{free_port()}"
-    command = [str(build()), "server", f"--listen={listen}", f"--response-bytes={_RESPONSE_BYTES}"]
     results: dict[str, Any] = {"load_before": os.getloadavg()[0], "attacks": {}}
     failed: dict[str, list[str]] = {}
     with contextlib.ExitStack() as always:
-        prefer(always.enter_context(running("broker", command, folder=folder, ready=listen)))
+        listen, broker = always.enter_context(fake_broker(folder, response_bytes=_RESPONSE_BYTES))
+        prefer(broker)
         control = None
         if not options.no_haproxy:
             quiet = folder / "control"

@@ -62,7 +62,7 @@ class Attack:
         connections: How many connections it keeps open.
         port: Which port it goes to. The innocent client always uses the plain listener.
         payload: The Metrics field of its pushes; None where it pushes nothing.
-        arguments: More flags of the load generator.
+        flags: More flags of the load generator.
         settings: Sections of the receiver's configuration beside the defaults.
         paused: Whether the target is stopped for most of the time, like by a busy host or a CPU
             limit. The waits are then no verdict.
@@ -84,7 +84,7 @@ class Attack:
     connections: int = 8
     port: Port = "plain"
     payload: Payload | None = None
-    arguments: tuple[str, ...] = ()
+    flags: Mapping[str, object] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     paused: bool = False
     innocent_payload: Payload | None = None
@@ -148,8 +148,8 @@ def _connections() -> tuple[Attack, ...]:
 
 def _http() -> tuple[Attack, ...]:
     return (
-        Attack(name="metrics", kind="http", port="rest", arguments=("--path=/metrics",), longest_ms=_HTTP_MS),
-        Attack(name="rest", kind="http", port="rest", arguments=("--path=/v1/subscriptions",)),
+        Attack(name="metrics", kind="http", port="rest", flags={"path": "/metrics"}, longest_ms=_HTTP_MS),
+        Attack(name="rest", kind="http", port="rest", flags={"path": "/v1/subscriptions"}),
     )
 
 

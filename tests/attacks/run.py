@@ -1,4 +1,4 @@
-"""Runs an attack beside an innocent client and measures what the client and the target go through.
+"""Runs an attack beside an innocent client, and measures the client's waits and the target's costs.
 
 The innocent client comes from 127.0.0.1, the attack from 127.0.0.2, because limits are by source
 address. The client starts first and ends last. Its requests count from when they were due, so a
@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from benchmarks.background import AttackReport, attack_report, in_background
 from benchmarks.captured import LIBRDKAFKA_PRODUCER
+from benchmarks.load_generator import load
 from benchmarks.processes import Running
 from tests.attacks.attacks import Attack
 from tests.attacks.targets import Target
@@ -41,7 +41,7 @@ __all__ = [
 INNOCENT: Final = "127.0.0.1"
 ATTACKER: Final = "127.0.0.2"
 
-#: The name of the series that stands for those over a budget (docs/meaning.md).
+#: The name of the series that replaces series over a budget (docs/meaning.md).
 _OVERFLOW: Final = b"kafka.client.telemetry.overflow"
 
 _RATE: Final = 200
@@ -51,72 +51,75 @@ _PATIENCE_SECONDS: Final = 150.0
 _RUNNING_SECONDS: Final = 0.005
 _STOPPED_SECONDS: Final = 0.02
 _QUEUES_EVERY_SECONDS: Final = 0.5
-#: Ahead of other work on the machine, where that is allowed: what is measured, not what attacks.
+#: Measured processes run ahead of other work on the machine where that is allowed.
 _PRIORITY: Final = -10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Innocent:
-    """What the innocent client saw.
+    """Measurements of the innocent client, as the load generator reports them."""
 
-    Attributes:
-        requests: Small requests that it sent.
-        longest_ms: The longest time from when one was due to its answer.
-        p99_ms: The 99th percentile.
-        telemetry_longest_ms: The longest of its telemetry requests; None where none was answered.
-        gets: Its GetTelemetrySubscriptions by error code.
-        pushes: Its PushTelemetry by error code.
-        cpu_seconds: Its own CPU time.
-        problem: Why one of its connections ended; empty where none did.
-    """
-
+    #: Its small requests.
     requests: int
+    #: The longest time from when a small request was due to its answer.
     longest_ms: float
     p99_ms: float
+    #: The longest time of a telemetry request; None without one.
     telemetry_longest_ms: float | None
+    #: Its requests by error code.
     gets: Mapping[int, int]
     pushes: Mapping[int, int]
     cpu_seconds: float
+    #: Why one of its connections ended early; empty if none did.
     problem: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
-    """What the spool_files plugin holds of one source address.
+class AttackReport:
+    """Measurements of the attacker, as the load generator reports them."""
 
-    Attributes:
-        pushes: Pushes.
-        overflowed: Those of them that lost series to a budget.
-        otlp_bytes: Bytes of all of them as OTLP, not compressed.
-    """
+    seconds: float
+    #: Connections that the target's system accepted.
+    opened: int
+    #: Attempts to connect that failed.
+    failed: int
+    #: Bytes that the target's system accepted.
+    bytes_sent: int
+    #: Its requests by error code.
+    gets: Mapping[int, int]
+    pushes: Mapping[int, int]
+    #: Connections that the target ended, by reason.
+    problems: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """Pushes of one source address in the files of the spool_files plugin."""
 
     pushes: int
+    #: The pushes that lost series to a budget.
     overflowed: int
+    #: All pushes as OTLP, not compressed.
     otlp_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One attack on one target.
-
-    Attributes:
-        seconds: How long the attack was to last.
-        innocent: What the innocent client saw.
-        before_bytes: What the target held in RAM before.
-        peak_bytes: The most that the target held in RAM at once (VmHWM).
-        buffered_bytes: The most that waited in its TCP sockets at once; None where nobody looked.
-        cpu_seconds: The target's CPU time during the attack.
-        attacker: What the attacker saw; None where there is no traffic.
-        control_ms: The control client's longest wait; None without one.
-    """
+    """Measurements of one attack on one target."""
 
     seconds: float
     innocent: Innocent
+    #: Memory of the target before.
     before_bytes: int
+    #: Peak memory of the target (VmHWM).
     peak_bytes: int
+    #: The most bytes in its TCP sockets at once; None if they were not measured.
     buffered_bytes: int | None
+    #: The target's CPU time.
     cpu_seconds: float
+    #: None without traffic.
     attacker: AttackReport | None
+    #: The control client's longest wait; None without one.
     control_ms: float | None
 
 
@@ -130,19 +133,9 @@ def run(
     megabits: float,
     source: str = ATTACKER,
 ) -> Outcome:
-    """Attack ``target`` and return what happened.
+    """Attack a target from an address, at a rate in Mbit/s, and return the measurements.
 
-    Args:
-        attack: What to do.
-        target: What to attack.
-        control: A HAProxy that is not attacked; None: no control.
-        folder: For payloads.
-        seconds: How long the attack lasts.
-        megabits: Rate of the attack in Mbit/s.
-        source: The attack's address.
-
-    Raises:
-        LoadError: The attacker or the innocent client could not start or did not end.
+    ``control`` is a HAProxy that is not attacked. The folder gets payloads.
     """
     process = target.process
     process.forget_peak()
@@ -152,39 +145,45 @@ def run(
         prefer(one)
     used = cpu_seconds(process.pid)
     with contextlib.ExitStack() as stack:
-        arguments = _innocent_arguments(attack, target, folder, seconds)
-        innocent = stack.enter_context(in_background("innocent", arguments, niceness=_PRIORITY))
-        innocent.first_line()
+        flags = _innocent_flags(attack, target, folder, seconds)
+        innocent = stack.enter_context(load("innocent", flags, niceness=_PRIORITY))
+        innocent.line()
         control_client = None
         if control is not None:
-            arguments = [*_asking(control, seconds), "--clients=0"]
-            control_client = stack.enter_context(in_background("innocent", arguments, niceness=_PRIORITY))
-            control_client.first_line()
+            flags = {**_asking(control, seconds), "clients": 0}
+            control_client = stack.enter_context(load("innocent", flags, niceness=_PRIORITY))
+            control_client.line()
         time.sleep(_BEFORE_SECONDS)
         report = None
         if attack.paused:
             _pause(process, seconds)
         if attack.kind:
-            arguments = [*_attack_arguments(attack, target, folder, seconds, megabits), f"--from={source}"]
-            under_way = stack.enter_context(in_background("attack", arguments))
+            flags = {**_attack_flags(attack, target, folder, seconds, megabits), "from": source}
+            attacker = stack.enter_context(load("attack", flags))
             if attack.buffered:
                 queued += _queues(process, seconds)
-            report = attack_report(under_way, _PATIENCE_SECONDS)
-        seen = innocent.result(_PATIENCE_SECONDS)
+            report = AttackReport(**_by_code(attacker.result(_PATIENCE_SECONDS)))
+        served = Innocent(**_by_code(innocent.result(_PATIENCE_SECONDS)))
         quiet = control_client and control_client.result(_PATIENCE_SECONDS)
     return Outcome(
         seconds=seconds,
-        innocent=_innocent(seen),
+        innocent=served,
         before_bytes=before,
         peak_bytes=process.peak_bytes(),
         buffered_bytes=max(queued) if queued else None,
         cpu_seconds=cpu_seconds(process.pid) - used,
         attacker=report,
-        control_ms=quiet["requests"]["latency_us"]["max"] / 1e3 if quiet else None,
+        control_ms=quiet["longest_ms"] if quiet else None,
     )
 
 
-def _innocent_arguments(attack: Attack, target: Target, folder: Path, seconds: float) -> list[str]:
+def _by_code(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a report with numbers for the error codes, which JSON has as text."""
+    counts = {name: {int(code): count for code, count in report[name].items()} for name in ("gets", "pushes")}
+    return {**report, **counts}
+
+
+def _innocent_flags(attack: Attack, target: Target, folder: Path, seconds: float) -> dict[str, object]:
     payload = folder / "innocent"
     if attack.innocent_payload is not None:
         payload.write_bytes(attack.innocent_payload.compressed)
@@ -192,13 +191,13 @@ def _innocent_arguments(attack: Attack, target: Target, folder: Path, seconds: f
         payload.write_bytes(LIBRDKAFKA_PRODUCER.zstd())
     else:
         payload.write_bytes(LIBRDKAFKA_PRODUCER.inflated())
-    return [
-        *_asking(target, seconds),
-        f"--payload={payload}",
-        f"--codec={attack.innocent_codec}",
-        f"--clients={attack.innocent_clients}",
-        f"--late={_BEFORE_SECONDS + seconds / 2 if attack.innocent_late else 0}",
-    ]
+    return {
+        **_asking(target, seconds),
+        "payload": payload,
+        "codec": attack.innocent_codec,
+        "clients": attack.innocent_clients,
+        "late": _BEFORE_SECONDS + seconds / 2 if attack.innocent_late else 0,
+    }
 
 
 def prefer(process: Running, priority: int = _PRIORITY) -> None:
@@ -227,7 +226,7 @@ def _prefer_session(pid: int, priority: int) -> None:
 
 
 def stored(spool: Path) -> dict[str, Stored]:
-    """Return what a receiver that has stopped left in ``spool``, by source address."""
+    """Return the pushes that a stopped receiver left in ``spool``, by source address."""
     columns: dict[str, list[bytes]] = {}
     for file in spool.glob("date=*/hour=*/*.parquet"):
         rows = pq.read_table(file, columns=["client_source_address", "otlp"], partitioning=None)
@@ -243,34 +242,31 @@ def stored(spool: Path) -> dict[str, Stored]:
     }
 
 
-def _asking(target: Target, seconds: float) -> list[str]:
-    return [
-        f"--target={target.ports['plain']}",
-        f"--rate={_RATE}",
-        f"--seconds={_BEFORE_SECONDS + seconds + _AFTER_SECONDS}",
-    ]
+def _asking(target: Target, seconds: float) -> dict[str, object]:
+    duration = _BEFORE_SECONDS + seconds + _AFTER_SECONDS
+    return {"target": target.ports["plain"], "rate": _RATE, "seconds": duration}
 
 
-def _attack_arguments(
+def _attack_flags(
     attack: Attack, target: Target, folder: Path, seconds: float, megabits: float
-) -> list[str]:
-    arguments = [
-        f"--kind={attack.kind}",
-        f"--target={target.ports[attack.port]}",
-        f"--connections={attack.connections}",
-        f"--seconds={seconds}",
-        f"--megabits={megabits}",
-        *attack.arguments,
-    ]
+) -> dict[str, object]:
+    flags = {
+        "kind": attack.kind,
+        "target": target.ports[attack.port],
+        "connections": attack.connections,
+        "seconds": seconds,
+        "megabits": megabits,
+        **attack.flags,
+    }
     if attack.payload is not None:
         file = folder / "hostile"
         file.write_bytes(attack.payload.compressed)
-        arguments += [f"--payload={file}", f"--codec={attack.payload.codec}"]
-    return arguments
+        flags |= {"payload": file, "codec": attack.payload.codec}
+    return flags
 
 
 def _queues(process: Running, seconds: float) -> Iterator[int]:
-    """Yield for ``seconds`` how many bytes wait in a process's TCP sockets; see tcp(7)."""
+    """Yield the bytes in a process's TCP sockets for some seconds; see tcp(7)."""
     until = time.monotonic() + seconds - _QUEUES_EVERY_SECONDS
     while time.monotonic() < until:
         time.sleep(_QUEUES_EVERY_SECONDS)
@@ -288,7 +284,7 @@ def _queues(process: Running, seconds: float) -> Iterator[int]:
 
 
 def _pause(process: Running, seconds: float) -> None:
-    """Let a process run in slices only for ``seconds``."""
+    """Let a process run in short slices only for some seconds."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         for number, slice_seconds in ((signal.SIGSTOP, _STOPPED_SECONDS), (signal.SIGCONT, _RUNNING_SECONDS)):

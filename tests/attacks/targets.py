@@ -1,31 +1,27 @@
 """The targets: a receiver with default limits, and HAProxy in TCP mode as the baseline.
 
-Owns their configuration. Both stand in front of the same broker and have the same ports: plain and
-TLS listeners, one that takes PROXY headers, and one for HTTP.
+Both are in front of the same broker and have the same ports: a plain and a TLS listener, one for
+PROXY headers, and one for HTTP.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
-
 from benchmarks import relays
-from benchmarks.processes import Running, free_port, running
+from benchmarks.processes import Running
 from receiver.settings.limits import LimitsSettings
 from tests.attacks.attacks import Attack, Port
 from tests.testbed.certificates import CertificateFiles
+from tests.testbed.ports import LOOPBACK, free_port
 
 __all__ = ["Target", "haproxy", "receiver"]
 
 _PUSH_INTERVAL_MS: Final = 100
-_HTTP_SECONDS: Final = 60.0
 
 _MORE = """\
     bind {tls} ssl crt {keystore}
@@ -59,28 +55,20 @@ class Target:
 
 def _ports() -> dict[Port, str]:
     ports: tuple[Port, ...] = ("plain", "tls", "proxy", "rest")
-    return {port: f"127.0.0.1:{free_port()}" for port in ports}
+    return {port: f"{LOOPBACK}:{free_port()}" for port in ports}
 
 
 @contextlib.contextmanager
 def receiver(attack: Attack, upstream: str, folder: Path, files: CertificateFiles) -> Iterator[Target]:
     """Run ``kafka-telemetry serve`` in front of ``upstream`` (host:port).
 
-    Args:
-        attack: Its settings are added to the defaults.
-        upstream: The broker.
-        folder: For the configuration, the store and the log.
-        files: The certificate of the TLS listener.
-
-    Raises:
-        ProcessError: It does not start.
+    The attack's settings are added to the defaults.
     """
     ports = _ports()
     spool = folder / "files" if attack.spool else None
     plugins = [{"type": "spool_files", "path": str(spool), "roll_seconds": 1}] if spool else []
     tls = {"certificate": str(files.chain), "key": str(files.key)}
     configuration: dict[str, Any] = {
-        "broker": {"id": 1},
         "listeners": [
             {"name": "PLAIN", "bind": ports["plain"], "upstream": upstream},
             {
@@ -97,34 +85,18 @@ def receiver(attack: Attack, upstream: str, folder: Path, files: CertificateFile
                 "proxy_protocol": {"from": ["127.0.0.0/8"]},
             },
         ],
-        "subscriptions": {"store": "sqlite", "path": str(folder / "subscriptions.db")},
         "rest": {"bind": ports["rest"]},
         "plugins": plugins,
         **attack.settings,
     }
-    file = folder / "receiver.yaml"
-    file.write_text(json.dumps(configuration, indent=1))  # JSON is YAML
-    command = [str(Path(sys.executable).parent / "kafka-telemetry"), "serve", "--config", str(file)]
-    with running("receiver", command, folder=folder, ready=ports["plain"]) as process:
-        subscription = {"metrics": ["*"], "interval_ms": _PUSH_INTERVAL_MS}
-        url = f"http://{ports['rest']}/v1/subscriptions/attacks"
-        httpx.put(url, json=subscription, trust_env=False, timeout=_HTTP_SECONDS).raise_for_status()
+    with relays.serve(configuration, folder) as process:
+        relays.subscribe(ports["rest"], interval_ms=_PUSH_INTERVAL_MS)
         yield Target(name="receiver", process=process, ports=ports, spool=spool)
 
 
 @contextlib.contextmanager
 def haproxy(upstream: str, folder: Path, files: CertificateFiles) -> Iterator[Target]:
-    """Run HAProxy in front of ``upstream`` (host:port), with the receiver's limit on connections.
-
-    Args:
-        upstream: The broker.
-        folder: For the configuration and the log.
-        files: The certificate of the TLS listener.
-
-    Raises:
-        RelayMissingError: It is not installed.
-        ProcessError: It does not start.
-    """
+    """Run HAProxy in front of a broker (host:port), with the receiver's limit on connections."""
     ports = _ports()
     more = _MORE.format(
         tls=ports["tls"],

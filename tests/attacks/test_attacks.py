@@ -15,8 +15,7 @@ from typing import Final
 
 import pytest
 
-from benchmarks.load_generator import build
-from benchmarks.processes import free_port, running
+from benchmarks.load_generator import fake_broker
 from tests.attacks.attacks import Attack, attacks
 from tests.attacks.run import ATTACKER, run
 from tests.attacks.targets import Target, receiver
@@ -34,10 +33,7 @@ DEFAULTS: Final = ("key-update", "tls-3-byte", "unknown-key")
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """The load generator's broker. It is the control too: nobody attacks it directly."""
-    listen = f"127.0.0.1:{free_port()}"
-    command = [str(build()), "server", f"--listen={listen}", "--response-bytes=16"]
-    folder = tmp_path_factory.mktemp("broker")
-    with running("broker", command, folder=folder, ready=listen) as process:
+    with fake_broker(tmp_path_factory.mktemp("broker"), response_bytes=16) as (listen, process):
         yield Target(name="broker", process=process, ports={"plain": listen})
 
 

@@ -1,8 +1,7 @@
-"""Owns the rules of the restricted pod security standard, and the project's own for its containers.
+"""Checks pods against the restricted pod security standard, and the project's own rules.
 
 Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/ ("Restricted", which
-has "Baseline" in it), for pods on Linux. What admits pods in a cluster is asked in
-tests/kubernetes.
+includes "Baseline"), for pods on Linux. tests/kubernetes asks the admission of a real API server.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Spec = Mapping[str, Any]
 
 
 def violations(pod: Spec) -> list[str]:
-    """What a pod's ``spec`` has against the standard; each names the field."""
+    """Return the violations in a pod's ``spec``; each names the field."""
     return [*_of_pod(pod), *(problem for one in _containers(pod) for problem in _of_container(one, pod))]
 
 

@@ -26,8 +26,8 @@ def test_lint_finds_nothing(helm: Helm, values: Path) -> None:
 
 def test_unit_tests_of_templates_pass(helm: Helm) -> None:
     suites = list((CHART / "tests").glob("*_test.yaml"))
-    said = helm.run("--strict", CHART, program="helm-unittest")
-    assert re.search(rf"Test Suites:\s+{len(suites)} passed, {len(suites)} total", said), said
+    output = helm.run("--strict", CHART, program="helm-unittest")
+    assert re.search(rf"Test Suites:\s+{len(suites)} passed, {len(suites)} total", output), output
 
 
 def test_each_template_makes_something_for_some_ci_file(all_rendered: Mapping[Path, Rendered]) -> None:
@@ -84,7 +84,7 @@ def test_its_version_is_the_projects() -> None:
     assert (chart["version"], chart["appVersion"]) == (version, version)
 
 
-def test_its_package_has_what_an_installation_needs_and_no_more(helm: Helm, tmp_path: Path) -> None:
+def test_the_package_has_only_the_files_that_an_installation_needs(helm: Helm, tmp_path: Path) -> None:
     helm.run("package", CHART, "--destination", tmp_path)
     (package,) = tmp_path.glob("*.tgz")
     with tarfile.open(package) as archive:

@@ -1,4 +1,4 @@
-"""What the names of Jobs depend on: a Job can't be changed, so another pod is another Job."""
+"""Names of Jobs depend on their pods, because a Job cannot be changed."""
 
 from __future__ import annotations
 

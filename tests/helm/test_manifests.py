@@ -77,15 +77,15 @@ def test_pods_are_within_the_restricted_standard(rendered: Rendered) -> None:
 
 
 def _spark_pods(manifests: Sequence[Manifest]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The pods that the Spark operator makes, as far as they are told to it."""
+    """Yield the pods that the Spark operator creates, as far as the manifest describes them."""
     for one in of_kind(manifests, "SparkApplication"):
         for role in ("driver", "executor"):
-            told = one["spec"][role]
+            pod = one["spec"][role]
             yield (
                 f"{role} of {one['metadata']['name']}",
                 {
-                    "securityContext": told["podSecurityContext"],
-                    "containers": [{"name": role, "securityContext": told["securityContext"]}],
+                    "securityContext": pod["podSecurityContext"],
+                    "containers": [{"name": role, "securityContext": pod["securityContext"]}],
                     "volumes": one["spec"]["volumes"],
                 },
             )
@@ -130,7 +130,7 @@ def test_a_pod_outside_of_the_standard_is_found(helm: Helm, change: Callable[[di
     assert len(violations(pod)) == 1
 
 
-def test_who_reads_a_configuration_accepts_it(rendered: Rendered, tmp_path: Path) -> None:
+def test_the_programs_accept_their_configurations(rendered: Rendered, tmp_path: Path) -> None:
     found = configurations(rendered.manifests)
     assert found
     for one in found:

@@ -1,4 +1,4 @@
-"""The chart refuses wrong values with an error that names the field and what it takes."""
+"""The chart refuses wrong values with an error that names the field and the fix."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ _WRONG: Final[Mapping[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
         {"rollup": {**_ROLLUP, "config": {"kafka": {"bootstrap_servers": "kafka:9092"}}}},
         ("rollup.config.kafka.topic", "required"),
     ),
-    "spool that nobody mounts": (
+    "spool that is not mounted": (
         {"rollup": {**_ROLLUP, "config": {"source": "spool_files"}}},
         ("rollup.spool.existingClaim", "claim"),
     ),
@@ -162,6 +162,6 @@ def test_wrong_values_are_refused_in_readable_words(helm: Helm, case: str) -> No
         helm.template(values)
     message = str(refused.value)
     assert [word for word in words if word not in message] == [], message
-    # What is wrong is told in few words, and a secret not at all.
+    # The message is short, and shows no secret.
     assert len(message) < 800, message
     assert "hush" not in message

@@ -337,7 +337,7 @@ def test_without_its_key_nothing_starts_and_nothing_changes(
     privacy = {"key_file": str(key_file), "pseudonymize": ["client_id"]}
     key_file.write_bytes(b"short")
     with (
-        pytest.raises(StartError, match="holds 5 bytes"),
+        pytest.raises(StartError, match="has 5 bytes"),
         sidecar_with(broker, collector, {"privacy": privacy}),
     ):
         pass

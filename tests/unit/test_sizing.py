@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.sizing import QUOTED, Quoted, tables
-from benchmarks.sizing_figures import Measured
+from benchmarks.sizing import QUOTED, Measured, Quoted, tables
 
 _DOCS = Path(__file__).parents[2] / "docs"
 

@@ -1,9 +1,8 @@
 """Writes the SBOM of an image as CycloneDX 1.6 JSON: Debian's packages, Python's and jars.
 
-Owns the reading of what the installers left behind (dpkg's status, ``.dist-info`` folders, Maven's
-records in jars); no lock and no list is believed. Standard library only, as it runs inside of the
-image. The same files make the same bytes. Source: ECMA-424 (CycloneDX), and the package URL
-specification.
+It reads what is installed (dpkg's status, ``.dist-info`` folders, Maven's records in jars), and no
+lock or list. It uses the standard library only, because it runs inside the image. The same files
+give the same bytes. Sources: ECMA-424 (CycloneDX) and the package URL specification.
 """
 
 from __future__ import annotations
@@ -26,24 +25,13 @@ _JAR: Final = re.compile(r"(?P<name>.+?)-(?P<version>\d[\w.\-]*)\.jar")
 
 
 def bill_of_materials(root: Path, environment: Path) -> Mapping[str, Any]:
-    """What is installed.
-
-    Args:
-        root: The image's root folder, with Debian's packages.
-        environment: The Python environment of the programs.
-
-    Returns:
-        The document, as JSON has it.
-
-    Raises:
-        ValueError: The project itself is not in the environment.
-    """
+    """Return the document for an image's root folder and its Python environment."""
     python = {one["name"]: one for one in _python(environment)}
     if _PROJECT not in python:
         raise ValueError(f"{environment}: {_PROJECT} is not installed there")
     project = {**python.pop(_PROJECT), "type": "application"}
     components = [*python.values(), *_debian(root), *_jars(environment)]
-    # One jar may be there twice, in the environment and among those that Spark gets besides.
+    # The same jar may be in the environment and among the additional jars of Spark.
     by_reference = {one["bom-ref"]: one for one in components}
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
@@ -70,7 +58,7 @@ def _python(environment: Path) -> Iterator[Component]:
 def _licence(found: Distribution) -> Component:
     for expression in found.metadata.get_all("License-Expression", []):
         return {"licenses": [{"expression": expression}]}
-    # Some have the whole text there.
+    # Some packages have the whole text of the licence there.
     named = [text for text in found.metadata.get_all("License", []) if text and "\n" not in text]
     return {"licenses": [{"license": {"name": text}} for text in named]} if named else {}
 
@@ -105,12 +93,12 @@ def _jars(environment: Path) -> Iterator[Component]:
 
 
 def _coordinates(jar: Path) -> tuple[str, str, str]:
-    """Name, version and group; empty where neither Maven's record in it nor its file name tells."""
+    """Return name, version and group from Maven's record or the file name; unknown: empty."""
     named = _JAR.fullmatch(jar.name)
     name, version = (str(named["name"]), str(named["version"])) if named else (jar.stem, "")
     with zipfile.ZipFile(jar) as archive:
         for entry in archive.namelist():
-            # A jar that has others in it has their records too.
+            # A jar with other jars in it has their records too.
             if entry.startswith("META-INF/maven/") and entry.endswith(f"/{name}/pom.properties"):
                 found = dict(re.findall(r"^(\w+)=(\S+)", archive.read(entry).decode(), re.MULTILINE))
                 return name, str(found.get("version", version)), str(found.get("groupId", ""))

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from receiver.api.dependencies import ApiDependencies, Dependencies
 from receiver.api.pages import After, Limit, Page, first_page, in_portions
-from receiver.api.problems import Problem, ProblemError, field_error
+from receiver.api.problems import InvalidError, Problem, ProblemError, field_error
 from receiver.api.routes.connections import ConnectionFields
 from receiver.telemetry.control.offenders import Demand
 from receiver.telemetry.instance import ClientInstance
@@ -100,7 +100,7 @@ def _parse_id(field: str, text: str) -> Uuid:
     try:
         return uuid_from_text(text)
     except ValueError as error:
-        raise ProblemError(422, f"{field}: {error}", [field_error((field,), text, str(error))]) from None
+        raise InvalidError(field_error((field,), text, str(error))) from None
 
 
 def _view(client: ClientInstance, dependencies: ApiDependencies) -> ClientView:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from receiver.api.dependencies import Dependencies
 from receiver.api.pages import After, Limit, Page, first_page, in_portions
-from receiver.api.problems import Problem, ProblemError, field_error
+from receiver.api.problems import InvalidError, Problem, field_error
 from receiver.telemetry.connection import Connection
 from receiver.wire.uuid import Uuid, uuid_to_text
 
@@ -84,4 +84,4 @@ def _position(cursor: str) -> tuple[float, str]:
         return (float(since), connection_id)
     except ValueError:
         detail = "expected the `next` of the previous page"
-        raise ProblemError(422, f"after: {detail}", [field_error(("after",), cursor, detail)]) from None
+        raise InvalidError(field_error(("after",), cursor, detail)) from None

@@ -19,7 +19,7 @@ from receiver.api.authorization import AuditedChange, Change
 from receiver.api.dependencies import Dependencies
 from receiver.api.limits import read_body
 from receiver.api.pages import After, Limit, Page, first_page
-from receiver.api.problems import FieldError, Problem, ProblemError, field_error
+from receiver.api.problems import FieldError, InvalidError, Problem, ProblemError, field_error
 from receiver.store.subscriptions import ChangedMeanwhileError, Condition
 from receiver.telemetry.subscription import (
     DEFAULT_INTERVAL_MS,
@@ -123,8 +123,8 @@ async def put_subscription(
     """Create or replace a subscription, durably and for all following requests."""
     body = await read_body(request, SubscriptionBody)
     if body.name is not None and body.name != name:
-        error = field_error(("name",), body.name, f"must be omitted, or be {name!r} as in the path")
-        raise ProblemError(422, f"name: {error.detail}", [error])
+        detail = f"must be omitted, or be {name!r} as in the path"
+        raise InvalidError(field_error(("name",), body.name, detail))
     try:
         subscription = Subscription(
             name=name, metrics=tuple(body.metrics), interval_ms=body.interval_ms, match=body.match
@@ -133,10 +133,9 @@ async def put_subscription(
             subscription, only_if=_audited(change, _condition(if_match, if_none_match))
         )
     except SubscriptionError as error:
-        detail = f"{error.problem}; {error.fix}"
         value = _value_at(error.field, {**body.model_dump(), "name": name})
-        errors = [FieldError(field=error.field, value=value, detail=detail)]
-        raise ProblemError(422, f"{error.field}: {detail}", errors) from None
+        detail = f"{error.problem}; {error.fix}"
+        raise InvalidError(FieldError(field=error.field, value=value, detail=detail)) from None
     except ChangedMeanwhileError as error:
         if if_none_match is None or not error.exists:
             raise
@@ -180,20 +179,14 @@ def _condition(if_match: str | None, if_none_match: str | None) -> Condition | N
     if if_match is None and if_none_match is None:
         return None
     if if_none_match is not None and if_none_match.strip() != "*":
-        raise ProblemError(
-            422,
-            "if-none-match: only * is supported",
-            [field_error(("if-none-match",), if_none_match, "expected *")],
-        )
+        raise InvalidError(field_error(("if-none-match",), if_none_match, "only * is supported"))
 
     def may_change(existing: Subscription | None) -> bool:
-        if if_none_match is not None and existing is not None:
-            return False
-        if if_match is None:
-            return True
         if existing is None:
+            return if_match is None
+        if if_none_match is not None:
             return False
-        tags = [tag.strip() for tag in if_match.split(",")]
+        tags = [tag.strip() for tag in ("*" if if_match is None else if_match).split(",")]
         return "*" in tags or _entity_tag(existing) in tags
 
     return may_change

@@ -85,12 +85,12 @@ def test_what_is_asked_is_exposed_with_these_labels(prometheus: Prometheus) -> N
 
 
 @pytest.mark.parametrize("where", ASKED)
-def test_prometheus_understands_it_and_panels_find_something(prometheus: Prometheus, where: str) -> None:
+def test_prometheus_accepts_the_query_and_panels_find_data(prometheus: Prometheus, where: str) -> None:
     found = prometheus.query(ASKED[where])
     assert found or where in ALERTS or MAY_BE_EMPTY.search(ASKED[where])
 
 
-def test_a_sidecar_that_is_well_alerts_nobody(prometheus: Prometheus) -> None:
+def test_a_healthy_sidecar_fires_no_alert(prometheus: Prometheus) -> None:
     # Its certificate is made for a day.
     firing = {name for name, expression in ALERTS.items() if prometheus.query(expression)}
     assert firing <= {"KafkaTelemetryCertificateEnds"}

@@ -26,19 +26,19 @@ from tests.testbed.sidecar import config_for
 
 @pytest.fixture(scope="package")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the certificates are."""
+    """The folder of the certificates."""
     return tmp_path_factory.mktemp("certificates")
 
 
 @pytest.fixture(scope="package")
 def authority() -> CertificateAuthority:
-    """Who signs the certificates of clients and of the sidecar's listeners."""
+    """The CA of clients and of the sidecar's listeners."""
     return CertificateAuthority("Clients' CA")
 
 
 @pytest.fixture(scope="package")
 def broker_authority() -> CertificateAuthority:
-    """Who signs the certificates of the broker and of its clients: the sidecar."""
+    """The CA of the broker and of its client, the sidecar."""
     return CertificateAuthority("Broker's CA")
 
 
@@ -56,7 +56,7 @@ def files(
 def rotating(
     authority: CertificateAuthority, broker_authority: CertificateAuthority, folder: Path
 ) -> SidecarFiles:
-    """Files that tests may change; they leave ones that work."""
+    """Files that tests may change; each test leaves working files."""
     return SidecarFiles(
         server=authority.issue().write(folder, "rotating-server"),
         upstream=broker_authority.issue(client=True).write(folder, "rotating-upstream"),
@@ -84,7 +84,7 @@ def secured_broker(broker_authority: CertificateAuthority, folder: Path) -> Iter
 def secured(
     secured_broker: KafkaBroker, files: SidecarFiles, rotating: SidecarFiles, shared_collector: Collector
 ) -> Iterator[GatewaySidecar]:
-    """A sidecar in front of it that asks everybody for one metric."""
+    """A sidecar in front of the broker that asks every client for one metric."""
     settings = config_for(
         secured_broker, collector=shared_collector, listeners=sidecar_listeners(files, rotating)
     )

@@ -31,7 +31,7 @@ ALICE, BOB, UNKNOWN = "User:alice", "User:bob", "User:unknown"
 WRONG: Final = "wrong-secret"
 SCRAM: Final = "SCRAM-SHA-256"
 
-#: What the sidecar counts.
+#: Counters of the sidecar.
 SUCCEEDED, FAILED = "authenticated succeeded", "authenticated failed"
 TOO_EARLY: Final = "protocol unauthenticated_telemetry"
 ACCEPTED: Final = "pushes NONE"
@@ -41,13 +41,13 @@ _FAILS: Final[list[Outcome]] = [OK, SASL_AUTHENTICATION_FAILED, CLOSED]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A forger whose push must not be taken.
+    """A forger whose push must be refused.
 
     Attributes:
-        login: What it says.
-        answers: What that, a request for subscriptions and a push are answered.
-        counted: What the sidecar counts of it.
-        listener: Where it says it.
+        login: Its requests.
+        answers: The answers to these, to a request for subscriptions and to a push.
+        counted: The sidecar's counts.
+        listener: Where it connects.
     """
 
     login: tuple[Asked, ...] = ()
@@ -58,13 +58,13 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """A forger whose push is taken for what it is.
+    """A forger whose push is accepted under its true principal.
 
     Attributes:
-        login: What it says.
-        answers: What that is answered.
-        principal: Whose push it is.
-        counted: What the sidecar counts of it besides a login and a push.
+        login: Its requests.
+        answers: The answers to these.
+        principal: The principal of the push.
+        counted: The sidecar's counts besides a login and a push.
     """
 
     login: tuple[Asked, ...]
@@ -127,8 +127,8 @@ REFUSED: Final[dict[str, Refused]] = {
         answers=_FAILS,
         counted={FAILED: 1},
     ),
-    # The broker says no in an answer without an error code, and waits for the client's word (RFC
-    # 7628).
+    # The broker refuses in an answer without an error code, and waits for the client's reply
+    # (RFC 7628).
     **{
         f"a bearer token with {what}": Refused(
             login=(handshake("OAUTHBEARER"), bearer(text)),
@@ -166,7 +166,7 @@ REFUSED: Final[dict[str, Refused]] = {
     ),
 }
 
-#: Those to whom it makes a difference that the broker has answered before the next request comes.
+#: Cases in which it matters that the broker answers before the next request arrives.
 ONE_BY_ONE: Final = (
     "a wrong password",
     "two handshakes, two names",
@@ -178,7 +178,7 @@ ONE_BY_ONE: Final = (
 
 TAKEN: Final[dict[str, Taken]] = {
     "a login": Taken(login=(handshake(), plain("alice")), answers=[OK, OK], principal=ALICE),
-    # Without logins again (KIP-368), the broker refuses the second, and goes on.
+    # Without re-authentication (KIP-368), the broker refuses the second login, and continues.
     "alice's login, then bob's": Taken(
         login=(handshake(), plain("alice"), handshake(), plain("bob")),
         answers=[OK, OK, ILLEGAL_SASL_STATE, ILLEGAL_SASL_STATE],
@@ -206,7 +206,7 @@ TAKEN: Final[dict[str, Taken]] = {
                 bearer(claims(sub="alice"), header='{"alg":"none","sub":"bob"}'),
                 ALICE,
             ),
-            # The broker takes the last of two; another reader may take the first.
+            # The broker uses the last of two names; another reader may use the first.
             ("two names, alice's first", bearer('{"sub":"alice","sub":"bob",' + claims()[1:]), UNKNOWN),
             ("two names, alice's last", bearer('{"sub":"bob",' + claims(sub="alice")[1:]), UNKNOWN),
         )

@@ -24,19 +24,18 @@ OK: Final = 0
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 CREATE_DELEGATION_TOKEN, DESCRIBE_DELEGATION_TOKEN = 38, 41
 
-#: What the broker does in place of an answer.
+#: The broker closes the connection in place of an answer.
 CLOSED: Final = "closed"
 
 NOBODY: Final = "User:ANONYMOUS"
 
-#: Passwords and tokens that were said; none of them may be found anywhere.
+#: Passwords and tokens that forgers sent; none may appear in a log or an answer.
 SENT_SECRETS: Final[set[str]] = {*SASL_USERS.values()}
 
-#: The connections, by what the log calls them, of which a push came out of the sidecar, one of
-#: each.
+#: The connections, by their name in the log, whose push left the sidecar; one push each.
 LET_IN: Final[list[str]] = []
 
-# Where the error code is in an answer if not right behind the correlation id.
+# Offset of the error code in an answer, if it is not right after the correlation id.
 _CODE_AT: Final = {71: 9, 72: 9, CREATE_DELEGATION_TOKEN: 5}
 
 
@@ -59,15 +58,15 @@ Outcome = int | Literal["closed"]
 
 
 class Forger(Raw):
-    """A client that says what it likes.
+    """A client that sends any requests.
 
     Args:
-        port: Where it connects.
+        port: The listener's port.
 
     Attributes:
         source_port: Its own port, known after its end too.
-        source: What the log calls it.
-        heard: The answers to what it said last.
+        source: Its name in the log.
+        heard: The answers to its last requests.
     """
 
     def __init__(self, port: int) -> None:
@@ -116,17 +115,17 @@ def api_versions(correlation_id: int) -> Asked:
 
 
 def asks(correlation_id: int = 71) -> Asked:
-    """GetTelemetrySubscriptions."""
+    """Make a GetTelemetrySubscriptions request."""
     return Asked(frame=get_subscriptions(correlation_id=correlation_id))
 
 
 def describes() -> Asked:
-    """DescribeDelegationToken v1, of whatever owner."""
+    """Make a DescribeDelegationToken v1 request for any owner."""
     return Asked(frame=request_frame(DESCRIBE_DELEGATION_TOKEN, 1, 41, struct.pack(">i", -1)))
 
 
 def creates(owner: str) -> Asked:
-    """CreateDelegationToken v3 (KIP-373)."""
+    """Make a CreateDelegationToken v3 request (KIP-373)."""
     body = b"\0" + _compact("User") + _compact(owner) + b"\1" + struct.pack(">q", -1) + b"\0"
     return Asked(frame=request_frame(CREATE_DELEGATION_TOKEN, 3, 38, body))
 
@@ -146,17 +145,17 @@ def _compact(text: str) -> bytes:
 
 
 def pushes(instance: bytes, subscription_id: int, correlation_id: int = 72) -> Asked:
-    """PushTelemetry, as a client instance that got its subscriptions."""
+    """Make a PushTelemetry request of an instance that has got its subscriptions."""
     return Asked(frame=push(instance, subscription_id, OTLP, correlation_id))
 
 
 class Scram:
-    """What a client says in SCRAM-SHA-256 (RFC 5802), as it is or bent.
+    """The client's messages of SCRAM-SHA-256 (RFC 5802), correct or forged.
 
     Args:
-        user: Who it is.
-        password: The user's; None: the right one.
-        extensions: What follows the nonce.
+        user: The user's name.
+        password: None: the correct one.
+        extensions: Text after the nonce.
     """
 
     def __init__(self, user: str, password: str | None = None, *, extensions: str = "") -> None:
@@ -184,7 +183,7 @@ class Scram:
 
 
 def token_of(answer: bytes) -> bytes:
-    """The broker's token in its answer to SaslAuthenticate v1, which told no error."""
+    """Return the broker's token in its answer to SaslAuthenticate v1, without an error."""
     assert answer[4:8] == bytes(4)  # no error, and no words about it
     (length,) = struct.unpack_from(">i", answer, 8)
     return answer[12 : 12 + length]
@@ -199,7 +198,7 @@ def scram(raw: Forger, login: Scram, *, authzid: str = "") -> list[Outcome]:
 
 
 def bearer(claims: str, *, header: str = '{"alg":"none"}', authzid: str = "") -> Asked:
-    """OAUTHBEARER's token (RFC 7628) with an unsigned JSON Web Token in it."""
+    """Make an OAUTHBEARER token (RFC 7628) with an unsigned JSON Web Token."""
     jwt = ".".join(base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode() for text in (header, claims))
     SENT_SECRETS.update((jwt, jwt.split(".")[1]))
     return authenticate(f"n,{authzid and 'a=' + authzid},\x01auth=Bearer {jwt}.\x01\x01")
@@ -211,12 +210,7 @@ def claims(**more: Any) -> str:
 
 
 class Watch:
-    """What the sidecar counted on one listener since this was made.
-
-    Args:
-        sidecar: The sidecar.
-        listener: Where forgers connect.
-    """
+    """The sidecar's counts on one listener, its log and its pushes, since this was made."""
 
     def __init__(self, sidecar: GatewaySidecar, listener: str = "SASL") -> None:
         self._sidecar = sidecar
@@ -233,7 +227,7 @@ class Watch:
         return {key: value for key, value in grown.items() if value}
 
     def principal(self, raw: Forger) -> str | None:
-        """Who a forger is; None once its connection is gone."""
+        """Return the principal of a forger's connection; None if it is closed."""
         shown = self._sidecar.connections(self._listener)
         found = [one["principal"] for one in shown if one["source_port"] == raw.source_port]
         return found[0] if found else None

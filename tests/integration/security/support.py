@@ -22,17 +22,17 @@ TIMEOUT_S = 120.0
 INTERVAL_MS = 500
 TOPIC = "secured"
 
-#: All that is asked for: a metric that every client has, in few bytes.
+#: The only subscription: a metric of few bytes that every client has.
 KNOWN = "org.apache.kafka.producer.connection.creation.total"
 
-#: The common name alone, where there is one.
+#: Maps a certificate to its common name.
 MAPPING_RULES = "RULE:^CN=([^,]+).*$/$1/,DEFAULT"
 
-#: After so long the broker wants another login on REAUTH (KIP-368), which it refuses before a
-#: second is over.
+#: The broker demands re-authentication on REAUTH after this time (KIP-368); it refuses it within
+#: the first second.
 REAUTH_MS = 2000
 
-#: Another claim than Kafka's own, on listener CLAIM.
+#: The claim that names the principal on listener CLAIM, in place of Kafka's default.
 CLAIM = "azp"
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
@@ -44,7 +44,7 @@ def listener(name: str, security_protocol: SecurityProtocol = "PLAINTEXT", **mor
     return Listener(name=name, security_protocol=security_protocol, advertised_port=free_port(), **more)
 
 
-#: The broker's listeners besides CLIENT; the sidecar's in front of them have the same names.
+#: The broker's listeners besides CLIENT; the sidecar's listeners have the same names.
 BROKER_LISTENERS = (
     listener("SSL"),
     listener("MUTUAL", "SSL", client_auth="required"),
@@ -58,7 +58,7 @@ BROKER_LISTENERS = (
     listener("SASL_BEFORE_OPEN"),
 )
 
-#: The sidecar says the opposite of the broker of these; they never get ready.
+#: The sidecar's settings of these contradict the broker's, so they never get ready.
 MISCONFIGURED = {
     "OPEN_BEFORE_SASL": {"security_protocol": "PLAINTEXT"},
     "SASL_BEFORE_OPEN": {"security_protocol": "SASL_PLAINTEXT"},
@@ -67,11 +67,11 @@ MISCONFIGURED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SidecarFiles:
-    """The files of a listener that speaks TLS on both sides.
+    """The certificate files of a listener with TLS on both sides.
 
     Attributes:
-        server: What it shows to clients, who are signed by the same authority.
-        upstream: What it shows to the broker, which is signed by the same authority.
+        server: Its certificate for clients, whose certificates have the same CA.
+        upstream: Its certificate for the broker, whose certificate has the same CA.
     """
 
     server: CertificateFiles
@@ -98,12 +98,7 @@ class SidecarFiles:
 
 
 def sidecar_listeners(files: SidecarFiles, rotating: SidecarFiles) -> Mapping[str, Mapping[str, Any]]:
-    """What the sidecar's listeners say that the broker's don't.
-
-    Args:
-        files: Of all listeners but ROTATING.
-        rotating: Of ROTATING.
-    """
+    """Return the settings of the sidecar's listeners; ROTATING has its own files."""
     tls = files.tls
     return MappingProxyType(
         {
@@ -125,13 +120,13 @@ def sidecar_listeners(files: SidecarFiles, rotating: SidecarFiles) -> Mapping[st
 
 
 def login(mechanism: Mechanism, user: str = "alice") -> Login:
-    """A login that the broker takes."""
+    """A login that the broker accepts."""
     password = "" if mechanism == "OAUTHBEARER" else SASL_USERS[user]
     return Login(mechanism=mechanism, user=user, password=password)
 
 
 def exports_of(exports: Sequence[ExportedMetric], client_id: str) -> list[ExportedMetric]:
-    """What one client pushed."""
+    """Return the pushes of one client."""
     return [export for export in exports if export.resource.get("client_id") == client_id]
 
 
@@ -178,19 +173,19 @@ def plain_token(user: str, password: str) -> bytes:
 
 
 def error_of(answer: bytes) -> int:
-    """Of an answer to either: the error code."""
+    """Return the error code of an answer to either request."""
     return int(struct.unpack_from(">h", answer, 4)[0])
 
 
 class RawLogin(Raw):
-    """A client that says what it likes, in the order it likes."""
+    """A client that sends SASL messages in any order."""
 
     def handshake(self, mechanism: str) -> int:
         """Choose a mechanism; return the error code."""
         return error_of(self.exchange(sasl_handshake(mechanism)))
 
     def authenticate(self, token: bytes) -> int:
-        """Say a token; return the error code."""
+        """Send a token; return the error code."""
         return error_of(self.exchange(sasl_authenticate(token)))
 
     def plain(self, user: str, password: str) -> int:

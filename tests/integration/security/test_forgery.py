@@ -71,7 +71,7 @@ from tests.testbed.sidecar import config_for
 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, UNKNOWN_SUBSCRIPTION_ID = 64, 117
 LISTENERS: Final = ("SASL", "REAUTH", *MISCONFIGURED)
 
-#: A login again that comes sooner is refused for that, whoever it is (KIP-368).
+#: The broker refuses any re-authentication that comes sooner (KIP-368).
 NO_SOONER_THAN_S: Final = 1.1
 
 Telemetry = tuple[Asked, Asked]
@@ -79,7 +79,7 @@ Telemetry = tuple[Asked, Asked]
 
 @pytest.fixture(scope="module")
 def sidecar(secured_broker: KafkaBroker) -> Iterator[GatewaySidecar]:
-    """A sidecar that says all that it can, with two listeners that are set up wrongly."""
+    """A sidecar that logs everything, with two misconfigured listeners."""
     settings = config_for(secured_broker, listeners=MISCONFIGURED)
     settings["listeners"] = [
         {**one, "bind": f"{LOOPBACK}:{free_port()}"}
@@ -95,7 +95,7 @@ def sidecar(secured_broker: KafkaBroker) -> Iterator[GatewaySidecar]:
 
 @pytest.fixture(scope="module")
 def known(sidecar: GatewaySidecar) -> tuple[bytes, int]:
-    """A client instance of alice's, and its subscription's id."""
+    """A client instance of alice, and the id of its subscription."""
     with Watch(sidecar).connect() as raw:
         assert raw.codes_of(handshake(), plain("alice"), asks()) == [OK, OK, OK]
         _, instance, subscription_id = read_get(raw.heard[2])
@@ -104,15 +104,15 @@ def known(sidecar: GatewaySidecar) -> tuple[bytes, int]:
 
 @pytest.fixture
 def telemetry(known: tuple[bytes, int]) -> Telemetry:
-    """What every forger is after: to ask for subscriptions, and to push."""
+    """The forger's aim: to get subscriptions, and to push."""
     return asks(), pushes(*known)
 
 
-# -- who is refused --------------------------------------------------------------------------------
+# -- refused logins --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_nobody_pushes_after(sidecar: GatewaySidecar, telemetry: Telemetry, case: Refused) -> None:
+def test_no_push_is_accepted_after(sidecar: GatewaySidecar, telemetry: Telemetry, case: Refused) -> None:
     watch = Watch(sidecar, case.listener)
     with watch.connect() as raw:
         assert raw.codes_of(*case.login, *telemetry) == case.answers
@@ -138,12 +138,12 @@ def test_no_push_after_a_forged_login_that_waits_for_each_answer(
     assert watch.counted() == case.counted
 
 
-# -- who is let in ---------------------------------------------------------------------------------
+# -- accepted logins -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("listener", ["SASL", "OPEN_BEFORE_SASL"])
 @pytest.mark.parametrize("case", TAKEN.values(), ids=TAKEN)
-def test_whose_a_push_is_after(
+def test_a_push_has_the_true_principal_after(
     sidecar: GatewaySidecar, telemetry: Telemetry, case: Taken, listener: str
 ) -> None:
     watch = Watch(sidecar, listener)
@@ -156,10 +156,10 @@ def test_whose_a_push_is_after(
 
 
 @pytest.mark.parametrize(("authzid", "extensions"), [("", ",n=bob"), ("alice", ""), ("", ",tokenauth=false")])
-def test_another_name_where_scram_has_none(
+def test_scram_extensions_with_another_name_are_ignored(
     sidecar: GatewaySidecar, telemetry: Telemetry, authzid: str, extensions: str
 ) -> None:
-    """Such extensions mean nothing to the broker: it is alice's password that it asks for."""
+    """The broker ignores such extensions and checks alice's password."""
     watch = Watch(sidecar)
     with watch.connect() as raw:
         assert scram(raw, Scram("alice", extensions=extensions), authzid=authzid) == [OK, OK, OK]
@@ -182,10 +182,10 @@ def test_bare_tokens_and_then_telemetry(sidecar: GatewaySidecar, telemetry: Tele
 
 
 @pytest.mark.parametrize("same", [0, 71, -1, -(1 << 31), (1 << 31) - 1])
-def test_the_same_correlation_id_everywhere(
+def test_every_request_may_have_the_same_correlation_id(
     sidecar: GatewaySidecar, known: tuple[bytes, int], same: int
 ) -> None:
-    """What the broker answers to anybody, under the id of what it answers to its own alone."""
+    """A public request and one that needs a login have the same correlation id."""
     watch = Watch(sidecar)
     rest = (api_versions(same), asks(same), pushes(*known, same), api_versions(same))
     with watch.connect() as raw:
@@ -204,11 +204,11 @@ def test_the_same_correlation_id_everywhere(
     assert watch.counted() == {FAILED: 1, SUCCEEDED: 1, ACCEPTED: 1}
 
 
-# -- again -----------------------------------------------------------------------------------------
+# -- replays ---------------------------------------------------------------------------------------
 
 
-def test_a_login_that_was_overheard(sidecar: GatewaySidecar, telemetry: Telemetry) -> None:
-    """The frames of a good login, word for word: the broker's nonce is another."""
+def test_a_replayed_login_is_refused(sidecar: GatewaySidecar, telemetry: Telemetry) -> None:
+    """The frames of a good login are sent again; the broker's nonce differs."""
     watch = Watch(sidecar)
     alice = Scram("alice")
     with watch.connect() as raw:
@@ -224,7 +224,7 @@ def test_a_login_that_was_overheard(sidecar: GatewaySidecar, telemetry: Telemetr
     assert watch.counted() == {SUCCEEDED: 1, FAILED: 1}
 
 
-def test_two_logins_that_swap_connections_half_way(sidecar: GatewaySidecar, telemetry: Telemetry) -> None:
+def test_two_logins_cannot_swap_connections(sidecar: GatewaySidecar, telemetry: Telemetry) -> None:
     watch = Watch(sidecar)
     with watch.connect() as one, watch.connect() as other:
         alice, bob = Scram("alice"), Scram("bob")
@@ -246,7 +246,9 @@ def begin(watch: Watch, telemetry: Sequence[Asked]) -> Forger:
     return raw
 
 
-def test_logging_in_again_under_another_name(sidecar: GatewaySidecar, telemetry: Telemetry) -> None:
+def test_reauthentication_under_another_name_is_refused(
+    sidecar: GatewaySidecar, telemetry: Telemetry
+) -> None:
     watch = Watch(sidecar, "REAUTH")
     with begin(watch, telemetry) as raw:
         assert raw.codes_of(handshake(), plain("bob")) == [OK, SASL_AUTHENTICATION_FAILED]
@@ -256,10 +258,10 @@ def test_logging_in_again_under_another_name(sidecar: GatewaySidecar, telemetry:
     assert watch.counted() == {SUCCEEDED: 1, FAILED: 1, ACCEPTED: 1}
 
 
-def test_telemetry_behind_a_login_again_under_another_name(
+def test_telemetry_after_a_reauthentication_under_another_name(
     sidecar: GatewaySidecar, telemetry: Telemetry
 ) -> None:
-    """The broker answers earlier requests as alice's and then refuses the login.
+    """The broker answers earlier requests for alice and then refuses the login.
 
     What comes instead are its answers to the markers, under ids that the client has never heard of.
     """
@@ -277,7 +279,7 @@ def test_telemetry_behind_a_login_again_under_another_name(
     assert watch.counted() == {SUCCEEDED: 1, FAILED: 1, ACCEPTED: 1}
 
 
-def test_telemetry_in_the_midst_of_logging_in_again(sidecar: GatewaySidecar, telemetry: Telemetry) -> None:
+def test_telemetry_during_a_reauthentication(sidecar: GatewaySidecar, telemetry: Telemetry) -> None:
     watch = Watch(sidecar, "REAUTH")
     with begin(watch, telemetry) as raw:
         assert raw.codes_of(handshake(), telemetry[1], plain("bob")) == [OK, ILLEGAL_SASL_STATE, CLOSED]
@@ -289,7 +291,7 @@ def test_telemetry_in_the_midst_of_logging_in_again(sidecar: GatewaySidecar, tel
 
 
 def with_token(watch: Watch, token: tuple[str, str], telemetry: Telemetry) -> str | None:
-    """Log in with a delegation token (its id and password) and push; return who that was."""
+    """Log in with a delegation token (its id and password) and push; return the principal."""
     token_id, password = token
     with watch.connect() as raw:
         assert scram(raw, Scram(token_id, password, extensions=",tokenauth=true")) == [OK, OK, OK]
@@ -300,7 +302,7 @@ def with_token(watch: Watch, token: tuple[str, str], telemetry: Telemetry) -> st
     return principal
 
 
-def test_whose_token_was_made_through_the_sidecar_is_known(
+def test_the_owner_of_a_token_made_through_the_sidecar_is_known(
     sidecar: GatewaySidecar, telemetry: Telemetry
 ) -> None:
     token = requests.create_delegation_token(sidecar.port("SASL"), "alice", SASL_USERS["alice"])
@@ -308,7 +310,7 @@ def test_whose_token_was_made_through_the_sidecar_is_known(
     assert with_token(Watch(sidecar, "REAUTH"), token, telemetry) == ALICE
 
 
-def test_whose_token_was_made_past_the_sidecar_is_known_once_it_was_described(
+def test_the_owner_of_a_token_made_elsewhere_is_known_after_it_was_described(
     sidecar: GatewaySidecar, secured_broker: KafkaBroker, telemetry: Telemetry
 ) -> None:
     token = requests.create_delegation_token(secured_broker.port("SASL"), "bob", SASL_USERS["bob"])
@@ -339,10 +341,10 @@ def test_a_token_has_its_owners_principal_whoever_requested_it(
     assert with_token(watch, token, telemetry) == BOB
 
 
-# -- what is left of it all ------------------------------------------------------------------------
+# -- after all of these ----------------------------------------------------------------------------
 
 
-def test_nothing_came_out_but_what_was_let_in(sidecar: GatewaySidecar, telemetry: Telemetry) -> None:
+def test_only_accepted_pushes_left_the_sidecar(sidecar: GatewaySidecar, telemetry: Telemetry) -> None:
     watch = Watch(sidecar)
     with watch.connect() as raw:
         assert raw.codes_of(handshake(), plain("alice"), *telemetry) == [OK, OK, OK, OK]

@@ -35,8 +35,8 @@ class Case:
     Attributes:
         kind: Its library.
         listener: Where it connects.
-        principal: Who it has to turn out to be.
-        mechanism: With what it logs in.
+        principal: The expected principal.
+        mechanism: Its SASL mechanism.
         certificate: Whether it shows a certificate.
         token: Whether it logs in with a delegation token.
         claim: The claim of its OAUTHBEARER token that names the user.
@@ -82,9 +82,9 @@ CASES = {
     for case in (
         *(Case(kind=kind, listener="CLIENT", principal=ANONYMOUS) for kind in KINDS),
         *(Case(kind=kind, listener="SSL", certificate=True) for kind in KINDS),
-        # No certificate where one is asked for but not needed.
+        # No certificate where one is requested but optional.
         Case(kind=LIBRDKAFKA, listener="SSL", principal=ANONYMOUS),
-        # TLS on both sides, each with its own trust; Kafka's own name of a certificate.
+        # TLS on both sides, each with its own CA; Kafka's default principal of a certificate.
         *(
             Case(kind=kind, listener="MUTUAL", principal="User:CN=alice,O=Example", certificate=True)
             for kind in KINDS
@@ -103,7 +103,7 @@ def token(secured_broker: KafkaBroker) -> Login:
 
 @pytest.fixture(scope="module")
 def fleet(secured: GatewaySidecar, alice: CertificateFiles, token: Login) -> Iterator[dict[str, Client]]:
-    """All of them at once."""
+    """All clients, which run at the same time."""
     tls = ("SSL", "MUTUAL", "SASL_SSL", "SASL_TLS")
 
     def security(case: Case) -> Security:
@@ -134,7 +134,7 @@ def fleet(secured: GatewaySidecar, alice: CertificateFiles, token: Login) -> Ite
 
 
 @pytest.mark.parametrize("client_id", CASES)
-def test_who_a_client_is_arrives_with_its_metrics(
+def test_the_principal_arrives_with_the_metrics(
     secured: GatewaySidecar,
     shared_collector: Collector,
     fleet: dict[str, Client],

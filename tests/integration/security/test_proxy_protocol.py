@@ -30,7 +30,7 @@ Version = Literal["v1", "v2"]
 FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
 VERSIONS: tuple[Version, ...] = ("v1", "v2")
 
-#: From the networks that are kept for documentation (RFC 5737, RFC 3849).
+#: Addresses of the networks for documentation (RFC 5737, RFC 3849).
 SPOOFED = {"IPv4": "203.0.113.7", "IPv6": "2001:db8::7"}
 
 
@@ -90,17 +90,17 @@ def lan() -> Iterator[Lan]:
 
 @pytest.fixture(scope="module")
 def service_ports() -> dict[tuple[Family, Version], int]:
-    """Where the load balancer listens."""
+    """The load balancer's ports, by the clients' IP version and the version of PROXY headers."""
     return {(family, version): free_port() for family in FAMILIES for version in VERSIONS}
 
 
-#: What clients are told of: the load balancer, which says who they are in this version.
+#: The PROXY protocol version of the address that the broker advertises, by IP version.
 ADVERTISED: dict[Family, Version] = {"IPv4": "v1", "IPv6": "v2"}
 
 
 @pytest.fixture(scope="module")
 def far_broker(lan: Lan, service_ports: dict[tuple[Family, Version], int]) -> Iterator[KafkaBroker]:
-    """A broker that tells its clients of the load balancer."""
+    """A broker that advertises the load balancer's address."""
     listeners = [
         Listener(
             name=f"LB_{family.upper()}",
@@ -116,7 +116,7 @@ def far_broker(lan: Lan, service_ports: dict[tuple[Family, Version], int]) -> It
 
 @pytest.fixture(scope="module")
 def behind(lan: Lan, far_broker: KafkaBroker, shared_collector: Collector) -> Iterator[GatewaySidecar]:
-    """A sidecar behind the load balancer, which can be met past it as well."""
+    """A sidecar behind the load balancer, which clients can also reach directly."""
     settings = config_for(far_broker, collector=shared_collector)
     settings["listeners"] = [
         {
@@ -185,12 +185,12 @@ def asks(connection: socket.socket, header: bytes = b"") -> int | None:
 
 
 def shown(sidecar: GatewaySidecar, listener: str) -> set[tuple[str, int]]:
-    """Where the sidecar says its clients are."""
+    """Return the addresses of clients in the sidecar's REST API."""
     return {(one["source_address"], one["source_port"]) for one in sidecar.connections(listener)}
 
 
 def header_of(version: Version, source: str, port: int, destination: str) -> bytes:
-    """A PROXY header (HAProxy's "The PROXY protocol", sections 2.1 and 2.2)."""
+    """Make a PROXY header (HAProxy's "The PROXY protocol", sections 2.1 and 2.2)."""
     ours, theirs = ip_address(source), ip_address(destination)
     if version == "v1":
         return f"PROXY TCP{ours.version} {ours} {theirs} {port} 9092\r\n".encode()
@@ -268,9 +268,7 @@ def test_a_header_from_elsewhere_is_refused(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_who_comes_past_the_load_balancer_needs_no_header(
-    lan: Lan, behind: GatewaySidecar, family: Family
-) -> None:
+def test_a_direct_connection_needs_no_header(lan: Lan, behind: GatewaySidecar, family: Family) -> None:
     listener = f"PAST_{family.upper()}"
     with lan.client.connect(of(lan.direct_end, family), behind.port(listener)) as connection:
         assert asks(connection) == 0
@@ -287,7 +285,7 @@ def test_a_load_balancer_must_send_a_header(lan: Lan, behind: GatewaySidecar, fa
 @pytest.mark.parametrize(
     "header", [b"PROXY UNKNOWN\r\n", b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0"], ids=["v1 UNKNOWN", "v2 LOCAL"]
 )
-def test_a_connection_of_the_load_balancers_own_has_its_address(
+def test_the_load_balancers_own_connection_has_its_address(
     lan: Lan, behind: GatewaySidecar, header: bytes
 ) -> None:
     with lan.balancer.connect(lan.behind_end.ipv4, behind.port("LB_IPV4")) as connection:

@@ -19,15 +19,14 @@ LOGINS: dict[type[Client], Login] = {
 
 
 def renewed(sidecar: GatewaySidecar, mechanism: str) -> float:
-    """How often somebody logged in again on REAUTH."""
+    """Return the number of re-authentications on REAUTH."""
     return sidecar.value("authenticated_total", listener="REAUTH", mechanism=mechanism, outcome="renewed")
 
 
-def test_who_logs_in_again_and_again_stays_the_same(
+def test_a_client_keeps_its_principal_over_reauthentications(
     secured: GatewaySidecar, shared_collector: Collector
 ) -> None:
-    # Of what franz-go counts it pushes what has changed: so ask for more than connections, which
-    # stay.
+    # franz-go pushes only counters that have changed. Connections stay, so ask for more metrics.
     secured.put_subscription("again", ["*"], INTERVAL_MS, {"client_id": "again-.*"})
     with contextlib.ExitStack() as running:
         clients = {

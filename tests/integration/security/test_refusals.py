@@ -42,7 +42,7 @@ OK = 0
 
 
 def asks(raw: Raw) -> int | None:
-    """Ask for subscriptions; return the error code, None if the connection ends."""
+    """Get subscriptions; return the error code, None if the connection ends."""
     try:
         return read_get(raw.exchange(get_subscriptions()))[0]
     except (EOFError, ConnectionError):
@@ -50,7 +50,7 @@ def asks(raw: Raw) -> int | None:
 
 
 def principal_of(sidecar: GatewaySidecar, listener: str, raw: Raw) -> str | None:
-    """Who the sidecar says a raw client is; None once its connection is gone."""
+    """Return the principal of a raw client's connection; None if it is closed."""
     found = [one for one in sidecar.connections(listener) if one["source_port"] == raw.port]
     return found[0]["principal"] if found else None
 
@@ -59,7 +59,7 @@ def principal_of(sidecar: GatewaySidecar, listener: str, raw: Raw) -> str | None
 def misconfigured(
     secured_broker: KafkaBroker, files: SidecarFiles, alice: CertificateFiles, shared_collector: Collector
 ) -> Iterator[GatewaySidecar]:
-    """A sidecar whose listeners are all set up wrongly."""
+    """A sidecar whose listeners are all misconfigured."""
     settings = config_for(secured_broker, collector=shared_collector, listeners=MISCONFIGURED)
     settings["listeners"] = [one for one in settings["listeners"] if one["name"] in MISCONFIGURED]
     mutual, sasl_tls = secured_broker.port("MUTUAL"), secured_broker.port("SASL_TLS")
@@ -97,7 +97,7 @@ def test_telemetry_before_a_login_gets_no_answer(with_sasl: int) -> None:
 
 
 @pytest.mark.parametrize("listener", ["SASL", "OPEN_BEFORE_SASL"])
-def test_telemetry_in_the_midst_of_a_login_is_refused(with_sasl: int) -> None:
+def test_telemetry_during_a_login_is_refused(with_sasl: int) -> None:
     with RawLogin(with_sasl) as raw:
         assert raw.handshake("SCRAM-SHA-256") == OK
         assert raw.authenticate(b"n,,n=alice,r=abcdef") == OK
@@ -119,7 +119,7 @@ def test_telemetry_after_a_login_is_answered(secured: GatewaySidecar) -> None:
         assert principal_of(secured, "SASL", raw) == "User:alice"
 
 
-def test_a_login_under_another_name_yields_neither(secured: GatewaySidecar) -> None:
+def test_a_login_under_another_name_is_refused(secured: GatewaySidecar) -> None:
     with RawLogin(secured.port("REAUTH")) as raw:
         assert raw.plain("alice", SASL_USERS["alice"]) == OK
         assert read_get(raw.exchange(get_subscriptions()))[0] == OK
@@ -129,7 +129,7 @@ def test_a_login_under_another_name_yields_neither(secured: GatewaySidecar) -> N
             assert asks(raw) is None
 
 
-def test_what_runs_ahead_of_a_login_waits_for_the_brokers_word(secured: GatewaySidecar) -> None:
+def test_telemetry_ahead_of_a_login_waits_for_the_brokers_answer(secured: GatewaySidecar) -> None:
     for password, answers in (
         (SASL_USERS["alice"], [OK, OK, OK]),
         ("wrong", [OK, SASL_AUTHENTICATION_FAILED]),
@@ -155,7 +155,7 @@ def test_a_name_in_another_mechanisms_token_is_ignored(secured: GatewaySidecar) 
 
 
 def test_a_login_that_the_broker_does_not_require_is_ignored(misconfigured: GatewaySidecar) -> None:
-    """The broker's listener authenticates nobody, so on a listener with SASL nobody is anybody."""
+    """The broker's listener does not authenticate, so a listener with SASL trusts no login."""
     with RawLogin(misconfigured.port("SASL_BEFORE_OPEN")) as raw:
         assert raw.handshake("PLAIN") == ILLEGAL_SASL_STATE
         assert asks(raw) == ILLEGAL_SASL_STATE
@@ -187,10 +187,10 @@ def test_a_client_with_a_wrong_password_pushes_nothing(
     assert exports_of(shared_collector.exports(), client_id) == []
 
 
-def test_a_listener_in_plaintext_before_one_with_sasl_believes_the_broker(
+def test_a_plaintext_listener_in_front_of_sasl_trusts_the_broker(
     misconfigured: GatewaySidecar, shared_collector: Collector
 ) -> None:
-    """The login passes through, so the broker's verdict is as good as elsewhere."""
+    """The login passes through, so the broker's answer decides as on other listeners."""
     client_id = "open-before-sasl"
     with FranzClient(
         Mode.PRODUCER,
@@ -213,7 +213,7 @@ def test_a_listener_in_plaintext_before_one_with_sasl_believes_the_broker(
 def strangers(
     authority: CertificateAuthority, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, CertificateFiles]:
-    """Certificates that nobody should believe."""
+    """Certificates that must be refused."""
     folder = tmp_path_factory.mktemp("strangers")
     ended = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=1)
     foreign = CertificateAuthority("Clients' CA")
@@ -228,7 +228,7 @@ def strangers(
 
 @pytest.mark.parametrize("listener", ["SSL", "MUTUAL"])
 @pytest.mark.parametrize("whose", ["foreign", "expired", "server's"])
-def test_a_certificate_that_proves_nothing_is_refused(
+def test_an_invalid_certificate_is_refused(
     secured: GatewaySidecar,
     alice: CertificateFiles,
     strangers: dict[str, CertificateFiles],
@@ -239,14 +239,12 @@ def test_a_certificate_that_proves_nothing_is_refused(
     assert is_served(secured.port(listener), alice.ca, alice)
 
 
-def test_a_certificate_is_needed_where_it_is_required(
-    secured: GatewaySidecar, alice: CertificateFiles
-) -> None:
+def test_a_required_certificate_cannot_be_omitted(secured: GatewaySidecar, alice: CertificateFiles) -> None:
     assert is_served(secured.port("SSL"), alice.ca)
     assert not is_served(secured.port("MUTUAL"), alice.ca)
 
 
-def test_plain_bytes_get_nothing_from_a_listener_that_speaks_tls(secured: GatewaySidecar) -> None:
+def test_a_tls_listener_does_not_answer_plain_bytes(secured: GatewaySidecar) -> None:
     with Raw(secured.port("SSL")) as raw:
         raw.send(get_subscriptions())
         with contextlib.suppress(ConnectionResetError):
@@ -255,7 +253,7 @@ def test_plain_bytes_get_nothing_from_a_listener_that_speaks_tls(secured: Gatewa
 
 
 @pytest.mark.parametrize("listener", ["STRANGER", "OTHER_NAME", "NOTHING_TO_SHOW", "WRONG_TO_SHOW"])
-def test_a_broker_that_is_not_ours_gets_no_client(misconfigured: GatewaySidecar, listener: str) -> None:
+def test_an_untrusted_broker_gets_no_client(misconfigured: GatewaySidecar, listener: str) -> None:
     with Raw(misconfigured.port(listener)) as raw:
         assert asks(raw) is None
     wait_until(
@@ -265,7 +263,7 @@ def test_a_broker_that_is_not_ours_gets_no_client(misconfigured: GatewaySidecar,
     )
 
 
-def test_nobody_holds_a_listener_with_half_a_handshake(
+def test_incomplete_handshakes_do_not_block_a_listener(
     secured: GatewaySidecar, alice: CertificateFiles
 ) -> None:
     with contextlib.ExitStack() as waiting:

@@ -1,4 +1,4 @@
-"""Certificates change on disk while clients run, and nobody is disconnected."""
+"""Certificates change on disk while clients run, and no client is disconnected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LISTENER = "ROTATING"
 
 
 def shown(sidecar: GatewaySidecar, alice: CertificateFiles) -> int:
-    """The serial number of the certificate that the sidecar shows."""
+    """Return the serial number of the sidecar's certificate."""
     with shows(sidecar.port(LISTENER), alice.ca, alice) as raw:
         der = raw.socket.getpeercert(binary_form=True)  # type: ignore[attr-defined]
     return x509.load_der_x509_certificate(der).serial_number
@@ -32,7 +32,7 @@ def wait_until_served(sidecar: GatewaySidecar, alice: CertificateFiles, *, serve
     )
 
 
-def test_clients_run_on_while_every_certificate_changes(
+def test_clients_continue_while_every_certificate_changes(
     secured: GatewaySidecar,
     authority: CertificateAuthority,
     broker_authority: CertificateAuthority,
@@ -71,7 +71,7 @@ def test_clients_run_on_while_every_certificate_changes(
         assert before <= {one["id"] for one in secured.connections(LISTENER)}
 
 
-def test_who_may_connect_follows_the_file(
+def test_trusted_client_cas_follow_the_file(
     secured: GatewaySidecar, authority: CertificateAuthority, rotating: SidecarFiles, alice: CertificateFiles
 ) -> None:
     stranger = CertificateAuthority("Another CA")
@@ -84,7 +84,7 @@ def test_who_may_connect_follows_the_file(
     wait_until_served(secured, alice, served=True)
 
 
-def test_what_the_broker_is_shown_follows_the_files(
+def test_the_certificate_for_the_broker_follows_the_files(
     secured: GatewaySidecar,
     broker_authority: CertificateAuthority,
     rotating: SidecarFiles,
@@ -100,7 +100,7 @@ def test_what_the_broker_is_shown_follows_the_files(
     wait_until_served(secured, alice, served=True)
 
 
-def test_files_that_do_not_work_change_nothing(
+def test_invalid_files_change_nothing(
     secured: GatewaySidecar, authority: CertificateAuthority, rotating: SidecarFiles, alice: CertificateFiles
 ) -> None:
     before, good = shown(secured, alice), rotating.server.key.read_text()

@@ -102,6 +102,8 @@ def test_any_name_that_kafka_allows(api: Api, name: str) -> None:
         ({"match": {"client_id": 5}}, "match.client_id", 5, "expected text"),
         ({"match": []}, "match", [], "expected a mapping"),
         ({"interval": 5}, "interval", 5, "unknown key; did you mean interval_ms?"),
+        ({"interval_ms": "9" * 300}, "interval_ms", "9" * 200 + "...", "expected an integer"),
+        ({"match": ["x" * 300]}, "match", None, "expected a mapping"),
     ],
 )
 def test_a_wrong_field_is_named(
@@ -145,6 +147,7 @@ def test_a_wrong_name_is_named(api: Api) -> None:
         (b"\xff", 400, "not JSON"),
         (b'{"metrics": [], "metrics": ["*"]}', 400, "'metrics' is given twice"),
         (b'{"metrics": [], "interval_ms": NaN}', 400, "NaN is not a JSON number"),
+        (b'{"metrics": [], "interval_ms": 1e999}', 422, "interval_ms: expected an integer"),
         (b"[" * 60000, 400, "not JSON"),
         (b"[]", 422, "expected a mapping"),
         (b"5", 422, "expected a mapping"),

@@ -1,4 +1,4 @@
-"""Alert rules say what is the matter, and refer to findings, pages and metrics that exist."""
+"""Alert rules are explained, and refer to findings, pages and metrics that exist."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def name_of(rule: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=name_of)
-def test_a_rule_says_what_it_means_and_where_more_is_written(rule: dict[str, Any]) -> None:
+def test_a_rule_has_an_explanation_and_a_runbook(rule: dict[str, Any]) -> None:
     assert rule["labels"]["severity"] in {"warning", "critical"}
     assert {"summary", "description"} <= rule["annotations"].keys()
     page, _, section = rule["annotations"]["runbook_url"].partition("#")
@@ -45,7 +45,7 @@ def test_a_rule_says_what_it_means_and_where_more_is_written(rule: dict[str, Any
     assert section in RUNBOOK_SECTIONS
 
 
-def test_every_runbook_is_of_an_alert_and_says_everything() -> None:
+def test_every_runbook_is_complete_and_belongs_to_an_alert() -> None:
     assert list(RUNBOOK_SECTIONS) == [
         rule["annotations"]["runbook_url"].partition("#")[2]
         for rule in sorted(RULES, key=lambda rule: "alert" not in rule)
@@ -60,7 +60,7 @@ def test_grafana_reads_no_environment_variable_out_of_the_file() -> None:
     assert "$" not in GRAFANA
 
 
-def test_findings_that_exist_are_alerted_on_but_for_what_is_only_worth_knowing() -> None:
+def test_every_finding_but_the_informative_ones_fires_an_alert() -> None:
     kinds = {
         name
         for name, field in FindingSettings.model_fields.items()

@@ -45,7 +45,7 @@ def test_all_seven_are_there() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_dashboard_says_what_it_is_and_has_stable_ids(name: str) -> None:
+def test_a_dashboard_has_a_description_and_stable_ids(name: str) -> None:
     dashboard = DASHBOARDS[name]
 
     assert {"uid", "title", "description", "tags", "schemaVersion", "time", "refresh"} <= dashboard.keys()
@@ -66,7 +66,7 @@ def test_every_panel_has_a_title_a_description_and_a_unit(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_number_is_of_fields_with_numbers_and_what_is_not_sent_is_in_no_stack(name: str) -> None:
+def test_numbers_reduce_numeric_fields_and_stacks_leave_out_metrics_that_are_not_sent(name: str) -> None:
     for panel in panels(name):
         if panel["type"] == "stat":
             assert panel["options"]["reduceOptions"]["fields"] == "", panel["title"]
@@ -108,7 +108,7 @@ def test_what_users_choose_is_quoted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_links_lead_to_dashboards_that_exist_and_escape_what_clients_chose(name: str) -> None:
+def test_links_lead_to_existing_dashboards_and_escape_the_texts_of_clients(name: str) -> None:
     text = str(DASHBOARDS[name])
     assert set(re.findall(r"/d/([\w-]+)", text)) <= UIDS
     assert re.findall(r"\$\{__data\.fields\.\w+(?!\w|:percentencode)", text) == []
@@ -125,7 +125,7 @@ def test_client_ids_in_tables_lead_to_the_client() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_variables_of_postgresql_have_keys_as_values(name: str) -> None:
-    """What clients chose stands in no query: Grafana expands macros inside of quotes too."""
+    """No query contains a client's text, because Grafana expands macros inside quotes too."""
     for variable in DASHBOARDS[name]["templating"]["list"]:
         if variable["type"] == "query" and isinstance(variable["query"], str):
             assert re.match(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from deploy.dashboards.written import CHART, files
 
 
-def test_what_is_in_the_chart_is_what_the_code_makes() -> None:
+def test_the_generated_dashboards_and_rules_are_up_to_date() -> None:
     made = {path.as_posix(): text for path, text in files()}
 
     there = {

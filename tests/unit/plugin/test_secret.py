@@ -7,7 +7,7 @@ from pydantic import Field, ValidationError
 
 from receiver.plugin import PluginConfig
 from receiver.plugin.secret import MAX_SECRET_BYTES, Secret
-from receiver.settings.errors import problem_of
+from receiver.settings.errors import settings_error
 
 
 class _Config(PluginConfig):
@@ -19,9 +19,9 @@ def problem(**settings: object) -> str:
     with pytest.raises(ValidationError) as caught:
         _Config.model_validate(settings)
     assert "hunter2" not in str(caught.value)
-    found = problem_of(caught.value, _Config)
+    found = settings_error(caught.value, _Config)
     assert found.value is None
-    return f"{found.loc}: {found.text}"
+    return f"{found.loc}: {found.problem}"
 
 
 def test_a_literal_secret_is_hidden(tmp_path: Path) -> None:

@@ -169,6 +169,34 @@ def test_the_documented_example_loads(tmp_path: Path) -> None:
             'receiver.yaml: kip1313.translate_all: "yes": expected true or false',
         ),
         (
+            "telemetry: {privacy: {rules: [{action: drop}]}}",
+            "receiver.yaml: telemetry.privacy.rules[0]: a rule must have either `attribute` or `metric`",
+        ),
+        (
+            "telemetry: {privacy: {rules: [{metric: a, attribute: b, action: drop}]}}",
+            "receiver.yaml: telemetry.privacy.rules[0]: a rule must have either `attribute` or `metric`",
+        ),
+        (
+            "telemetry: {privacy: {rules: [{metric: a, action: hash}]}}",
+            "receiver.yaml: telemetry.privacy.rules[0]: a metric can only be dropped: set action: drop, or "
+            "give an attribute",
+        ),
+        (
+            "telemetry: {privacy: {rules: [{attribute: a, action: hash}]}}",
+            "receiver.yaml: telemetry.privacy: key_file is required, because a rule hashes or "
+            "`pseudonymize` is set",
+        ),
+        (
+            "telemetry: {privacy: {pseudonymize: [principal]}}",
+            "receiver.yaml: telemetry.privacy: key_file is required, because a rule hashes or "
+            "`pseudonymize` is set",
+        ),
+        (
+            "telemetry: {series: {client_id_folding: [{pattern: '(', replacement: a}]}}",
+            'receiver.yaml: telemetry.series.client_id_folding[0].pattern: "(": not a regular expression '
+            "(RE2): missing ): (",
+        ),
+        (
             'rest: {bind: "127.0.0.1:19092"}',
             "receiver.yaml: rest: rest.bind: listeners[0] listens on 127.0.0.1:19092 already",
         ),
@@ -438,9 +466,11 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
     }
 
 
-def test_everything_can_come_from_the_environment() -> None:
+def test_everything_can_come_from_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "receiver.yaml"
+    file.write_text("")
     settings = load(
-        None,
+        file,
         {
             "KAFKA_TELEMETRY_BROKER": "{id: 3}",
             "KAFKA_TELEMETRY_BROKER__CLUSTER_ID": "null",

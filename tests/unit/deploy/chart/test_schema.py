@@ -1,4 +1,4 @@
-"""The values' schema says what the comments say, and what the receiver's own types do."""
+"""The values' schema follows the comments, and the types of the receiver's settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WHOLE = schema(parse((CHART / "values.yaml").read_text("utf-8")))
 DEFINITIONS = WHOLE["definitions"]
 
 
-def test_a_type_is_that_of_the_default_unless_a_comment_says_else() -> None:
+def test_a_type_is_that_of_the_default_unless_a_comment_has_one() -> None:
     text = """\
 # -- One.
 one: 1
@@ -38,13 +38,13 @@ three: {}
     assert made["additionalProperties"] is False
 
 
-def test_a_default_that_tells_no_type_needs_one() -> None:
-    with pytest.raises(ValuesError, match=r"^values.yaml: a: no type can be told from None"):
+def test_a_null_default_needs_a_type_in_its_comment() -> None:
+    with pytest.raises(ValuesError, match=r"^values.yaml: a: cannot infer a type from None"):
         schema(parse("# -- There.\na: null\n"))
 
 
 def test_a_shape_that_there_is_not_is_told() -> None:
-    with pytest.raises(ValuesError, match=r"^values.yaml: \$ref: lables: there is no such shape$"):
+    with pytest.raises(ValuesError, match=r"^values.yaml: \$ref: lables: unknown shape$"):
         schema(parse("# -- There.\n# @ {$ref: lables}\na: {}\n"))
 
 
@@ -62,7 +62,7 @@ def test_configurations_have_the_keys_of_their_types_and_no_other() -> None:
     assert receiver["additionalProperties"] is rollup["additionalProperties"] is False
 
 
-def test_what_the_chart_and_the_environment_give_is_not_asked_for() -> None:
+def test_keys_from_the_chart_or_the_environment_are_not_required() -> None:
     assert "required" not in DEFINITIONS["receiverConfig"]
     assert "required" not in DEFINITIONS["receiver.BrokerSettings"]
     assert DEFINITIONS["listenerDefaults"]["properties"].keys().isdisjoint({"bind", "upstream"})

@@ -1,4 +1,4 @@
-"""The comments of values.yaml are read as they are meant, and what they lack is told."""
+"""Reading the comments of values.yaml, and errors about missing parts."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_section_has_its_description() -> None:
     assert deep.description == "A section with a description."
 
 
-def test_a_value_without_a_comment_is_told_with_its_line() -> None:
+def test_an_error_has_the_line_of_a_value_without_a_comment() -> None:
     with pytest.raises(ValuesError, match=r"^values.yaml:4: a.c: has no comment; write `# -- ...` above it$"):
         parse("a:\n  # -- There.\n  b: 1\n  c: 2\n")
 

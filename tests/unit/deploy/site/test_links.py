@@ -1,4 +1,4 @@
-"""The link checker finds what leads nowhere, and the repository's pages have no such link."""
+"""The link checker finds broken links, and the repository's pages have none."""
 
 from __future__ import annotations
 
