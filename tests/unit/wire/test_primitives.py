@@ -258,6 +258,7 @@ WRITTEN: list[tuple[str, Write, bytes]] = [
     ("varint", lambda w: w.unsigned_varint(300), b"\xac\x02"),
     ("greatest varint", lambda w: w.unsigned_varint(2**32 - 1), b"\xff\xff\xff\xff\x0f"),
     ("string", lambda w: w.string("é"), b"\x00\x02\xc3\xa9"),
+    ("longest string", lambda w: w.string("x" * 0x7FFF), b"\x7f\xff" + b"x" * 0x7FFF),
     ("null string", lambda w: w.nullable_string(None), b"\xff\xff"),
     ("compact string", lambda w: w.compact_string("ab"), b"\x03ab"),
     ("null compact string", lambda w: w.compact_nullable_string(None), b"\x00"),
