@@ -108,9 +108,9 @@ fuzz-pipeline: setup ## Take hostile and good pushes through core, spool and rol
 	@$(BIN)/python -m tests.fuzz.pipeline $(if $(PUSHES),--pushes $(PUSHES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(FOLDER),--folder $(FOLDER)) $(ARGUMENTS)
 
-mutation: $(STAMP) ## Change the pure core at random and list what no unit test notices: PACKAGES=wire,telemetry,session, FILES=/limits, MUTANTS=400 of each, SEED
+mutation: $(STAMP) ## Change the pure core at random and list what no unit test notices: PACKAGES=wire,telemetry,session, FILES=/limits, TESTS=folder, MUTANTS=400, SEED
 	@$(BIN)/python -m tests.mutation $(if $(PACKAGES),--packages $(PACKAGES)) $(if $(FILES),--files $(FILES)) \
-		$(if $(MUTANTS),--mutants $(MUTANTS)) $(if $(SEED),--seed $(SEED))
+		$(if $(TESTS),--tests $(TESTS)) $(if $(MUTANTS),--mutants $(MUTANTS)) $(if $(SEED),--seed $(SEED))
 
 test-soak: ## A short soak
 	@$(MAKE) --no-print-directory soak MINUTES=2

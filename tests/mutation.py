@@ -26,7 +26,7 @@ source_paths = ["receiver"]
 only_mutate = ["receiver/{package}/*"]
 also_copy = ["plugins", "docs"]
 pytest_add_cli_args = ["-p", "no:cacheprovider"]
-pytest_add_cli_args_test_selection = ["tests/unit/{package}"]
+pytest_add_cli_args_test_selection = {tests}
 track_dependencies = false
 use_git_change_detection = false
 use_setproctitle = false
@@ -40,6 +40,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.mutation", description=__doc__)
     parser.add_argument("--packages", type=lambda text: text.split(","), default=list(_CORE))
     parser.add_argument("--files", type=lambda text: text.split(","), default=[""], help="parts of paths")
+    parser.add_argument(
+        "--tests", type=lambda text: text.split(","), help="the package's unit tests by default"
+    )
     parser.add_argument("--mutants", type=int, default=400, help="at most this many of each package")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -47,7 +50,7 @@ def main() -> int:
         parser.error(f"unknown packages: {', '.join(unknown)} (known: {', '.join(_CORE)})")
     for package in options.packages:
         folder = _ROOT / "build/mutation" / package
-        _copy(folder, package)
+        _copy(folder, package, options.tests or [f"tests/unit/{package}"])
         every = _mutants(folder, package, options.files)
         sample = random.Random(options.seed).sample(every, min(options.mutants, len(every)))
         sys.stdout.write(f"==> {package}: {len(sample)} of {len(every)} mutants, seed {options.seed}\n")
@@ -57,7 +60,7 @@ def main() -> int:
     return 0
 
 
-def _copy(folder: Path, package: str) -> None:
+def _copy(folder: Path, package: str, tests: list[str]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     tracked = subprocess.check_output(["git", "ls-files", "-z", *_COPIED], cwd=_ROOT, text=True)
@@ -66,7 +69,7 @@ def _copy(folder: Path, package: str) -> None:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(_ROOT / name, folder / name)
     with (folder / "pyproject.toml").open("a") as settings:
-        settings.write(_SETTINGS.format(package=package))
+        settings.write(_SETTINGS.format(package=package, tests=json.dumps(tests)))
 
 
 def _mutants(folder: Path, package: str, parts: list[str]) -> list[str]:
@@ -97,7 +100,7 @@ def _shapes(code: str) -> dict[str, str]:
             texts = (part for part in ast.walk(node) if isinstance(part, ast.Constant))
             for text in texts:
                 if isinstance(text.value, str):
-                    text.value = ""
+                    text.value = None
             shapes[node.name] = ast.dump(node.args) + "".join(map(ast.dump, node.body))
     return shapes
 

@@ -222,6 +222,39 @@ def test_refuses(read: Read, data: bytes, message: str) -> None:
     )
 
 
+NAMED = [
+    "int16",
+    "int32",
+    "int64",
+    "uuid",
+    "unsigned_varint",
+    "string",
+    "nullable_string",
+    "nullable_string_of_any_bytes",
+    "compact_string",
+    "compact_nullable_string",
+    "bytes_view",
+    "compact_bytes_view",
+    "compact_nullable_bytes_view",
+    "array_length",
+    "nullable_array_length",
+    "compact_array_length",
+    "compact_nullable_array_length",
+    "tagged_fields",
+]
+
+
+@pytest.mark.parametrize("method", NAMED)
+def test_every_error_has_the_name_of_the_field_and_a_place(method: str) -> None:
+    errors = []
+    for data in map(bytes.fromhex, ["", "00", "0101", "0201", "7fff", "fffe", "ffff", "7fffffff", "ff" * 5]):
+        try:
+            getattr(Reader(data), method)("Field")
+        except WireError as error:
+            errors.append((error.expected[:5], error.offset in range(len(data) + 1)))
+    assert set(errors) == {("Field", True)}
+
+
 def test_an_error_holds_no_bytes_of_the_message() -> None:
     with pytest.raises(WireError) as caught:
         Reader(b"\x00\x08hunter2\xff").string("Password")
