@@ -23,7 +23,7 @@ _COPIED = ("receiver", "plugins", "spark_streaming", "deploy", "tests", "docs", 
 _SETTINGS = """
 [tool.mutmut]
 source_paths = ["receiver"]
-only_mutate = ["receiver/{package}/*"]
+only_mutate = {files}
 also_copy = ["plugins", "docs"]
 pytest_add_cli_args = ["-p", "no:cacheprovider"]
 pytest_add_cli_args_test_selection = {tests}
@@ -50,8 +50,12 @@ def main() -> int:
         parser.error(f"unknown packages: {', '.join(unknown)} (known: {', '.join(_CORE)})")
     for package in options.packages:
         folder = _ROOT / "build/mutation" / package
-        _copy(folder, package, options.tests or [f"tests/unit/{package}"])
-        every = _mutants(folder, package, options.files)
+        paths = [
+            str(path.relative_to(_ROOT)) for path in sorted((_ROOT / "receiver" / package).rglob("*.py"))
+        ]
+        files = [path for path in paths if any(part in path for part in options.files)]
+        _copy(folder, files, options.tests or [f"tests/unit/{package}"])
+        every = _mutants(folder, files)
         sample = random.Random(options.seed).sample(every, min(options.mutants, len(every)))
         sys.stdout.write(f"==> {package}: {len(sample)} of {len(every)} mutants, seed {options.seed}\n")
         sys.stdout.flush()
@@ -60,7 +64,7 @@ def main() -> int:
     return 0
 
 
-def _copy(folder: Path, package: str, tests: list[str]) -> None:
+def _copy(folder: Path, files: list[str], tests: list[str]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     tracked = subprocess.check_output(["git", "ls-files", "-z", *_COPIED], cwd=_ROOT, text=True)
@@ -69,10 +73,10 @@ def _copy(folder: Path, package: str, tests: list[str]) -> None:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(_ROOT / name, folder / name)
     with (folder / "pyproject.toml").open("a") as settings:
-        settings.write(_SETTINGS.format(package=package, tests=json.dumps(tests)))
+        settings.write(_SETTINGS.format(files=json.dumps(files), tests=json.dumps(tests)))
 
 
-def _mutants(folder: Path, package: str, parts: list[str]) -> list[str]:
+def _mutants(folder: Path, files: list[str]) -> list[str]:
     from mutmut.configuration import reset_config
     from mutmut.mutation.file_mutation import mutate_file_contents
     from mutmut.utils.format_utils import get_mutant_name
@@ -80,15 +84,14 @@ def _mutants(folder: Path, package: str, parts: list[str]) -> list[str]:
     names = []
     with contextlib.chdir(folder):
         reset_config()
-        for path in sorted(Path("receiver", package).rglob("*.py")):
-            if any(part in str(path) for part in parts):
-                mutated = mutate_file_contents(str(path), path.read_text())
-                shapes = _shapes(mutated.code)
-                names += [
-                    get_mutant_name(path, name)
-                    for name in mutated.mutant_names
-                    if shapes[name] != shapes[name.rpartition("_")[0] + "_orig"]
-                ]
+        for path in map(Path, files):
+            mutated = mutate_file_contents(str(path), path.read_text())
+            shapes = _shapes(mutated.code)
+            names += [
+                get_mutant_name(path, name)
+                for name in mutated.mutant_names
+                if shapes[name] != shapes[name.rpartition("_")[0] + "_orig"]
+            ]
     return names
 
 

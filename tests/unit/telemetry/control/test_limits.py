@@ -127,6 +127,15 @@ def test_requests_have_a_burst_and_a_rate() -> None:
     assert limits.telemetry_request(connection(source_address="10.0.0.8"), 6.0) is None
 
 
+def test_a_rounding_error_does_not_refuse() -> None:
+    limits = by_source(telemetry_requests_per_second=10)
+    one = connection()
+    assert [limits.telemetry_request(one, 0.2) for _ in range(100)] == [None] * 100
+    assert 0.3 - 0.2 < 0.1
+    assert limits.telemetry_request(one, 0.2999) is not None
+    assert limits.telemetry_request(one, 0.3) is None
+
+
 def alice() -> Connection:
     return connection(principal="User:alice")
 
