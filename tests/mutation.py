@@ -50,9 +50,7 @@ def main() -> int:
         parser.error(f"unknown packages: {', '.join(unknown)} (known: {', '.join(_CORE)})")
     for package in options.packages:
         folder = _ROOT / "build/mutation" / package
-        paths = [
-            str(path.relative_to(_ROOT)) for path in sorted((_ROOT / "receiver" / package).rglob("*.py"))
-        ]
+        paths = [path for path in _tracked(f"receiver/{package}") if path.endswith(".py")]
         files = [path for path in paths if any(part in path for part in options.files)]
         _copy(folder, files, options.tests or [f"tests/unit/{package}"])
         every = _mutants(folder, files)
@@ -64,14 +62,17 @@ def main() -> int:
     return 0
 
 
+def _tracked(*folders: str) -> list[str]:
+    listed = subprocess.check_output(["git", "ls-files", "-z", *folders], cwd=_ROOT, text=True)
+    return [name for name in listed.split("\0") if (_ROOT / name).is_file()]
+
+
 def _copy(folder: Path, files: list[str], tests: list[str]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    tracked = subprocess.check_output(["git", "ls-files", "-z", *_COPIED], cwd=_ROOT, text=True)
-    for name in tracked.split("\0")[:-1]:
-        if (_ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(_ROOT / name, folder / name)
+    for name in _tracked(*_COPIED):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(_ROOT / name, folder / name)
     with (folder / "pyproject.toml").open("a") as settings:
         settings.write(_SETTINGS.format(files=json.dumps(files), tests=json.dumps(tests)))
 
