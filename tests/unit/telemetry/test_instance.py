@@ -351,6 +351,14 @@ def test_expired_instances_can_be_forgotten_without_a_request() -> None:
     assert instances._by_lifetime == {}
 
 
+def test_an_expired_instance_is_not_found_behind_others_that_are_expired() -> None:
+    instances = remembering(10)
+    for number in range(1, 7):
+        keep(instances, number, 0)
+    assert instances.look_up(uuid(6), 60) is None
+    assert (len(instances), instances.statistics.expired) == (1, 5)
+
+
 def test_a_changed_interval_changes_the_lifetime() -> None:
     instances = remembering(10)
     instance = keep(instances, 1, 0, interval_ms=3_600_000)

@@ -58,6 +58,8 @@ def test_an_error_names_the_field_and_the_fix(changes: dict[str, Any], field: st
         Subscription(**(GOOD | changes))
     error = caught.value
     assert error.field == field
+    if not isinstance(changes.get(field, ()), tuple):
+        assert repr(changes[field]).startswith(error.value.removesuffix("..."))
     assert str(error).startswith(f"{field}: {error.value} {error.problem}; {error.fix}")
     assert says in str(error)
     assert "\n" not in str(error)

@@ -315,6 +315,20 @@ def test_a_refused_peer_is_not_forgotten_first() -> None:
     assert limits.peers == {"source_address": 16, "source_site": 0, "principal": 0}
 
 
+def test_at_the_bound_the_least_recently_used_peer_is_forgotten() -> None:
+    limits = Limits(
+        LimitsSettings(
+            source_address=UNLIMITED.model_copy(update={"new_instances_per_minute": 1}),
+            principal=UNLIMITED,
+            max_peers=16,
+        )
+    )
+    peers = [connection(source_address=f"10.0.0.{number}") for number in range(17)]
+    assert [limits.new_instance(peer, 0) for peer in peers] == [None] * 17
+    assert all(limits.new_instance(peer, 0) is not None for peer in peers[1:])
+    assert limits.new_instance(peers[0], 0) is None
+
+
 def test_open_connections_are_never_forgotten() -> None:
     limits = Limits(LimitsSettings(source_address=PeerLimitsSettings(connections=1), max_peers=16))
     assert limits.connection_opened("10.9.9.9", 0) is None
