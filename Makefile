@@ -1,7 +1,7 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each target sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-full coverage test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples test-soak test-fuzz test-fuzz-pipeline lint site changelog bench soak attack fuzz fuzz-pipeline audit docs pictures lock lock-jars clean dist images test-images
+.PHONY: help setup demo test test-all test-full coverage test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples test-soak test-fuzz test-fuzz-pipeline lint site changelog bench soak attack fuzz fuzz-pipeline mutation audit docs pictures lock lock-jars clean dist images test-images
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -107,6 +107,10 @@ fuzz: $(STAMP) ## Mutate inputs of everything that reads bytes: INPUTS=1000000 (
 fuzz-pipeline: setup ## Take hostile and good pushes through core, spool and roll-up: PUSHES=10000000 (hours), SEED, FOLDER (a run goes on in it), ARGUMENTS
 	@$(BIN)/python -m tests.fuzz.pipeline $(if $(PUSHES),--pushes $(PUSHES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(FOLDER),--folder $(FOLDER)) $(ARGUMENTS)
+
+mutation: $(STAMP) ## Change the pure core at random and list what no unit test notices: PACKAGES=wire,telemetry,session, FILES=/limits, TESTS=folder, MUTANTS=400, SEED
+	@$(BIN)/python -m tests.mutation $(if $(PACKAGES),--packages $(PACKAGES)) $(if $(FILES),--files $(FILES)) \
+		$(if $(TESTS),--tests $(TESTS)) $(if $(MUTANTS),--mutants $(MUTANTS)) $(if $(SEED),--seed $(SEED))
 
 test-soak: ## A short soak
 	@$(MAKE) --no-print-directory soak MINUTES=2

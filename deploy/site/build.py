@@ -57,6 +57,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         "changelog",
         "results/benchmarks",
         "results/attacks",
+        "results/mutation",
     ),
 }
 

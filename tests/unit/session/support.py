@@ -82,6 +82,7 @@ class Events:
     api_versions: list[tuple[RequestHeader, int]] = field(default_factory=list)
     subscriptions: list[tuple[RequestHeader, SubscriptionsOutcome]] = field(default_factory=list)
     pushes: list[tuple[RequestHeader, PushOutcome]] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
     unauthenticated: list[RequestHeader] = field(default_factory=list)
     logins: list[tuple[str, LoginOutcome]] = field(default_factory=list)
     exceeded: list[Exceeded] = field(default_factory=list)
@@ -94,6 +95,7 @@ class Events:
         self, connection: Connection, header: RequestHeader, outcome: SubscriptionsOutcome, seconds: float
     ) -> None:
         self.subscriptions.append((header, outcome))
+        self.seconds.append(seconds)
 
     def push_answered(
         self,
@@ -104,6 +106,7 @@ class Events:
         stored: Callable[[], None],
     ) -> bool:
         self.pushes.append((header, outcome))
+        self.seconds.append(seconds)
         return False
 
     def push_answered_before_stored(self, connection: Connection) -> None:

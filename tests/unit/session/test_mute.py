@@ -78,3 +78,4 @@ def test_a_throttled_push_is_answered_with_an_error() -> None:
     answer = wire.exchange(push(Uuid(bytes(15) + b"\7"), 1, b"x"))
     assert read_push(answer) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert wire.session.take_mute() == 0.005
+    assert wire.events.exceeded[-1].limit is LimitName.TELEMETRY_REQUESTS

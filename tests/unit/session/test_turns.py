@@ -111,3 +111,12 @@ def test_pipelined_pushes_are_charged_one_by_one() -> None:
     # The first took the shortcut at no cost. The second is decided and uses up the limit.
     assert len(wire.events.pushes) == 2
     assert codes[2:] == [ErrorCode.THROTTLING_QUOTA_EXCEEDED] * 2
+
+
+def test_each_answer_is_charged_the_cpu_time_between_its_readings() -> None:
+    clock = Processor()
+    clock.step_s = 2**-10
+    wire = Wire(clock=clock)
+    subscriptions = read_subscriptions(wire.exchange(get_subscriptions()))
+    wire.exchange(push(subscriptions.client_instance_id, subscriptions.subscription_id, b""))
+    assert wire.events.seconds == [2**-10, 2**-10]

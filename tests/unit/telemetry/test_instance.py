@@ -105,6 +105,16 @@ def test_later_pushes_wait_for_the_interval_since_the_last_push(after_s: float, 
     assert push(instance, 5 + after_s) is answer
 
 
+def test_a_rounding_error_does_not_throttle() -> None:
+    instance = assigned(new(), SubscriptionSet([subscription(interval_ms=100)]))
+    now = 0.2
+    assert 0.3 - now < 0.1
+    assert instance.check_get(now) is NONE
+    assert push(instance, now) is NONE
+    assert push(instance, 0.3) is NONE
+    assert instance.check_get(0.3 + 0.099) is THROTTLED
+
+
 def test_a_throttled_get_does_not_make_a_push_due() -> None:
     instance = new()
     instance.check_get(0)
@@ -347,6 +357,14 @@ def test_expired_instances_can_be_forgotten_without_a_request() -> None:
     assert instances.forget_expired(60, 1000) == 70
     assert len(instances) == 0
     assert instances._by_lifetime == {}
+
+
+def test_an_expired_instance_is_not_found_behind_others_that_are_expired() -> None:
+    instances = remembering(10)
+    for number in range(1, 7):
+        keep(instances, number, 0)
+    assert instances.look_up(uuid(6), 60) is None
+    assert (len(instances), instances.statistics.expired) == (1, 5)
 
 
 def test_a_changed_interval_changes_the_lifetime() -> None:

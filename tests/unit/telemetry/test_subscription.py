@@ -58,6 +58,8 @@ def test_an_error_names_the_field_and_the_fix(changes: dict[str, Any], field: st
         Subscription(**(GOOD | changes))
     error = caught.value
     assert error.field == field
+    if not isinstance(changes.get(field, ()), tuple):
+        assert repr(changes[field]).startswith(error.value.removesuffix("..."))
     assert str(error).startswith(f"{field}: {error.value} {error.problem}; {error.fix}")
     assert says in str(error)
     assert "\n" not in str(error)
@@ -72,6 +74,7 @@ def test_an_error_names_the_field_and_the_fix(changes: dict[str, Any], field: st
         {"metrics": ("",)},
         {"metrics": ["a."]},
         {"metrics": ("m" * 255, "a-b/c_d.0")},
+        {"metrics": tuple("m" + str(n) for n in range(MAX_METRICS))},
         {"interval_ms": 100},
         {"interval_ms": 3_600_000},
         {"match": {"client_id": "a" * 1024}},
@@ -235,6 +238,15 @@ def test_the_order_of_subscriptions_changes_nothing() -> None:
 def test_different_content_has_a_different_version(changed: Subscription) -> None:
     assert SubscriptionSet([changed]).version != SubscriptionSet([subscription()]).version
     assert SubscriptionSet([subscription()]).version == SubscriptionSet([subscription()]).version
+
+
+def test_the_version_of_a_set_is_the_same_everywhere() -> None:
+    assert SubscriptionSet().version == "71857576257465c7"
+    for match in (
+        {"client_id": "a", "client_software_name": "b"},
+        {"client_software_name": "b", "client_id": "a"},
+    ):
+        assert SubscriptionSet([subscription(match=match)]).version == "2854918d600bb476"
 
 
 def test_a_set_is_bounded_and_names_are_unique() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from receiver.wire.errors import WireError
-from receiver.wire.framing import RequestRewriter, ResponseRewriter, frame, frame_start
+from receiver.wire.framing import BrokenStreamError, RequestRewriter, ResponseRewriter, frame, frame_start
 
 WATCHED = 18
 
@@ -233,3 +233,66 @@ def test_a_response_shorter_than_a_correlation_id_is_an_error() -> None:
     rewrite = ResponseRewriter(lambda _held, _length: b"", max_frame_bytes=1000, max_watched_bytes=100)
     with pytest.raises(WireError, match=r"from 4 to 1000.*found 3"):
         fed(rewrite, struct.pack(">ii", 3, 0))
+
+
+def pieces_of(stream: bytes) -> list[list[bytes]]:
+    return [
+        [stream],
+        *([stream[:cut], stream[cut:]] for cut in range(len(stream))),
+        [bytes([b]) for b in stream],
+    ]
+
+
+def test_every_request_is_counted_once_however_the_bytes_arrive() -> None:
+    stream = request(0, b"abc") + request(WATCHED, b"x") + request(1) + request(WATCHED) + request(2, b"yz")
+    for pieces in pieces_of(stream):
+        rewrite = rewriter()
+        fed(rewrite, *pieces)
+        assert rewrite.frames == 5
+
+
+@pytest.mark.parametrize("awaits", [False, True])
+def test_every_response_is_counted_once_however_the_bytes_arrive(awaits: bool) -> None:
+    stream = (
+        response(1, b"abcdefgh") + response(2) + response(3, b"x") + response(4) + response(5) + response(4)
+    )
+    for pieces in pieces_of(stream):
+        rewrite = ResponseRewriter(lambda held, _: frame(held), max_frame_bytes=99, max_watched_bytes=99)
+        rewrite.awaited = 4 if awaits else None
+        assert fed(rewrite, *pieces) == stream
+        assert rewrite.frames == 6
+
+
+@pytest.mark.parametrize(("longest", "kept"), [(9, True), (10, False)])
+def test_an_awaited_response_over_the_bound_passes_with_another_correlation_id(
+    longest: int, kept: bool
+) -> None:
+    stream = response(1) + response(5, b"abcdef") + response(2, b"x")
+    for pieces in pieces_of(stream):
+        rewrite = ResponseRewriter(
+            lambda _held, _length: b"!",
+            replace_correlation_id=lambda: 8,
+            max_frame_bytes=99,
+            max_watched_bytes=99,
+        )
+        rewrite.awaited = 5
+        rewrite.max_replaced_bytes = longest
+        middle = response(8, b"abcdef") if kept else b"!"
+        assert fed(rewrite, *pieces) == response(1) + middle + response(2, b"x")
+
+
+def test_the_bytes_that_are_held_when_watching_stops_go_out_before_the_rest() -> None:
+    rewrite = rewriter()
+    begun = request(WATCHED, b"abc")
+    assert fed(rewrite, begun[:5]) == b""
+    rewrite.stop_watching()
+    assert fed(rewrite, begun[5:], b"\xff\xff\xff\xff", b"anything") == begun + b"\xff\xff\xff\xffanything"
+    assert (rewrite.held, rewrite.due) == (0, 0)
+
+
+def test_an_error_has_its_offset_and_the_bytes_before_it() -> None:
+    rewrite = rewriter()
+    with pytest.raises(BrokenStreamError) as caught:
+        fed(rewrite, request(0) + request(WATCHED) + struct.pack(">ihhi", 3, 0, 0, 0))
+    assert (caught.value.offset, caught.value.before) == (0, request(0) + b"<8>")
+    assert fed(rewrite, request(0)) == b""

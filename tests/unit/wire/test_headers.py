@@ -16,6 +16,7 @@ from receiver.wire.headers import (
     decode_response_header,
     encode_request_header,
     encode_response_header,
+    request_header_size,
     request_header_version,
     response_header_version,
 )
@@ -69,6 +70,8 @@ def test_a_version_carries_only_its_fields() -> None:
     assert encode_request_header(header, 1) == START + CLIENT_ID
     assert encode_request_header(header, 2) == START + CLIENT_ID + RAW_TAGS
     assert encode_request_header(header) == START + CLIENT_ID + INSTANCE + RAW_TAGS
+    no_instance = RequestHeader(api_key=72, api_version=1, correlation_id=7, client_id="c")
+    assert encode_request_header(no_instance, 3) == START + CLIENT_ID + bytes(16) + b"\x00"
     response = ResponseHeader(correlation_id=7, tagged_fields=TAGS)
     assert encode_response_header(response, 0) == START[4:]
 
@@ -179,3 +182,18 @@ def test_an_invalid_utf_8_client_id_is_read_like_kafka_does(data: bytes, client_
 @pytest.mark.parametrize("length", [-1, -2, -32_768])
 def test_a_client_id_with_a_negative_length_is_null(length: int) -> None:
     assert decode_request_header(Reader(struct.pack(">hhih", 18, 0, 1, length))).client_id is None
+
+
+@pytest.mark.parametrize("tags", [b"\x80\x00", b"\x81\x00\x05\x81\x80\x00a", RAW_TAGS])
+def test_the_size_of_a_header_is_known_when_its_last_byte_is_there(tags: bytes) -> None:
+    header = START + CLIENT_ID + tags
+    assert request_header_size(header + b"body", 2) == len(header)
+    for length in range(len(header)):
+        assert length < request_header_size(header[:length], 2) <= len(header)
+
+
+def test_too_many_tagged_fields_are_refused_at_their_count() -> None:
+    with pytest.raises(WireError) as caught:
+        request_header_size(START + CLIENT_ID + b"\x41", 2)
+    assert caught.value.offset == len(START + CLIENT_ID)
+    assert request_header_size(START + CLIENT_ID + b"\x40" + b"\x00\x00" * 64, 2) == 12 + 128

@@ -59,12 +59,20 @@ def test_an_impossible_count_of_brokers_is_an_error() -> None:
         k03_metadata.decode_cluster_id(Reader(bytes.fromhex("00000000" + "7fffffff") + bytes(100)), 8)
 
 
+@pytest.mark.parametrize(("version", "count"), [(8, "00000009"), (9, "0b")])
+def test_a_count_of_more_brokers_than_fit_is_an_error(version: int, count: str) -> None:
+    with pytest.raises(WireError, match=r"Brokers .a count of at most [89] items"):
+        k03_metadata.is_error(Reader(bytes.fromhex("00000000" + count) + bytes(107)), version)
+
+
 @pytest.mark.parametrize("version", [-1, 0, 14])
 def test_other_versions(version: int) -> None:
     with pytest.raises(ValueError, match=f"Metadata version {version} is not one of 1 to 13"):
         k03_metadata.encode_no_topics_request(version)
     with pytest.raises(ValueError, match=f"Metadata version {version} is not one of 1 to 13"):
         k03_metadata.decode_cluster_id(Reader(b""), version)
+    with pytest.raises(ValueError, match=f"Metadata version {version} is not one of 1 to 13"):
+        k03_metadata.is_error(Reader(b""), version)
 
 
 #: What Kafka 4.4 answers between SaslHandshake and the end of authentication (ILLEGAL_SASL_STATE).

@@ -99,6 +99,27 @@ def test_an_unknown_error_is_kept() -> None:
         k18.read_error_code(b"\x00")
 
 
+def test_a_response_has_its_throttle_time_from_version_1_on() -> None:
+    response = k18.ApiVersionsResponse(error_code=0, throttle_time_ms=7)
+    assert k18.encode_response(response, 0).hex() == "0000" + "00000000"
+    assert k18.encode_response(response, 1).hex() == "0000" + "00000000" + "00000007"
+    assert k18.decode_response(Reader(k18.encode_response(response, 1)), 1) == response
+
+
+@pytest.mark.parametrize(
+    ("version", "body"),
+    [
+        (0, "0000" + "00000003" + "000000000001" * 2 + "ffff"),
+        (3, "0000" + "04" + "00000000000100" * 2 + "ffff"),
+    ],
+)
+def test_a_count_of_more_keys_than_fit_is_an_error(version: int, body: str) -> None:
+    with pytest.raises(WireError, match=r"ApiKeys .a count of at most 2 items"):
+        k18.read_ranges(bytes.fromhex(body), version, [0])
+    with pytest.raises(WireError, match=r"ApiKeys .a count of at most 2 items"):
+        k18.decode_response(Reader(bytes.fromhex(body)), version)
+
+
 @pytest.mark.parametrize("version", [-1, 6])
 def test_other_versions(version: int) -> None:
     message = f"ApiVersions version {version} is not one of 0 to 5"

@@ -81,6 +81,22 @@ def test_an_impossible_count_of_tokens_is_an_error() -> None:
         k41_describe_delegation_token.decode_response(Reader(struct.pack(">hi", 0, 1 << 30) + bytes(1000)), 1)
 
 
+@pytest.mark.parametrize(
+    ("version", "count", "token", "renewer"),
+    [
+        (1, "00000032", "0000 0000" + "00" * 24 + "0000 00000000 00000032", "0000 0000"),
+        (2, "33", "01 01" + "00" * 24 + "01 01 33", "01 01 00"),
+    ],
+)
+def test_the_shortest_tokens_and_renewers_are_read(
+    version: int, count: str, token: str, renewer: str
+) -> None:
+    flexible = version >= 2
+    body = bytes.fromhex("0000" + count + (token + renewer * 50 + "00" * flexible) * 50)
+    empty = DelegationToken(token_id="", principal_type="", principal_name="")
+    assert k41_describe_delegation_token.decode_response(Reader(body), version) == (empty,) * 50
+
+
 @pytest.mark.parametrize("version", [-1, 4])
 def test_an_unknown_version_is_refused(version: int) -> None:
     with pytest.raises(ValueError, match=f"version {version} is not one of 0 to 3"):

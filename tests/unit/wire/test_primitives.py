@@ -222,6 +222,39 @@ def test_refuses(read: Read, data: bytes, message: str) -> None:
     )
 
 
+NAMED = [
+    "int16",
+    "int32",
+    "int64",
+    "uuid",
+    "unsigned_varint",
+    "string",
+    "nullable_string",
+    "nullable_string_of_any_bytes",
+    "compact_string",
+    "compact_nullable_string",
+    "bytes_view",
+    "compact_bytes_view",
+    "compact_nullable_bytes_view",
+    "array_length",
+    "nullable_array_length",
+    "compact_array_length",
+    "compact_nullable_array_length",
+    "tagged_fields",
+]
+
+
+@pytest.mark.parametrize("method", NAMED)
+def test_every_error_has_the_name_of_the_field_and_a_place(method: str) -> None:
+    errors = []
+    for data in map(bytes.fromhex, ["", "00", "0101", "0201", "7fff", "fffe", "ffff", "7fffffff", "ff" * 5]):
+        try:
+            getattr(Reader(data), method)("Field")
+        except WireError as error:
+            errors.append((error.expected[:5], error.offset in range(len(data) + 1)))
+    assert set(errors) == {("Field", True)}
+
+
 def test_an_error_holds_no_bytes_of_the_message() -> None:
     with pytest.raises(WireError) as caught:
         Reader(b"\x00\x08hunter2\xff").string("Password")
@@ -258,6 +291,7 @@ WRITTEN: list[tuple[str, Write, bytes]] = [
     ("varint", lambda w: w.unsigned_varint(300), b"\xac\x02"),
     ("greatest varint", lambda w: w.unsigned_varint(2**32 - 1), b"\xff\xff\xff\xff\x0f"),
     ("string", lambda w: w.string("é"), b"\x00\x02\xc3\xa9"),
+    ("longest string", lambda w: w.string("x" * 0x7FFF), b"\x7f\xff" + b"x" * 0x7FFF),
     ("null string", lambda w: w.nullable_string(None), b"\xff\xff"),
     ("compact string", lambda w: w.compact_string("ab"), b"\x03ab"),
     ("null compact string", lambda w: w.compact_nullable_string(None), b"\x00"),

@@ -127,28 +127,41 @@ def test_requests_have_a_burst_and_a_rate() -> None:
     assert limits.telemetry_request(connection(source_address="10.0.0.8"), 6.0) is None
 
 
+def test_a_rounding_error_does_not_refuse() -> None:
+    limits = by_source(telemetry_requests_per_second=10)
+    one = connection()
+    assert [limits.telemetry_request(one, 0.2) for _ in range(100)] == [None] * 100
+    assert 0.3 - 0.2 < 0.1
+    assert limits.telemetry_request(one, 0.2999) is not None
+    assert limits.telemetry_request(one, 0.3) is None
+
+
 def alice() -> Connection:
     return connection(principal="User:alice")
 
 
 @pytest.mark.parametrize(
-    ("limits", "ask"),
+    ("new_limits", "ask"),
     [
         (
-            by_source(telemetry_requests_per_second=2),
+            lambda: by_source(telemetry_requests_per_second=2),
             lambda limits, now: limits.telemetry_request(alice(), now),
         ),
         (
-            by_source(new_connections_per_second=2),
+            lambda: by_source(new_connections_per_second=2),
             lambda limits, now: limits.connection_opened("10.0.0.7", now),
         ),
-        (by_principal(new_connections_per_second=2), lambda limits, now: limits.authenticated(alice(), now)),
+        (
+            lambda: by_principal(new_connections_per_second=2),
+            lambda limits, now: limits.authenticated(alice(), now),
+        ),
     ],
 )
 def test_clients_that_retry_are_admitted_one_after_the_other(
-    limits: Limits, ask: Callable[[Limits, float], Exceeded | None]
+    new_limits: Callable[[], Limits], ask: Callable[[Limits, float], Exceeded | None]
 ) -> None:
     """A hundred clients behind one address retry once a second until they are admitted."""
+    limits = new_limits()
     waiting, let_in_at = 100, [0]
     for second in range(41):
         let_in = sum(ask(limits, float(second)) is None for _ in range(waiting))
@@ -302,6 +315,20 @@ def test_a_refused_peer_is_not_forgotten_first() -> None:
     assert limits.peers == {"source_address": 16, "source_site": 0, "principal": 0}
 
 
+def test_at_the_bound_the_least_recently_used_peer_is_forgotten() -> None:
+    limits = Limits(
+        LimitsSettings(
+            source_address=UNLIMITED.model_copy(update={"new_instances_per_minute": 1}),
+            principal=UNLIMITED,
+            max_peers=16,
+        )
+    )
+    peers = [connection(source_address=f"10.0.0.{number}") for number in range(17)]
+    assert [limits.new_instance(peer, 0) for peer in peers] == [None] * 17
+    assert all(limits.new_instance(peer, 0) is not None for peer in peers[1:])
+    assert limits.new_instance(peers[0], 0) is None
+
+
 def test_open_connections_are_never_forgotten() -> None:
     limits = Limits(LimitsSettings(source_address=PeerLimitsSettings(connections=1), max_peers=16))
     assert limits.connection_opened("10.9.9.9", 0) is None
@@ -351,6 +378,24 @@ def test_a_connection_closed_for_a_flood_counts_as_many() -> None:
     # It has no debt: as soon as there is room for one, one is admitted.
     assert limits.connection_opened("10.0.0.7", 0.1) is None
     assert limits.connection_opened("10.0.0.8", 0) is None
+
+
+def test_floods_of_many_ipv6_networks_count_for_their_site() -> None:
+    limits = Limits(
+        LimitsSettings(
+            source_address=UNLIMITED.model_copy(update={"new_connections_per_second": 10}),
+            principal=UNLIMITED,
+            ipv6_site_factor=2,
+        )
+    )
+    for network in range(10):
+        limits.flooded(connection(source_address=f"2001:db8:6:{network:x}::1"), 5.0)
+    exceeded = limits.connection_opened("2001:db8:6:ffff::1", 5.0)
+    assert exceeded is not None
+    assert (exceeded.scope, exceeded.limit) == ("source_site", LimitName.NEW_CONNECTIONS)
+    assert exceeded.retry_after_s == pytest.approx(0.05)
+    assert limits.connection_opened("2001:db8:6:ffff::1", 5.06) is None
+    assert limits.connection_opened("2001:db8:7::1", 5.0) is None
 
 
 def test_an_ipv6_site_has_a_multiple_of_the_limits() -> None:

@@ -184,3 +184,26 @@ def test_one_push_takes_series_from_a_bounded_number_of_sites() -> None:
     assert series.series == 10_000 + 99 - 64
     assert push(series, 1_000, 10_000, site="10.0.0.2") == 99
     assert series.series == 10_000
+
+
+def test_a_forgotten_instance_frees_the_series_of_its_principal_and_its_site() -> None:
+    series = budgets(per_principal=150, total=100)
+    push(series, 1, 20)
+    push(series, 2, 30)
+    series.forget(instance(1))
+    assert series.report(10, 0.0).principals[0].series == 30
+    assert series.report(10, 0.0).total.series == 30
+    series.forget(instance(2))
+    # A site without instances has no share: two sites divide the total.
+    assert push(series, 3, 100, site="10.0.0.2") == 100
+    assert push(series, 4, 100, BOB, site="10.0.0.3") == 50
+
+
+def test_all_sites_over_their_share_cede_series_to_a_new_site() -> None:
+    series = budgets(total=100)
+    assert push(series, 1, 100, site="10.0.0.1") == 100
+    assert push(series, 2, 100, site="10.0.0.2") == 50
+    assert push(series, 3, 100, site="10.0.0.3") == 33
+    assert series.series == 100
+    left = [series.allowed(instance(n), ALICE, f"10.0.0.{n}") for n in (1, 2, 3)]
+    assert sorted(left, key=lambda allowed: allowed or 0) == [33, 33, 34]
