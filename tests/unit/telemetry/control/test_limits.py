@@ -324,9 +324,9 @@ def test_at_the_bound_the_least_recently_used_peer_is_forgotten() -> None:
         )
     )
     peers = [connection(source_address=f"10.0.0.{number}") for number in range(17)]
-    assert [limits.new_instance(peer, 0) for peer in peers] == [None] * 17
-    assert all(limits.new_instance(peer, 0) is not None for peer in peers[1:])
-    assert limits.new_instance(peers[0], 0) is None
+    assert [limits.take(LimitName.NEW_INSTANCES, peer, 0) for peer in peers] == [None] * 17
+    assert all(limits.take(LimitName.NEW_INSTANCES, peer, 0) is not None for peer in peers[1:])
+    assert limits.take(LimitName.NEW_INSTANCES, peers[0], 0) is None
 
 
 def test_open_connections_are_never_forgotten() -> None:
