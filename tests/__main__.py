@@ -17,11 +17,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -73,9 +70,8 @@ _PARTS: Final = ("broker", "collector", "clients")
 #: Parts that only tests marked ``full`` use.
 _FULL_PARTS: Final = ("prometheus", "helm", "haproxy", "network", "grafana-schema", "compose", "actionlint")
 _LINT: Final = _Group(name="lint", commands=(("make", "--no-print-directory", "lint"),))
-#: The tests of this group and of the next two share no server, so processors that the other lanes
-#: leave idle can run some of them. Each worker collects all tests again. On two processors that
-#: costs more than it saves.
+#: The tests of this group and of the next two share no server, so workers can divide them. Each
+#: worker collects all tests again. On two processors that costs more than it saves.
 _WORKERS: Final = max(0, (os.cpu_count() or 1) - 2)
 _UNIT: Final = _Group(name="unit", tests=("tests/unit",), workers=_WORKERS)
 _PROPERTY: Final = _Group(name="property", tests=("tests/property",), workers=_WORKERS)
@@ -93,13 +89,12 @@ _SPARK: Final = _Group(
 _KAFKA: Final = _Group(name="kafka", tests=("tests/conformance", "tests/integration"))
 _OTHERS: Final = _Group(name="others", tests=("tests",))
 
-#: Groups of a lane run one after the other, lanes run side by side.
-_LANES: Final = ((_LINT, _UNIT), (_KAFKA,), (_SPARK,))
-#: A lane that has ended runs the next of these.
-_ANY_LANE: Final = (_PROPERTY, _OTHERS, _FUZZ)
+#: Groups of a lane run one after the other, lanes run side by side. There are more lanes than two
+#: processors, because tests with servers wait for much of their time.
+_LANES: Final = ((_LINT, _UNIT), (_KAFKA,), (_SPARK,), (_PROPERTY, _FUZZ, _OTHERS))
 #: These wait for the set-up. The others need none of the parts and run beside it.
 _NEED_PARTS: Final = (_KAFKA, _SPARK, _OTHERS)
-_GROUPS: Final = (*(group for lane in _LANES for group in lane), *_ANY_LANE)
+_GROUPS: Final = tuple(group for lane in _LANES for group in lane)
 
 
 def _command(group: _Group, folder: Path, marker: str) -> tuple[str, ...]:
@@ -174,15 +169,8 @@ def main() -> int:
     set_up = _set_up(*parts)
     setting_up = threading.Thread(target=run, args=(set_up,))
 
-    left = deque(_ANY_LANE)
-
-    def next_group() -> _Group | None:
-        with suppress(IndexError):
-            return left.popleft()
-        return None
-
     def run_lane(lane: Sequence[_Group]) -> None:
-        for group in chain(lane, iter(next_group, None)):
+        for group in lane:
             if group in _NEED_PARTS:
                 setting_up.join()
                 if not outcomes[set_up.name].passed:
