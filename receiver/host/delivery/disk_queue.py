@@ -13,9 +13,10 @@ event loop takes is held during I/O.
 Pushes on disk are always older than pushes in memory. Two rules ensure that:
 
 * The sender takes nothing out of memory while a part of it is being written, or unread pushes are
-on disk. * Pushes that are written while they are in flight lie at the head of the disk, because
-nothing else on it is
-  unread then. They are *copies*: skipped once they are acknowledged, and never read for the sender.
+  on disk.
+* Pushes that are written while they are in flight lie at the head of the disk, because nothing else
+  on it is unread then. They are *copies*: skipped once they are acknowledged, and never read for
+  the sender.
 """
 
 from __future__ import annotations

@@ -2,11 +2,12 @@
 
 Usage::
 
-    spool = Spool(Path("spool/otlp"), max_bytes=1 << 30, segment_bytes=16 << 20) recovery =
-    spool.open() spool.append(pushes)                              # on disk when it returns spooled
-    = spool.read(200, 2 << 20)                # the oldest that were not read yet
-    spool.commit(spooled[-1].position)                # delivered; or spool.rewind(), to read them
-    again spool.close()
+    spool = Spool(Path("spool/otlp"), max_bytes=1 << 30, segment_bytes=16 << 20)
+    recovery = spool.open()
+    spool.append(pushes)  # on disk when it returns
+    spooled = spool.read(200, 2 << 20)  # the oldest that were not read yet
+    spool.commit(spooled[-1].position)  # delivered; spool.rewind() reads them again
+    spool.close()
 
 The spool delivers every push at least once, in order. After a crash, pushes that were delivered
 shortly before may come again. At the bound it drops the oldest pushes. Damage costs only the pushes
