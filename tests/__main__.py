@@ -85,15 +85,28 @@ _SPARK: Final = _Group(
         "tests/integration/rollup",
     ),
 )
+#: These need PostgreSQL and processes of their own, but not the Spark session.
+_STORE: Final = _Group(
+    name="store",
+    tests=(
+        "tests/integration/rollup/store",
+        "tests/integration/rollup/findings",
+        "tests/integration/rollup/test_cli.py",
+        "tests/integration/rollup/test_crash.py",
+        "tests/integration/rollup/test_embedded.py",
+    ),
+)
+#: Sidecars in front of a scripted broker.
+_GATEWAY: Final = _Group(name="gateway", tests=("tests/integration/gateway",))
 #: One broker and one collector for all of these.
 _KAFKA: Final = _Group(name="kafka", tests=("tests/conformance", "tests/integration"))
 _OTHERS: Final = _Group(name="others", tests=("tests",))
 
 #: Groups of a lane run one after the other, lanes run side by side. There are more lanes than two
 #: processors, because tests with servers wait for much of their time.
-_LANES: Final = ((_LINT, _UNIT), (_KAFKA,), (_SPARK,), (_PROPERTY, _FUZZ, _OTHERS))
+_LANES: Final = ((_LINT, _UNIT), (_KAFKA,), (_SPARK,), (_PROPERTY, _FUZZ, _GATEWAY, _STORE, _OTHERS))
 #: These wait for the set-up. The others need none of the parts and run beside it.
-_NEED_PARTS: Final = (_KAFKA, _SPARK, _OTHERS)
+_NEED_PARTS: Final = (_KAFKA, _SPARK, _STORE, _OTHERS)
 _GROUPS: Final = tuple(group for lane in _LANES for group in lane)
 
 

@@ -12,15 +12,11 @@ from tests.integration.gateway.support import (
     GatewaySidecar,
     Raw,
     all_that_came_of,
-    api_versions,
-    config,
     error_of_push,
     get_subscriptions,
-    listener,
     push,
     read_get,
 )
-from tests.testbed.broker import KafkaBroker
 from tests.testbed.process import wait_until
 from tests.testbed.scripted_broker import ScriptedBroker, framed, produce_frame
 
@@ -102,22 +98,3 @@ def test_a_push_that_is_too_large_is_refused(gateway: GatewaySidecar) -> None:
             assert error_of_push(raw.frame()) in {118, 89}
         assert raw.exchange(produce_frame(3, b"goes on")).endswith(b"goes on")
     assert gateway.resident_bytes() - before < 12 * MIB
-
-
-# -- a real broker ---------------------------------------------------------------------------------
-
-
-def test_telemetry_before_authentication_is_cut_off_by_the_broker(broker: KafkaBroker) -> None:
-    settings = config(broker.client_port)
-    settings["listeners"] = [listener("SASL", broker.port("SASL"), security_protocol="SASL_PLAINTEXT")]
-    with GatewaySidecar(settings) as sidecar:
-        for request in (get_subscriptions(), push(b"\1" * 16, 1)):
-            with Raw(sidecar.port("SASL")) as raw:
-                raw.send(request)
-                assert raw.read(1) == b""
-            with Raw(sidecar.port("SASL")) as raw:
-                assert raw.exchange(api_versions(3))[4:6] == b"\0\0"
-                raw.send(request)
-                assert raw.read(1) == b""
-        assert sidecar.clients() == []
-        assert sidecar.series("pushes_total") == {}
