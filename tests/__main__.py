@@ -104,7 +104,7 @@ _OTHERS: Final = _Group(name="others", tests=("tests",))
 
 #: Groups of a lane run one after the other, lanes run side by side. There are more lanes than two
 #: processors, because tests with servers wait for much of their time.
-_LANES: Final = ((_LINT, _UNIT), (_KAFKA,), (_SPARK,), (_PROPERTY, _FUZZ, _GATEWAY, _STORE, _OTHERS))
+_LANES: Final = ((_LINT, _UNIT), (_KAFKA, _OTHERS), (_SPARK, _FUZZ), (_PROPERTY, _GATEWAY, _STORE))
 #: These wait for the set-up. The others need none of the parts and run beside it.
 _NEED_PARTS: Final = (_KAFKA, _SPARK, _STORE, _OTHERS)
 _GROUPS: Final = tuple(group for lane in _LANES for group in lane)
