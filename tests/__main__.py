@@ -105,8 +105,9 @@ _OTHERS: Final = _Group(name="others", tests=("tests",))
 #: Groups of a lane run one after the other, lanes run side by side. There are more lanes than two
 #: processors, because tests with servers wait for much of their time.
 _LANES: Final = ((_LINT, _UNIT), (_KAFKA, _OTHERS), (_SPARK, _FUZZ), (_PROPERTY, _GATEWAY, _STORE))
-#: These wait for the set-up. The others need none of the parts and run beside it.
-_NEED_PARTS: Final = (_KAFKA, _SPARK, _STORE, _OTHERS)
+#: Lint runs beside the set-up. The tests wait for it, also those that need none of its parts. On an
+#: empty cache the set-up compiles for minutes, and two lanes wait for its end.
+_BESIDE_SET_UP: Final = (_LINT,)
 _GROUPS: Final = tuple(group for lane in _LANES for group in lane)
 
 
@@ -184,7 +185,7 @@ def main() -> int:
 
     def run_lane(lane: Sequence[_Group]) -> None:
         for group in lane:
-            if group in _NEED_PARTS:
+            if group not in _BESIDE_SET_UP:
                 setting_up.join()
                 if not outcomes[set_up.name].passed:
                     return
